@@ -1,0 +1,64 @@
+"""What can go wrong, by whose fault it is.  Each error is written for the one who can act on it."""
+
+from dataclasses import dataclass
+
+
+class GateError(Exception):
+    """The root of every error we raise on purpose; `status` is the HTTP status where one is needed."""
+
+    status = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a configuration: `key` is its path (`policy[3].from`), `line` counts from 1."""
+
+    key: str
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = f"line {self.line}: " if self.line is not None else ""
+        return f"{place}{self.key}: {self.message}" if self.key else f"{place}{self.message}"
+
+
+class ConfigError(GateError):
+    """The operator's configuration is wrong; `problems` holds every mistake found, never only the first."""
+
+    def __init__(self, problems: list[Problem]):
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in problems))
+
+
+class BadRequest(GateError):
+    """The client's request can't be accepted; the message is shown to it."""
+
+    status = 400
+
+
+class SealError(BadRequest):
+    """A sealed or signed value is not ours, was changed, is for another purpose or audience, or is too old."""
+
+
+class ProviderError(GateError):
+    """The identity provider can't be reached, or answered what its protocol forbids."""
+
+    status = 503
+
+
+class BrokerError(GateError):
+    """The data broker can't be reached."""
+
+    status = 503
+
+
+class UpstreamError(GateError):
+    """The upstream refused the connection or broke off before its response headers."""
+
+    status = 502
+
+
+class UpstreamTimeout(UpstreamError):
+    """The upstream did not answer within the route's timeout."""
+
+    status = 504

@@ -1,0 +1,41 @@
+"""How log lines look: JSON by default, coloured and readable with gate_debug; one format for our lines and everybody else's."""
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+
+# Chatty libraries: what they have to say at info is not an operator's business.
+QUIET = ("daphne", "django.request", "django.channels", "asyncio", "httpx", "httpcore", "aiohttp", "mozilla_django_oidc", "urllib3")
+
+
+def configure_logs(level: str, access_level: str, *, readable: bool) -> None:
+    """Levels are those of the specification; `access_level` applies to the lines about proxied requests."""
+    shared: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    renderer = structlog.dev.ConsoleRenderer() if readable else structlog.processors.JSONRenderer()
+    finish = [renderer] if readable else [structlog.processors.format_exc_info, renderer]
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish]
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(LEVELS[level])
+    logging.getLogger("gate.access").setLevel(LEVELS[access_level])
+    for name in QUIET:
+        logging.getLogger(name).setLevel(max(LEVELS[level], logging.WARNING))
