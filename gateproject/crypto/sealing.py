@@ -1,0 +1,78 @@
+"""Seal and open small values: the one door for everything of ours that travels through a browser."""
+
+import base64
+import binascii
+import json
+import os
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from gateproject.errors import SealError
+
+KEY_BYTES = 32
+NONCE_BYTES = 12
+TAG_BYTES = 16
+MAX_SEALED = 8192
+
+
+def derive_key(secret: bytes, purpose: str) -> bytes:
+    """A 256-bit key for one purpose (HKDF-SHA256, RFC 5869): no two uses of a secret share a key."""
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"gate/1/" + purpose.encode()).derive(secret)
+
+
+def to_text(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
+
+
+def from_text(text: str) -> bytes:
+    """Unpadded URL-safe base64, one spelling a value: anything that would not come back the same is a ValueError."""
+    try:
+        value = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (UnicodeEncodeError, binascii.Error) as error:
+        raise ValueError("not URL-safe base64") from error
+    if to_text(value) != text:
+        raise ValueError("not the canonical spelling")
+    return value
+
+
+class Sealer:
+    """AES-256-GCM under a key of its own purpose; the audience is bound as associated data, the expiry is inside.
+
+    Nonces are 96 random bits from the operating system, so they stay apart across forks and restarts (NIST SP 800-38D 8.2.2:
+    up to 2^32 values a key).
+    """
+
+    def __init__(self, secret: bytes, purpose: str):
+        self.purpose = purpose
+        self._cipher = AESGCM(derive_key(secret, purpose))
+
+    def __repr__(self) -> str:
+        return f"<Sealer {self.purpose}>"
+
+    def seal(self, claims: dict[str, Any], *, audience: str, expires: float) -> str:
+        """`claims` (JSON values) as URL-safe text that only `open` with the same audience reads, until `expires` (Unix seconds)."""
+        nonce = os.urandom(NONCE_BYTES)
+        plain = json.dumps([expires, claims], separators=(",", ":")).encode()
+        return to_text(nonce + self._cipher.encrypt(nonce, plain, audience.encode()))
+
+    def open(self, sealed: str, *, audience: str, now: float) -> dict[str, Any]:
+        """The claims; SealError, always with the same words, where the value is not exactly one of ours for this audience."""
+        if not NONCE_BYTES + TAG_BYTES < len(sealed) <= MAX_SEALED:
+            raise SealError("this value is not one of ours")
+        try:
+            box = from_text(sealed)
+            plain = self._cipher.decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], audience.encode())
+        except (ValueError, InvalidTag) as error:
+            raise SealError("this value is not one of ours") from error
+        expires, claims = json.loads(plain)
+        if now >= expires:
+            raise Expired("this value has expired")
+        return claims  # type: ignore[no-any-return]
+
+
+class Expired(SealError):
+    """The value is ours, unchanged and for this audience, but too old."""

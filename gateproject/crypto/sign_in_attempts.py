@@ -1,0 +1,73 @@
+"""Sign-in attempts that a browser has under way, each in a sealed cookie of its own: nothing is kept on the server.
+
+Two purposes, never interchangeable: `route` (this browser asked for a page of that route host) and `provider` (this browser
+was sent to the identity provider with that state, nonce and verifier).
+"""
+
+import secrets
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from gateproject.config.options import Options
+from gateproject.crypto import cookies
+from gateproject.crypto.sealing import Sealer
+from gateproject.errors import SealError
+
+LIFETIME = 600.0
+MAX_AT_A_TIME = 8
+ID_CHARACTERS = 22  # 16 random bytes as base64
+
+
+class SignInAttempts:
+    def __init__(self, options: Options, purpose: Literal["route", "provider"]):
+        self._prefix = f"{options.cookie_name}_signin_"
+        self._secure = options.cookie_secure
+        self._sealer = Sealer(options.cookie_secret, f"sign-in attempt/{purpose}")
+
+    def begin(self, claims: dict[str, Any], host_port: str, cookie_headers: Iterable[bytes], now: float) -> tuple[str, list[str]]:
+        """(attempt id, Set-Cookie values): the new attempt, and the deletion of the oldest where the browser has too many."""
+        attempt_id = secrets.token_urlsafe(16)
+        value = self._sealer.seal({"at": now, **claims}, audience=self._audience(attempt_id, host_port), expires=now + LIFETIME)
+        set_cookies = [self._cookie(attempt_id, value, int(LIFETIME))]
+        set_cookies += [self._cookie(stale, "", 0) for stale in self._too_many(cookie_headers, host_port, now)]
+        return attempt_id, set_cookies
+
+    def find(self, attempt_id: str, cookie_headers: Iterable[bytes], host_port: str, now: float) -> dict[str, Any] | None:
+        """The claims of this browser's attempt; None where it has no such attempt, or the attempt is too old."""
+        name = (self._prefix + attempt_id).encode()
+        for cookie, value in cookies.parse(cookie_headers):
+            if cookie == name and (claims := self._opened(attempt_id, value, host_port, now)) is not None:
+                return claims
+        return None
+
+    def clear(self, attempt_id: str) -> str:
+        return self._cookie(attempt_id, "", 0)
+
+    def _too_many(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> list[str]:
+        prefix = self._prefix.encode()
+        ages: dict[str, float] = {}
+        for name, value in cookies.parse(cookie_headers):
+            attempt_id = name[len(prefix) :].decode("ascii", "replace")
+            if not name.startswith(prefix) or not is_attempt_id(attempt_id):
+                continue
+            claims = self._opened(attempt_id, value, host_port, now)
+            ages[attempt_id] = claims["at"] if claims is not None else 0.0
+        oldest_first = sorted(ages, key=lambda attempt_id: ages[attempt_id])
+        return oldest_first[: max(0, len(oldest_first) - (MAX_AT_A_TIME - 1))]
+
+    def _opened(self, attempt_id: str, value: bytes, host_port: str, now: float) -> dict[str, Any] | None:
+        try:
+            return self._sealer.open(value.decode("ascii"), audience=self._audience(attempt_id, host_port), now=now)
+        except (SealError, UnicodeDecodeError):
+            return None
+
+    def _audience(self, attempt_id: str, host_port: str) -> str:
+        return f"{attempt_id}@{host_port}"
+
+    def _cookie(self, attempt_id: str, value: str, max_age: int) -> str:
+        # Host-only even with cookie_domain: an attempt belongs to the one host that it returns to.
+        return cookies.set_cookie(self._prefix + attempt_id, value, max_age=max_age, secure=self._secure)
+
+
+def is_attempt_id(text: str) -> bool:
+    return len(text) == ID_CHARACTERS and text.isascii() and text.replace("-", "").replace("_", "").isalnum()
