@@ -1,0 +1,108 @@
+"""What is an upstream told about the caller?  The signed assertion, and claims as plain headers."""
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.identity import Identity
+from authorize.policy.request import AccessRequest
+from gateproject.config.options import Options
+from gateproject.crypto.signing_key import SigningKey
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+ASSERTION = b"x-gate-jwt-assertion"
+CLAIM_PREFIX = "x-gate-claim-"
+RENEWED_BEFORE_EXPIRY = 60.0
+MAX_CACHED = 50_000
+
+_NOT_IN_HEADER_NAMES = re.compile(r"[^a-z0-9!#$%&'*+.^_`|~-]")
+_PRINTABLE_BUT_PERCENT = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+
+
+class IdentityHeaders:
+    """Cached for each session, route and host; the signing key is fixed for the life of this object."""
+
+    def __init__(self, options: Options, signing_key: SigningKey):
+        self._issuer = options.authenticate_service_url.host_port
+        self._names = tuple((name, header_name(name)) for name in options.jwt_claims_headers)
+        self._key = signing_key
+        self._cached: dict[tuple[str, str, str], tuple[Identity | None, Headers]] = {}
+
+    def __repr__(self) -> str:
+        return f"<IdentityHeaders {len(self._cached)} cached>"
+
+    def headers_for(self, request: AccessRequest, route: CompiledRoute, identity: Identity | None, now: float) -> Headers:
+        """() unless the route passes identity headers.  `identity` is None on public routes that nobody signed in for."""
+        if not route.route.pass_identity_headers:
+            return ()
+        host_port = request.host_port
+        key = (identity.session_id if identity is not None else "", host_port, route.id)
+        cached = self._cached.get(key)
+        # A changed record makes another Identity, so what was signed of the old one is never used again.
+        if cached is not None and cached[0] is identity and _is_fresh(identity, now):
+            return cached[1]
+        headers = self._made(identity, host_port)
+        self._cached[key] = identity, headers
+        if len(self._cached) > MAX_CACHED:
+            del self._cached[next(iter(self._cached))]
+        return headers
+
+    def assertion(self, identity: Identity | None, host_port: str) -> str:
+        """The signed assertion alone, for the caller's own eyes (`/.gate/jwt`)."""
+        return self._key.sign(attested_claims(identity, self._issuer, host_port))
+
+    def _made(self, identity: Identity | None, host_port: str) -> Headers:
+        attested = attested_claims(identity, self._issuer, host_port)
+        told = {**(identity.claims if identity is not None else {}), **attested}
+        claims = ((header, header_value(told[name])) for name, header in self._names if told.get(name) not in (None, []))
+        return ((ASSERTION, self._key.sign(attested).encode("ascii")), *claims)
+
+
+def attested_claims(identity: Identity | None, issuer: str, audience: str) -> dict[str, Any]:
+    """`iss` and `aud` are `host`, or `host:port` for a port that is not the default; times are Unix seconds."""
+    claims: dict[str, Any] = {"iss": issuer, "aud": audience}
+    if identity is None:
+        return claims
+    claims |= {
+        "jti": identity.session_id,
+        "iat": int(identity.issued),
+        "exp": int(identity.expires),
+        "sub": identity.user_id,
+        "user": identity.user_id,
+        "groups": list(identity.groups),
+    }
+    email = identity.directory_email or identity.email
+    claims |= {name: value for name, value in (("email", email), ("name", identity.name)) if value}
+    return claims
+
+
+def header_name(claim: str) -> bytes:
+    """`X-Gate-Claim-<Name>` in lower case; what can't stand in a header name (RFC 9110 5.1) becomes a hyphen."""
+    return (CLAIM_PREFIX + _NOT_IN_HEADER_NAMES.sub("-", claim.lower())).encode("ascii")
+
+
+def header_value(value: Any) -> bytes:
+    """One line of printable ASCII.
+
+    Text that is not is percent-encoded as UTF-8 (its own "%" too), so that no claim can end a header or begin another.  A comma
+    inside an element of a list becomes "%2C": a group named "sales,admin" must not read as two.
+    """
+    if isinstance(value, list):
+        return b",".join(_element(item).replace(b",", b"%2C") for item in value)
+    if isinstance(value, tuple):
+        # A flattened claim of one value may have been a scalar such as "Doe, Jane".
+        return _element(value[0]) if len(value) == 1 else header_value(list(value))
+    return _element(value)
+
+
+def _element(value: Any) -> bytes:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if text.isascii() and text.isprintable():
+        return text.encode("ascii")
+    return quote(text, safe=_PRINTABLE_BUT_PERCENT, errors="replace").encode("ascii")
+
+
+def _is_fresh(identity: Identity | None, now: float) -> bool:
+    return identity is None or now < identity.expires - RENEWED_BEFORE_EXPIRY

@@ -1,0 +1,121 @@
+"""Who is behind a session id?  Records of the data broker in, an Identity out."""
+
+import asyncio
+import weakref
+from dataclasses import dataclass
+
+import structlog
+
+from authorize.identity_facts import Facts, checked_session, identity_of
+from authorize.policy.identity import Identity
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Record, User
+from databroker.replica import EVERYTHING, Replica
+from databroker.store.base import Change
+
+log = structlog.get_logger(__name__)
+
+# The specification has rules by group id only for the others, whose group names are neither unique nor fixed.
+PROVIDERS_WITH_GROUP_NAMES = frozenset({"oidc", "google", "github", "gitlab", "auth0"})
+MAX_CACHED = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The records that an identity was made of; as long as the replica holds the same ones, it stands."""
+
+    session: Record
+    user: Record | None
+    directory_user: Record | None
+
+    def are_current(self, replica: Replica) -> bool:
+        user_id = self.session.data["user_id"]
+        return (
+            replica.peek(SESSION, self.session.id) is self.session
+            and replica.peek(USER, user_id) is self.user
+            and replica.peek(DIRECTORY_USER, user_id) is self.directory_user
+        )
+
+
+class IdentityLoader:
+    """Identities are cached; what they rest on is compared at each use, and a change of any group drops them all."""
+
+    def __init__(self, replica: Replica, groups_claim: str | None):
+        self._replica = replica
+        self._groups_claim = groups_claim
+        self._cached: dict[str, tuple[Sources, Identity]] = {}
+        self._generation = 0
+        # The replica outlives a reload and this loader does not, so it must not be kept alive by its own callback.
+        loader = weakref.ref(self)
+        replica.on_change(lambda change: _forget(loader(), change))
+
+    def __repr__(self) -> str:
+        return f"<IdentityLoader {len(self._cached)} cached>"
+
+    def peek(self, session_id: str, now: float) -> Identity | None:
+        """The identity as far as it is at hand; None says nothing, then ask `load`."""
+        cached = self._cached.get(session_id)
+        if cached is None:
+            return None
+        sources, identity = cached
+        return identity if now < identity.expires and sources.are_current(self._replica) else None
+
+    async def load(self, session_id: str, now: float) -> Identity | None:
+        """None where there is no such session, or it expired, or its records make no sense.  Raises BrokerError."""
+        generation = self._generation
+        record = await self._replica.get(SESSION, session_id)
+        if record is None:
+            return None
+        try:
+            sources, identity = await self._build(record)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            log.warning("a session's records are malformed, so it counts as none", session_id=session_id, error=type(error).__name__)
+            return None
+        # Written so that an expiry which is not a number has passed.
+        if not now < identity.expires:
+            return None
+        if generation == self._generation:
+            self._remember(session_id, sources, identity)
+        return identity
+
+    async def _build(self, record: Record) -> tuple[Sources, Identity]:
+        session = checked_session(record)
+        user_record, directory_record = await asyncio.gather(
+            self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)
+        )
+        person = DirectoryUser.from_record(directory_record) if directory_record else DirectoryUser(session.user_id)
+        groups = await self._groups(person.group_ids)
+        facts = Facts(
+            session=session,
+            user=User.from_record(user_record) if user_record else User(session.user_id),
+            person=person,
+            group_names=tuple(group.name for group in groups if group.name),
+            rule_group_names=await self._rule_group_names(groups) if session.provider in PROVIDERS_WITH_GROUP_NAMES else frozenset(),
+        )
+        return Sources(record, user_record, directory_record), identity_of(facts, self._groups_claim)
+
+    async def _groups(self, ids: tuple[str, ...]) -> list[DirectoryGroup]:
+        records = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, id) for id in ids))
+        return [DirectoryGroup.from_record(record) for record in records if record is not None]
+
+    async def _rule_group_names(self, groups: list[DirectoryGroup]) -> frozenset[str]:
+        """A name that is the id of a known group is left out: else whoever names a group could take over another's rule."""
+        names = [name for group in groups for name in (group.name, group.email) if name]
+        same_ids = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, name) for name in names))
+        return frozenset(name for name, same_id in zip(names, same_ids, strict=True) if same_id is None)
+
+    def _remember(self, session_id: str, sources: Sources, identity: Identity) -> None:
+        self._cached[session_id] = sources, identity
+        if len(self._cached) > MAX_CACHED:
+            del self._cached[next(iter(self._cached))]
+
+    def forget(self, change: Change) -> None:
+        if change is EVERYTHING or change.type == DIRECTORY_GROUP:
+            self._generation += 1
+            self._cached.clear()
+        elif change.type == SESSION:
+            self._cached.pop(change.id, None)
+
+
+def _forget(loader: IdentityLoader | None, change: Change) -> None:
+    if loader is not None:
+        loader.forget(change)

@@ -1,0 +1,113 @@
+"""A route of the configuration, made ready: does it match this path, and which rules let a caller in?"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import re2
+
+from authorize.policy import criteria
+from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix, decoded_reading
+from authorize.policy.criteria import Criterion, Reason
+from authorize.policy.email_address import canonical_domain
+from gateproject.config.route import Route
+from gateproject.errors import BadRequest, ConfigError, Problem
+
+Matcher = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledRoute:
+    """`matched_prefix` is the canonical `path` or `prefix` that `prefix_rewrite` replaces, "" where the route has neither."""
+
+    route: Route
+    id: str
+    matched_prefix: str
+    matches: Matcher  # the canonical path
+    resembles: Matcher  # a lenient reading of it
+    has_escapes: bool  # its `path` or `prefix` can be spelled differently
+    grants: tuple[Criterion, ...]  # any one suffices
+
+    def __repr__(self) -> str:
+        return f"<CompiledRoute {self.route.from_}{self.matched_prefix}>"
+
+
+def compile_route(route: Route, key: str) -> CompiledRoute:
+    """`key` names the route in problems (`policy[3]`); ConfigError with each of them."""
+    problems: list[Problem] = []
+    path = _setting(route.path, canonical_setting_path, f"{key}.path", problems)
+    prefix = _setting(route.prefix, canonical_setting_prefix, f"{key}.prefix", problems)
+    pattern = _pattern(route.regex, f"{key}.regex", problems)
+    problems.extend(_unusable_domains(route, key))
+    if problems:
+        raise ConfigError(problems)
+    return CompiledRoute(
+        route=route,
+        id=route.id,
+        matched_prefix=path or prefix or "",
+        matches=_matcher(path, prefix, pattern),
+        resembles=_matcher(path and decoded_reading(path), prefix and decoded_reading(prefix), pattern),
+        has_escapes="%" in f"{path}{prefix}",
+        grants=tuple(_grants(route)),
+    )
+
+
+def _setting(text: str | None, canonical: Callable[[str], str], key: str, problems: list[Problem]) -> str | None:
+    if text is None:
+        return None
+    try:
+        return canonical(text)
+    except BadRequest as error:
+        problems.append(Problem(key, str(error)))
+        return None
+
+
+def _pattern(text: str | None, key: str, problems: list[Problem]) -> Matcher | None:
+    if text is None:
+        return None
+    if not text.isascii():
+        problems.append(Problem(key, "write characters beyond ASCII percent-encoded, as a canonical path holds them"))
+        return None
+    fullmatch = re2.compile(text).fullmatch  # that it compiles was checked with the configuration
+    return lambda path: fullmatch(path) is not None
+
+
+def _unusable_domains(route: Route, key: str) -> Iterator[Problem]:
+    for index, entry in enumerate(route.allowed_domains):
+        if not canonical_domain(entry):
+            yield Problem(f"{key}.allowed_domains[{index}]", f"{entry!r} is not a domain such as 'example.com'")
+
+
+def _matcher(path: str | None, prefix: str | None, pattern: Matcher | None) -> Matcher:
+    """All of the conditions that are given must hold."""
+    conditions: list[Matcher] = []
+    if path is not None:
+        conditions.append(lambda candidate: candidate == path)
+    if prefix is not None and prefix != "/":
+        conditions.append(lambda candidate: candidate.startswith(prefix))
+    if pattern is not None:
+        conditions.append(pattern)
+    if not conditions:
+        return lambda candidate: True
+    if len(conditions) == 1:
+        return conditions[0]
+    return lambda candidate: all(condition(candidate) for condition in conditions)
+
+
+def _grants(route: Route) -> Iterator[Criterion]:
+    """Those that need no sign-in come first, then from the cheapest to the dearest."""
+    if route.allow_public_unauthenticated_access:
+        yield criteria.always("allow_public_unauthenticated_access", Reason.PUBLIC)
+    if route.redirect is not None:
+        yield criteria.always("redirect", Reason.REDIRECT)
+    if route.cors_allow_preflight:
+        yield criteria.preflight()
+    if route.allow_any_authenticated_user:
+        yield criteria.any_user()
+    if route.allowed_users:
+        yield criteria.users(route.allowed_users)
+    if route.allowed_groups:
+        yield criteria.groups(route.allowed_groups)
+    if route.allowed_domains:
+        yield criteria.domains(route.allowed_domains)
+    if route.allowed_idp_claims:
+        yield criteria.claims(route.allowed_idp_claims)

@@ -1,0 +1,32 @@
+"""What is known of a caller, in the form the criteria compare."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A signed-in caller; times are Unix seconds.
+
+    `email` is what the provider claims; `rule_email` is the same in the form that rules compare (canonical, ASCII lower-case),
+    and empty wherever no rule on e-mail may match: unverified, malformed, not a string.
+    `group_ids` are ids; `group_names` are names and e-mails of those groups, empty for providers whose rules take ids only, and
+    without any that is the id of a known group.  `groups` is what upstreams are told: ids, then names.
+    `claims` is flattened: dotted keys, each with a tuple of scalar values.
+    """
+
+    session_id: str
+    user_id: str  # "<provider>/<subject>"
+    subject: str
+    provider: str
+    expires: float
+    issued: float = 0.0
+    email: str = ""
+    rule_email: str = ""
+    directory_email: str = ""
+    name: str = ""
+    group_ids: frozenset[str] = frozenset()
+    group_names: frozenset[str] = frozenset()
+    groups: tuple[str, ...] = ()
+    claims: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)

@@ -1,0 +1,83 @@
+"""Which route is a request's?  The first in the list that matches, among those of its host."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from authorize.policy.canonical import lenient_reading
+from authorize.policy.compiled_route import CompiledRoute, compile_route
+from authorize.policy.request import AccessRequest
+from gateproject.config.route import Route
+from gateproject.errors import BadRequest, ConfigError, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class HostRoutes:
+    """The routes of one `from` host and port, in list order.  First match wins, so they are never sorted."""
+
+    routes: tuple[CompiledRoute, ...]
+    have_escapes: bool
+
+    def match(self, path: str) -> CompiledRoute | None:
+        for route in self.routes:
+            if route.matches(path):
+                self._refuse_two_readings(path, route)
+                return route
+        return None
+
+    def _refuse_two_readings(self, path: str, found: CompiledRoute) -> None:
+        """`/%2Fadmin`, `//admin` and `/;x/admin` don't match `/admin`, but many an upstream reads them so."""
+        reading = lenient_reading(path)
+        if reading == path and not self.have_escapes:
+            return
+        for route in self.routes:
+            if route is found:
+                return
+            if route.resembles(reading):
+                raise BadRequest("the path can be read in two ways that belong to different routes")
+
+
+class RouteTable:
+    """Indexed by host and port, so that ten thousand routes cost what ten do."""
+
+    def __init__(self, by_host: dict[tuple[str, int | None], HostRoutes]):
+        self._by_host = by_host
+
+    def __repr__(self) -> str:
+        return f"<RouteTable {sum(len(host.routes) for host in self._by_host.values())} routes, {len(self._by_host)} hosts>"
+
+    @classmethod
+    def build(cls, routes: Iterable[Route], default_ports: frozenset[int] = frozenset({443})) -> "RouteTable":
+        """ConfigError with every problem of every route."""
+        problems: list[Problem] = []
+        lists: dict[tuple[str, int | None], list[CompiledRoute]] = {}
+        for index, route in enumerate(routes):
+            try:
+                compiled = compile_route(route, f"policy[{index}]")
+            except ConfigError as error:
+                problems.extend(error.problems)
+                continue
+            port = None if route.from_.port in default_ports else route.from_.port
+            lists.setdefault((route.from_.host, port), []).append(compiled)
+        if problems:
+            raise ConfigError(problems)
+        return cls({key: HostRoutes(tuple(found), any(route.has_escapes for route in found)) for key, found in lists.items()})
+
+    def match(self, request: AccessRequest) -> CompiledRoute | None:
+        """BadRequest where upstreams may read the path as one of an earlier route."""
+        found = self._host_routes(request.host, request.port)
+        return found.match(request.path) if found is not None else None
+
+    def knows_host(self, host: str, port: int | None) -> bool:
+        return self._host_routes(host, port) is not None
+
+    def scheme_of(self, host: str, port: int | None) -> str:
+        """The scheme of the `from` of this host's routes; `https` for a host that has none."""
+        found = self._host_routes(host, port)
+        return found.routes[0].route.from_.scheme if found is not None else "https"
+
+    def routes(self) -> tuple[CompiledRoute, ...]:
+        return tuple(route for host in self._by_host.values() for route in host.routes)
+
+    def _host_routes(self, host: str, port: int | None) -> HostRoutes | None:
+        """A host with routes of its own never falls back to a wildcard's, which may be more generous."""
+        return self._by_host.get((host, port)) or self._by_host.get((f"*.{host.partition('.')[2]}", port))

@@ -1,0 +1,8 @@
+"""The data broker as a Django app: its models are the relational view that the admin reads."""
+
+from django.apps import AppConfig
+
+
+class DataBrokerConfig(AppConfig):
+    name = "databroker"
+    verbose_name = "Data broker"

@@ -1,0 +1,56 @@
+"""What may other apps ask of the data broker?"""
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Protocol
+
+from databroker.records import SPENT, Record
+from databroker.store.base import Change, Store, VersionConflict
+
+# Spent ids outlive what they guard by this many seconds, because the clocks of two machines may differ.
+CLOCK_SKEW = 60.0
+
+
+class BrokerClient(Protocol):
+    """As the Store (there are the promises), plus `spend`.  Any method raises BrokerError when the broker is away."""
+
+    async def get(self, type: str, id: str) -> Record | None: ...
+
+    async def put(
+        self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
+    ) -> Record: ...
+
+    async def delete(self, type: str, id: str) -> bool: ...
+
+    async def page(self, type: str, after: str, limit: int) -> list[Record]: ...
+
+    def changes(self, since: int) -> AsyncGenerator[Change]: ...
+
+    async def server_version(self) -> str: ...
+
+    async def spend(self, id: str, expires: float) -> bool:
+        """True for the first caller with this id and for nobody after; False too for what has long expired.
+
+        The caller checks `expires` (Unix seconds) itself: the id is forgotten a minute after it.
+        """
+        ...
+
+
+class LocalBroker:
+    """The broker in this process: plain calls into its store."""
+
+    def __init__(self, store: Store):
+        self._store = store
+        self.get = store.get
+        self.put = store.put
+        self.delete = store.delete
+        self.page = store.page
+        self.changes = store.changes
+        self.server_version = store.server_version
+
+    async def spend(self, id: str, expires: float) -> bool:
+        try:
+            record = await self._store.put(SPENT, id, {}, expires=expires + CLOCK_SKEW, only_if_version=0)
+        except VersionConflict:
+            return False
+        # A record that expired before it was written guards nothing: the next caller would succeed as well.
+        return record.modified < expires + CLOCK_SKEW

@@ -1,0 +1,54 @@
+"""Sessions, users and groups as tables: a view for the admin.  The store is the truth; projection.py alone writes here.
+
+No tokens and no claims: what the admin shows may be read by more people than may sign in as somebody.
+Links between tables have no database constraint, because the records arrive in any order.
+"""
+
+from django.db import models
+
+# "<provider>/<subject>"; OpenID Connect allows a subject of 255 characters.
+LONGEST_ID = 320
+
+
+class Group(models.Model):
+    id = models.CharField(primary_key=True, max_length=LONGEST_ID)
+    name = models.CharField(max_length=255, blank=True)
+    email = models.CharField("e-mail", max_length=255, blank=True)
+
+    def __str__(self) -> str:
+        return self.name or self.id
+
+
+class User(models.Model):
+    """Somebody who signed in, or whom the directory knows, or both; `id` is "<provider>/<subject>"."""
+
+    id = models.CharField(primary_key=True, max_length=LONGEST_ID)
+    email = models.CharField("e-mail", max_length=255, blank=True)
+    name = models.CharField(max_length=255, blank=True)
+    last_sign_in = models.DateTimeField(null=True, blank=True)
+    groups = models.ManyToManyField(Group, through="Membership", related_name="members")
+
+    def __str__(self) -> str:
+        return self.email or self.name or self.id
+
+
+class Membership(models.Model):
+    """Outlives its group's row, so that a group that vanishes from the directory for one run comes back with its members."""
+
+    user = models.ForeignKey(User, models.DO_NOTHING, db_constraint=False)
+    group = models.ForeignKey(Group, models.DO_NOTHING, db_constraint=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "group"], name="one_membership_a_user_and_group")]
+
+
+class Session(models.Model):
+    id = models.CharField(primary_key=True, max_length=LONGEST_ID)
+    user = models.ForeignKey(User, models.DO_NOTHING, null=True, db_constraint=False, related_name="sessions")
+    since = models.DateTimeField(null=True)
+    expires = models.DateTimeField(null=True)
+    client_address = models.CharField(max_length=64, blank=True)
+    user_agent = models.CharField(max_length=512, blank=True)
+
+    def __str__(self) -> str:
+        return self.id

@@ -1,0 +1,102 @@
+"""What we remember about people: the record envelope, and the values inside it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+SESSION = "session"
+USER = "user"
+SERVICE_ACCOUNT = "service_account"
+DIRECTORY_USER = "directory_user"
+DIRECTORY_GROUP = "directory_group"
+SPENT = "spent"
+
+RECORD_TYPES = (SESSION, USER, SERVICE_ACCOUNT, DIRECTORY_USER, DIRECTORY_GROUP, SPENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One stored value.  `version` is store-wide and grows by one with each change; times are Unix seconds."""
+
+    type: str
+    id: str
+    data: Mapping[str, Any]
+    version: int
+    modified: float
+    expires: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A signed-in browser.  `claims` are the ID token's, overlaid with userinfo's; times are Unix seconds."""
+
+    id: str
+    user_id: str  # "<provider>/<subject>"
+    subject: str
+    provider: str  # the value of idp_provider
+    issued: float
+    expires: float
+    claims: Mapping[str, Any] = field(default_factory=dict)
+    id_token: str = field(default="", repr=False)
+    access_token: str = field(default="", repr=False)
+    refresh_token: str = field(default="", repr=False)
+    access_token_expires: float | None = None
+    client_address: str = ""
+    user_agent: str = ""
+
+    def to_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Record) -> "Session":
+        return cls(**record.data)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A person as the identity provider describes them; `email_verified` is None where it says nothing."""
+
+    id: str  # "<provider>/<subject>"
+    email: str = ""
+    email_verified: bool | None = None
+    name: str = ""
+    claims: Mapping[str, Any] = field(default_factory=dict)
+    last_sign_in: float = 0.0
+
+    def to_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Record) -> "User":
+        return cls(**record.data)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryUser:
+    """A person as the directory knows them: `id` is "<provider>/<subject>", `group_ids` what they belong to."""
+
+    id: str
+    email: str = ""
+    name: str = ""
+    group_ids: tuple[str, ...] = ()
+
+    def to_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Record) -> "DirectoryUser":
+        return cls(**{**record.data, "group_ids": tuple(record.data.get("group_ids", ()))})
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryGroup:
+    id: str
+    name: str = ""
+    email: str = ""
+
+    def to_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Record) -> "DirectoryGroup":
+        return cls(**record.data)

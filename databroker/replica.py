@@ -1,0 +1,169 @@
+"""What does the data broker say about this id, without asking it again?  A bounded cache kept right by the change stream."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+import structlog
+
+from databroker.backoff import pauses
+from databroker.client import BrokerClient
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, Record
+from databroker.store.base import ANEW, Change, StartOver
+from gateproject.errors import BrokerError
+from gateproject.tasks import spawn
+
+log = structlog.get_logger(__name__)
+
+MAX_RECORDS = 100_000
+
+
+class Unknown(Enum):
+    UNKNOWN = "unknown"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+# What callbacks get when anything may have changed: drop whatever was derived from records.
+EVERYTHING: Final = Change(0, "", "", None)
+
+type_and_id = tuple[str, str]
+
+
+class Replica:
+    """Caches only what was asked for, and only while `run()` follows the change stream; otherwise every `get` asks the broker.
+
+    That there is no such record is remembered too (most people are in no directory), except for sessions: somebody who has
+    just signed in must be seen at once, not when the stream says so.
+    """
+
+    def __init__(
+        self,
+        client: BrokerClient,
+        types: tuple[str, ...] = (SESSION, USER, DIRECTORY_USER, DIRECTORY_GROUP),
+        *,
+        max_records: int = MAX_RECORDS,
+        first_pause: float = 0.1,
+        clock: Callable[[], float] = time.time,
+    ):
+        self._client = client
+        self._types = frozenset(types)
+        self._max_records = max_records
+        self._first_pause = first_pause
+        self._clock = clock
+        self._cache: OrderedDict[type_and_id, Record | None] = OrderedDict()
+        self._calls: dict[type_and_id, asyncio.Task[Record | BrokerError | None]] = {}
+        self._callbacks: list[Callable[[Change], None]] = []
+        self._is_following = False
+
+    def peek(self, type: str, id: str) -> Record | Unknown | None:
+        """What is known without waiting; None where it is known that no such record exists (or it expired)."""
+        key = (type, id)
+        record = self._cache.get(key, UNKNOWN)
+        if record is UNKNOWN:
+            return UNKNOWN
+        self._cache.move_to_end(key)
+        if record is not None and record.expires is not None and record.expires <= self._clock():
+            return None
+        return record
+
+    async def get(self, type: str, id: str) -> Record | None:
+        """From the cache, or from the broker; raises BrokerError.  Callers that miss the same id share one call."""
+        if (known := self.peek(type, id)) is not UNKNOWN:
+            return known
+        key = (type, id)
+        if (call := self._calls.get(key)) is None:
+            call = self._calls[key] = spawn(self._fetch(key), name=f"replica fetches a {type}")
+        outcome = await asyncio.shield(call)  # one caller that hangs up must not take the answer from the others
+        if isinstance(outcome, BrokerError):
+            raise outcome
+        return outcome
+
+    def on_change(self, callback: Callable[[Change], None]) -> None:
+        """Call `callback` inside the stream task for each change of our types, cached or not, after the cache has heard of it.
+
+        It gets EVERYTHING (compare with `is`) when the cache was cleared.  It must not raise: the replica would stop caching.
+        """
+        self._callbacks.append(callback)
+
+    async def run(self) -> None:
+        """Follow the change stream forever.  When it breaks, everything cached is dropped until it is back."""
+        waits = pauses(self._first_pause)
+        try:
+            while True:
+                try:
+                    await self._follow()
+                except BrokerError as error:
+                    if self._is_following:
+                        waits = pauses(self._first_pause)
+                        self._start_over(is_following=False)
+                    log.warning("replica lost the change stream", reason=str(error))
+                await asyncio.sleep(next(waits))
+        finally:
+            self._start_over(is_following=False)
+
+    async def _follow(self) -> None:
+        # Each connection begins anew, so a broker that restarted (another server version) is never mistaken for the old one.
+        server_version = await self._client.server_version()
+        position = ANEW
+        while True:
+            try:
+                async for change in self._client.changes(position):
+                    position = change.version
+                    if change.type in self._types:
+                        self._apply(change)
+                raise BrokerError("the change stream ended")
+            except StartOver as start_over:
+                position = start_over.version
+                self._start_over(is_following=True)
+                log.info("replica follows the change stream", server_version=server_version, version=position)
+
+    def _apply(self, change: Change) -> None:
+        key = (change.type, change.id)
+        self._calls.pop(key, None)  # what this call brings may be older than the change
+        cached = self._cache.get(key, UNKNOWN)
+        if cached is None:
+            # Nothing says how old "no such record" is, so a change never fills it in: the next `get` asks.
+            del self._cache[key]
+        elif isinstance(cached, Record) and cached.version < change.version:
+            if change.record is not None:
+                self._cache[key] = change.record
+            else:
+                del self._cache[key]
+        self._tell(change)
+
+    async def _fetch(self, key: type_and_id) -> Record | BrokerError | None:
+        this_call = asyncio.current_task()
+        try:
+            record = await self._client.get(*key)
+        except BrokerError as error:
+            return error
+        else:
+            if self._calls.get(key) is this_call:  # no change has overtaken it
+                self._remember(key, record)
+            return record
+        finally:
+            if self._calls.get(key) is this_call:
+                del self._calls[key]
+
+    def _remember(self, key: type_and_id, record: Record | None) -> None:
+        if not self._is_following or key[0] not in self._types or (record is None and key[0] == SESSION):
+            return
+        self._cache[key] = record
+        if len(self._cache) > self._max_records:
+            self._cache.popitem(last=False)
+
+    def _start_over(self, *, is_following: bool) -> None:
+        self._is_following = is_following
+        self._cache.clear()
+        self._calls.clear()
+        self._tell(EVERYTHING)
+
+    def _tell(self, change: Change) -> None:
+        for callback in self._callbacks:
+            callback(change)

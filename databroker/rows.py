@@ -1,0 +1,92 @@
+"""Which rows of the admin's tables say the same as these records?  Writes them, and removes what no record backs."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection, models, transaction
+
+from databroker.models import LONGEST_ID, Group, Membership, Session, User
+from databroker.records import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """One batch: rows to write and ids to remove.  `members` says who is in which group: (user id, group id)."""
+
+    written: list[models.Model] = field(default_factory=list)
+    gone: list[tuple[type[models.Model], str]] = field(default_factory=list)
+    members: list[tuple[str, str]] = field(default_factory=list)
+
+
+def add_session(rows: Rows, id: str, session: Record | None) -> None:
+    if session is None:
+        return rows.gone.append((Session, id))
+    data = session.data
+    row = Session(
+        id=id,
+        user_id=_text(data, "user_id", LONGEST_ID) or None,
+        since=_moment(data.get("issued")),
+        expires=_moment(data.get("expires")),
+        client_address=_text(data, "client_address", 64),
+        user_agent=_text(data, "user_agent", 512),
+    )
+    return rows.written.append(row)
+
+
+def add_user(rows: Rows, id: str, user: Record | None, directory_user: Record | None) -> None:
+    """A person is described by two records; what they told us at sign-in is newer than what the directory has."""
+    if user is None and directory_user is None:
+        return rows.gone.append((User, id))
+    said = user.data if user else {}
+    known = directory_user.data if directory_user else {}
+    row = User(
+        id=id,
+        email=_text(said, "email", 255) or _text(known, "email", 255),
+        name=_text(said, "name", 255) or _text(known, "name", 255),
+        last_sign_in=_moment(said.get("last_sign_in")),
+    )
+    rows.members.extend((id, group) for group in sorted({str(group)[:LONGEST_ID] for group in known.get("group_ids") or ()}))
+    return rows.written.append(row)
+
+
+def add_group(rows: Rows, id: str, group: Record | None) -> None:
+    if group is None:
+        return rows.gone.append((Group, id))
+    return rows.written.append(Group(id=id, name=_text(group.data, "name", 255), email=_text(group.data, "email", 255)))
+
+
+def write(rows: Rows) -> None:
+    """All of it in one short transaction; call it in a thread.  Leaves no connection open behind it."""
+    try:
+        with transaction.atomic():
+            for model in (Group, User, Session):
+                _upsert(model, [row for row in rows.written if isinstance(row, model)])
+            changed = [row.pk for row in rows.written if isinstance(row, User)] + [id for model, id in rows.gone if model is User]
+            Membership.objects.filter(user_id__in=changed).delete()
+            Membership.objects.bulk_create([Membership(user_id=user, group_id=group) for user, group in rows.members])
+            for model in (Group, User, Session):
+                model.objects.filter(pk__in=[id for its_model, id in rows.gone if its_model is model]).delete()
+    finally:
+        connection.close()
+
+
+def ids_after(model: type[models.Model], after: str, limit: int) -> list[str]:
+    try:
+        return list(model.objects.filter(pk__gt=after).order_by("pk").values_list("pk", flat=True)[:limit])
+    finally:
+        connection.close()
+
+
+def _upsert(model: type[models.Model], rows: list[models.Model]) -> None:
+    fields = [field.name for field in model._meta.concrete_fields if not field.primary_key]
+    model.objects.bulk_create(rows, update_conflicts=True, unique_fields=["id"], update_fields=fields)
+
+
+def _text(data: Any, key: str, longest: int) -> str:
+    value = data.get(key)
+    return str(value)[:longest] if value else ""
+
+
+def _moment(seconds: Any) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) and seconds > 0 else None

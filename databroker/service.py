@@ -1,0 +1,49 @@
+"""The data broker of this process: its store, who may ask it, and what keeps store, replica and admin tables in step."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from databroker.client import LocalBroker
+from databroker.projection import Projection
+from databroker.replica import Replica
+from databroker.store.memory import MemoryStore
+from gateproject.tasks import spawn
+
+SWEEP_INTERVAL = 5.0
+SWEEP_AT_ONCE = 1000
+
+
+class DataBrokerService:
+    """`start` and `stop` belong to the same event loop; records can be read and written before `start`."""
+
+    def __init__(self, clock: Callable[[], float] = time.time, *, sweep_interval: float = SWEEP_INTERVAL):
+        self._clock = clock
+        self._sweep_interval = sweep_interval
+        self._store = MemoryStore(clock)
+        self.client = LocalBroker(self._store)
+        self.replica = Replica(self.client, clock=clock)
+        self._projection = Projection(self.client)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        self._tasks = [
+            spawn(self.replica.run(), name="replica"),
+            spawn(self._sweep(), name="sweep of expired records"),
+            spawn(self._projection.run(), name="projection"),
+        ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+        self._tasks = []
+        await self._store.close()
+
+    async def _sweep(self) -> None:
+        while True:
+            removed = self._store.expire(self._clock(), SWEEP_AT_ONCE)
+            await asyncio.sleep(0 if removed == SWEEP_AT_ONCE else self._sweep_interval)

@@ -1,0 +1,75 @@
+"""What a store of records must do.  Three exist or will: memory, kvstore, database; one test suite runs over all."""
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from databroker.records import Record
+from gateproject.errors import BrokerError
+
+# The `since` of a reader that has no place in the stream yet: no store remembers it, so it is told where to begin.
+ANEW: Final = -1
+
+
+class VersionConflict(BrokerError):
+    """`put(only_if_version=...)` found another version: somebody else wrote first."""
+
+    status = 409
+
+
+class StartOver(BrokerError):
+    """The change stream can't be continued from the version asked for: read everything anew, then follow from `version`."""
+
+    def __init__(self, version: int):
+        self.version = version
+        super().__init__(f"the change stream begins anew at version {version}")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of the change stream; `record` is None where it was deleted."""
+
+    version: int
+    type: str
+    id: str
+    record: Record | None
+
+
+class Store(Protocol):
+    """Seven methods and no more.  Records past `expires` (Unix seconds) are as good as deleted.
+
+    Data are JSON values and come back as JSON would bring them, a tuple as a list.  Nobody can change them in place.
+    """
+
+    async def get(self, type: str, id: str) -> Record | None: ...
+
+    async def put(
+        self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
+    ) -> Record:
+        """Write and return the record with its new version.
+
+        `only_if_version=0` demands that no such record exists, another number that it has this version; else VersionConflict.
+        """
+        ...
+
+    async def delete(self, type: str, id: str) -> bool:
+        """Remove the record; False where there was none."""
+        ...
+
+    async def page(self, type: str, after: str, limit: int) -> list[Record]:
+        """At most `limit` records of this type whose id sorts after `after`, in order of id."""
+        ...
+
+    def changes(self, since: int) -> AsyncGenerator[Change]:
+        """Every change with a version above `since`, oldest first, then each new one as it comes; never ends by itself.
+
+        A change that a later one of the same record has overtaken may be left out.  Where `since` is not a version that the
+        store remembers (ANEW, too old, of an earlier life), raises StartOver; also when it loses its memory under an open stream.
+        """
+        ...
+
+    async def server_version(self) -> str:
+        """Changes whenever the store lost its memory; a client that sees another one starts over."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,140 @@
+"""Records in this process: what happens to them when it ends is that everybody signs in again."""
+
+import asyncio
+import time
+import uuid
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict, defaultdict
+from collections.abc import AsyncGenerator, Callable, Mapping
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import Any
+
+from databroker.records import Record
+from databroker.store.base import Change, StartOver, VersionConflict
+from databroker.store.frozen import frozen_data
+from gateproject.errors import BrokerError
+
+REMEMBERED_CHANGES = 100_000
+BURST = 200
+
+type_and_id = tuple[str, str]
+
+
+class MemoryStore:
+    """For one event loop.  No method awaits while it works, so each is atomic.
+
+    The log holds the last change of each record, at most `remembered_changes`; a reader holds nothing but its version, so a
+    slow one costs no memory and blocks nobody: it is told to start over.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time, *, remembered_changes: int = REMEMBERED_CHANGES):
+        self._clock = clock
+        self._remembered_changes = remembered_changes
+        self._records: dict[type_and_id, Record] = {}
+        self._ids: defaultdict[str, list[str]] = defaultdict(list)  # by type, sorted
+        self._expiries: list[tuple[float, int, type_and_id]] = []  # a heap; entries of overwritten records stay until they come up
+        self._version = 0
+        self._forgotten = 0  # changes up to this version are no longer in the log
+        self._log: OrderedDict[int, Change] = OrderedDict()
+        self._last_change: dict[type_and_id, int] = {}
+        self._news = asyncio.Event()
+        self._server_version = uuid.uuid4().hex
+        self._closed = False
+
+    async def get(self, type: str, id: str) -> Record | None:
+        return self._live((type, id))
+
+    async def put(
+        self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
+    ) -> Record:
+        key = (type, id)
+        found = self._live(key)
+        if only_if_version is not None and only_if_version != (found.version if found else 0):
+            raise VersionConflict(f"the {type} was changed by somebody else")
+        record = Record(type, id, frozen_data(data), self._version + 1, self._clock(), expires)
+        if key not in self._records:
+            insort(self._ids[type], id)
+        self._records[key] = record
+        if expires is not None:
+            self._remember_expiry(expires, record.version, key)
+        self._tell(Change(record.version, type, id, record))
+        return record
+
+    async def delete(self, type: str, id: str) -> bool:
+        was_live = self._live((type, id)) is not None
+        if (type, id) in self._records:
+            self._remove((type, id))
+        return was_live
+
+    async def page(self, type: str, after: str, limit: int) -> list[Record]:
+        ids = self._ids.get(type, [])
+        rest = (self._live((type, ids[at])) for at in range(bisect_right(ids, after), len(ids)))
+        return list(islice((record for record in rest if record is not None), max(limit, 0)))
+
+    async def changes(self, since: int) -> AsyncGenerator[Change]:
+        while True:
+            if self._closed:
+                raise BrokerError("the store is closed")
+            if not self._forgotten <= since <= self._version:
+                raise StartOver(self._version)
+            if since == self._version:
+                await self._news.wait()
+                continue
+            since += 1
+            if (change := self._log.get(since)) is not None:
+                yield change
+            if since % BURST == 0:
+                await asyncio.sleep(0)  # a long backlog must not hold up the requests
+
+    async def server_version(self) -> str:
+        return self._server_version
+
+    async def close(self) -> None:
+        self._closed = True
+        self._wake_readers()
+
+    def expire(self, now: float, limit: int = 1000) -> int:
+        """Delete records that expired by `now`, at most `limit`; returns how many, so that a full sweep can be continued."""
+        removed = 0
+        while removed < limit and self._expiries and self._expiries[0][0] <= now:
+            _, version, key = heappop(self._expiries)
+            if (record := self._records.get(key)) is not None and record.version == version:
+                self._remove(key)
+                removed += 1
+        return removed
+
+    def _live(self, key: type_and_id) -> Record | None:
+        record = self._records.get(key)
+        if record is None or (record.expires is not None and record.expires <= self._clock()):
+            return None
+        return record
+
+    def _remove(self, key: type_and_id) -> None:
+        type, id = key
+        del self._records[key]
+        ids = self._ids[type]
+        del ids[bisect_left(ids, id)]
+        self._tell(Change(self._version + 1, type, id, None))
+
+    def _remember_expiry(self, expires: float, version: int, key: type_and_id) -> None:
+        heappush(self._expiries, (expires, version, key))
+        # A session is rewritten at each refresh, hours before its entries come up.
+        if len(self._expiries) > 2 * len(self._records) + 1000:
+            self._expiries = [(r.expires, r.version, key) for key, r in self._records.items() if r.expires is not None]
+            heapify(self._expiries)
+
+    def _tell(self, change: Change) -> None:
+        self._version = change.version
+        key = (change.type, change.id)
+        self._log.pop(self._last_change.get(key, 0), None)
+        self._log[change.version] = change
+        self._last_change[key] = change.version
+        if len(self._log) > self._remembered_changes:
+            self._forgotten, oldest = self._log.popitem(last=False)
+            del self._last_change[(oldest.type, oldest.id)]
+        self._wake_readers()
+
+    def _wake_readers(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()

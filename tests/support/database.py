@@ -1,0 +1,44 @@
+"""A database for tests: made once a session, empty at the start of each test that asks for it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.core.management.color import no_style
+from django.db import connection, connections
+from django.test.utils import setup_databases, teardown_databases
+
+Result = TypeVar("Result")
+
+# Django's own rows, written by `migrate` and cached by it for the life of the process.
+KEPT = {"django_content_type", "auth_permission"}
+
+
+@pytest.fixture(scope="session")
+def database_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    # A file, not SQLite's memory: threads must meet the locks that they meet in earnest.
+    connections["default"].settings_dict["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "gate.sqlite3")
+    made = setup_databases(verbosity=0, interactive=False)
+    yield
+    teardown_databases(made, verbosity=0)
+
+
+@pytest.fixture
+def database(database_once: None) -> Iterator[None]:
+    yield
+    tables = set(connection.introspection.django_table_names(only_existing=True, include_views=False)) - KEPT
+    connection.ops.execute_sql_flush(connection.ops.sql_flush(no_style(), sorted(tables)))
+    connection.close()
+
+
+async def in_database(question: Callable[[], Result]) -> Result:
+    """Ask the ORM from a coroutine, leaving no connection open in the thread that asked."""
+    return await sync_to_async(_ask)(question)
+
+
+def _ask(question: Callable[[], Any]) -> Any:
+    try:
+        return question()
+    finally:
+        connection.close()

@@ -1,0 +1,35 @@
+"""Routes, callers and requests for the tests of authorize, each as short as the test needs."""
+
+from typing import Any
+
+from authorize.policy.email_address import canonical_email
+from authorize.policy.identity import Identity
+from authorize.policy.request import AccessRequest, access_request
+from authorize.policy.route_table import RouteTable
+from gateproject.config.route import Route
+
+HTTPS = frozenset({443})
+
+
+def make_route(host: str = "app.example.com", **keys: Any) -> Route:
+    return Route.model_validate({"from": f"https://{host}", "to": "http://upstream.example.com", **keys})
+
+
+def table(*routes: Route, default_ports: frozenset[int] = HTTPS) -> RouteTable:
+    return RouteTable.build(routes, default_ports)
+
+
+def request(target: str | bytes = "/", host: str = "app.example.com", method: str = "GET", **headers: bytes) -> AccessRequest:
+    raw = target if isinstance(target, bytes) else target.encode()
+    path, _, query = raw.partition(b"?")
+    return access_request(method, host.encode(), path, query, HTTPS, **headers)
+
+
+def user(email: str = "ann@corp.com", **facts: Any) -> Identity:
+    subject = facts.pop("subject", "1")
+    provider = facts.pop("provider", "oidc")
+    values = {
+        "session_id": "s1", "user_id": f"{provider}/{subject}", "subject": subject, "provider": provider, "expires": 2000.0,
+        "issued": 1000.0, "email": email, "rule_email": canonical_email(email),
+    }  # fmt: skip
+    return Identity(**{**values, **facts})

@@ -1,0 +1,66 @@
+"""Which paths a route takes, and what is wrong with one that can't be compiled."""
+
+from typing import Any
+
+import pytest
+
+from authorize.policy.compiled_route import compile_route
+from gateproject.errors import ConfigError
+from tests.unit.authorize.builders import make_route
+
+
+@pytest.mark.parametrize(
+    ("keys", "path", "matches"),
+    [
+        ({}, "/anything", True),
+        ({"path": "/a"}, "/a", True),
+        ({"path": "/a"}, "/a/", False),
+        ({"path": "/a b"}, "/a%20b", True),
+        ({"prefix": "/a"}, "/ab", True),
+        ({"prefix": "/a/"}, "/a", False),
+        ({"prefix": "/%61"}, "/ab", True),
+        ({"prefix": "/."}, "/.git", True),
+        ({"prefix": "/."}, "/admin", False),
+        ({"regex": "/a+"}, "/aaa", True),
+        ({"regex": "/a+"}, "/aaab", False),
+        ({"regex": "/a|/b"}, "/b", True),
+        ({"regex": "/a|/b"}, "/bc", False),
+        ({"regex": "a"}, "/a", False),
+        ({"regex": "/(?i)ADMIN"}, "/admin", True),
+        ({"prefix": "/a", "regex": ".*\\.png"}, "/a/b.png", True),
+        ({"prefix": "/a", "regex": ".*\\.png"}, "/c/b.png", False),
+        ({"prefix": "/a", "regex": ".*\\.png"}, "/a/b.gif", False),
+        ({"prefix": "/a", "path": "/b"}, "/b", False),
+    ],
+)
+def test_a_route_takes_the_paths_that_meet_all_its_conditions(keys: dict[str, str], path: str, matches: bool) -> None:
+    assert compile_route(make_route(**keys), "policy[0]").matches(path) is matches
+
+
+@pytest.mark.parametrize(
+    ("keys", "matched"),
+    [({}, ""), ({"prefix": "/a b"}, "/a%20b"), ({"path": "/x"}, "/x"), ({"path": "/x", "prefix": "/"}, "/x"), ({"regex": "/x"}, "")],
+)
+def test_the_matched_prefix_is_canonical(keys: dict[str, str], matched: str) -> None:
+    assert compile_route(make_route(**keys), "policy[0]").matched_prefix == matched
+
+
+@pytest.mark.parametrize(
+    ("keys", "key"),
+    [
+        ({"path": "/a\\b"}, "policy[7].path"),
+        ({"prefix": "/..;/"}, "policy[7].prefix"),
+        ({"regex": "/ä"}, "policy[7].regex"),
+        ({"allowed_domains": ["corp.com", "*.corp.com"]}, "policy[7].allowed_domains[1]"),
+    ],
+)
+def test_a_route_that_could_never_work_is_a_problem_with_its_key(keys: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compile_route(make_route(**keys), "policy[7]")
+    assert [problem.key for problem in caught.value.problems] == [key]
+
+
+def test_a_long_subject_does_not_slow_an_expression_down() -> None:
+    """RE2 is linear; a backtracking engine would take longer than the universe for this one."""
+    route = compile_route(make_route(regex="/(a|a)*b"), "policy[0]")
+    assert not route.matches("/" + "a" * 8000)

@@ -1,0 +1,123 @@
+"""Each rule: who gets in by it, and who does not."""
+
+from typing import Any
+
+import pytest
+
+from authorize.policy import criteria
+from authorize.policy.criteria import Criterion, Reason
+from authorize.policy.identity import Identity
+from tests.unit.authorize.builders import request, user
+
+PREFLIGHT = {"origin": b"https://other.example", "access_control_request_method": b"PUT"}
+
+
+@pytest.mark.parametrize(
+    ("entries", "caller", "reason"),
+    [
+        pytest.param(["ann@corp.com"], user("ann@corp.com"), Reason.USER_LISTED, id="by e-mail"),
+        pytest.param(["Ann@CORP.com"], user("aNN@corp.COM"), Reason.USER_LISTED, id="in any case"),
+        pytest.param(["oidc/1"], user(subject="1"), Reason.USER_LISTED, id="by user id"),
+        pytest.param(["1"], user(subject="1"), Reason.USER_LISTED, id="by subject"),
+        pytest.param(["1"], user(subject="01"), Reason.USER_NOT_LISTED, id="another subject"),
+        pytest.param(["ABC"], user(subject="abc"), Reason.USER_NOT_LISTED, id="a subject has its case"),
+        pytest.param(["google/1"], user(subject="1"), Reason.USER_NOT_LISTED, id="another provider"),
+        pytest.param(["ann@corp.com"], user("x@x.org", subject="ann@corp.com"), Reason.USER_NOT_LISTED, id="a subject does not pass for an e-mail"),
+        pytest.param(["oidc/a@corp.com"], user("x@x.org", subject="a@corp.com"), Reason.USER_LISTED, id="unless it is written as a user id"),
+        pytest.param(["oidc/a@corp.com"], user("oidc/a@corp.com"), Reason.USER_NOT_LISTED, id="an e-mail does not pass for a user id"),
+        pytest.param(["ann@corp.com"], user("ann@corp.com.evil"), Reason.USER_NOT_LISTED, id="another domain"),
+        pytest.param(["ann@corp.com"], user(""), Reason.EMAIL_NOT_USABLE, id="no usable e-mail"),
+        pytest.param(["", "a@b@c"], user(""), Reason.USER_NOT_LISTED, id="nothing does not equal nothing"),
+        pytest.param([], user(), Reason.USER_NOT_LISTED, id="an empty list"),
+    ],
+)
+def test_allowed_users(entries: list[str], caller: Identity, reason: Reason) -> None:
+    check(criteria.users(entries), caller, "allowed_users", reason)
+
+
+@pytest.mark.parametrize(
+    ("entries", "caller", "reason"),
+    [
+        pytest.param(["corp.com"], user("ann@corp.com"), Reason.DOMAIN_LISTED, id="the domain"),
+        pytest.param(["CORP.com"], user("ann@corp.com"), Reason.DOMAIN_LISTED, id="in any case"),
+        pytest.param(["bücher.example"], user("a@xn--bcher-kva.example"), Reason.DOMAIN_LISTED, id="as U-label and A-label"),
+        pytest.param(["corp.com"], user("a@sub.corp.com"), Reason.DOMAIN_NOT_LISTED, id="a subdomain"),
+        pytest.param(["corp.com"], user("a@evil-corp.com"), Reason.DOMAIN_NOT_LISTED, id="a suffix"),
+        pytest.param(["corp.com"], user("a@corp.com.evil"), Reason.DOMAIN_NOT_LISTED, id="a prefix"),
+        pytest.param(["corp.com"], user("a@cоrp.com"), Reason.DOMAIN_NOT_LISTED, id="a look-alike"),
+        pytest.param(["corp.com"], user('"a@corp.com"@evil'), Reason.EMAIL_NOT_USABLE, id="a quoted local part"),
+        pytest.param(["corp.com"], user(""), Reason.EMAIL_NOT_USABLE, id="no usable e-mail"),
+        pytest.param([""], user(""), Reason.EMAIL_NOT_USABLE, id="nothing does not equal nothing"),
+    ],
+)
+def test_allowed_domains(entries: list[str], caller: Identity, reason: Reason) -> None:
+    check(criteria.domains(entries), caller, "allowed_domains", reason)
+
+
+@pytest.mark.parametrize(
+    ("entries", "caller", "reason"),
+    [
+        pytest.param(["g1"], user(group_ids=frozenset({"g1"})), Reason.GROUP_LISTED, id="by id"),
+        pytest.param(["sales"], user(group_ids=frozenset({"g1"}), group_names=frozenset({"sales"})), Reason.GROUP_LISTED, id="by name"),
+        pytest.param(["G1"], user(group_ids=frozenset({"g1"})), Reason.GROUP_NOT_LISTED, id="an id has its case"),
+        pytest.param(["g1 "], user(group_ids=frozenset({"g1"})), Reason.GROUP_NOT_LISTED, id="white space counts"),
+        pytest.param(["g1"], user(), Reason.NO_GROUPS, id="no groups"),
+        pytest.param(["g1"], user(groups=("g1",)), Reason.NO_GROUPS, id="what upstreams are told is not compared"),
+    ],
+)
+def test_allowed_groups(entries: list[str], caller: Identity, reason: Reason) -> None:
+    check(criteria.groups(entries), caller, "allowed_groups", reason)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "claims", "holds"),
+    [
+        pytest.param({"team": ("a",)}, {"team": ("a",)}, True, id="the value"),
+        pytest.param({"team": ("a", "b")}, {"team": ("c", "b")}, True, id="any of the values"),
+        pytest.param({"x": ("1",), "team": ("a",)}, {"team": ("a",)}, True, id="any of the claims"),
+        pytest.param({"realm.role": ("a",)}, {"realm.role": ("a",)}, True, id="a dotted key"),
+        pytest.param({"team": ("a",)}, {"team": ("A",)}, False, id="another case"),
+        pytest.param({"team": ("a",)}, {"other": ("a",)}, False, id="another claim"),
+        pytest.param({"level": (1,)}, {"level": ("1",)}, False, id="a number is not text"),
+        pytest.param({"level": (1,)}, {"level": (True,)}, False, id="true is not one"),
+        pytest.param({"level": (False,)}, {"level": (0,)}, False, id="false is not zero"),
+        pytest.param({"level": (True,)}, {"level": (True,)}, True, id="true is true"),
+        pytest.param({"team": ()}, {"team": ()}, False, id="empty lists"),
+    ],
+)
+def test_allowed_claims(wanted: dict[str, tuple[Any, ...]], claims: dict[str, tuple[Any, ...]], holds: bool) -> None:
+    reason = Reason.CLAIM_LISTED if holds else Reason.CLAIM_NOT_LISTED
+    check(criteria.claims(wanted), user(claims=claims), "allowed_idp_claims", reason)
+
+
+def test_any_user_needs_somebody() -> None:
+    check(criteria.any_user(), user(""), "allow_any_authenticated_user", Reason.SIGNED_IN)
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "holds"),
+    [
+        ("OPTIONS", PREFLIGHT, True),
+        ("options", PREFLIGHT, False),
+        ("GET", PREFLIGHT, False),
+        ("OPTIONS", {"origin": b"https://other.example"}, False),
+        ("OPTIONS", {"access_control_request_method": b"PUT"}, False),
+    ],
+)
+def test_only_a_whole_preflight_is_one(method: str, headers: dict[str, bytes], holds: bool) -> None:
+    step = criteria.preflight()(request(method=method, **headers), None)
+    assert (step.holds, step.reason) == (holds, Reason.PREFLIGHT if holds else Reason.NOT_PREFLIGHT)
+
+
+@pytest.mark.parametrize(
+    "criterion",
+    [criteria.any_user(), criteria.users(["a@b.c"]), criteria.groups(["g"]), criteria.domains(["b.c"]), criteria.claims({"a": (1,)})],
+)
+def test_nobody_satisfies_a_rule_about_people(criterion: Criterion) -> None:
+    step = criterion(request(), None)
+    assert (step.holds, step.reason) == (False, Reason.NOT_SIGNED_IN)
+
+
+def check(criterion: Criterion, caller: Identity, rule: str, reason: Reason) -> None:
+    step = criterion(request(), caller)
+    assert (step.rule, step.reason, step.holds) == (rule, reason, reason.name.endswith(("_LISTED", "SIGNED_IN")) and "NOT" not in reason.name)

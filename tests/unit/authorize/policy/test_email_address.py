@@ -1,0 +1,49 @@
+"""Which addresses are the same, and which match nothing."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authorize.policy.email_address import canonical_domain, canonical_email
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("ann@corp.com", "ann@corp.com"),
+        ("Ann.B+tag@CORP.com", "ann.b+tag@corp.com"),
+        ("ann@bücher.example", "ann@xn--bcher-kva.example"),
+        ("ann@BÜCHER.example", "ann@xn--bcher-kva.example"),
+        ("ann@xn--bcher-kva.example", "ann@xn--bcher-kva.example"),
+        ("ann@ｃｏｒｐ.com", "ann@corp.com"),
+        ("änn@corp.com", "änn@corp.com"),
+        ("\u212aen@corp.com", "\u212aen@corp.com"),  # KELVIN SIGN is not a K in a mailbox
+    ],
+)
+def test_an_address_has_one_canonical_form(text: str, canonical: str) -> None:
+    assert canonical_email(text) == canonical
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "@", "a", "a@", "@corp.com", "a@evil@corp.com", '"a@corp.com"@evil', '"a"@corp.com', "a@corp.com ", " a@corp.com", "a b@corp.com", "a@corp.com.",
+        "a@.corp.com", "a@corp..com", "a@co rp.com", "a@corp.com\n", "a\n@corp.com", "a\x00@corp.com", "a@corp.com\x00", "a@corp\u200b.com", "a\u200b@corp.com",
+        "a@stra\u00dfe.de", "a@corp\u3002com", "a@corp.com\uff20evil.com", "a@corp.com%00", "a@[127.0.0.1]", "a@-corp.com", "a@corp-.com", "<a@corp.com>", "a,b@corp.com",
+        "a@" + "b" * 64 + ".com", "a" * 65536 + "@corp.com", "a@" + "b." * 32768 + "com", None, 1, True, ["a@corp.com"], {"a": "a@corp.com"}, b"a@corp.com",
+    ],
+    ids=lambda value: repr(value)[:40],
+)  # fmt: skip
+def test_an_address_in_doubt_has_none(text: object) -> None:
+    assert canonical_email(text) == ""
+
+
+@pytest.mark.parametrize("domain", ["cоrp.com", "cоrp.cоm", "corp.c\u0131m", "\u0131corp.com", "corр.com"], ids=ascii)
+def test_a_look_alike_is_another_domain(domain: str) -> None:
+    assert canonical_domain(domain) not in ("corp.com", "icorp.com")
+
+
+@given(st.text(max_size=40))
+def test_what_is_canonical_stays_as_it_is(text: str) -> None:
+    domain = canonical_domain(text)
+    assert domain == "" or (domain.isascii() and canonical_domain(domain) == domain)

@@ -1,0 +1,125 @@
+"""Which route wins, and that no spelling of a path reaches past the one that protects it."""
+
+import itertools
+
+import pytest
+
+from authorize.policy.route_table import RouteTable
+from gateproject.errors import BadRequest, ConfigError
+from tests.unit.authorize.builders import make_route, request, table
+
+
+def name_of(routes: RouteTable, target: str = "/", host: str = "app.example.com") -> str | None:
+    found = routes.match(request(target, host))
+    return found.route.name if found else None
+
+
+def test_the_first_match_in_the_list_wins() -> None:
+    routes = table(make_route(name="a", prefix="/a"), make_route(name="all"), make_route(name="never", prefix="/a/b"))
+    assert [name_of(routes, path) for path in ("/a/b", "/x", "/")] == ["a", "all", "all"]
+
+
+def test_an_exact_host_comes_before_a_wildcard_wherever_it_stands() -> None:
+    routes = table(make_route("*.example.com", name="wild"), make_route("app.example.com", name="exact"))
+    assert (name_of(routes, host="app.example.com"), name_of(routes, host="b.example.com")) == ("exact", "wild")
+
+
+def test_a_host_with_routes_of_its_own_never_falls_back_to_the_wildcard() -> None:
+    routes = table(make_route("app.example.com", name="exact", prefix="/a"), make_route("*.example.com", name="wild"))
+    assert name_of(routes, "/b", "app.example.com") is None
+
+
+@pytest.mark.parametrize("host", ["example.com", "a.b.example.com", "xexample.com", "example.com.evil"])
+def test_a_wildcard_stands_for_exactly_one_label(host: str) -> None:
+    assert name_of(table(make_route("*.example.com", name="wild")), host=host) is None
+
+
+@pytest.mark.parametrize(
+    ("from_host", "host", "matches"),
+    [
+        ("app.example.com", "app.example.com", True),
+        ("app.example.com", "APP.EXAMPLE.com", True),
+        ("app.example.com", "app.example.com.", True),
+        ("app.example.com", "app.example.com:443", True),
+        ("app.example.com", "app.example.com:80", False),
+        ("app.example.com", "app.example.com:8443", False),
+        ("app.example.com:443", "app.example.com", True),
+        ("app.example.com:8443", "app.example.com:8443", True),
+        ("app.example.com:8443", "app.example.com", False),
+        ("*.example.com:8443", "b.example.com:8443", True),
+        ("*.example.com:8443", "b.example.com", False),
+        ("bücher.example", "xn--bcher-kva.example", True),
+        ("[::1]", "[0:0:0:0:0:0:0:1]:443", True),
+        ("app.example.com", "other.example.com", False),
+    ],
+)
+def test_the_route_depends_on_host_and_port_alone(from_host: str, host: str, matches: bool) -> None:
+    routes = table(make_route(from_host, name="it"))
+    found = request("/", host)
+    assert (name_of(routes, host=host) == "it") is matches
+    assert routes.knows_host(found.host, found.port) is matches
+
+
+def test_without_encryption_port_80_is_a_default_port_too() -> None:
+    routes = table(make_route("app.example.com:80", name="it"), default_ports=frozenset({80, 443}))
+    assert name_of(routes) == "it"
+
+
+def test_every_problem_of_every_route_is_reported() -> None:
+    with pytest.raises(ConfigError) as caught:
+        table(make_route(prefix="/a\\"), make_route(), make_route(path="/%00", regex="/ö"))
+    assert [problem.key for problem in caught.value.problems] == ["policy[0].prefix", "policy[2].path", "policy[2].regex"]
+
+
+PROTECTED = table(make_route(name="protected", prefix="/admin/"), make_route(name="public"))
+
+# Each of these is `/admin/` to some upstream: an RFC 3986 reader, a WHATWG one, or one that is lenient.
+OPENINGS = [
+    "/admin/", "/%61dmin/", "/ad%6Din/", "/./admin/", "/../admin/", "/x/../admin/", "/x/%2e%2e/admin/", "/x/.%2E/admin/", "//admin/", "///admin//",
+    "/%2Fadmin/", "/%2fadmin/", "/admin%2F", "/admin%2f", "/admin;/", "/admin;x=y/", "/admin%3Bx=y/", "/;x=y/admin/", "/.;/admin/", "/x/..;/admin/",
+    "/x/..%2fadmin/", "/x%2f..%2fadmin/", "/admin/.", "/admin/x/..", "/admin//", "/%2e/admin/", "/%2E%2e/admin/", "/a/b/../../admin/", "/%5cadmin/", "/\\admin/",
+    "/admin\\", "/admin%5c", "/%c0%aeadmin/", "/admin/%00", "/admin%00/", "/%00/../admin/", "/\t/../admin/",
+]  # fmt: skip
+ENDINGS = ["", "x", "/x", "%20", ";x=y", "%23", "%3f", "/%2e", "?/.gate/", "?x=/ping", "%0a", "%ef%bc%8f"]
+
+
+@pytest.mark.parametrize(("opening", "ending"), list(itertools.product(OPENINGS, ENDINGS)))
+def test_no_spelling_of_a_protected_path_reaches_the_public_route(opening: str, ending: str) -> None:
+    try:
+        found = name_of(PROTECTED, opening + ending)
+    except BadRequest:
+        return
+    assert found == "protected"
+
+
+@pytest.mark.parametrize("target", ["/admin", "/administrator", "/x/admin/", "/%2561dmin/", "/ADMIN/", "/x?/admin/", "/a%2Fb", "/a;b", "//x", "/%252fadmin/"])
+def test_a_path_that_only_looks_similar_belongs_to_the_other_route(target: str) -> None:
+    assert name_of(PROTECTED, target) == "public"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "target"),
+    [("/@admin", "/%40admin"), ("/%40admin", "/@admin"), ("/a|b", "/a%7Cb"), ("/a%2Fb", "/a/b"), ("/a//b", "/a/b")],
+)
+def test_an_escape_of_a_reserved_character_is_no_way_around_a_prefix(prefix: str, target: str) -> None:
+    routes = table(make_route(name="protected", prefix=prefix), make_route(name="public"))
+    with pytest.raises(BadRequest):
+        name_of(routes, target)
+
+
+def test_a_protected_expression_is_as_hard_to_avoid_as_a_prefix() -> None:
+    routes = table(make_route(name="protected", regex="/admin/.*"), make_route(name="public"))
+    for target in ("/%2Fadmin/x", "//admin/x", "/;y/admin/x", "/admin%2Fx"):
+        with pytest.raises(BadRequest):
+            name_of(routes, target)
+
+
+@pytest.mark.parametrize("keys", [{}, {"prefix": "/projects/"}, {"regex": "/projects/[^/]+%2F[^/]+/files;v=\\d"}])
+def test_an_encoded_slash_or_a_parameter_is_fine_where_one_route_owns_both_readings(keys: dict[str, str]) -> None:
+    assert name_of(table(make_route(name="it", **keys)), "/projects/group%2Fname/files;v=1") == "it"
+
+
+def test_ten_thousand_hosts_are_found_by_name() -> None:
+    routes = table(*(make_route(f"h{number}.example.com", name=str(number)) for number in range(10_000)))
+    assert name_of(routes, host="h9999.example.com") == "9999"
+    assert repr(routes) == "<RouteTable 10000 routes, 10000 hosts>"

@@ -1,0 +1,173 @@
+"""Do the admin's pages show what there is, change nothing, and end sessions in the broker?"""
+
+from datetime import UTC, datetime
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
+
+from databroker import admin
+from databroker.client import LocalBroker
+from databroker.models import Group, Membership, Session, User
+from databroker.records import SESSION
+from databroker.store.memory import MemoryStore
+from gateproject.errors import BrokerError
+from tests.support.admin import AdminPages, text_of
+from tests.support.database import in_database
+
+pytestmark = pytest.mark.usefixtures("database")
+
+NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+LISTS = ["databroker/session/", "databroker/user/", "databroker/group/"]
+
+
+class AwayStore(MemoryStore):
+    async def delete(self, type: str, id: str) -> bool:
+        raise BrokerError("away")
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def pages(store: MemoryStore) -> AdminPages:
+    return AdminPages(admin.register, broker=LocalBroker(store))
+
+
+@pytest.fixture
+def people(store: MemoryStore) -> None:
+    Group.objects.create(id="g1", name="engineering", email="eng@a.org")
+    User.objects.create(id="oidc/alice", email="alice@a.org", name="Alice", last_sign_in=NOON)
+    User.objects.create(id="oidc/bob", email="bob@a.org")
+    Membership.objects.create(user_id="oidc/alice", group_id="g1")
+    Membership.objects.create(user_id="oidc/alice", group_id="a-group-without-a-record")
+    for id, user in (("s1", "oidc/alice"), ("s2", "oidc/alice"), ("s3", "oidc/nobody"), ("s4", None)):
+        Session.objects.create(id=id, user_id=user, since=NOON, expires=NOON, client_address="192.0.2.1", user_agent="Browser/1.0")
+        async_to_sync(store.put)(SESSION, id, {})
+
+
+@pytest.mark.parametrize("page", ["", "databroker/", *LISTS])
+def test_every_page_renders_when_there_is_nothing(pages, page):
+    assert pages.get(page).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("", ["Data broker", "Sessions", "Users", "Groups"]),
+        ("databroker/session/", ["alice@a.org", "oidc/nobody", "unknown", "192.0.2.1", "Browser/1.0", "March 4, 2026", "4 sessions"]),
+        ("databroker/user/", ["oidc/alice", "alice@a.org", "Alice", "bob@a.org", "2 users"]),
+        ("databroker/group/", ["engineering", "eng@a.org", "1 group"]),
+        ("databroker/session/s1/change/", ["alice@a.org", "Browser/1.0"]),
+        ("databroker/session/s3/change/", ["oidc/nobody"]),
+        ("databroker/session/s4/change/", ["s4"]),
+        (f"databroker/user/{quote('oidc/alice')}/change/", ["engineering", "since 2026-03-04 12:00 from 192.0.2.1"]),
+        (f"databroker/user/{quote('oidc/bob')}/change/", ["bob@a.org"]),
+        ("databroker/group/g1/change/", ["eng@a.org", "alice@a.org"]),
+    ],
+)
+def test_every_page_shows_what_there_is(pages, people, page, expected):
+    response = pages.get(page)
+    assert response.status_code == 200
+    assert [words for words in expected if words not in text_of(response)] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "query", "found"),
+    [
+        ("databroker/session/", {"q": "alice@a"}, "2 sessions"),
+        ("databroker/session/", {"q": "192.0.2.1"}, "4 sessions"),
+        ("databroker/session/", {"user__id__exact": "oidc/alice"}, "2 sessions"),
+        ("databroker/session/", {"q": "nothing"}, "0 sessions"),
+        ("databroker/user/", {"q": "engineering"}, "1 user"),
+        ("databroker/user/", {"groups__id__exact": "g1"}, "1 user"),
+        ("databroker/group/", {"members__id__exact": "oidc/alice"}, "1 group"),
+        ("databroker/group/", {"q": "eng@"}, "1 group"),
+    ],
+)
+def test_lists_are_searched_and_filtered(pages, people, page, query, found):
+    response = pages.get(page, **query)
+    assert response.status_code == 200
+    assert found in text_of(response)
+
+
+def test_a_long_list_of_members_ends_in_a_link_to_all_of_them(pages, people):
+    User.objects.bulk_create([User(id=f"oidc/{number:03}", email=f"{number:03}@a.org") for number in range(150)])
+    Membership.objects.bulk_create([Membership(user_id=f"oidc/{number:03}", group_id="g1") for number in range(150)])
+    page = pages.get("databroker/group/g1/change/").content.decode()
+    assert page.count("@a.org</a>") == 100
+    assert 'href="/admin/databroker/user/?groups__id__exact=g1"' in page
+    assert "151 users" in text_of(pages.get("databroker/user/", groups__id__exact="g1"))
+
+
+def test_what_people_send_can_not_become_markup(pages):
+    evil = "<script>alert(1)</script>"
+    Group.objects.create(id="g", name=evil)
+    User.objects.create(id="oidc/e", name=evil, email=evil)
+    Membership.objects.create(user_id="oidc/e", group_id="g")
+    Session.objects.create(id="s", user_id="oidc/e", user_agent=evil, client_address=evil)
+    for page in (*LISTS, "databroker/session/s/change/", f"databroker/user/{quote('oidc/e')}/change/", "databroker/group/g/change/"):
+        content = pages.get(page).content.decode()
+        assert "alert(1)" in content
+        assert evil not in content
+
+
+def test_nothing_can_be_added_or_changed(pages, people):
+    for model in ("session", "user", "group"):
+        assert pages.get(f"databroker/{model}/add/").status_code == 403
+    for page in ("databroker/session/s1/", f"databroker/user/{quote('oidc/alice')}/", "databroker/group/g1/"):
+        assert pages.post(f"{page}change/", email="x@x.org", name="x").status_code == 403
+    for page in (f"databroker/user/{quote('oidc/alice')}/", "databroker/group/g1/"):
+        assert pages.post(f"{page}delete/", post="yes").status_code == 403
+    assert (Session.objects.count(), User.objects.count(), Group.objects.count()) == (4, 2, 1)
+
+
+def test_who_is_not_of_the_staff_sees_nothing(store, people):
+    pages = AdminPages(admin.register, is_staff=False, broker=LocalBroker(store))
+    for page in LISTS:
+        assert pages.get(page).status_code == 302
+        pages.post(page, action="end_sessions", _selected_action=["s1"])
+    assert async_to_sync(store.get)(SESSION, "s1")
+
+
+def test_deleting_a_session_ends_it_in_the_broker(pages, people, store):
+    assert "End this session?" in text_of(pages.get("databroker/session/s1/delete/"))
+    pages.post("databroker/session/s1/delete/", post="yes")
+    assert async_to_sync(store.get)(SESSION, "s1") is None
+    assert async_to_sync(store.get)(SESSION, "s2")
+    assert not Session.objects.filter(pk="s1").exists()
+    assert LogEntry.objects.get().object_id == "s1"
+
+
+def test_the_selected_sessions_end_in_the_broker(pages, people, store):
+    response = pages.post("databroker/session/", action="end_sessions", _selected_action=["s1", "s3"])
+    assert "2 sessions ended." in text_of(response)
+    assert [record.id for record in async_to_sync(store.page)(SESSION, "", 9)] == ["s2", "s4"]
+    assert sorted(Session.objects.values_list("pk", flat=True)) == ["s2", "s4"]
+    assert sorted(LogEntry.objects.values_list("object_id", flat=True)) == ["s1", "s3"]
+
+
+async def test_a_session_ends_also_from_within_the_running_loop(pages, people, store):
+    await pages.apost("databroker/session/", action="end_sessions", _selected_action=["s1"])
+    assert await store.get(SESSION, "s1") is None
+    assert not await in_database(Session.objects.filter(pk="s1").exists)
+
+
+def test_there_is_one_action_and_it_says_what_it_does(pages, people):
+    page = pages.get("databroker/session/").content.decode()
+    assert '<option value="end_sessions">End the selected sessions</option>' in page
+    assert "delete_selected" not in page
+
+
+def test_a_broker_that_is_away_is_said_and_no_row_is_lost(people):
+    pages = AdminPages(admin.register, broker=LocalBroker(AwayStore()))
+    for response in (
+        pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"]),
+        pages.post("databroker/session/s1/delete/", post="yes"),
+    ):
+        assert "The data broker is away" in text_of(response)
+    assert Session.objects.filter(pk="s1").exists()
+    assert not LogEntry.objects.exists()

@@ -1,0 +1,56 @@
+"""Is an id spent exactly once?"""
+
+import asyncio
+
+import pytest
+
+from databroker.client import LocalBroker
+from databroker.records import SPENT
+from databroker.store.memory import MemoryStore
+from gateproject.errors import BrokerError
+
+NOW = 1_700_000_000.0
+
+
+class Away(MemoryStore):
+    async def put(self, *args, **kwargs):
+        raise BrokerError("away")
+
+
+async def test_an_id_is_spent_once():
+    broker = LocalBroker(MemoryStore(lambda: NOW))
+    assert [await broker.spend("a", NOW + 60) for _ in range(3)] == [True, False, False]
+    assert await broker.spend("b", NOW + 60)
+
+
+async def test_of_many_at_once_one_spends_it():
+    broker = LocalBroker(MemoryStore(lambda: NOW))
+    spent = await asyncio.gather(*(broker.spend("a", NOW + 60) for _ in range(100)))
+    assert spent.count(True) == 1
+
+
+async def test_an_id_stays_spent_a_little_longer_than_it_lives():
+    now = NOW
+    store = MemoryStore(lambda: now)
+    broker = LocalBroker(store)
+    assert await broker.spend("a", NOW + 60)
+    now += 90  # another machine's clock, half a minute behind, still takes the token for valid
+    store.expire(now)
+    assert not await broker.spend("a", NOW + 60)
+
+
+async def test_what_has_long_expired_is_never_spent():
+    broker = LocalBroker(MemoryStore(lambda: NOW))
+    assert [await broker.spend("a", NOW - 3600) for _ in range(2)] == [False, False]
+
+
+async def test_a_spent_id_is_forgotten_in_the_end():
+    store = MemoryStore(lambda: NOW)
+    await LocalBroker(store).spend("a", NOW + 300)
+    store.expire(NOW + 361)
+    assert await store.page(SPENT, "", 10) == []
+
+
+async def test_a_broker_that_is_away_spends_nothing():
+    with pytest.raises(BrokerError):
+        await LocalBroker(Away(lambda: NOW)).spend("a", NOW + 60)

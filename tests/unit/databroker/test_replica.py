@@ -1,0 +1,272 @@
+"""Is the replica right at every moment at which it answers without asking?"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from databroker.records import DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER
+from databroker.replica import EVERYTHING, UNKNOWN, Replica
+from databroker.store.memory import MemoryStore
+from gateproject.errors import BrokerError
+from tests.support.brokers import BrokerOverALine
+
+NOW = 1_700_000_000.0
+
+
+class World:
+    """A store, the line to it, and a replica at the end of the line, following."""
+
+    def __init__(self, **settings):
+        self.now = NOW
+        self.store = MemoryStore(lambda: self.now, remembered_changes=settings.pop("remembered_changes", 100))
+        self.line = BrokerOverALine(self.store)
+        self.replica = Replica(self.line, first_pause=0.001, clock=lambda: self.now, **settings)
+        self.heard = []
+        self.replica.on_change(self.heard.append)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not holds():
+                await asyncio.sleep(0.001)
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def world(request) -> AsyncIterator[World]:
+    world = World(**getattr(request, "param", {}))
+    running = asyncio.create_task(world.replica.run())
+    await world.until(lambda: world.heard == [EVERYTHING])
+    yield world
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_only_what_was_asked_for_is_cached(world):
+    await world.store.put(SESSION, "a", {"n": 1})
+    await world.settle()
+    assert world.replica.peek(SESSION, "a") is UNKNOWN
+    assert (await world.replica.get(SESSION, "a")).data == {"n": 1}
+    assert world.replica.peek(SESSION, "a").data == {"n": 1}
+    await world.replica.get(SESSION, "a")
+    assert world.line.asked == [(SESSION, "a")]
+
+
+async def test_a_changed_record_replaces_the_cached_one(world):
+    await world.store.put(SESSION, "a", {"n": 1})
+    await world.replica.get(SESSION, "a")
+    await world.store.put(SESSION, "a", {"n": 2})
+    await world.settle()
+    assert world.replica.peek(SESSION, "a").data == {"n": 2}
+
+
+async def test_a_deleted_record_is_dropped_at_once(world):
+    await world.store.put(SESSION, "a", {})
+    await world.replica.get(SESSION, "a")
+    await world.store.delete(SESSION, "a")
+    await world.settle()
+    assert world.replica.peek(SESSION, "a") is UNKNOWN
+    assert await world.replica.get(SESSION, "a") is None
+
+
+async def test_an_expired_record_is_not_served_before_any_sweep(world):
+    await world.store.put(SESSION, "a", {}, expires=NOW + 10)
+    assert await world.replica.get(SESSION, "a")
+    world.now += 10
+    assert world.replica.peek(SESSION, "a") is None
+    assert await world.replica.get(SESSION, "a") is None
+
+
+async def test_that_a_session_does_not_exist_is_never_remembered(world):
+    assert await world.replica.get(SESSION, "a") is None
+    assert world.replica.peek(SESSION, "a") is UNKNOWN
+    await world.store.put(SESSION, "a", {})
+    assert await world.replica.get(SESSION, "a")
+
+
+async def test_that_nobody_is_in_the_directory_is_remembered_until_somebody_is(world):
+    assert await world.replica.get(DIRECTORY_USER, "a") is None
+    assert world.replica.peek(DIRECTORY_USER, "a") is None
+    await world.store.put(DIRECTORY_USER, "a", {"n": 1})
+    await world.settle()
+    assert (await world.replica.get(DIRECTORY_USER, "a")).data == {"n": 1}
+
+
+async def test_types_that_are_not_followed_are_not_cached(world):
+    await world.store.put(SERVICE_ACCOUNT, "a", {})
+    await world.settle()
+    assert await world.replica.get(SERVICE_ACCOUNT, "a")
+    assert world.replica.peek(SERVICE_ACCOUNT, "a") is UNKNOWN
+    assert world.heard == [EVERYTHING]
+
+
+async def test_concurrent_misses_share_one_call(world):
+    await world.store.put(SESSION, "a", {})
+    world.line.held = asyncio.Event()
+    callers = [asyncio.create_task(world.replica.get(SESSION, "a")) for _ in range(20)]
+    await world.settle()
+    world.line.held.set()
+    assert all(await asyncio.gather(*callers))
+    assert world.line.asked == [(SESSION, "a")]
+
+
+async def test_a_caller_that_hangs_up_takes_nothing_from_the_others(world):
+    await world.store.put(SESSION, "a", {})
+    world.line.held = asyncio.Event()
+    first, second = (asyncio.create_task(world.replica.get(SESSION, "a")) for _ in range(2))
+    await world.settle()
+    first.cancel()
+    await world.settle()
+    world.line.held.set()
+    assert await second
+    assert first.cancelled()
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+async def test_a_get_that_races_with_a_change_never_caches_the_older_value(world, deleted):
+    await world.store.put(SESSION, "a", {"n": 1})
+    await world.settle()
+    world.line.held = asyncio.Event()
+    slow = asyncio.create_task(world.replica.get(SESSION, "a"))
+    await world.settle()
+    await (world.store.delete(SESSION, "a") if deleted else world.store.put(SESSION, "a", {"n": 2}))
+    await world.settle()
+    world.line.held.set()
+    await slow
+    assert world.replica.peek(SESSION, "a") is UNKNOWN
+    found = await world.replica.get(SESSION, "a")
+    assert found is None if deleted else found.data == {"n": 2}
+
+
+async def test_who_asks_after_a_change_does_not_share_a_call_from_before_it(world):
+    await world.store.put(SESSION, "a", {})
+    await world.settle()
+    world.line.held = asyncio.Event()
+    slow = asyncio.create_task(world.replica.get(SESSION, "a"))
+    await world.settle()
+    await world.store.delete(SESSION, "a")
+    await world.settle()
+    late = asyncio.create_task(world.replica.get(SESSION, "a"))
+    await world.settle()
+    world.line.held.set()
+    assert (await slow) is not None
+    assert (await late) is None
+
+
+async def test_a_change_that_comes_late_does_not_undo_a_newer_value(world):
+    for number in range(3):
+        await world.store.put(SESSION, "a", {"n": number})
+    found = await world.replica.get(SESSION, "a")  # the stream has not had its turn yet
+    world.replica._apply(world.heard[0].__class__(found.version - 1, SESSION, "a", None))
+    assert world.replica.peek(SESSION, "a") == found
+
+
+@pytest.mark.parametrize("world", [{"max_records": 3}], indirect=True)
+async def test_what_was_used_longest_ago_makes_room(world):
+    for id in "abcd":
+        await world.store.put(USER, id, {})
+    await world.settle()
+    for id in "abc":
+        await world.replica.get(USER, id)
+    world.replica.peek(USER, "a")
+    await world.replica.get(USER, "d")
+    assert [id for id in "abcd" if world.replica.peek(USER, id) is not UNKNOWN] == ["a", "c", "d"]
+
+
+async def test_callbacks_hear_each_change_of_the_followed_types(world):
+    await world.store.put(SESSION, "a", {})
+    await world.settle()
+    await world.store.delete(SESSION, "a")
+    await world.settle()
+    assert [(change.type, change.id, change.record is None) for change in world.heard[1:]] == [
+        (SESSION, "a", False),
+        (SESSION, "a", True),
+    ]
+
+
+async def test_a_broken_stream_clears_the_cache_until_it_is_back(world):
+    await world.store.put(SESSION, "a", {})
+    await world.replica.get(SESSION, "a")
+    world.line.cut()
+    await world.until(lambda: world.heard.count(EVERYTHING) == 2)
+    assert world.replica.peek(SESSION, "a") is UNKNOWN
+    with pytest.raises(BrokerError):
+        await world.replica.get(SESSION, "a")
+    world.line.mend()
+    await world.until(lambda: world.heard.count(EVERYTHING) >= 3 and world.replica._is_following)
+    assert await world.replica.get(SESSION, "a")
+    assert world.replica.peek(SESSION, "a")
+
+
+async def test_a_session_ended_while_the_stream_was_broken_is_not_served_after(world):
+    await world.store.put(SESSION, "a", {})
+    await world.replica.get(SESSION, "a")
+    world.line.cut()
+    await world.until(lambda: not world.replica._is_following)
+    await world.store.delete(SESSION, "a")
+    world.line.mend()
+    await world.until(lambda: world.replica._is_following)
+    assert await world.replica.get(SESSION, "a") is None
+
+
+async def test_nothing_is_cached_while_the_stream_is_broken(world):
+    await world.store.put(SESSION, "a", {})
+    world.line.cut()
+    await world.until(lambda: not world.replica._is_following)
+    world.line._cut.clear()  # the line is back, and the replica does not know it yet
+    assert await world.replica.get(SESSION, "a")
+    assert world.replica.peek(SESSION, "a") is UNKNOWN
+
+
+async def test_a_broker_that_lost_its_memory_means_starting_over(world):
+    await world.store.put(SESSION, "a", {})
+    await world.replica.get(SESSION, "a")
+    other = MemoryStore(lambda: NOW)
+    assert await other.server_version() != await world.store.server_version()
+    for number in range(5):
+        await other.put(USER, str(number), {})
+    world.line.cut()
+    await world.until(lambda: not world.replica._is_following)
+    world.line.mend(other)
+    await world.until(lambda: world.replica._is_following)
+    assert await world.replica.get(SESSION, "a") is None
+    await world.replica.get(USER, "0")
+    await other.delete(USER, "0")
+    await world.settle()
+    assert await world.replica.get(USER, "0") is None
+
+
+@pytest.mark.parametrize("world", [{"remembered_changes": 5}], indirect=True)
+async def test_a_replica_that_fell_behind_starts_over(world):
+    await world.store.put(SESSION, "a", {})
+    await world.replica.get(SESSION, "a")
+    await world.settle()
+    await world.store.delete(SESSION, "a")
+    for number in range(20):  # more than the log remembers, before the stream has its turn
+        await world.store.put(USER, str(number), {})
+    await world.settle()
+    assert world.heard[-1] is EVERYTHING
+    assert world.replica.peek(SESSION, "a") is UNKNOWN
+
+
+async def test_a_callback_that_raises_ends_caching_instead_of_leaving_it_stale():
+    world = World()
+    world.replica.on_change(lambda change: 1 / 0 if change is not EVERYTHING else None)
+    running = asyncio.create_task(world.replica.run())
+    await world.until(lambda: bool(world.heard))
+    await world.store.put(SESSION, "a", {})
+    await asyncio.wait({running})
+    assert isinstance(running.exception(), ZeroDivisionError)
+    assert await world.replica.get(SESSION, "a")
+    assert world.replica.peek(SESSION, "a") is UNKNOWN
+
+
+async def test_before_it_follows_every_question_is_asked():
+    world = World()
+    await world.store.put(SESSION, "a", {"n": 1})
+    assert (await world.replica.get(SESSION, "a")).data == {"n": 1}
+    await world.store.put(SESSION, "a", {"n": 2})
+    assert (await world.replica.get(SESSION, "a")).data == {"n": 2}

@@ -1,0 +1,71 @@
+"""Do store, replica and tables work together, and end together?"""
+
+import asyncio
+
+import pytest
+
+from databroker.models import Session
+from databroker.records import SESSION
+from databroker.replica import UNKNOWN
+from databroker.service import DataBrokerService
+from gateproject.errors import BrokerError
+from tests.support.database import in_database
+
+NOW = 1_700_000_000.0
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+async def until(holds) -> None:
+    async with asyncio.timeout(10):
+        while not await holds():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_session_is_seen_everywhere_and_expires_everywhere():
+    now = NOW
+    service = DataBrokerService(clock=lambda: now, sweep_interval=0.01)
+    await service.start()
+    await asyncio.sleep(0.02)
+    try:
+        await service.client.put(SESSION, "s", {"user_id": "oidc/1"}, expires=NOW + 60)
+        assert await service.replica.get(SESSION, "s")
+        assert service.replica.peek(SESSION, "s")
+
+        async def has_row() -> bool:
+            return await in_database(Session.objects.exists)
+
+        async def has_no_row() -> bool:
+            return not await has_row()
+
+        await until(has_row)
+        now += 60
+        assert service.replica.peek(SESSION, "s") is None
+        await until(has_no_row)
+        assert service.replica.peek(SESSION, "s") is UNKNOWN
+    finally:
+        await service.stop()
+
+
+async def test_stopping_ends_every_task():
+    before = asyncio.all_tasks()
+    service = DataBrokerService()
+    await service.start()
+    await asyncio.sleep(0.02)
+    await service.stop()
+    assert asyncio.all_tasks() == before
+    with pytest.raises(BrokerError):
+        await anext(service.client.changes(0))
+
+
+async def test_records_can_be_used_before_the_start():
+    service = DataBrokerService()
+    await service.client.put(SESSION, "s", {"n": 1})
+    assert (await service.replica.get(SESSION, "s")).data == {"n": 1}
+
+
+async def test_stopping_without_a_start_is_no_error():
+    service = DataBrokerService()
+    await service.stop()
+    with pytest.raises(BrokerError):
+        await anext(service.client.changes(0))
