@@ -1,0 +1,119 @@
+"""The settings of sign-in: the authenticate service, the identity provider, the signing key."""
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field, PlainValidator
+
+from gateproject.config.fields import Base64Secret, File, Secret, Text, TextList, WebUrl, or_file, text
+from gateproject.config.route import RewrittenPath
+from gateproject.config.shared import one_of
+from gateproject.config.types import SecretBytes, Url, parse_url
+from gateproject.config.validation import Finding, Rule, Settings
+
+OWN_PATHS = ("/.gate/", "/.well-known/gate/")
+OWN_PAGES = ("/", "/.gate", "/ping", "/healthz", "/robots.txt")
+
+# What protects a sign-in attempt is ours to send: a configured value would undo state, nonce or PKCE.
+OWN_PARAMETERS = frozenset(
+    {"client_id", "client_secret", "redirect_uri", "response_type", "response_mode", "scope", "state", "nonce"}
+    | {"code_challenge", "code_challenge_method", "request", "request_uri"}
+)
+
+
+def _callback_path(path: str) -> str:
+    if path in OWN_PAGES or path.startswith(OWN_PATHS):
+        raise ValueError("is a path that the service needs itself")
+    return path
+
+
+def _service_url(url: Url) -> Url:
+    if url.path not in ("", "/") or url.query:
+        raise ValueError("must have no path and no query")
+    return Url(url.scheme, url.host, url.port)
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def provider_url(value: Any) -> str:
+    """As written: an issuer is compared character by character (OpenID Connect Discovery 4.3)."""
+    written = text(value)
+    url = parse_url(written)
+    if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.host)):
+        raise ValueError("the scheme must be https (http is accepted for a provider on this machine only)")
+    if "?" in written:
+        raise ValueError("must not contain a query")
+    return written
+
+
+def _scopes(scopes: tuple[str, ...]) -> tuple[str, ...]:
+    # The specification writes `oidc` where the protocol's scope is `openid`.
+    named = tuple(dict.fromkeys("openid" if scope == "oidc" else scope for scope in scopes))
+    if "openid" not in named:
+        raise ValueError("must contain openid: without it the provider sends no ID token")
+    if any(" " in scope for scope in named):
+        raise ValueError("a scope holds no space: write a list")
+    return named
+
+
+def request_params(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a map of names to text (in the configuration file)")
+    for name, content in value.items():
+        if not isinstance(name, str) or not isinstance(content, str):
+            raise ValueError("names and values must be text: put them in quotes")
+        if name.lower() in OWN_PARAMETERS:
+            raise ValueError(f"{name} is set by the service itself")
+    return dict(value)
+
+
+def _https_unless_insecure(settings: Any) -> Iterator[Finding]:
+    if settings.authenticate_service_url.scheme != "https" and not settings.insecure_server:
+        yield ("authenticate_service_url",), "the scheme must be https (http is accepted with insecure_server only)"
+
+
+class AuthenticateSettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (_https_unless_insecure,)
+
+    authenticate_service_url: Annotated[WebUrl, AfterValidator(_service_url)] = Field(
+        description="Externally reachable URL of the authenticate service.",
+        json_schema_extra={"when_missing": "the URL under which browsers reach the sign-in, as in https://authenticate.example.com"},
+    )
+    authenticate_callback_path: Annotated[RewrittenPath, AfterValidator(_callback_path)] = Field(
+        "/oauth2/callback", description="Path that receives the provider's callback."
+    )
+    idp_provider: Annotated[str, one_of("idp_provider", "oidc")] = Field(
+        description="`oidc` for a generic OpenID Connect provider.", json_schema_extra={"when_missing": "write `oidc`"}
+    )
+    idp_provider_url: Annotated[str, PlainValidator(provider_url)] = Field(
+        description="The provider's issuer URL, the base of its discovery document.",
+        json_schema_extra={"when_missing": "the provider's issuer URL, as in https://idp.example.com"},
+    )
+    idp_client_id: Text = Field(
+        description="OAuth 2.0 client identifier.", json_schema_extra={"when_missing": "the provider gives it when you register a client"}
+    )
+    idp_client_secret: Secret = Field(
+        description="OAuth 2.0 client secret.", json_schema_extra={"when_missing": "the provider gives it when you register a client"}
+    )
+    idp_scopes: Annotated[TextList, AfterValidator(_scopes)] = Field(
+        ("openid", "profile", "email", "offline_access"), description="OAuth 2.0 scopes."
+    )
+    idp_request_params: Annotated[Mapping[str, str], PlainValidator(request_params)] = Field(
+        default_factory=dict, description="Extra parameters of the sign-in request."
+    )
+    signing_key_file: File | None = Field(None, description="File form of `signing_key`, PEM.")
+    signing_key: Annotated[Base64Secret | None, or_file("signing_key_file", SecretBytes)] = Field(
+        None, validate_default=True, description="Signs the attestation JWT: base64 of a PEM private key."
+    )
+    signing_key_algorithm: Annotated[str, one_of("signing_key_algorithm", "ES256", "EdDSA", "RS256")] = Field(
+        "ES256", description="How the attestation JWT is signed."
+    )
+    signout_redirect_url: WebUrl | None = Field(None, description="Where people go after signing out; without it, a page of ours.")

@@ -1,0 +1,183 @@
+"""How is the written form of a setting read?  Every reader raises ValueError without the value where it may be a secret."""
+
+import base64
+import binascii
+import ipaddress
+import re
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import PlainValidator, ValidationInfo, WrapValidator
+
+from gateproject.config.types import HostPort, SecretBytes, SecretText, Url, WatchedFile, canonical_host, parse_url
+
+HOW_TO_MAKE_ONE = "make one with `head -c32 /dev/urandom | base64`"
+_TRUE = frozenset({"1", "t", "true", "y", "yes", "on"})
+_FALSE = frozenset({"0", "f", "false", "n", "no", "off"})
+_UNIT_NANOSECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_ADDRESS = re.compile(r"(.*):([0-9]{1,5})")  # port 0: any that is free
+_LONGEST = timedelta(days=36500)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be text: put it in quotes")
+    if not value.strip():
+        raise ValueError("must not be empty")
+    if _CONTROL.search(value):
+        raise ValueError("must not hold control characters")
+    return value
+
+
+def boolean(value: Any) -> bool:
+    word = str(value).lower() if isinstance(value, bool | int | str) else ""
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise ValueError("must be true or false")
+
+
+def duration(value: Any) -> timedelta:
+    """Go's notation: `1h45m`, `300ms`, `1.5s`; `0` needs no unit."""
+    if isinstance(value, timedelta):
+        return value
+    if value in ("0", 0) and not isinstance(value, bool):
+        return timedelta(0)
+    if not isinstance(value, str) or len(value) > 64 or not re.fullmatch(f"(?:{_PART.pattern})+", value):
+        raise ValueError("must be a duration with units, as in 30s, 5m or 1h45m")
+    nanoseconds = sum(Decimal(number) * _UNIT_NANOSECONDS[unit] for number, unit in _PART.findall(value))
+    if 0 < nanoseconds < 1000:  # would round to 0, which means "no limit"
+        raise ValueError("must be 0 or at least one microsecond")
+    if nanoseconds > int(_LONGEST.total_seconds()) * 10**9:
+        raise ValueError("must not be longer than 100 years")
+    return timedelta(microseconds=int(nanoseconds // 1000))
+
+
+def positive_duration(value: Any) -> timedelta:
+    if not (length := duration(value)):
+        raise ValueError("must be longer than 0")
+    return length
+
+
+def text_list(value: Any) -> tuple[str, ...]:
+    """A list, or one text with commas between the elements.  An empty element is refused: it would match an empty claim."""
+    elements = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(elements, list | tuple):
+        raise ValueError("must be a list")
+    try:
+        return tuple(text(element) for element in elements)
+    except ValueError as error:
+        raise ValueError(f"each element {error}") from None
+
+
+def host_port(value: Any) -> HostPort:
+    if isinstance(value, HostPort):
+        return value
+    if value == "":
+        return HostPort("", 443)
+    match = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    if match is None or int(match[2]) > 65535:
+        raise ValueError("must be host:port, as in :443")
+    return HostPort(canonical_host(match[1]).strip("[]") if match[1] else "", int(match[2]))
+
+
+def base64_bytes(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise ValueError("must be base64 text")
+    if re.search(r"\s", value):
+        raise ValueError("contains whitespace")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (ValueError, binascii.Error):
+        raise ValueError("is not valid base64") from None
+
+
+def secret_bytes(value: Any) -> SecretBytes:
+    return value if isinstance(value, SecretBytes) else SecretBytes(base64_bytes(value))
+
+
+def key_of_32_bytes(value: Any) -> SecretBytes:
+    secret = secret_bytes(value)
+    if len(secret) != 32:
+        raise ValueError(f"must decode to exactly 32 bytes, not {len(secret)}: {HOW_TO_MAKE_ONE}")
+    return secret
+
+
+def url(value: Any) -> Url:
+    return value if isinstance(value, Url) else parse_url(text(value))
+
+
+def web_url(value: Any) -> Url:
+    parsed = url(value)
+    if parsed.scheme not in ("http", "https"):
+        raise ValueError("the scheme must be https or http")
+    return parsed
+
+
+def network(value: Any) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(value)
+    except ValueError as error:
+        raise ValueError(f"must be a network such as 10.0.0.0/8: {error}") from None
+
+
+def networks(value: Any) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    return tuple(network(element) for element in text_list(value))
+
+
+def files_of(info: ValidationInfo) -> Any:
+    """This module reads nothing itself: whoever validates gives `context={"files": Files(...)}`."""
+    if info.context is None:
+        raise ValueError("names a file, and there is nobody to read it")
+    return info.context["files"]
+
+
+def watched_file(value: Any, info: ValidationInfo) -> WatchedFile:
+    if isinstance(value, WatchedFile):
+        return value
+    file: WatchedFile = files_of(info).read(text(value))
+    return file
+
+
+def path(value: Any, info: ValidationInfo) -> Path:
+    return value if isinstance(value, Path) else Path(files_of(info).path(text(value)))
+
+
+def existing_file(value: Any, info: ValidationInfo) -> Path:
+    return value if isinstance(value, Path) else Path(files_of(info).existing(text(value)))
+
+
+def or_file(sibling: str, make: type[bytes] = bytes) -> WrapValidator:
+    """The setting's own value, or the content of the file that `sibling` names; never both."""
+
+    def choose(value: Any, handler: Any, info: ValidationInfo) -> Any:
+        file = (info.data or {}).get(sibling)
+        if file is None:
+            return None if value is None else handler(value)
+        if value is not None:
+            raise ValueError(f"is set, and so is {sibling}: give one of them")
+        return make(file.content)
+
+    return WrapValidator(choose)
+
+
+Text = Annotated[str, PlainValidator(text)]
+Secret = Annotated[SecretText, PlainValidator(lambda value: SecretText(text(value)))]
+Bool = Annotated[bool, PlainValidator(boolean)]
+Duration = Annotated[timedelta, PlainValidator(duration)]
+PositiveDuration = Annotated[timedelta, PlainValidator(positive_duration)]
+TextList = Annotated[tuple[str, ...], PlainValidator(text_list)]
+Address = Annotated[HostPort, PlainValidator(host_port)]
+Base64 = Annotated[bytes, PlainValidator(base64_bytes)]
+Base64Secret = Annotated[SecretBytes, PlainValidator(secret_bytes)]
+Key32 = Annotated[SecretBytes, PlainValidator(key_of_32_bytes)]
+WebUrl = Annotated[Url, PlainValidator(web_url)]
+Networks = Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], PlainValidator(networks)]
+File = Annotated[WatchedFile, PlainValidator(watched_file)]
+FilePath = Annotated[Path, PlainValidator(path)]
+ExistingFile = Annotated[Path, PlainValidator(existing_file)]

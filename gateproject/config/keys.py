@@ -1,0 +1,49 @@
+"""Do these PEM bytes hold what their setting promises?  Errors are ValueErrors without a byte of the key."""
+
+from functools import lru_cache
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.x509 import load_pem_x509_certificates
+
+_SMALLEST_RSA = 2048
+
+
+def check_pair(certificate: bytes, key: bytes) -> None:
+    """The first certificate is the server's own; its chain may follow."""
+    try:
+        public = load_pem_x509_certificates(certificate)[0].public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        raise ValueError("the certificate is not valid PEM") from None
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if public.public_bytes(*form) != _private_key(key).public_key().public_bytes(*form):
+        raise ValueError("the certificate and the key do not belong together")
+
+
+@lru_cache(maxsize=256)  # thousands of routes share a few authorities
+def check_authority(pem: bytes) -> None:
+    try:
+        load_pem_x509_certificates(pem)
+    except (ValueError, UnsupportedAlgorithm):
+        raise ValueError("holds no valid PEM certificate") from None
+
+
+def check_signing_key(pem: bytes, algorithm: str) -> None:
+    key = _private_key(pem)
+    fits = {
+        "ES256": isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1),
+        "EdDSA": isinstance(key, ed25519.Ed25519PrivateKey),
+        "RS256": isinstance(key, rsa.RSAPrivateKey) and key.key_size >= _SMALLEST_RSA,
+    }
+    if not fits[algorithm]:
+        needed = {"ES256": "an EC key on P-256", "EdDSA": "an Ed25519 key", "RS256": f"an RSA key of {_SMALLEST_RSA} bits or more"}
+        raise ValueError(f"does not fit signing_key_algorithm {algorithm}, which needs {needed[algorithm]}")
+
+
+def _private_key(pem: bytes) -> PrivateKeyTypes:
+    try:
+        return load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError("the private key is not valid PEM without a password") from None

@@ -1,0 +1,124 @@
+"""All settings as one frozen value, and the rules that span their groups."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from gateproject.config import removed, unbuilt
+from gateproject.config.authenticate import AuthenticateSettings
+from gateproject.config.authorize import AuthorizeSettings
+from gateproject.config.databroker import DatabrokerSettings
+from gateproject.config.keys import check_authority, check_pair, check_signing_key
+from gateproject.config.proxy import ProxySettings
+from gateproject.config.route import Route
+from gateproject.config.shared import SharedSettings
+from gateproject.config.types import CertificatePair, SecretBytes
+from gateproject.config.validation import Finding, Rule
+
+
+def _certificate_pairs(settings: Any) -> Iterator[CertificatePair]:
+    """Every form counts, and all of them together (specification, "Certificate forms are additive")."""
+    if settings.certificate and settings.certificate_key:
+        yield CertificatePair(settings.certificate, settings.certificate_key, "certificate")
+    if settings.certificate_file and settings.certificate_key_file:
+        key = SecretBytes(settings.certificate_key_file.content)
+        yield CertificatePair(settings.certificate_file.content, key, "certificate_file")
+    for index, pair in enumerate(settings.certificates):
+        yield CertificatePair(pair.cert.content, SecretBytes(pair.key.content), f"certificates[{index}]")
+
+
+def _transport_is_decided(settings: Any) -> Iterator[Finding]:
+    forms = (settings.certificate, settings.certificate_key, settings.certificate_file, settings.certificate_key_file)
+    if not settings.insecure_server and not settings.certificates and not any(forms):
+        yield (
+            ("certificate",),
+            "the server must be run with a certificate: set certificate and certificate_key, their _file forms, or certificates; "
+            "or set insecure_server: true where something in front of it ends TLS",
+        )
+
+
+def _pairs_are_whole(settings: Any) -> Iterator[Finding]:
+    for certificate, key in (("certificate", "certificate_key"), ("certificate_file", "certificate_key_file")):
+        if bool(getattr(settings, certificate)) != bool(getattr(settings, key)):
+            present, absent = (certificate, key) if getattr(settings, certificate) else (key, certificate)
+            yield (present,), f"needs {absent} too"
+
+
+def _pairs_match(settings: Any) -> Iterator[Finding]:
+    for pair in _certificate_pairs(settings):
+        try:
+            check_pair(pair.certificate, pair.key)
+        except ValueError as error:
+            yield (pair.source,), str(error)
+
+
+def _signing_key_fits(settings: Any) -> Iterator[Finding]:
+    if settings.signing_key is None:
+        return
+    try:
+        check_signing_key(settings.signing_key, settings.signing_key_algorithm)
+    except ValueError as error:
+        yield ("signing_key_file" if settings.signing_key_file else "signing_key",), str(error)
+
+
+def _authority_is_valid(settings: Any) -> Iterator[Finding]:
+    try:
+        if settings.certificate_authority is not None:
+            check_authority(settings.certificate_authority)
+    except ValueError as error:
+        yield ("certificate_authority_file" if settings.certificate_authority_file else "certificate_authority",), str(error)
+
+
+def _route_authorities_are_valid(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy):
+        try:
+            if route.tls_custom_ca is not None:
+                check_authority(route.tls_custom_ca)
+        except ValueError as error:
+            yield ("policy", index, "tls_custom_ca_file" if route.tls_custom_ca_file else "tls_custom_ca"), str(error)
+
+
+def _routes_fit_timeout_write(settings: Any) -> Iterator[Finding]:
+    limit = settings.timeout_write
+    for index, route in enumerate(settings.policy if limit else ()):
+        if route.timeout is not None and (route.timeout > limit or route.timeout == timedelta(0)):
+            yield ("policy", index, "timeout"), "is more than timeout_write, which bounds every response (0 is no limit at all)"
+
+
+def _groups_come_from_somewhere(settings: Any) -> Iterator[Finding]:
+    if settings.directory_file or settings.groups_claim:
+        return
+    message = "needs directory_file or groups_claim: without them nobody has groups"
+    if settings.admin_allowed_groups:
+        yield ("admin_allowed_groups",), message
+    for index, route in enumerate(settings.policy):
+        if route.allowed_groups:
+            yield ("policy", index, "allowed_groups"), message
+
+
+class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, AuthenticateSettings, SharedSettings):
+    """Attribute names are the file keys of the specification."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        *SharedSettings.RULES,
+        *AuthenticateSettings.RULES,
+        _transport_is_decided,
+        _pairs_are_whole,
+        _pairs_match,
+        _signing_key_fits,
+        _authority_is_valid,
+        _route_authorities_are_valid,
+        _routes_fit_timeout_write,
+        _groups_come_from_somewhere,
+    )
+    UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.SETTINGS
+    REMOVED: ClassVar[dict[str, str]] = removed.SETTINGS
+
+    policy: tuple[Route, ...] = Field((), description="The routes, in the order in which they are tried.")
+
+    @cached_property
+    def certificate_pairs(self) -> tuple[CertificatePair, ...]:
+        return tuple(_certificate_pairs(self))

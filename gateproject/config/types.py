@@ -1,0 +1,168 @@
+"""The values that settings are made of: secrets, addresses, URLs, files.  Pure, so that policy may import it."""
+
+import ipaddress
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import idna
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?")
+_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(\d{1,5}))?")
+_VISIBLE = re.compile(r"[!-\[\]-~]*")  # no backslash: browsers read it as a slash
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_UPSTREAM_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+
+
+class SecretBytes(bytes):
+    """Bytes that do not show themselves in logs or messages; `reveal()` gives them plain."""
+
+    def __repr__(self) -> str:
+        return "<secret>"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return "<secret>"
+
+    def reveal(self) -> bytes:
+        return bytes(self)
+
+
+class SecretText(str):
+    """Text that does not show itself in logs or messages: `str(secret)` is masked too, so use `reveal()`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<secret>"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return "<secret>"
+
+    def reveal(self) -> str:
+        return "".join(self)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """Where to listen.  An empty host means every address; an IPv6 address is written without brackets here."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """An absolute URL.  `host` is lower-case ASCII, an IPv6 address keeps its brackets; `port` is None for the scheme's own."""
+
+    scheme: str
+    host: str
+    port: int | None = None
+    path: str = ""
+    query: str = ""
+
+    @property
+    def host_port(self) -> str:
+        return self.host if self.port is None else f"{self.host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        return f"{self.scheme}://{self.host_port}"
+
+    def __str__(self) -> str:
+        return f"{self.origin}{self.path}?{self.query}" if self.query else f"{self.origin}{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedFile:
+    """A file that a setting names, as it was when the configuration was loaded."""
+
+    path: Path
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatePair:
+    """A certificate chain and its key, both PEM; `source` is the setting they came from."""
+
+    certificate: bytes
+    key: SecretBytes
+    source: str
+
+
+def parse_url(text: str, *, wildcard: bool = False, underscore: bool = False) -> Url:
+    """Raises ValueError with the reason.  `wildcard` allows `*.` in front, `underscore` allows `_` in host names."""
+    match = _URL.fullmatch(text)
+    if match is None or not match[2]:
+        raise ValueError("needs a scheme and a host, as in https://app.example.com, and no fragment")
+    scheme, authority, path, query = match[1].lower(), match[2], match[3], match[4] or ""
+    if "@" in authority:
+        raise ValueError("must not hold a user name or password")
+    if not _VISIBLE.fullmatch(path + query) or _BAD_ESCAPE.search(path + query):
+        raise ValueError("holds a character that a URL can't have: percent-encode it")
+    host, port = _split_authority(authority)
+    host = canonical_host(host, wildcard=wildcard, underscore=underscore)
+    return Url(scheme, host, None if port == DEFAULT_PORTS.get(scheme) else port, path, query)
+
+
+def _split_authority(authority: str) -> tuple[str, int | None]:
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None:
+        raise ValueError("the host, or the port behind it, is malformed")
+    port = None if match[2] is None else int(match[2])
+    if port is not None and not 1 <= port <= 65535:
+        raise ValueError("the port must be from 1 to 65535")
+    return match[1], port
+
+
+def canonical_host(text: str, *, wildcard: bool = False, underscore: bool = False) -> str:
+    """Lower-case ASCII (IDNA A-labels) without the trailing dot; raises ValueError for what can't be a host."""
+    if text.startswith("["):
+        return _canonical_ipv6(text)
+    star, name = ("*.", text[2:]) if wildcard and text.startswith("*.") else ("", text)
+    name = name.removesuffix(".")
+    if "*" in name:
+        raise ValueError("a wildcard is only allowed as the whole first label, as in *.example.com")
+    if len(name) > 253:  # before IDNA, whose cost grows faster than its input
+        raise ValueError("the host is longer than 253 characters")
+    name = name.lower() if name.isascii() else _ascii_name(name)
+    labels = name.split(".")
+    label = _UPSTREAM_LABEL if underscore else _LABEL
+    if len(name) > 253 or not all(label.fullmatch(part) for part in labels):
+        raise ValueError("the host may hold letters, digits, hyphens and dots only")
+    if re.fullmatch(r"\d+|0x[0-9a-f]*", labels[-1]):
+        # WHATWG URL 3.5: such a host is an IPv4 address, whatever its form; only the plain form is unambiguous.
+        _plain_ipv4(star + name)
+    return star + name
+
+
+def _canonical_ipv6(text: str) -> str:
+    try:
+        address = ipaddress.IPv6Address(text[1:-1])
+    except ValueError:
+        raise ValueError("the IPv6 address is malformed") from None
+    if address.scope_id is not None:
+        raise ValueError("an IPv6 address must not have a zone")
+    return f"[{address.compressed}]"
+
+
+def _plain_ipv4(name: str) -> None:
+    try:
+        ipaddress.IPv4Address(name)
+    except ValueError:
+        raise ValueError("the IPv4 address must be written as four decimal numbers") from None
+
+
+def _ascii_name(name: str) -> str:
+    try:
+        return idna.encode(name, uts46=True).decode("ascii")
+    except UnicodeError:
+        raise ValueError("the host is not a valid international domain name") from None

@@ -1,0 +1,150 @@
+"""The base of all settings models, and how every mistake in one is found at once."""
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, ClassVar, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+Path = tuple[str | int, ...]
+Finding = tuple[Path, str]
+Rule = Callable[[Any], Iterator[Finding]]
+
+_MESSAGES = {
+    "missing": "is required",
+    "dict_type": "must be a map",
+    "model_type": "must be a map",
+    "tuple_type": "must be a list",
+}
+
+
+class Settings(BaseModel):
+    """`RULES` are checks over several settings; `UNBUILT` and `REMOVED` explain keys that are not settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
+    RULES: ClassVar[tuple[Rule, ...]] = ()
+    UNBUILT: ClassVar[tuple[str, ...]] = ()
+    REMOVED: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="after")
+    def _obey_the_rules(self) -> Self:
+        if findings := list(_broken_rules(self.RULES, self)):
+            raise PydanticCustomError("rules", "breaks a rule", {"findings": findings})
+        return self
+
+    @classmethod
+    @cache
+    def attributes(cls) -> dict[str, str]:
+        """Key as it is written -> name of the attribute (`from` -> `from_`)."""
+        return {field.alias or name: name for name, field in cls.model_fields.items()}
+
+
+Model = TypeVar("Model", bound=Settings)
+
+
+class _Unknown(Exception):
+    """A rule asked for a setting that is itself wrong: it can't be judged yet."""
+
+
+class _Partial:
+    """The settings that are right so far."""
+
+    def __init__(self, values: dict[str, Any]):
+        self.__dict__.update(values)
+
+    def __getattr__(self, name: str) -> Any:
+        raise _Unknown(name)
+
+
+def validate(model: type[Model], raw: Any, context: dict[str, Any]) -> tuple[Model | None, list[Finding]]:
+    """The model, or everything that is wrong: also the rules whose settings are right although others are not."""
+    try:
+        return model.model_validate(raw, context=context), []
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+    findings = [finding for detail in details for finding in _findings(model, detail)]
+    rules_ran = any(detail["type"] == "rules" and not detail["loc"] for detail in details)
+    if isinstance(raw, dict) and not rules_ran:
+        wrong = {path[0] for path, _ in findings if path}
+        findings += _broken_rules(model.RULES, _partial(model, raw, wrong, context))
+    return None, findings
+
+
+def _broken_rules(rules: Iterable[Rule], settings: Any) -> Iterator[Finding]:
+    for rule in rules:
+        try:
+            yield from rule(settings)
+        except _Unknown:
+            continue
+
+
+def _findings(model: type[Settings], detail: Any) -> Iterator[Finding]:
+    path: Path = detail["loc"]
+    context = detail.get("ctx", {})
+    if detail["type"] == "rules":
+        yield from ((path + rest, message) for rest, message in context["findings"])
+    elif detail["type"] == "extra_forbidden":
+        yield path, _about_unknown_key(_model_at(model, path[:-1]), str(path[-1]))
+    elif detail["type"] == "value_error":
+        yield path, str(context["error"])
+    else:
+        yield path, _hint(model, path) if detail["type"] == "missing" else _MESSAGES.get(detail["type"], detail["msg"])
+
+
+def _hint(model: type[Settings], path: Path) -> str:
+    owner = _model_at(model, path[:-1])
+    extra = owner.model_fields[owner.attributes()[str(path[-1])]].json_schema_extra
+    hint = extra.get("when_missing") if isinstance(extra, dict) else None
+    return f"is required: {hint}" if hint else "is required"
+
+
+def _about_unknown_key(model: type[Settings], key: str) -> str:
+    if key in model.REMOVED:
+        return model.REMOVED[key]
+    if key in model.UNBUILT:
+        return "is specified but not available in this release"
+    close = difflib.get_close_matches(key[:80].lower(), [*model.attributes(), *model.UNBUILT], n=1)
+    return f"is not a setting; did you mean {close[0]}?" if close else "is not a setting"
+
+
+def _model_at(model: type[Settings], path: Path) -> type[Settings]:
+    """The nested model that `path` leads into; list indexes do not count."""
+    for part in path:
+        if isinstance(part, str) and part in model.attributes():
+            model = _nested(model, model.attributes()[part]) or model
+    return model
+
+
+@cache
+def _nested(model: type[Settings], name: str) -> type[Settings] | None:
+    pending = [model.model_fields[name].annotation]
+    while pending:
+        kind = pending.pop()
+        if isinstance(kind, type) and issubclass(kind, Settings):
+            return kind
+        pending += getattr(kind, "__args__", ())
+    return None
+
+
+def _partial(model: type[Settings], raw: dict[str, Any], wrong: set[str | int], context: dict[str, Any]) -> _Partial:
+    values: dict[str, Any] = {}
+    for key, name in model.attributes().items():
+        if key in wrong:
+            continue
+        if key not in raw:
+            values[name] = model.model_fields[name].get_default(call_default_factory=True, validated_data={})
+            continue
+        try:
+            values[name] = _adapter(model, name).validate_python(raw[key], context=context)
+        except ValidationError:
+            continue
+    return _Partial(values)
+
+
+@cache
+def _adapter(model: type[Settings], name: str) -> TypeAdapter[Any]:
+    field = model.model_fields[name]
+    annotation: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    return TypeAdapter(annotation)
