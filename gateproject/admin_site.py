@@ -1,0 +1,93 @@
+"""The Django admin, entered by single sign-on: whom the configuration names, for as long as their session lives."""
+
+import hashlib
+from urllib.parse import urlsplit
+
+import structlog
+from asgiref.sync import async_to_sync
+from django.contrib.admin import AdminSite
+from django.contrib.auth import get_user_model, login
+from django.contrib.auth.models import AbstractBaseUser
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+
+import databroker.admin
+import proxy.admin
+from authorize.policy.identity import Identity
+from gateproject.middleware import ADMIN
+from gateproject.responses import error_page
+
+log = structlog.get_logger(__name__)
+
+SESSION_KEY = "gate_session"
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+class GateAdminSite(AdminSite):
+    site_header = "gate"
+    site_title = "gate admin"
+    index_title = "Sessions, people and routes"
+    site_url = "/.gate/"
+    enable_nav_sidebar = True
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        """Asked for each request: the Django session alone is not enough, the sign-in behind it must still stand."""
+        if not super().has_permission(request):
+            return False
+        signed_in_by = request.session.get(SESSION_KEY)
+        if signed_in_by is None:
+            return bool(request.scope["gate"].options.admin_password_login)
+        identity = identity_of(request)
+        return identity is not None and identity.session_id == signed_in_by and may_administer(request, identity)
+
+    def login(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
+        own = request.scope["gate"]
+        if own.options.admin_password_login and (request.method == "POST" or "password" in request.GET):
+            return super().login(request, extra_context)
+        identity = identity_of(request)
+        if identity is None:
+            return HttpResponseRedirect(own.authenticate.sign_in_url_for(_target(request)))
+        if not may_administer(request, identity):
+            log.warning("admin refused", user_id=identity.user_id, request_id=own.request_id)
+            reason = "You are signed in, but you are not one of the people who administer this gate."
+            advice = "Administrators are named by admin_allowed_users and admin_allowed_groups in the configuration."
+            return error_page(request, 403, reason, advice=advice, links=(("Who am I?", "/.gate/"),))
+        login(request, _django_user(identity), backend=BACKEND)
+        request.session[SESSION_KEY] = identity.session_id
+        log.info("admin entered", user_id=identity.user_id, request_id=own.request_id)
+        return HttpResponseRedirect(_target(request))
+
+
+def identity_of(request: HttpRequest) -> Identity | None:
+    own = request.scope["gate"]
+    return async_to_sync(own.authorize.identify)(own.cookies, own.access_request.host_port)
+
+
+def may_administer(request: HttpRequest, identity: Identity) -> bool:
+    own = request.scope["gate"]
+    return bool(own.authorize.may_administer(identity))
+
+
+def _django_user(identity: Identity) -> AbstractBaseUser:
+    """Linked by provider and subject, never by e-mail: an address can pass from one person to another."""
+    model = get_user_model()
+    username = f"sso-{hashlib.sha256(identity.user_id.encode()).hexdigest()[:32]}"
+    user, is_new = model.objects.get_or_create(username=username)
+    if is_new:
+        user.set_unusable_password()
+    user.email, user.first_name = identity.email[:254], (identity.name or identity.email)[:150]
+    user.is_staff = user.is_superuser = user.is_active = True
+    user.save()
+    return user
+
+
+def _target(request: HttpRequest) -> str:
+    """Where to go after signing in: a page of the admin, whatever the query asks."""
+    wanted = request.GET.get("next", ADMIN)
+    parts = urlsplit(wanted)
+    is_inside = not parts.scheme and not parts.netloc and parts.path.startswith(ADMIN) and "\\" not in wanted
+    return wanted if is_inside and not parts.path.startswith(f"{ADMIN}log") else ADMIN
+
+
+site = GateAdminSite(name="admin")
+databroker.admin.register(site)
+proxy.admin.register(site)

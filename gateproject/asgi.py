@@ -1,0 +1,126 @@
+"""Who answers this request: a page of ours, or the data plane?  Decided by host and canonical path, nothing else."""
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateproject.settings")  # noqa: TID251 - an entry point
+django.setup()
+
+import structlog  # noqa: E402 - Django must be set up first
+from channels.routing import ProtocolTypeRouter  # noqa: E402
+from django.conf import settings  # noqa: E402
+from django.core.asgi import get_asgi_application  # noqa: E402
+
+from authorize.policy.request import AccessRequest, access_request  # noqa: E402
+from gateproject.errors import BadRequest, ConfigError  # noqa: E402
+from gateproject.runtime import Runtime, World, prepare  # noqa: E402
+from gateproject.telemetry.request_id import new_request_id  # noqa: E402
+from proxy.answers import send_error  # noqa: E402
+from proxy.incoming import Incoming, Receive, Send  # noqa: E402
+from proxy.listener import listen  # noqa: E402
+from proxy.listener.limits import ListenerLimits  # noqa: E402
+from proxy.own_paths import Owner  # noqa: E402
+
+log = structlog.get_logger(__name__)
+
+UNREADABLE = AccessRequest(method="", host="", port=None, path="/")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPage:
+    """What a Django view of ours finds at `request.scope["gate"]`: the world's services, and the request as we read it."""
+
+    world: World
+    incoming: Incoming
+    at_authenticate_host: bool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.world, name)
+
+    @property
+    def access_request(self) -> AccessRequest:
+        return self.incoming.request
+
+    @property
+    def request_id(self) -> str:
+        return self.incoming.request_id
+
+    @property
+    def cookies(self) -> list[bytes]:
+        return self.incoming.cookies
+
+    @staticmethod
+    def now() -> float:
+        return time.time()
+
+
+class Edge:
+    """The ASGI application for HTTP."""
+
+    def __init__(self, runtime: Runtime):
+        self._runtime = runtime
+        self._pages = get_asgi_application()
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        world = self._runtime.world
+        incoming = _incoming(scope)
+        try:
+            incoming.request = _read(scope, incoming.headers, world.authorize.default_ports)
+        except BadRequest as error:
+            await send_error(incoming, send, error.status, f"This address can't be used: {error}.")
+            return
+        owner = world.proxy.owner(incoming.request)
+        if owner is Owner.DATA_PLANE:
+            await world.proxy.dataplane(incoming, receive, send)
+        elif owner in (Owner.AUTHENTICATE_PAGES, Owner.ROUTE_PAGES):
+            await self._page(world, owner, incoming, receive, send)
+        else:
+            await world.proxy.answer(owner, incoming, send)
+
+    async def _page(self, world: World, owner: Owner, incoming: Incoming, receive: Receive, send: Send) -> None:
+        own = OwnPage(world, incoming, owner is Owner.AUTHENTICATE_PAGES)
+        path = incoming.request.path
+        # Django sees the canonical path, so that it can't read another one than we did; and the scheme that the browser used,
+        # which is not ours where TLS ends in front of us.
+        scheme = world.options.authenticate_service_url.scheme
+        scope = {**incoming.scope, "path": path, "raw_path": path.encode(), "root_path": "", "scheme": scheme, "gate": own}
+        await self._pages(scope, receive, send)
+
+
+def _read(scope: dict[str, Any], headers: dict[bytes, bytes], default_ports: frozenset[int]) -> AccessRequest:
+    return access_request(
+        scope["method"],
+        headers.get(b"host", b""),
+        scope["raw_path"],
+        scope["query_string"],
+        default_ports,
+        origin=headers.get(b"origin", b""),
+        access_control_request_method=headers.get(b"access-control-request-method", b""),
+    )
+
+
+def _incoming(scope: dict[str, Any]) -> Incoming:
+    headers = scope["headers"]
+    cookies = [value for name, value in headers if name == b"cookie"]
+    return Incoming(scope, UNREADABLE, dict(headers), cookies, new_request_id(), time.monotonic())
+
+
+def _runtime() -> Runtime:
+    error: ConfigError | None = settings.GATE_CONFIG_ERROR
+    if error is not None:
+        sys.exit(f"{settings.GATE_CONFIG_PATH or 'environment'}: {len(error.problems)} problem(s), nothing was started\n{error}")
+    prepare(settings.GATE_OPTIONS)
+    return Runtime(settings.GATE_OPTIONS)
+
+
+runtime = _runtime()
+application = ProtocolTypeRouter({"http": Edge(runtime)})
+# The stock `daphne` command imports this module and nothing else of ours: it must find our connections in place of its own, and the
+# background work must begin with its event loop.
+listen.install(ListenerLimits.from_options(runtime.options))
+listen.when_running(runtime.begin)

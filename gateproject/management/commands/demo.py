@@ -1,0 +1,27 @@
+"""`manage.py demo`: the whole product on loopback with a development identity provider and sample applications."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from examples.demo import configuration, run
+
+
+class Command(BaseCommand):
+    help = "Run gate with a development identity provider and sample applications on loopback. Ctrl-C stops everything."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--port", type=int, default=8443, help="gate's port (default 8443)")
+        parser.add_argument("--idp-port", type=int, default=9400, help="the development provider's port (default 9400)")
+        parser.add_argument(
+            "--folder", type=Path, help="where secrets, certificates and logs are kept (default: demo in the data directory)"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        folder = options["folder"] or configuration.default_folder(os.environ)  # noqa: TID251 - an entry point
+        ports = configuration.Ports(options["port"], options["idp_port"])
+        sys.exit(run.main(ports, folder.absolute(), os.environ))  # noqa: TID251

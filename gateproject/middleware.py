@@ -1,0 +1,44 @@
+"""What Django does before and after our views: which pages exist at this host, the admin's guards, our cookies."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
+from django.utils.deprecation import MiddlewareMixin
+
+ADMIN = "/.gate/admin/"
+
+# The admin's own pages need its stylesheets and scripts, all from our host; nothing inline.
+ADMIN_POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+
+class PagesOfThisHost(MiddlewareMixin):
+    """The pages of the authenticate host exist there only; those of route hosts everywhere else."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        at_authenticate_host = request.scope["gate"].at_authenticate_host
+        request.urlconf = "gateproject.urls" if at_authenticate_host else "proxy.urls"
+
+
+class AdminCsrf(CsrfViewMiddleware):
+    """Django's CSRF protection for the admin; our other pages have tokens of their own (gateproject/crypto/csrf_token.py)."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        if request.path.startswith(ADMIN):
+            super().process_request(request)
+
+    def process_view(self, request: HttpRequest, view: Callable[..., Any], args: Any, kwargs: Any) -> HttpResponse | None:
+        return super().process_view(request, view, args, kwargs) if request.path.startswith(ADMIN) else None
+
+
+class AnswerHeaders(MiddlewareMixin):
+    """Cookies that gateproject.crypto made, and the admin's security headers."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        if request.path.startswith(ADMIN):
+            response.headers.setdefault("Content-Security-Policy", ADMIN_POLICY)
+            response.headers.setdefault("X-Content-Type-Options", "nosniff")
+            response.headers.setdefault("X-Frame-Options", "DENY")
+            response.headers.setdefault("Referrer-Policy", "same-origin")
+        return response

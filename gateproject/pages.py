@@ -1,0 +1,110 @@
+"""Every page of ours, rendered the same inside Django and in the data plane; no page has a script."""
+
+import base64
+import hashlib
+import json
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+TEMPLATES = Path(__file__).parent / "templates"
+STYLESHEET = (TEMPLATES / "gate.css").read_text()
+
+_environment = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+_environment.globals["stylesheet"] = STYLESHEET
+
+# The title says what happened to a person who has never heard of status codes.
+TITLES = {
+    400: "This request can't be answered",
+    401: "Please sign in",
+    403: "You don't have access",
+    404: "Nothing is here",
+    405: "Not possible here",
+    426: "Please use a newer client",
+    502: "The application can't be reached",
+    503: "Not available right now",
+    504: "The application took too long",
+}
+
+
+def render(template: str, **context: Any) -> bytes:
+    """The template as HTML; a name that the template uses and `context` lacks is an error, never an empty place."""
+    return _environment.get_template(template).render(**context).encode()
+
+
+@cache
+def headers(form_targets: str = "'self'") -> tuple[tuple[str, str], ...]:
+    """What every page of ours carries.  The one inline style is allowed by its hash.
+
+    `form_targets` is the CSP form-action.  Browsers apply it to the redirects that follow a form, too, so a page whose form may
+    end at the identity provider passes "" and has none.
+    """
+    style_hash = base64.b64encode(hashlib.sha256(STYLESHEET.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{style_hash}'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
+    if form_targets:
+        policy += f"; form-action {form_targets}"
+    return (
+        ("Content-Security-Policy", policy),
+        ("X-Content-Type-Options", "nosniff"),
+        ("X-Frame-Options", "DENY"),
+        ("Referrer-Policy", "same-origin"),
+        ("Cache-Control", "no-store"),
+    )
+
+
+def preferred_type(accept: str) -> str:
+    """ "html", "json" or "text": what this client would rather read (RFC 9110 12.5.1, the most wanted of the three)."""
+    best, best_weight = "text", 0.0
+    for item in accept.lower().split(","):
+        media_type, *parameters = (part.strip() for part in item.split(";"))
+        kind = {"text/html": "html", "application/xhtml+xml": "html", "application/json": "json"}.get(media_type)
+        if kind is None and media_type.startswith("application/") and media_type.endswith("+json"):
+            kind = "json"
+        weight = _weight(parameters)
+        if kind and weight > best_weight:
+            best, best_weight = kind, weight
+    return best
+
+
+def _weight(parameters: list[str]) -> float:
+    for parameter in parameters:
+        if parameter.startswith("q="):
+            try:
+                return float(parameter[2:])
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def error_response(
+    status: int, reason: str, request_id: str, accept: str, *, advice: str = "", links: tuple[tuple[str, str], ...] = ()
+) -> tuple[str, bytes]:
+    """(content type, body) of an error in the form the client reads best.
+
+    `reason` says why in plain words, `advice` what to do next, `links` are (text, URL) for people.
+    """
+    match preferred_type(accept):
+        case "json":
+            phrase = _phrase(status)
+            return "application/json", json.dumps(
+                {"status": status, "error": phrase, "reason": reason, "request_id": request_id}, ensure_ascii=True
+            ).encode() + b"\n"
+        case "html":
+            title = TITLES.get(status, _phrase(status))
+            body = render("error.html", status=status, title=title, reason=reason, advice=advice, links=links, request_id=request_id)
+            return "text/html; charset=utf-8", body
+        case _:
+            lines = [f"{status} {_phrase(status)}", reason, advice, *(f"{text}: {url}" for text, url in links), f"request id: {request_id}"]
+            return "text/plain; charset=utf-8", "\n".join(line for line in lines if line).encode() + b"\n"
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Client Certificate Required" if status == 495 else "Error"

@@ -1,0 +1,36 @@
+"""Django responses as all our pages give them: our headers, our cookies, errors in the form the client reads."""
+
+from collections.abc import Iterable
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+
+from gateproject import pages
+
+Links = tuple[tuple[str, str], ...]
+
+
+def page(template: str, *, status: int = 200, form_targets: str = "'self'", set_cookies: Iterable[str] = (), **context: object) -> HttpResponse:
+    response = HttpResponse(pages.render(template, **context), status=status, content_type="text/html; charset=utf-8")
+    return finished(response, set_cookies, form_targets)
+
+
+def error_page(
+    request: HttpRequest, status: int, reason: str, *, advice: str = "", links: Links = (), set_cookies: Iterable[str] = ()
+) -> HttpResponse:
+    request_id = request.scope["gate"].request_id
+    content_type, body = pages.error_response(status, reason, request_id, request.headers.get("Accept", ""), advice=advice, links=links)
+    response = HttpResponse(body, status=status, content_type=content_type, headers={"X-Request-Id": request_id, "Vary": "Accept"})
+    return finished(response, set_cookies)
+
+
+def redirect(location: str, set_cookies: Iterable[str] = ()) -> HttpResponse:
+    return finished(HttpResponseRedirect(location), set_cookies)
+
+
+def finished(response: HttpResponse, set_cookies: Iterable[str] = (), form_targets: str = "'self'") -> HttpResponse:
+    """`set_cookies` are Set-Cookie values as gateproject.crypto makes them."""
+    for name, value in pages.headers(form_targets):
+        response.headers.setdefault(name, value)
+    for cookie in set_cookies:
+        response.cookies.load(cookie)
+    return response

@@ -1,0 +1,107 @@
+"""Django's settings, computed from the Options.  Decides nothing itself, and never raises: `checkconfig` must always run."""
+
+import os
+import secrets
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from gateproject.config.load import config_path, load_options
+from gateproject.config.options import Options
+from gateproject.crypto.sealing import derive_key
+from gateproject.errors import ConfigError
+
+GATE_OPTIONS: Options | None = None
+GATE_CONFIG_ERROR: ConfigError | None = None
+GATE_CONFIG_PATH = config_path(os.environ, Path.cwd())  # noqa: TID251 - an entry point
+try:
+    GATE_OPTIONS = load_options(GATE_CONFIG_PATH, os.environ)  # noqa: TID251
+except ConfigError as error:
+    GATE_CONFIG_ERROR = error
+
+
+def _database(options: Options | None) -> dict[str, object]:
+    path = unquote(urlsplit(options.database_url).path)[1:] if options else ":memory:"
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": path,
+        "OPTIONS": {
+            # Without these, writers beside each other fail with "database is locked" (docs/decisions/sqlite.md).
+            "transaction_mode": "IMMEDIATE",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+            "timeout": 20,
+        },
+    }
+
+
+def _cookie_name(suffix: str) -> str:
+    return f"{GATE_OPTIONS.cookie_name if GATE_OPTIONS else '_gate'}_{suffix}"
+
+
+SECRET_KEY = derive_key(GATE_OPTIONS.cookie_secret, "django").hex() if GATE_OPTIONS else secrets.token_hex()
+DEBUG = False
+# The host is judged in gateproject/asgi.py, before Django sees the request.
+ALLOWED_HOSTS = ["*"]
+
+ROOT_URLCONF = "gateproject.urls"
+INSTALLED_APPS = [
+    "gateproject",
+    "authenticate",
+    "databroker",
+    "proxy",
+    "django.contrib.admin.apps.SimpleAdminConfig",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+]
+MIDDLEWARE = [
+    "gateproject.middleware.AnswerHeaders",
+    "gateproject.middleware.PagesOfThisHost",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "gateproject.middleware.AdminCsrf",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+DATABASES = {"default": _database(GATE_OPTIONS)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+SESSION_COOKIE_NAME = _cookie_name("admin")
+CSRF_COOKIE_NAME = _cookie_name("admin_csrf")
+SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = "/.gate/admin/"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = GATE_OPTIONS.cookie_secure if GATE_OPTIONS else True
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = int(GATE_OPTIONS.cookie_expire.total_seconds()) if GATE_OPTIONS else 14 * 3600
+
+STATIC_URL = "/.gate/static/"
+STATIC_ROOT = None
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = True
+APPEND_SLASH = False
+# telemetry/logs.py configures all logging, Django's included.
+LOGGING_CONFIG = None

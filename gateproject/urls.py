@@ -1,0 +1,10 @@
+"""The pages of the authenticate host; those of route hosts are in proxy/urls.py (gateproject/middleware.py chooses)."""
+
+from django.urls import include, path
+
+from gateproject.admin_site import site
+
+urlpatterns = [
+    path(".gate/admin/", site.urls),
+    path("", include("authenticate.urls")),
+]

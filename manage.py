@@ -1,0 +1,38 @@
+#!/usr/bin/env python
+"""The command line: run gate, check a configuration, manage what it keeps."""
+
+import os
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    """`-config FILE` (also --config) is taken out before Django reads its settings, because the settings come from that file."""
+    arguments = _take_config(sys.argv)
+    if arguments[1:2] == ["rungate"] and {"-version", "--version"} & set(arguments[2:]):
+        from gateproject.version import version
+
+        print(version())
+        return
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateproject.settings")
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(arguments)
+
+
+def _take_config(argv: list[str]) -> list[str]:
+    kept, rest = [], iter(argv)
+    for argument in rest:
+        name, separator, value = argument.partition("=")
+        if name in ("-config", "--config"):
+            value = value if separator else next(rest, "")
+            if not value:
+                sys.exit("-config needs a file: python manage.py rungate -config config.yaml")
+            os.environ["GATE_CONFIG"] = str(Path(value).absolute())
+        else:
+            kept.append(argument)
+    return kept
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""The admin's page "Routes": what the running configuration says, in words.  Nothing here is stored, nothing can be changed."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.db import models
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+
+from gateproject.config.route import Route as ConfiguredRoute
+
+
+class Route(models.Model):
+    """No table: the admin's index lists models, so the page needs one to be listed by."""
+
+    class Meta:
+        app_label = "proxy"
+        managed = False
+        default_permissions = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One route as the page shows it.  Values of headers stay out: they are where upstreams' keys are kept."""
+
+    name: str
+    address: str
+    match: str
+    target: str
+    who: tuple[str, ...]
+    identity: str
+    timeout: str
+    header_names: str
+
+
+class RouteAdmin(admin.ModelAdmin):
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return request.user.is_active and request.user.is_staff
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_urls(self) -> list[Any]:
+        # There is no row, so there are no pages of a row either.
+        return [url for url in super().get_urls() if url.name == "proxy_route_changelist"]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
+        request.current_app = self.admin_site.name
+        policy = request.scope["gate"].options.policy
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Routes",
+            "opts": self.opts,
+            "rows": [row_of(route) for route in policy],
+        }
+        return TemplateResponse(request, "admin/proxy/routes.html", context)
+
+
+def register(site: admin.AdminSite) -> None:
+    site.register(Route, RouteAdmin)
+
+
+def row_of(route: ConfiguredRoute) -> Row:
+    return Row(
+        name=route.name or "",
+        address=str(route.from_),
+        match=_match(route),
+        target=_target(route),
+        who=who_may_enter(route),
+        identity="yes" if route.pass_identity_headers else "no",
+        timeout=_timeout(route.timeout),
+        header_names=", ".join(sorted(route.set_request_headers)),
+    )
+
+
+def who_may_enter(route: ConfiguredRoute) -> tuple[str, ...]:
+    """Any one of them suffices."""
+    phrases = []
+    if route.allow_public_unauthenticated_access:
+        phrases.append("everybody, without signing in")
+    if route.allow_any_authenticated_user:
+        phrases.append("everybody who is signed in")
+    phrases += [f"e-mail addresses at {domain}" for domain in route.allowed_domains]
+    phrases += [f"group {group}" for group in route.allowed_groups]
+    phrases += [f"user {user}" for user in route.allowed_users]
+    phrases += [f"claim {name} = {value}" for name, values in route.allowed_idp_claims.items() for value in values]
+    if route.cors_allow_preflight:
+        phrases.append("CORS preflight requests, without signing in")
+    return tuple(phrases) or ("nobody",)
+
+
+def _match(route: ConfiguredRoute) -> str:
+    keys = (("path", route.path), ("prefix", route.prefix), ("regex", route.regex))
+    return ", ".join(f"{key} {value}" for key, value in keys if value) or "every path"
+
+
+def _target(route: ConfiguredRoute) -> str:
+    if route.redirect is None:
+        return ", ".join(str(url) for url in route.to)
+    said = route.redirect.model_dump(exclude_unset=True, exclude_none=True)
+    return "redirect: " + ", ".join(f"{key} {value}" for key, value in said.items())
+
+
+def _timeout(timeout: timedelta | None) -> str:
+    if timeout is None:
+        return "default"
+    return f"{timeout.total_seconds():g} s" if timeout else "none"

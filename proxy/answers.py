@@ -1,0 +1,70 @@
+"""The answers that we give ourselves, without Django: small pages, errors, and refusals, each in the form its client reads."""
+
+from collections.abc import Iterable
+
+from gateproject import pages
+from proxy.incoming import Incoming, Send
+
+Headers = list[tuple[bytes, bytes]]
+
+# RFC 9110 to gRPC status, as the gRPC documentation "HTTP to gRPC Status Code Mapping" gives it, with 403 and 401 exact.
+GRPC_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 502: 14, 503: 14, 504: 4}
+
+
+async def send_response(send: Send, status: int, headers: Headers, body: bytes, *, head_only: bool = False) -> None:
+    headers = [*headers, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head_only else body})
+
+
+async def send_text(incoming: Incoming, send: Send, status: int, text: str, *, content_type: str = "text/plain") -> None:
+    headers = [(b"content-type", content_type.encode()), (b"x-content-type-options", b"nosniff")]
+    await send_response(send, status, headers, text.encode(), head_only=incoming.request.method == "HEAD")
+
+
+async def send_redirect(
+    incoming: Incoming,
+    send: Send,
+    location: str,
+    *,
+    status: int = 302,
+    set_cookies: Iterable[str] = (),
+    extra_headers: Iterable[tuple[bytes, bytes]] = (),
+) -> None:
+    headers = [(b"location", location.encode("ascii")), (b"cache-control", b"no-store"), (b"content-type", b"text/plain")]
+    headers += [(b"set-cookie", cookie.encode("ascii")) for cookie in set_cookies]
+    headers += extra_headers
+    await send_response(send, status, headers, b"", head_only=incoming.request.method == "HEAD")
+
+
+async def send_error(
+    incoming: Incoming,
+    send: Send,
+    status: int,
+    reason: str,
+    *,
+    advice: str = "",
+    links: tuple[tuple[str, str], ...] = (),
+    extra_headers: Headers | None = None,
+) -> None:
+    """HTML, JSON or text by what the client accepts; a gRPC client gets a trailers-only response."""
+    if incoming.is_grpc:
+        await send_grpc_error(send, status, reason)
+        return
+    accept = "application/json" if incoming.is_script else incoming.header(b"accept")
+    content_type, body = pages.error_response(status, reason, incoming.request_id, accept, advice=advice, links=links)
+    headers = [(name.lower().encode(), value.encode()) for name, value in pages.headers()]
+    headers += [(b"content-type", content_type.encode()), (b"x-request-id", incoming.request_id.encode()), (b"vary", b"Accept")]
+    headers += extra_headers or []
+    await send_response(send, status, headers, body, head_only=incoming.request.method == "HEAD")
+
+
+async def send_grpc_error(send: Send, status: int, reason: str) -> None:
+    """gRPC over HTTP/2 "Trailers-Only": status 200, the outcome in headers."""
+    message = reason.encode("ascii", "replace").replace(b"%", b"%25")
+    headers = [
+        (b"content-type", b"application/grpc"),
+        (b"grpc-status", str(GRPC_STATUS.get(status, 2)).encode()),
+        (b"grpc-message", message),
+    ]
+    await send_response(send, 200, headers, b"")

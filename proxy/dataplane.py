@@ -1,0 +1,145 @@
+"""The story of one proxied request: ask authorize, then redirect, refuse, or forward; then one line in the log."""
+
+import logging
+import time
+from collections.abc import Callable
+
+import structlog
+
+from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.decision import Decision
+from authorize.service import AuthorizeService, Check
+from gateproject.config.options import Options
+from gateproject.errors import BadRequest, BrokerError, UpstreamError, UpstreamTimeout
+from proxy.answers import send_error, send_redirect
+from proxy.forwarding.http import Ending, ForwardResult, forward
+from proxy.headers import Headers
+from proxy.incoming import Incoming, Receive, Send
+from proxy.redirects import redirect_to
+from proxy.refusals import Refusals
+from proxy.state import ProxyState
+from proxy.upstreams.client import UpstreamClient
+
+access_log = structlog.get_logger("gate.access")
+_is_logged = logging.getLogger("gate.access").isEnabledFor
+
+# What the log says where the client left before there was an answer.
+CLIENT_LEFT = 499
+
+
+class DataPlane:
+    def __init__(self, options: Options, authorize: AuthorizeService, clock: Callable[[], float] = time.time):
+        self._authorize = authorize
+        self._clock = clock
+        self._state = ProxyState(authorize.routes.routes(), options)
+        self._client = UpstreamClient()
+        self._refusals = Refusals(options, authorize.is_route_origin)
+
+    async def __call__(self, incoming: Incoming, receive: Receive, send: Send) -> None:
+        story = Story(incoming)
+        try:
+            story.check = check = await self._authorize.check(incoming.request, incoming.cookies)
+            if not check.decision.is_allowed:
+                story.status = await self._refusals.send(incoming, check.decision, send, self._clock())
+            elif check.decision.route.route.redirect is not None:
+                story.status = await self._redirect(incoming, check.decision.route, send)
+            elif is_websocket(incoming):
+                story.status = await _no_websocket(incoming, send)
+            else:
+                story.result = await self._forward(incoming, check, receive, send)
+        except (BadRequest, BrokerError, UpstreamError) as error:
+            story.status, story.problem = error.status, str(error)
+            await _explain(incoming, error, send)
+        finally:
+            story.tell()
+
+    async def _forward(self, incoming: Incoming, check: Check, receive: Receive, send: Send) -> ForwardResult:
+        forwarding = self._state.forwarding(check.decision.route)
+        outgoing = forwarding.outgoing(incoming, check.identity_headers)
+        return await forward(outgoing, self._client, receive, send, self._response_headers)
+
+    def _response_headers(self, status: int, headers: Headers) -> Headers:
+        return self._state.response_headers.for_client(headers)
+
+    async def _redirect(self, incoming: Incoming, compiled: CompiledRoute, send: Send) -> int:
+        scope = incoming.scope
+        status, location = redirect_to(
+            compiled.route, incoming.request, compiled.route.from_.scheme, scope["query_string"], compiled.matched_prefix or None
+        )
+        await send_redirect(incoming, send, location, status=status, extra_headers=self._state.response_headers.added)
+        return status
+
+    async def stop(self) -> None:
+        await self._client.close()
+
+
+def is_websocket(incoming: Incoming) -> bool:
+    return incoming.is_upgrade and b"websocket" in incoming.headers[b"upgrade"].lower()
+
+
+async def _no_websocket(incoming: Incoming, send: Send) -> int:
+    await send_error(incoming, send, 403, "This application's route carries no websockets.")
+    return 403
+
+
+async def _explain(incoming: Incoming, error: BadRequest | BrokerError | UpstreamError, send: Send) -> None:
+    """What a person is told; the cause itself is for the log."""
+    match error:
+        case BadRequest():
+            reason, advice = f"This request can't be answered: {error}.", ""
+        case BrokerError():
+            reason, advice = "Your session can't be read right now.", "Please try again in a moment."
+        case UpstreamTimeout():
+            reason, advice = "The application behind this address did not answer in time.", "Please try again in a moment."
+        case _:
+            reason, advice = "The application behind this address can't be reached.", "Please try again in a moment."
+    await send_error(incoming, send, error.status, reason, advice=advice)
+
+
+class Story:
+    """What happened to one request, told in one log line.  The query is left out: applications put secrets there."""
+
+    __slots__ = ("_incoming", "check", "problem", "result", "status")
+
+    def __init__(self, incoming: Incoming):
+        self._incoming = incoming
+        self.check: Check | None = None
+        self.result: ForwardResult | None = None
+        self.status: int | None = None
+        self.problem = ""
+
+    def tell(self) -> None:
+        if self.status is None:
+            self.status = (self.result.status or CLIENT_LEFT) if self.result else 500
+        is_trouble = bool(self.problem) or (self.result is not None and self.result.ending is Ending.BROKE_OFF)
+        level = logging.WARNING if is_trouble else logging.INFO
+        if _is_logged(level):
+            access_log.log(level, "request", **self._fields())
+
+    def _fields(self) -> dict[str, object]:
+        request, check = self._incoming.request, self.check
+        fields: dict[str, object] = {
+            "request_id": self._incoming.request_id,
+            "client": self._incoming.client_address,
+            "method": request.method,
+            "host": request.host_port,
+            "path": request.path,
+            "status": self.status,
+            "duration_ms": round((time.monotonic() - self._incoming.started) * 1000, 2),
+        }
+        if check is not None:
+            fields |= _decided(check.decision)
+            fields["user_id"] = check.identity.user_id if check.identity else ""
+        if self.result is not None:
+            fields |= {"bytes_sent": self.result.bytes_sent, "ending": self.result.ending.value}
+        if self.problem:
+            fields["problem"] = self.problem
+        return fields
+
+
+def _decided(decision: Decision) -> dict[str, object]:
+    return {
+        "route": decision.route.id if decision.route else "",
+        "outcome": decision.outcome.value,
+        "reason": decision.trace[-1].reason.value if decision.trace else "",
+    }

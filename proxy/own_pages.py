@@ -1,0 +1,27 @@
+"""The smallest of our pages, which every host has and which work while nothing else does: health, robots.txt, redirects."""
+
+from gateproject.config.options import Options
+from proxy.answers import send_error, send_redirect, send_text
+from proxy.incoming import Incoming, Send
+from proxy.own_paths import Owner
+
+ROBOTS = "User-agent: *\nDisallow: /"
+
+
+async def answer(owner: Owner, incoming: Incoming, options: Options, send: Send) -> None:
+    path = incoming.request.path
+    if incoming.request.method not in ("GET", "HEAD"):
+        extra = [(b"allow", b"GET, HEAD")]
+        await send_error(incoming, send, 405, f"{path} answers GET and HEAD only.", extra_headers=extra)
+        return
+    match owner:
+        case Owner.HEALTH:
+            await send_text(incoming, send, 200, "OK\n")
+        case Owner.ROBOTS:
+            await send_text(incoming, send, 200, ROBOTS, content_type="text/plain; charset=utf-8")
+        case Owner.ADD_SLASH:
+            await send_redirect(incoming, send, f"{path}/", status=301)
+        case Owner.TO_DASHBOARD:
+            await send_redirect(incoming, send, f"{options.authenticate_service_url.origin}/.gate/")
+        case _:
+            await send_error(incoming, send, 404, "No application is configured at this address.", advice="Check the address for a typo.")

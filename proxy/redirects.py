@@ -1,0 +1,52 @@
+"""Where a redirect route sends the client."""
+
+from urllib.parse import quote
+
+from authorize.policy.request import AccessRequest
+from gateproject.config.route import Route
+from proxy.rewrite import PathRewrite, without_token
+
+DEFAULT_STATUS = 301
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# Reserved characters and "%" stay; everything that could end a header line or start an attribute is encoded.
+_PATH_SAFE = "/%:@!$&'()*+,;=~-._"
+
+
+def redirect_to(route: Route, request: AccessRequest, scheme: str, query: bytes, canonical_prefix: str | None = None) -> tuple[int, str]:
+    """(status, Location).  The Location always names scheme and host, so no path can become one (`//evil`)."""
+    redirect = route.redirect
+    new_scheme = "https" if redirect.https_redirect else redirect.scheme_redirect or scheme
+    host = redirect.host_redirect or request.host
+    port = redirect.port_redirect or _kept_port(request.port, scheme, new_scheme)
+    path, _, own_query = (redirect.path_redirect or "").partition("?")
+    if not path:
+        path = _rewritten(route, request.path, canonical_prefix)
+    kept_query = "" if redirect.strip_query else (without_token(query) or b"").decode("latin-1")
+    location = f"{new_scheme}://{_authority(host, port, new_scheme)}{_absolute(path)}"
+    if new_query := own_query or kept_query:
+        location += "?" + quote(new_query, safe=_PATH_SAFE + "?[]")
+    return redirect.response_code or DEFAULT_STATUS, location
+
+
+def _rewritten(route: Route, path: str, canonical_prefix: str | None) -> str:
+    if route.redirect.prefix_rewrite is None:
+        return path
+    whole = route.path is not None or route.regex is not None
+    matched = None if whole else canonical_prefix or route.prefix or "/"
+    return PathRewrite(matched, route.redirect.prefix_rewrite).apply(path)
+
+
+def _kept_port(port: int | None, old_scheme: str, new_scheme: str) -> int | None:
+    """A port that was the default of the old scheme means nothing under the new one."""
+    return None if new_scheme != old_scheme and port == _DEFAULT_PORTS.get(old_scheme) else port
+
+
+def _authority(host: str, port: int | None, scheme: str) -> str:
+    name = quote(host, safe="-._~:[]")
+    if ":" in name and not name.startswith("["):
+        name = f"[{name}]"
+    return name if port in (None, _DEFAULT_PORTS.get(scheme)) else f"{name}:{port}"
+
+
+def _absolute(path: str) -> str:
+    return quote(path if path.startswith("/") else "/" + path, safe=_PATH_SAFE)

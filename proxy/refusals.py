@@ -1,0 +1,59 @@
+"""What a refused client sees, by its kind: a redirect to sign in, a page, JSON for scripts, a status for the rest."""
+
+from collections.abc import Callable
+
+from authorize.policy.decision import Decision, Outcome
+from authorize.policy.explain import sentence
+from gateproject.config.options import Options
+from proxy.answers import Headers, send_error, send_redirect
+from proxy.incoming import Incoming, Send
+from proxy.sign_in import SignInRedirects
+
+SIGN_IN_ADVICE = "Sign in, then try again."
+FORBIDDEN_ADVICE = "If you should have access, ask the people who run this application to let you in, or sign in as somebody else."
+
+
+class Refusals:
+    def __init__(self, options: Options, is_route_origin: Callable[[str], bool]):
+        self._dashboard = f"{options.authenticate_service_url.origin}/.gate/"
+        self._sign_in = SignInRedirects(options)
+        self._is_route_origin = is_route_origin
+
+    async def send(self, incoming: Incoming, decision: Decision, send: Send, now: float) -> int:
+        """Answer, and return the status."""
+        match decision.outcome:
+            case Outcome.SIGN_IN:
+                return await self._not_signed_in(incoming, decision, send, now)
+            case Outcome.FORBIDDEN:
+                links = (("Who am I signed in as?", self._dashboard),)
+                reason, extra = sentence(decision), self._cors(incoming, decision)
+                await send_error(incoming, send, 403, reason, advice=FORBIDDEN_ADVICE, links=links, extra_headers=extra)
+                return 403
+            case _:
+                reason = "No application is configured at this address."
+                await send_error(incoming, send, 404, reason, advice="Check the address for a typo.")
+                return 404
+
+    async def _not_signed_in(self, incoming: Incoming, decision: Decision, send: Send, now: float) -> int:
+        if incoming.is_upgrade or incoming.is_script or incoming.is_grpc:
+            extra = [(b"cache-control", b"no-store"), *self._cors(incoming, decision)]
+            await send_error(incoming, send, 401, "You are not signed in.", advice=SIGN_IN_ADVICE, extra_headers=extra)
+            return 401
+        scheme = decision.route.route.from_.scheme if decision.route else "https"
+        location, set_cookies = self._sign_in.begin(incoming, scheme, now)
+        await send_redirect(incoming, send, location, set_cookies=set_cookies)
+        return 302
+
+    def _cors(self, incoming: Incoming, decision: Decision) -> Headers:
+        """A script may read why it was refused where the route lets its origin in, or where that origin is a route of ours."""
+        origin = incoming.header(b"origin")
+        if not origin or not incoming.is_script:
+            return []
+        route_allows = decision.route is not None and decision.route.route.cors_allow_preflight
+        if not (route_allows or self._is_route_origin(origin)):
+            return []
+        return [
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-allow-credentials", b"true"),
+            (b"vary", b"Origin"),
+        ]

@@ -1,0 +1,44 @@
+"""The proxy's front door: what answers at the hosts of routes."""
+
+from collections.abc import Callable
+
+from authorize.policy.request import AccessRequest
+from authorize.service import AuthorizeService
+from gateproject.config.options import Options
+from gateproject.crypto.hand_over import HandOvers
+from gateproject.crypto.session_cookie import SessionCookies
+from gateproject.crypto.sign_in_attempts import SignInAttempts
+from proxy import own_pages
+from proxy.dataplane import DataPlane
+from proxy.incoming import Incoming, Send
+from proxy.own_paths import Owner, owner
+
+
+class ProxyService:
+    def __init__(self, options: Options, authorize: AuthorizeService, clock: Callable[[], float]):
+        self._options = options
+        self._authorize = authorize
+        self._authenticate_host = (options.authenticate_service_url.host, options.authenticate_service_url.port)
+        self.dataplane = DataPlane(options, authorize, clock)
+        self.session_cookies = SessionCookies(options)
+        self.attempts = SignInAttempts(options, "route")
+        self.hand_overs = HandOvers(options)
+
+    def owner(self, request: AccessRequest) -> Owner:
+        found = owner(
+            request.path,
+            is_authenticate_host=(request.host, request.port) == self._authenticate_host,
+            is_route_host=self._authorize.knows_host(request.host, request.port),
+            callback_path=self._options.authenticate_callback_path,
+        )
+        # A public route may have a robots.txt of its own.
+        return Owner.DATA_PLANE if found is Owner.ROBOTS and self._authorize.is_public(request) else found
+
+    def origin_of(self, request: AccessRequest) -> str:
+        return f"{self._authorize.scheme_of(request.host, request.port)}://{request.host_port}"
+
+    async def answer(self, found: Owner, incoming: Incoming, send: Send) -> None:
+        await own_pages.answer(found, incoming, self._options, send)
+
+    async def stop(self) -> None:
+        await self.dataplane.stop()

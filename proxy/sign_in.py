@@ -1,0 +1,34 @@
+"""How a browser without a session is sent to the authenticate service, and how its way back is bound to it."""
+
+from gateproject.config.options import Options
+from gateproject.crypto.sign_in_attempts import SignInAttempts
+from gateproject.crypto.signed_urls import UrlSigner
+from proxy.incoming import Incoming
+
+# The provider attempt's cookie must hold the URL too, and browsers keep cookies up to 4,096 bytes (RFC 6265 6.1).
+MAX_RETURN_URL = 2000
+
+
+class SignInRedirects:
+    def __init__(self, options: Options):
+        self._sign_in_url = f"{options.authenticate_service_url.origin}/.gate/sign_in"
+        self._signer = UrlSigner(options)
+        self._attempts = SignInAttempts(options, "route")
+
+    def begin(self, incoming: Incoming, scheme: str, now: float) -> tuple[str, list[str]]:
+        """(Location, Set-Cookie values): a signed URL of the authenticate service, and this browser's attempt."""
+        host_port = incoming.request.host_port
+        attempt_id, set_cookies = self._attempts.begin({}, host_port, incoming.cookies, now)
+        params = {"gate_redirect_uri": return_url(incoming, scheme), "gate_attempt": attempt_id}
+        return self._signer.sign(self._sign_in_url, params, now), set_cookies
+
+
+def return_url(incoming: Incoming, scheme: str) -> str:
+    """Where the person wanted to go; a URL too long for a cookie loses its query, then its path, never the host."""
+    request = incoming.request
+    origin = f"{scheme}://{request.host_port}"
+    query = f"?{request.query}" if request.query else ""
+    for url in (f"{origin}{request.path}{query}", f"{origin}{request.path}"):
+        if len(url) <= MAX_RETURN_URL:
+            return url
+    return f"{origin}/"

@@ -1,0 +1,73 @@
+"""Everything about carrying requests that follows from the configuration, worked out once for each route."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from authorize.policy.compiled_route import CompiledRoute
+from gateproject.config.options import Options
+from proxy.headers import Downstream, ResponseHeaders, RouteHeaders
+from proxy.incoming import Incoming
+from proxy.forwarding.http import framing
+from proxy.rewrite import HostRewrite, PathRewrite, target, without_token
+from proxy.upstreams.client import OutgoingRequest, Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class RouteForwarding:
+    """How requests of one route are carried.  `timeout` is in seconds, None for none."""
+
+    upstream: Upstream
+    headers: RouteHeaders
+    path: PathRewrite
+    host: HostRewrite
+    timeout: float | None
+    is_default_timeout: bool
+
+    @classmethod
+    def build(cls, compiled: CompiledRoute, options: Options) -> "RouteForwarding":
+        route = compiled.route
+        timeout = options.default_upstream_timeout if route.timeout is None else route.timeout
+        return cls(
+            upstream=Upstream.build(route),
+            headers=RouteHeaders.build(route, options),
+            path=PathRewrite.build(route, compiled.matched_prefix or None),
+            host=HostRewrite.build(route),
+            timeout=timeout.total_seconds() if timeout > timedelta(0) else None,
+            is_default_timeout=route.timeout is None,
+        )
+
+    def outgoing(self, incoming: Incoming, identity_headers: tuple[tuple[bytes, bytes], ...]) -> OutgoingRequest:
+        """Raises BadRequest where the request can't be forwarded with one reading."""
+        scope, request = incoming.scope, incoming.request
+        host = incoming.headers[b"host"]
+        has_body, content_length = framing(scope["headers"])
+        downstream = Downstream(incoming.client_address, scope["scheme"], host, incoming.request_id)
+        return OutgoingRequest(
+            upstream=self.upstream,
+            method=request.method,
+            target=target(self.path.apply(request.path), without_token(scope["query_string"])),
+            headers=self.headers.for_upstream(scope["headers"], downstream, self.host.apply(host), identity_headers),
+            has_body=has_body,
+            content_length=content_length,
+            timeout=self.timeout,
+            is_default_timeout=self.is_default_timeout,
+        )
+
+
+class ProxyState:
+    """Of routes with one id only the first can ever match, so only its rules are kept."""
+
+    def __init__(self, routes: tuple[CompiledRoute, ...], options: Options):
+        self._by_route: dict[str, RouteForwarding] = {}
+        for compiled in routes:
+            if compiled.route.to and not compiled.route.redirect and compiled.id not in self._by_route:
+                self._by_route[compiled.id] = RouteForwarding.build(compiled, options)
+        self.response_headers = ResponseHeaders.build(options)
+
+    def __repr__(self) -> str:
+        return f"<ProxyState {len(self._by_route)} routes>"
+
+    def forwarding(self, compiled: CompiledRoute) -> RouteForwarding:
+        return self._by_route[compiled.id]
+
+

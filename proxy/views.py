@@ -1,0 +1,97 @@
+"""Our pages on the hosts of routes: the end of a sign-in, and the ways to the authenticate host's pages."""
+
+from urllib.parse import urlencode, urlsplit
+
+import structlog
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_http_methods
+
+from databroker.records import SESSION, Session
+from gateproject.crypto.hand_over import HandOver
+from gateproject.errors import SealError
+from gateproject.responses import error_page, redirect
+
+log = structlog.get_logger(__name__)
+
+START_AGAIN = "Open the application again: it will sign you in anew."
+
+
+@require_http_methods(["GET"])
+async def callback(request: HttpRequest) -> HttpResponse:
+    """The authenticate service sends a browser back with a hand-over token; it becomes this host's session cookie.
+
+    Refused unless the token is ours and for this host, the browser is the one that asked, and neither was used before.
+    """
+    own = request.scope["gate"]
+    tokens = request.GET.getlist("gate_session")
+    try:
+        if len(tokens) != 1:
+            raise SealError("the link carries no sign-in")
+        hand_over = own.proxy.hand_overs.open(tokens[0], own.access_request.host_port, own.now())
+    except SealError:
+        return await _continue_or_refuse(request, "/", "This sign-in link is not valid here, or is too old.")
+    if _origin(hand_over.redirect_uri) != own.proxy.origin_of(own.access_request):
+        return error_page(request, 400, "This sign-in link leads to another site.", advice=START_AGAIN)
+    return await _accept(request, hand_over)
+
+
+async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
+    own = request.scope["gate"]
+    now, host_port = own.now(), own.access_request.host_port
+    attempt = own.proxy.attempts.find(hand_over.attempt_id, own.cookies, host_port, now)
+    if attempt is None:
+        return await _continue_or_refuse(request, hand_over.redirect_uri, "This sign-in was begun in another browser, or too long ago.")
+    if not await own.broker.spend(f"hand-over/{hand_over.id}", hand_over.expires):
+        return await _continue_or_refuse(request, hand_over.redirect_uri, "This sign-in link was used before.")
+    record = await own.broker.get(SESSION, hand_over.session_id)
+    if record is None:
+        return await _continue_or_refuse(request, hand_over.redirect_uri, "This session has ended.")
+    session = Session.from_record(record)
+    cookies = own.proxy.session_cookies
+    value = cookies.seal(session.id, host_port, now, session.expires)
+    log.info("session handed over", session_id=session.id, user_id=session.user_id, host=host_port, request_id=own.request_id)
+    set_cookies = [cookies.set_cookie(value, host_port, session.expires, now), own.proxy.attempts.clear(hand_over.attempt_id)]
+    return redirect(hand_over.redirect_uri, set_cookies)
+
+
+async def _continue_or_refuse(request: HttpRequest, target: str, reason: str) -> HttpResponse:
+    """Back button, second tab, old bookmark: whoever has a session here already just goes on."""
+    own = request.scope["gate"]
+    if target != "/" and _origin(target) != own.proxy.origin_of(own.access_request):
+        target = "/"
+    if await own.authorize.identify(own.cookies, own.access_request.host_port) is not None:
+        return redirect(target)
+    log.info("hand-over refused", reason=reason, host=own.access_request.host_port, request_id=own.request_id)
+    return error_page(request, 400, reason, advice=START_AGAIN, links=(("Open the application", target),))
+
+
+async def dashboard(request: HttpRequest) -> HttpResponse:
+    return redirect(f"{request.scope['gate'].options.authenticate_service_url.origin}/.gate/")
+
+
+async def sign_out(request: HttpRequest) -> HttpResponse:
+    """Sign-out happens on the authenticate host, whose page holds the token that it needs."""
+    own = request.scope["gate"]
+    wanted = request.GET.get("gate_redirect_uri", "")
+    query = f"?{urlencode({'gate_redirect_uri': wanted})}" if wanted else ""
+    return redirect(f"{own.options.authenticate_service_url.origin}/.gate/signout/{query}")
+
+
+@require_http_methods(["GET"])
+async def assertion(request: HttpRequest) -> HttpResponse:
+    """The attestation JWT that upstreams of this host receive, for whoever is signed in here."""
+    own = request.scope["gate"]
+    identity = await own.authorize.identify(own.cookies, own.access_request.host_port)
+    if identity is None:
+        return error_page(request, 401, "You are not signed in here.", links=(("Sign in", "/"),))
+    token = own.authorize.identity_headers.assertion(identity, own.access_request.host_port)
+    return HttpResponse(token, content_type="application/jwt", headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
+
+
+async def unknown(request: HttpRequest) -> HttpResponse:
+    return error_page(request, 404, "There is no such page.", links=(("Open the application", "/"),))
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}".lower()

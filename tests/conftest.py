@@ -1,0 +1,39 @@
+"""What holds for every test: no network beyond loopback, Django set up once, the environment left as it was."""
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+# Settings never raise; without a configuration they give an in-memory database, which is what unit tests want.
+os.environ["DJANGO_SETTINGS_MODULE"] = "gateproject.settings"
+os.environ["GATE_CONFIG"] = os.devnull + "/absent.yaml"
+
+import django
+
+django.setup()
+
+from tests.support.database import database, database_once  # noqa: F401 - fixtures
+
+_connect = socket.socket.connect
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _loopback_only() -> Iterator[None]:
+    def connect(self: socket.socket, address: object) -> None:
+        if isinstance(address, tuple) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+            raise AssertionError(f"tests talk to loopback only, not to {address!r}")
+        return _connect(self, address)  # type: ignore[arg-type]
+
+    socket.socket.connect = connect  # type: ignore[method-assign,assignment]
+    yield
+    socket.socket.connect = _connect  # type: ignore[method-assign]
+
+
+@pytest.fixture(autouse=True)
+def _environment_restored() -> Iterator[None]:
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)

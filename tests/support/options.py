@@ -1,0 +1,33 @@
+"""Options for tests, as the loader makes them: `make_options(cookie_name="x")`."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gateproject.config.load import load_options
+from gateproject.config.options import Options
+
+COOKIE_SECRET = base64.b64encode(bytes(range(32))).decode()
+SHARED_SECRET = base64.b64encode(bytes(range(32, 64))).decode()
+
+MINIMAL: dict[str, Any] = {
+    "insecure_server": True,
+    "address": "127.0.0.1:8443",
+    "authenticate_service_url": "https://auth.example.com",
+    "idp_provider": "oidc",
+    "idp_provider_url": "https://idp.example.com",
+    "idp_client_id": "gate",
+    "idp_client_secret": "client-secret",
+    "cookie_secret": COOKIE_SECRET,
+    "shared_secret": SHARED_SECRET,
+}
+
+
+def make_options(directory: Path, **settings: Any) -> Options:
+    """Loads a file in `directory`; a setting given as None is left out."""
+    chosen = {key: value for key, value in {**MINIMAL, "data_dir": str(directory / "data"), **settings}.items() if value is not None}
+    path = directory / "config.yaml"
+    path.write_text(yaml.safe_dump(chosen))
+    return load_options(path, {})
