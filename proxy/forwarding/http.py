@@ -1,0 +1,213 @@
+"""Carry one request and its response between an ASGI client and an upstream, both bodies streaming."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gateproject.errors import BadRequest, UpstreamError, UpstreamTimeout
+from gateproject.tasks import spawn
+from proxy.upstreams.client import Exchange, Headers, OutgoingRequest, UpstreamClient
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+ResponseRule = Callable[[int, Headers], Headers]
+
+# A request without a body is answered by then, as a rule, and never pays for a task that waits for its client to leave.
+WATCH_AFTER = 0.05  # seconds
+
+ABORT = {"type": "gate.response.abort"}
+
+
+class Ending(StrEnum):
+    COMPLETE = "complete"
+    CLIENT_LEFT = "client left"
+    TIMED_OUT = "timed out"
+    BROKE_OFF = "upstream broke off"
+
+
+@dataclass(slots=True)  # not frozen: one is made for each request
+class ForwardResult:
+    """`status` is None where the client left before the upstream answered; `bytes_sent` counts the response body."""
+
+    status: int | None = None
+    bytes_sent: int = 0
+    ending: Ending = Ending.COMPLETE
+
+
+def framing(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bool, int | None]:
+    """(has the request a body, its Content-Length).  Transfer-Encoding outranks (RFC 9112 6.3); raises BadRequest for two readings."""
+    lengths = [value for name, value in headers if name == b"content-length"]
+    if any(name == b"transfer-encoding" for name, _ in headers):
+        if lengths:
+            raise BadRequest("the request has both Content-Length and Transfer-Encoding")
+        return True, None
+    if not lengths:
+        return False, None
+    if len(lengths) > 1 or not lengths[0].isdigit():
+        raise BadRequest("the request has no single Content-Length")
+    return int(lengths[0]) > 0, int(lengths[0])
+
+
+async def forward(
+    request: OutgoingRequest, client: UpstreamClient, receive: Receive, send: Send, response_headers: ResponseRule
+) -> ForwardResult:
+    """Raises UpstreamError or UpstreamTimeout only while nothing has been sent; later trouble reaches the client as a broken response."""
+    result = ForwardResult()
+    watch = _Watch(receive, request.timeout)
+    exchange = None
+    try:
+        if not request.has_body:
+            watch.start_quietly()
+        exchange = await client.open(request)
+        if request.has_body:
+            watch.start_upload(exchange)
+        await _carry_response(request, exchange, send, response_headers, watch, result)
+        return result
+    except asyncio.CancelledError:
+        result.ending = watch.ending()
+    except UpstreamError:
+        if result.status is None:
+            raise
+        result.ending = Ending.BROKE_OFF
+    except OSError:  # ASGI: `send` raises one where the client is gone
+        result.ending = Ending.CLIENT_LEFT
+    finally:
+        watch.stop()
+        if exchange is not None:
+            exchange.close()
+    await _cut(result, send)
+    return result
+
+
+async def _carry_response(
+    request: OutgoingRequest, exchange: Exchange, send: Send, response_headers: ResponseRule, watch: "_Watch", result: ForwardResult
+) -> None:
+    status, raw_headers = await exchange.response()
+    headers = response_headers(status, raw_headers)
+    if request.is_default_timeout and _is_event_stream(raw_headers):
+        watch.be_patient()
+    result.status = status
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    is_more = True
+    while is_more:
+        chunk, is_more = await exchange.read()
+        await send({"type": "http.response.body", "body": chunk, "more_body": is_more})
+        result.bytes_sent += len(chunk)
+
+
+async def _cut(result: ForwardResult, send: Send) -> None:
+    """A response that was not finished must not look finished: our listener resets the connection, another server sees us raise."""
+    if result.ending is Ending.CLIENT_LEFT:
+        return
+    if result.status is None:
+        raise UpstreamTimeout("the upstream did not answer in time")
+    try:
+        await send(ABORT)
+    except ValueError as error:
+        raise UpstreamError(f"the response was cut: {result.ending}") from error
+
+
+def _is_event_stream(headers: Headers) -> bool:
+    return any(name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream") for name, value in headers)
+
+
+class _Watch:
+    """Cancels the carrying task when its client leaves or its time is up, and remembers which of the two it was."""
+
+    __slots__ = ("_task", "_loop", "_receive", "_timeout", "_timer", "_reader", "_ending")
+
+    def __init__(self, receive: Receive, timeout: float | None):
+        self._task = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        self._receive = receive
+        self._timeout = timeout
+        self._timer: asyncio.TimerHandle | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._ending: Ending | None = None
+
+    def start_quietly(self) -> None:
+        """For a request that has ended: its time runs from now, and one timer serves both purposes, the nearer first."""
+        deadline = None if self._timeout is None else self._loop.time() + self._timeout
+        if deadline is not None and self._timeout <= WATCH_AFTER:
+            self._arm(deadline)
+        else:
+            self._timer = self._loop.call_later(WATCH_AFTER, self._start_reading, deadline)
+
+    def start_upload(self, exchange: Exchange) -> None:
+        self._reader = spawn(self._upload(exchange), name="upload to an upstream")
+
+    def be_patient(self) -> None:
+        """Lift the time limit, not the watch for the client."""
+        self._timeout = None
+        if self._reader is not None:
+            self._disarm()
+        elif self._timer is not None:
+            self._disarm()
+            self._start_reading(None)
+
+    def ending(self) -> Ending:
+        """Whose cancellation was it?  Raises CancelledError where it was not ours."""
+        if self._ending is None or self._task.uncancel() > 0:
+            raise asyncio.CancelledError
+        return self._ending
+
+    def stop(self) -> None:
+        self._disarm()
+        if self._reader is not None:
+            self._reader.cancel()
+
+    def _arm(self, deadline: float | None) -> None:
+        self._disarm()
+        if deadline is not None:
+            self._timer = self._loop.call_at(deadline, self._end, Ending.TIMED_OUT)
+
+    def _arm_from_now(self) -> None:
+        self._arm(None if self._timeout is None else self._loop.time() + self._timeout)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end(self, ending: Ending) -> None:
+        if self._ending is None:
+            self._ending = ending
+            self._task.cancel()
+
+    def _start_reading(self, deadline: float | None) -> None:
+        self._timer = None
+        self._arm(deadline)
+        self._reader = spawn(self._await_disconnect(), name="watch for a client that leaves")
+
+    async def _await_disconnect(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._end(Ending.CLIENT_LEFT)
+
+    async def _upload(self, exchange: Exchange) -> None:
+        try:
+            if await self._upload_body(exchange):
+                exchange.end()
+                self._arm_from_now()
+                await self._await_disconnect()
+            else:
+                self._end(Ending.CLIENT_LEFT)
+        except UpstreamError:
+            # The upstream stopped reading.  It may have answered first, so the response's side finds out what became of it.
+            self._arm_from_now()
+
+    async def _upload_body(self, exchange: Exchange) -> bool:
+        """True at the end of the body, False where the client left.  An upstream that takes nothing is measured by the same time."""
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                return False
+            exchange.write(message.get("body", b""))
+            if exchange.is_congested:
+                self._arm_from_now()
+                await exchange.drain()
+                self._disarm()
+            if not message.get("more_body", False):
+                return True

@@ -1,0 +1,299 @@
+"""One client connection: which bytes are which request, who may send now, and when does it end?
+
+state       | bytes go to                     | deadline                          | then
+head        | the head, checked as it grows   | timeout_idle; timeout_read from   | exchange, or refused
+            |                                 | the head's first byte             |
+exchange    | the body; later ones wait       | timeout_read a gap, only while    | head, drain or closing
+            |                                 | the application wants body        |
+drain       | nobody: answered early, little  | DRAIN_SECONDS                     | head or closing
+            | of the body is left             |                                   |
+closing     | nobody                          | LINGER_SECONDS                    | closed
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from twisted.internet.interfaces import IPushProducer, ISSLTransport, ITCPTransport
+from twisted.internet.protocol import Protocol
+from zope.interface import implementer
+
+from proxy.listener.body import Body, ChunkedBody, LengthBody
+from proxy.listener.deadline import Deadline
+from proxy.listener.head import Refused, RequestHead, check_unfinished, parse_head
+from proxy.listener.limits import (
+    BODY_BUFFER_BYTES,
+    BODY_FLOOR_BYTES,
+    DRAIN_BYTES,
+    DRAIN_SECONDS,
+    LINGER_BYTES,
+    LINGER_SECONDS,
+)
+from proxy.listener.request import Exchange
+from proxy.listener.response import ResponseHead, refusal
+from proxy.listener.site import Site, scope_address
+
+
+@implementer(IPushProducer)
+class Channel(Protocol):
+    """A Twisted protocol; as a push producer it is told when the transport's send buffer is full."""
+
+    def __init__(self, site: Site):
+        self.site = site
+        self.scheme = "http"
+        self.client: list[Any] | None = None
+        self.server: list[Any] | None = None
+        self.is_write_paused = False
+        self._is_closing = False
+        self._is_read_paused = False
+        self._closes_after_answer = False
+        self._buffer = bytearray()
+        self._checked = 0
+        self._has_begun_head = False
+        self._has_skipped_line = False
+        self._exchange: Exchange | None = None
+        self._body: Body | None = None
+        self._window = site.limits.read
+        self._window_bytes = 0
+        self._linger_left = LINGER_BYTES
+        self._stalled: asyncio.TimerHandle | None = None
+
+    # Twisted calls these.
+
+    def connectionMade(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._deadline = Deadline(self.loop)
+        self._is_tls = ISSLTransport.providedBy(self.transport)
+        self.scheme = "https" if self._is_tls else "http"
+        self.client, self.server = scope_address(self.transport.getPeer()), scope_address(self.transport.getHost())
+        if ITCPTransport.providedBy(self.transport):
+            # An event stream's small writes must not wait for the acknowledgement of the one before.
+            self.transport.setTcpNoDelay(True)
+        self.transport.registerProducer(self, True)
+        self.site.channels.add(self)
+        self._deadline.start(self.site.limits.read, self.close)
+
+    def dataReceived(self, data: bytes) -> None:
+        if self._is_closing:
+            self._linger_left -= len(data)
+            if self._linger_left < 0:
+                self.transport.abortConnection()
+        elif self._body is not None:
+            self._feed(data)
+        else:
+            self._buffer += data
+            if self._exchange is None and not self.is_write_paused:
+                self._next_request()
+            elif len(self._buffer) > BODY_BUFFER_BYTES:
+                self._pause_reading()
+
+    def connectionLost(self, reason: object = None) -> None:
+        self._is_closing = True
+        self._deadline.close()
+        self._stop_stall_timer()
+        self.site.channels.discard(self)
+        if not self.site.channels:
+            self.site.emptied.set()
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.lose()
+
+    def pauseProducing(self) -> None:
+        self.is_write_paused = True
+        if self._stalled is None:
+            self._stalled = self.loop.call_later(self.site.limits.idle, self.transport.abortConnection)
+
+    def resumeProducing(self) -> None:
+        self.is_write_paused = False
+        self._stop_stall_timer()
+        if self._is_closing:
+            self._half_close()
+        elif self._exchange is not None:
+            self._exchange.writable()
+        else:
+            self.resume_reading()
+            self._next_request()
+
+    def stopProducing(self) -> None:
+        self.close()
+
+    # The exchange calls these.
+
+    def write(self, data: bytes) -> None:
+        self.transport.write(data)
+
+    def write_all(self, parts: Iterable[bytes]) -> None:
+        self.transport.writeSequence(parts)
+
+    def wait_for_body(self, exchange: Exchange) -> None:
+        exchange.send_continue()
+        self.resume_reading()
+        self._deadline.start(self._window, self._body_late)
+
+    def body_unwanted(self, exchange: Exchange) -> None:
+        if exchange is self._exchange and not exchange.is_answered and (left := self._deadline.clear()) is not None:
+            self._window = left
+
+    def resume_reading(self) -> None:
+        if self._is_read_paused:
+            self._is_read_paused = False
+            self.transport.resumeProducing()
+
+    def closes_after(self, head: RequestHead, response: ResponseHead) -> bool:
+        """Whether the connection ends with this response; decided once, when its head is written."""
+        self._closes_after_answer = head.wants_close or response.wants_close or self.site.is_stopping or self._can_not_drain(head)
+        return self._closes_after_answer
+
+    def answered(self) -> None:
+        if self._closes_after_answer:
+            self.close()
+        elif self._body is not None:
+            self.resume_reading()
+            self._deadline.start(DRAIN_SECONDS, self.close)
+        else:
+            self._await_request()
+
+    def refuse(self, refused: Refused) -> None:
+        """Answer for the application where it has not begun to; close in any case."""
+        exchange = self._exchange
+        if exchange is None or not exchange.is_started:
+            is_head = exchange.head.method == b"HEAD" if exchange is not None else self._buffer.startswith(b"HEAD ")
+            self.write(refusal(refused, with_body=not is_head))
+        self.close()
+
+    def close(self) -> None:
+        """Send what was written, end our side, and then read on for a bounded while."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        exchange, self._exchange, self._body = self._exchange, None, None
+        self._buffer.clear()
+        self._deadline.clear()
+        if not self.is_write_paused:
+            self._half_close()
+        if exchange is not None and not exchange.is_answered:
+            exchange.lose()
+
+    def finish_soon(self) -> None:
+        """The listener stops: an idle connection closes now, a busy one after its answer."""
+        self._closes_after_answer = True
+        if self._exchange is None:
+            self.close()
+
+    def _half_close(self) -> None:
+        # With a producer registered the transport would wait for it instead of closing.
+        self.transport.unregisterProducer()
+        self.resume_reading()
+        if self._is_tls:
+            # close_notify ends our side only; Twisted goes on reading, with no deadline of its own.
+            self.transport.loseConnection()
+        else:
+            self.transport.loseWriteConnection()
+        self._deadline.start(LINGER_SECONDS, self._let_go)
+
+    def _let_go(self) -> None:
+        # A slow reader still gets what is in the send buffer, within timeout_idle.
+        self._deadline.start(self.site.limits.idle, self.transport.abortConnection)
+        (self.transport.transport if self._is_tls else self.transport).loseConnection()
+
+    # Reading.
+
+    def _await_request(self) -> None:
+        self._exchange = None
+        self._deadline.start(self.site.limits.idle, self.close)
+        self.resume_reading()
+        if self._buffer:
+            self._next_request()
+
+    def _next_request(self) -> None:
+        # Requests sent ahead wait until the client has read the answers before them.
+        if self.is_write_paused or not self._buffer:
+            return
+        if not self._has_skipped_line and self._buffer.startswith(b"\r\n"):
+            # RFC 9112 2.2: one empty line before a request is ignored.
+            self._has_skipped_line = True
+            del self._buffer[:2]
+        end = self._buffer.find(b"\r\n\r\n", max(0, self._checked - 3))
+        try:
+            if end == -1:
+                self._await_head()
+            else:
+                self._begin(parse_head(bytes(self._buffer[: end + 2])), end + 4)
+        except Refused as refused:
+            self.refuse(refused)
+
+    def _await_head(self) -> None:
+        check_unfinished(self._buffer, self._checked)
+        if not self._has_begun_head:
+            self._has_begun_head = True
+            self._deadline.start(self.site.limits.read, self._head_late)
+        self._checked = len(self._buffer)
+
+    def _begin(self, head: RequestHead, body_start: int) -> None:
+        rest, content, body = bytes(self._buffer[body_start:]), b"", None
+        if head.body_length != 0:
+            body = ChunkedBody() if head.body_length is None else LengthBody(head.body_length)
+            # Before the application starts: a body that is broken already is refused like a broken head.
+            content, rest = body.feed(rest)
+        self._deadline.clear()
+        self._buffer = bytearray(rest)
+        self._checked, self._has_begun_head, self._has_skipped_line = 0, False, False
+        self._body = None if body is None or body.finished else body
+        self._window, self._window_bytes = self.site.limits.read, 0
+        self._exchange = Exchange(self, head)
+        self._exchange.take(content, is_complete=self._body is None)
+        self._exchange.start()
+        self._limit_reading()
+
+    def _feed(self, data: bytes) -> None:
+        body, exchange = self._body, self._exchange
+        if body is None or exchange is None:
+            return
+        try:
+            content, rest = body.feed(data)
+        except Refused as refused:
+            self.refuse(refused)
+            return
+        self._count_for_floor(len(data))
+        if body.finished:
+            self._body = None
+            self._buffer += rest
+        if exchange.is_answered:
+            if body.finished:
+                self._await_request()
+            return
+        exchange.take(content, is_complete=body.finished)
+        self._limit_reading()
+
+    def _count_for_floor(self, size: int) -> None:
+        self._window_bytes += size
+        if self._window_bytes >= BODY_FLOOR_BYTES and self._exchange is not None and not self._exchange.is_answered:
+            self._window, self._window_bytes = self.site.limits.read, 0
+            self._deadline.clear()
+
+    def _limit_reading(self) -> None:
+        if self._exchange is not None and self._exchange.buffered + len(self._buffer) >= BODY_BUFFER_BYTES:
+            self._pause_reading()
+
+    def _pause_reading(self) -> None:
+        if not self._is_read_paused:
+            self._is_read_paused = True
+            self.transport.pauseProducing()
+
+    def _can_not_drain(self, head: RequestHead) -> bool:
+        """Whether body bytes may follow that we don't want to read to the end (a 403 to an upload, say)."""
+        if self._body is None:
+            return False
+        # Without our 100 the client may or may not send the body: nothing after it could be told apart.
+        return head.expects_continue or self._body.remaining is None or self._body.remaining > DRAIN_BYTES
+
+    def _head_late(self) -> None:
+        self.refuse(Refused(408, "The request head took too long."))
+
+    def _body_late(self) -> None:
+        self.refuse(Refused(408, "The request body took too long."))
+
+    def _stop_stall_timer(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None

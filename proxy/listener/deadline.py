@@ -1,0 +1,46 @@
+"""A deadline that is moved on every request without touching the event loop's timers."""
+
+import asyncio
+from collections.abc import Callable
+
+
+class Deadline:
+    """Runs the callback given last, unless it is started anew or cleared before its time."""
+
+    __slots__ = ("_callback", "_due", "_loop", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop):
+        self._loop = loop
+        self._due: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._callback: Callable[[], None] | None = None
+
+    def start(self, seconds: float, callback: Callable[[], None]) -> None:
+        self._due, self._callback = self._loop.time() + seconds, callback
+        if self._timer is not None:
+            # A timer that comes too early re-arms itself: cheaper than a new one for every request.
+            if self._timer.when() <= self._due:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._due, self._look)
+
+    def clear(self) -> float | None:
+        """Stop; returns the seconds that were left, None where it was not running."""
+        due, self._due, self._callback = self._due, None, None
+        return None if due is None else max(0.0, due - self._loop.time())
+
+    def close(self) -> None:
+        self.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._due is None or self._callback is None:
+            return
+        if self._loop.time() < self._due:
+            self._timer = self._loop.call_at(self._due, self._look)
+            return
+        callback, self._due, self._callback = self._callback, None, None
+        callback()

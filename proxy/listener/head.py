@@ -1,0 +1,163 @@
+"""Is this a request head we accept, and what does it say?  Strict where lenience would let two parsers disagree."""
+
+import re
+from dataclasses import dataclass
+
+from gateproject.errors import BadRequest
+from proxy.listener.limits import HEADER_BYTES, HEADER_COUNT, HEADERS_BYTES, REQUEST_LINE_EXTRA_BYTES, URL_BYTES
+
+TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
+# 0x85 is a line end to Latin-1 text functions (CVE-2026-44546), so it is refused with the control bytes.
+_VALUE = rb"[\t\x20-\x7e\x80-\x84\x86-\xff]"
+# Possessive quantifiers: no input makes these backtrack.
+HEADER_LINE = re.compile(rb"(%b++):(%b*+)\r\n" % (TOKEN, _VALUE))
+HEADER_LINES = re.compile(rb"(?:%b++:%b*+\r\n)*+" % (TOKEN, _VALUE))
+_REQUEST_LINE = re.compile(rb"(%b++) ([\x21\x22\x24-\x7e]++) HTTP/([0-9])\.([0-9])" % TOKEN)
+_ABSOLUTE_FORM = re.compile(rb"https?://([^/?]*+)(.*+)", re.IGNORECASE | re.DOTALL)
+_HOST = re.compile(rb"(?:[0-9A-Za-z._\-]++|\[[0-9A-Fa-f:.]++\])(?::[0-9]{1,5})?")
+_CONTENT_LENGTH = re.compile(rb"[0-9]{1,18}")
+_METHOD_BYTES = 32
+_REFUSED_METHODS = frozenset({b"TRACE", b"TRACK", b"CONNECT"})
+# Daphne would take its root path from a client's header.
+_DROPPED = frozenset({b"daphne-root-path"})
+_WATCHED = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"expect"})
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Refused(BadRequest):
+    """The listener refuses the request itself: the application never sees it, the connection closes."""
+
+    def __init__(self, status: int, reason: str):
+        super().__init__(reason)
+        self.status = status
+
+
+@dataclass(slots=True)
+class RequestHead:
+    """`body_length` is None for a chunked body; `headers` have lower-case names."""
+
+    method: bytes
+    raw_path: bytes
+    query_string: bytes
+    headers: Headers
+    body_length: int | None = 0
+    expects_continue: bool = False
+    wants_close: bool = False
+
+
+def check_unfinished(buffer: bytes | bytearray, checked: int) -> None:
+    """Refuse a head that can't become good any more.  The bytes before `checked` have been here before."""
+    line_end = buffer.find(b"\n", checked)
+    while line_end != -1:
+        if line_end == 0 or buffer[line_end - 1] != 0x0D:
+            raise Refused(400, "Lines must end with CR LF.")
+        line_end = buffer.find(b"\n", line_end + 1)
+    if len(buffer) > URL_BYTES + REQUEST_LINE_EXTRA_BYTES and buffer.find(b"\r\n", 0, URL_BYTES + REQUEST_LINE_EXTRA_BYTES) == -1:
+        raise Refused(414, "The URL is too long.")
+    if len(buffer) > URL_BYTES + REQUEST_LINE_EXTRA_BYTES + HEADERS_BYTES:
+        raise Refused(431, "The request headers are too large.")
+
+
+def parse_head(text: bytes) -> RequestHead:
+    """`text` is the head without its empty line; every line of it still ends with CR LF."""
+    line, _, header_lines = text.partition(b"\r\n")
+    method, target = _parse_request_line(line)
+    head = RequestHead(method, b"", b"", [])
+    host = _parse_headers(header_lines, head)
+    head.raw_path, _, head.query_string = _origin_form(target, host).partition(b"?")
+    return head
+
+
+def _parse_request_line(line: bytes) -> tuple[bytes, bytes]:
+    match = _REQUEST_LINE.fullmatch(line)
+    if match is None:
+        if len(line) > URL_BYTES + REQUEST_LINE_EXTRA_BYTES:
+            raise Refused(414, "The URL is too long.")
+        raise Refused(400, "The request line is malformed.")
+    method, target, major, minor = match.groups()
+    if (major, minor) != (b"1", b"1"):
+        raise Refused(426, "HTTP/1.1 is required.") if (major, minor) == (b"1", b"0") else Refused(505, "Only HTTP/1.1 is spoken here.")
+    if len(target) > URL_BYTES:
+        raise Refused(414, "The URL is too long.")
+    if len(method) > _METHOD_BYTES:
+        raise Refused(501, "The method is not known.")
+    if method.upper() in _REFUSED_METHODS:
+        raise Refused(405, "The method is not allowed.")
+    return method, target
+
+
+def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
+    """Fill in what the headers say; returns the host."""
+    if len(lines) > HEADERS_BYTES:
+        raise Refused(431, "The request headers are too large.")
+    if HEADER_LINES.fullmatch(lines) is None:
+        raise Refused(400, "A header line is malformed.")
+    fields = HEADER_LINE.findall(lines)
+    if len(fields) > HEADER_COUNT:
+        raise Refused(431, "There are too many request headers.")
+    watched: dict[bytes, list[bytes]] = {}
+    headers = head.headers
+    for raw_name, raw_value in fields:
+        if len(raw_value) + len(raw_name) > HEADER_BYTES:
+            raise Refused(431, "A request header is too large.")
+        # CVE-2015-0219: CGI folds `_` and `-` to one name, so a name with `_` could pose as another.
+        if b"_" in raw_name:
+            continue
+        name, value = raw_name.lower(), raw_value.strip(b" \t")
+        if name in _WATCHED:
+            watched.setdefault(name, []).append(value)
+        elif name in _DROPPED:
+            continue
+        headers.append((name, value))
+    _read_framing(watched, head)
+    return _read_host(watched)
+
+
+def _read_host(watched: dict[bytes, list[bytes]]) -> bytes:
+    hosts = watched.get(b"host", [])
+    if len(hosts) != 1:
+        raise Refused(400, "Exactly one Host header is required.")
+    if _HOST.fullmatch(hosts[0]) is None:
+        raise Refused(400, "The Host header is malformed.")
+    return hosts[0]
+
+
+def _read_framing(watched: dict[bytes, list[bytes]], head: RequestHead) -> None:
+    lengths, codings = watched.get(b"content-length"), watched.get(b"transfer-encoding")
+    if codings is not None:
+        if lengths is not None:
+            raise Refused(400, "Content-Length and Transfer-Encoding exclude each other.")
+        head.body_length = _chunked(codings)
+    elif lengths is not None:
+        # RFC 9110 8.6 would allow equal duplicates; a parser behind us may take either.
+        if len(lengths) != 1 or _CONTENT_LENGTH.fullmatch(lengths[0]) is None:
+            raise Refused(400, "Content-Length must be one decimal number.")
+        head.body_length = int(lengths[0])
+    for value in watched.get(b"connection", ()):
+        if b"close" in [option.strip(b" \t") for option in value.lower().split(b",")]:
+            head.wants_close = True
+    if (expectations := watched.get(b"expect")) is not None:
+        if [value.lower() for value in expectations] != [b"100-continue"]:
+            raise Refused(417, "The expectation can't be met.")
+        head.expects_continue = head.body_length != 0
+
+
+def _chunked(codings: list[bytes]) -> None:
+    if len(codings) != 1:
+        raise Refused(400, "Transfer-Encoding may be given once.")
+    if codings[0].lower() != b"chunked":
+        raise Refused(501, "The only transfer coding known is chunked.")
+
+
+def _origin_form(target: bytes, host: bytes) -> bytes:
+    if target.startswith(b"/"):
+        return target
+    match = _ABSOLUTE_FORM.fullmatch(target)
+    if match is None:
+        raise Refused(400, "The request target must be a path or an http URL.")
+    authority, rest = match.groups()
+    # RFC 9112 3.2.2 lets the target win over Host; whoever reads the other one would route elsewhere.
+    if authority.lower() != host.lower():
+        raise Refused(400, "The request target names another host than the Host header.")
+    return rest if rest.startswith(b"/") else b"/" + rest

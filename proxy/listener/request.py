@@ -1,0 +1,241 @@
+"""One request and its answer: what the ASGI application sees, and what it may say.
+
+Besides ASGI's own messages, `{"type": "gate.response.abort"}` ends the connection without ending the body, so that the
+client sees a broken answer as broken.  Raising after the answer has begun, and stopping before its end, do the same.
+`send()` waits while the client does not read, and raises `ClientGone` once it has left.
+"""
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import structlog
+
+from gateproject.tasks import spawn
+from proxy.listener.head import Refused, RequestHead
+from proxy.listener.limits import APPLICATION_GRACE_SECONDS
+from proxy.listener.response import CONTINUE, LAST_CHUNK, ResponseHead
+
+if TYPE_CHECKING:
+    from proxy.listener.channel import Channel
+
+log = structlog.get_logger(__name__)
+
+ABORT = "gate.response.abort"
+Message = dict[str, Any]
+
+
+class ClientGone(ConnectionError):
+    """The client closed the connection before it had the whole answer."""
+
+
+class Exchange:
+    """`is_started`: the response head is written; `is_answered`: all of the response is."""
+
+    __slots__ = (
+        "_channel",
+        "_chunks",
+        "_grace",
+        "_is_complete",
+        "_is_delivered",
+        "_is_lost",
+        "_late",
+        "_loop",
+        "_readers",
+        "_response",
+        "_sent",
+        "_task",
+        "_writers",
+        "buffered",
+        "head",
+        "is_answered",
+    )
+
+    def __init__(self, channel: "Channel", head: RequestHead):
+        self.head = head
+        self.buffered = 0
+        self.is_answered = False
+        self._channel = channel
+        self._loop = channel.loop
+        self._chunks: list[bytes] = []
+        self._is_complete = False
+        self._is_delivered = False
+        self._is_lost = False
+        self._response: ResponseHead | None = None
+        self._sent = 0
+        self._readers: list[asyncio.Future[None]] = []
+        self._writers: list[asyncio.Future[None]] = []
+        self._grace: asyncio.TimerHandle | None = None
+        self._late: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_started(self) -> bool:
+        return self._response is not None
+
+    # What the channel says.
+
+    def start(self) -> None:
+        limits = self._channel.site.limits
+        if limits.write != math.inf:
+            self._late = self._loop.call_later(limits.write, self._too_late)
+        self._channel.site.exchanges.add(self)
+        self._task = spawn(self._run(), name="request")
+
+    def take(self, content: bytes, *, is_complete: bool) -> None:
+        if content:
+            self._chunks.append(content)
+            self.buffered += len(content)
+        self._is_complete = is_complete
+        _wake(self._readers)
+
+    def lose(self) -> None:
+        """The connection is gone or going: the application gets `http.disconnect`, and then a bounded time."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self._chunks.clear()
+        _wake(self._readers)
+        _wake(self._writers)
+        if self._task is not None and not self._task.done():
+            self._grace = self._loop.call_later(APPLICATION_GRACE_SECONDS, self._task.cancel)
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    # What the application says.
+
+    async def receive(self) -> Message:
+        while True:
+            if self._is_lost or self.is_answered:
+                return {"type": "http.disconnect"}
+            if self._chunks or (self._is_complete and not self._is_delivered):
+                return self._body_message()
+            if not self._is_complete:
+                self._channel.wait_for_body(self)
+            await self._wait_in(self._readers)
+
+    async def send(self, message: Message) -> None:
+        if self._is_lost:
+            raise ClientGone("the client has gone")
+        kind = message["type"]
+        if self.is_answered:
+            raise RuntimeError(f"{kind} after the end of the response")
+        if kind == "http.response.body":
+            self._send_body(message.get("body", b""), is_last=not message.get("more_body", False))
+        elif kind == "http.response.start":
+            self._send_head(ResponseHead(self.head.method, message["status"], message.get("headers", ())))
+        elif kind == ABORT:
+            self._channel.close()
+            return
+        else:
+            raise ValueError(f"unknown message type {kind!r}")
+        while self._channel.is_write_paused and not self.is_answered:
+            await self._wait_in(self._writers)
+            if self._is_lost:
+                raise ClientGone("the client has gone")
+
+    def writable(self) -> None:
+        _wake(self._writers)
+
+    async def _run(self) -> None:
+        try:
+            await self._channel.site.application(self._scope(), self.receive, self.send)
+            if not self.is_answered and not self._is_lost:
+                log.error("application ended without a complete response", path=self.head.raw_path.decode())
+        except Exception as error:  # the ASGI edge
+            if not self._is_lost:
+                log.error("application failed", path=self.head.raw_path.decode(), exc_info=error)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._channel.site.exchanges.discard(self)
+        if not self.is_answered and not self._is_lost:
+            self._channel.refuse(Refused(500, "The request could not be handled."))
+        for timer in (self._late, self._grace):
+            if timer is not None:
+                timer.cancel()
+
+    def _too_late(self) -> None:
+        if not self.is_answered and not self._is_lost:
+            self._channel.refuse(Refused(503, "The answer took too long."))
+
+    def _body_message(self) -> Message:
+        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self.buffered = 0
+        self._is_delivered = self._is_complete
+        if not self._is_complete:
+            self._channel.resume_reading()
+        return {"type": "http.request", "body": body, "more_body": not self._is_complete}
+
+    def _send_head(self, response: ResponseHead) -> None:
+        if self._response is not None:
+            raise RuntimeError("the response has begun already")
+        self._response = response
+        close = self._channel.closes_after(self.head, response)
+        self._channel.write(response.to_bytes(close=close))
+
+    def _send_body(self, data: bytes, *, is_last: bool) -> None:
+        response = self._response
+        if response is None:
+            raise RuntimeError("a response body before its head")
+        if not response.has_body:
+            pass
+        elif response.content_length is None:
+            if data:
+                self._channel.write_all((b"%x\r\n" % len(data), data, b"\r\n"))
+            if is_last:
+                self._channel.write(LAST_CHUNK)
+        else:
+            self._sent += len(data)
+            if self._sent > response.content_length or (is_last and self._sent < response.content_length):
+                raise RuntimeError("the response body is not as long as its Content-Length")
+            if data:
+                self._channel.write(data)
+        if is_last:
+            self.is_answered = True
+            _wake(self._readers)
+            self._channel.answered()
+
+    def send_continue(self) -> None:
+        if self.head.expects_continue and not self.is_started:
+            self._channel.write(CONTINUE)
+        self.head.expects_continue = False
+
+    async def _wait_in(self, waiters: list[asyncio.Future[None]]) -> None:
+        waiter = self._loop.create_future()
+        waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            waiters.remove(waiter)
+            if not self._readers:
+                self._channel.body_unwanted(self)
+
+    def _scope(self) -> Message:
+        head, channel = self.head, self._channel
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "method": head.method.decode(),
+            "scheme": channel.scheme,
+            "path": unquote(head.raw_path.decode()),
+            "raw_path": head.raw_path,
+            "query_string": head.query_string,
+            "root_path": "",
+            "headers": head.headers,
+            "client": channel.client,
+            "server": channel.server,
+            "extensions": {ABORT: {}},
+        }
+
+
+def _wake(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)

@@ -1,0 +1,119 @@
+"""How Daphne is made to serve with our connections instead of its own.
+
+Daphne gives the reactor on asyncio's loop, the command line and the process; its HTTP classes start an application only after
+the whole body has arrived and know no back-pressure, so the factory it builds connections with is replaced whole.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import daphne.server
+import structlog
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IAddress, IListeningPort, IProtocolFactory
+from twisted.internet.protocol import Factory
+from twisted.logger import globalLogBeginner
+
+from gateproject.tasks import spawn
+from proxy.listener.channel import Channel
+from proxy.listener.limits import ListenerLimits
+from proxy.listener.site import Application, Site
+
+log = structlog.get_logger(__name__)
+
+# Running requests have this long to end when the process is told to stop.
+STOP_SECONDS = 10.0
+
+
+class ChannelFactory(Factory):
+    """Takes the place of `daphne.server.HTTPFactory`, so it is built with Daphne's server."""
+
+    noisy = False
+
+    def __init__(self, server: "daphne.server.Server", limits: ListenerLimits | None = None):
+        self.site = Site(server.application, limits or ListenerLimits())
+        reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromFuture(spawn(drain(self.site), name="drain")))
+
+    def buildProtocol(self, addr: IAddress) -> Channel:
+        return Channel(self.site)
+
+
+class GateServer(daphne.server.Server):
+    """Daphne's server on sockets that are open already, instead of endpoints described by strings."""
+
+    def __init__(self, application: Application, sockets: list[socket.socket], limits: ListenerLimits):
+        super().__init__(application, endpoints=[f"socket:{each.getsockname()}" for each in sockets])
+        self._sockets = sockets
+        self._limits = limits
+        self._ports: list[IListeningPort] = []
+
+    def serve(
+        self,
+        wrap: Callable[[ChannelFactory], IProtocolFactory],
+        *,
+        on_ready: Callable[[], None],
+        on_stop: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Run until SIGTERM or SIGINT.  `wrap` may put TLS around the connections."""
+        globalLogBeginner.beginLoggingTo([_report], redirectStandardIO=False, discardBuffer=True)
+        asyncio.set_event_loop(loop())
+        self.http_factory = ChannelFactory(self, self._limits)
+        factory = wrap(self.http_factory)
+        self._ports = [reactor.adoptStreamPort(each.fileno(), each.family, factory) for each in self._sockets]
+        for each in self._sockets:
+            each.close()
+        reactor.addSystemEventTrigger("before", "shutdown", self._stop_accepting)
+        reactor.addSystemEventTrigger("during", "shutdown", lambda: Deferred.fromFuture(spawn(_call(on_stop), name="stop")))
+        when_running(on_ready)
+        reactor.run()
+
+    def _stop_accepting(self) -> None:
+        for port in self._ports:
+            port.stopListening()
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    running: asyncio.AbstractEventLoop = reactor._asyncioEventloop
+    return running
+
+
+def when_running(callback: Callable[[], None]) -> None:
+    """Call once the event loop runs.  (Twisted calls back before: `asyncio.create_task` would fail there.)"""
+    reactor.callWhenRunning(lambda: loop().call_soon(callback))
+
+
+def install(limits: ListenerLimits | None = None) -> None:
+    """Make the stock `daphne` command build our connections: it looks the factory's name up when it starts."""
+    daphne.server.HTTPFactory = lambda server: ChannelFactory(server, limits)
+
+
+async def drain(site: Site) -> None:
+    """Let running requests end, for a while; then end them.  A connection without one closes now."""
+    site.is_stopping = True
+    for channel in list(site.channels):
+        channel.finish_soon()
+    await _until_empty(site, STOP_SECONDS)
+    for exchange in list(site.exchanges):
+        exchange.cancel()
+    await _until_empty(site, 1.0)
+
+
+async def _until_empty(site: Site, seconds: float) -> None:
+    site.emptied.clear()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds if site.channels else 0):
+            await site.emptied.wait()
+
+
+async def _call(on_stop: Callable[[], Awaitable[None]]) -> None:
+    await on_stop()
+
+
+def _report(event: dict[str, Any]) -> None:
+    """Twisted's own log is silent but for what it caught: an exception in our connections must be seen."""
+    if (failure := event.get("log_failure")) is not None:
+        log.error("listener failed", exc_info=failure.value)

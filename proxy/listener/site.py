@@ -1,0 +1,36 @@
+"""What all connections of one listener share, and what they say about their ends."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from proxy.listener.limits import ListenerLimits
+
+if TYPE_CHECKING:
+    from proxy.listener.channel import Channel
+    from proxy.listener.request import Exchange
+
+Application = Callable[[dict[str, Any], Callable[..., Awaitable[Any]], Callable[..., Awaitable[None]]], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Site:
+    """`emptied` is set whenever the last connection ends."""
+
+    application: Application
+    limits: ListenerLimits
+    channels: set["Channel"] = field(default_factory=set)
+    exchanges: set["Exchange"] = field(default_factory=set)
+    is_stopping: bool = False
+    emptied: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def scope_address(address: Any) -> list[Any] | None:
+    """[host, port] for the ASGI scope, None for a unix socket.  An IPv4 client of a dual-stack socket is an IPv4 client."""
+    host = getattr(address, "host", None)
+    if host is None:
+        return None
+    mapped = getattr(ip_address(host.partition("%")[0]), "ipv4_mapped", None)
+    return [str(mapped or host), address.port]

@@ -1,0 +1,226 @@
+"""One request to one upstream, streaming both ways.  The only user of aiohttp.
+
+aiohttp's connector (pool, TLS, happy eyeballs) and its response parser are used directly, without ClientSession: that repeats
+requests by itself after a drop, normalises the target, and costs more than the rest of the forwarding together (measured on 3.14).
+"""
+
+import asyncio
+import socket
+import ssl
+from dataclasses import dataclass, field
+
+import aiohttp
+from aiohttp.client_reqrep import ConnectionKey
+from aiohttp.connector import Connection
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_writer import StreamWriter
+from aiohttp.streams import EofStream
+from yarl import URL
+
+from gateproject.config.route import Route
+from gateproject.errors import UpstreamError
+from proxy.upstreams import tls
+
+CONNECT_TIMEOUT = 10.0  # seconds
+# Node and uvicorn close idle connections after 5 s; a request sent at that very moment would be lost.
+KEEPALIVE_TIMEOUT = 4.0  # seconds
+MAX_RESPONSE_HEADERS = 64 * 1024  # bytes, all together
+MAX_RESPONSE_HEADER_COUNT = 512
+
+_FAMILIES = {"AUTO": socket.AF_UNSPEC, "V4_ONLY": socket.AF_INET, "V6_ONLY": socket.AF_INET6}
+_TROUBLE = (aiohttp.ClientError, HttpProcessingError, EofStream, OSError, ValueError)
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Upstream:
+    """One `to` of a route.  It has the attributes of aiohttp's ClientRequest that its connector reads, and no others."""
+
+    url: URL
+    ssl: ssl.SSLContext | bool
+    server_hostname: str | None
+    connection_key: ConnectionKey = field(repr=False)
+    proxy: None = field(default=None, repr=False)
+
+    @classmethod
+    def build(cls, route: Route) -> "Upstream":
+        url = URL(route.to[0].origin, encoded=True)
+        context = tls.client_context(route) if url.scheme == "https" else False
+        name = route.tls_server_name
+        key = ConnectionKey(url.raw_host or "", url.port, url.scheme == "https", context, None, None, None, name)
+        return cls(url, context, name, key)
+
+    @property
+    def host(self) -> str:
+        return self.connection_key.host
+
+    @property
+    def port(self) -> int | None:
+        return self.connection_key.port
+
+    def is_ssl(self) -> bool:
+        return self.connection_key.is_ssl
+
+
+@dataclass(slots=True)  # not frozen: one is made for each request
+class OutgoingRequest:
+    """`headers` begin with Host and have no framing; it follows from `has_body` and `content_length` (None: chunked).
+
+    `timeout` is in seconds, from the end of the request to the end of the response; None is none.
+    """
+
+    upstream: Upstream
+    method: str
+    target: bytes
+    headers: Headers
+    has_body: bool = False
+    content_length: int | None = None
+    timeout: float | None = None
+    is_default_timeout: bool = False
+
+
+class UpstreamClient:
+    """The connections to all upstreams.  Pools are kept apart by address, TLS rules and server name."""
+
+    def __init__(self, *, dns_lookup_family: str = "AUTO"):
+        self._family = _FAMILIES[dns_lookup_family]
+        self._connector: aiohttp.TCPConnector | None = None
+        self._timeout = aiohttp.ClientTimeout(connect=CONNECT_TIMEOUT)
+
+    async def open(self, request: OutgoingRequest) -> "Exchange":
+        """Connect and send the head.  Raises UpstreamError."""
+        head = request_head(request)
+        try:
+            connection = await self._connect(request.upstream)
+        except TimeoutError as error:
+            raise UpstreamError(f"no connection to the upstream within {CONNECT_TIMEOUT:.0f} s") from error
+        except _TROUBLE as error:
+            raise UpstreamError("no connection to the upstream") from error
+        exchange = Exchange(connection, request)
+        exchange.begin(head)
+        return exchange
+
+    async def _connect(self, upstream: Upstream) -> Connection:
+        if self._connector is None:  # needs the running loop
+            self._connector = aiohttp.TCPConnector(limit=0, family=self._family, keepalive_timeout=KEEPALIVE_TIMEOUT)
+        connection = await self._connector.connect(upstream, [], self._timeout)
+        # aiohttp (3.14) hands out idle connections on which unasked bytes have arrived: they would answer the next request.
+        while connection.protocol.should_close:
+            connection.close()
+            connection = await self._connector.connect(upstream, [], self._timeout)
+        return connection
+
+    async def close(self) -> None:
+        if self._connector is not None:
+            await self._connector.close()
+            self._connector = None
+
+
+class Exchange:
+    """One request on its way over one connection, and its response."""
+
+    __slots__ = ("_connection", "_protocol", "_request", "_unsent", "_request_ended", "_payload")
+
+    def __init__(self, connection: Connection, request: OutgoingRequest):
+        self._connection = connection
+        self._protocol = connection.protocol
+        self._request = request
+        self._unsent = request.content_length
+        self._request_ended = not request.has_body
+        self._payload: aiohttp.StreamReader | None = None
+
+    def begin(self, head: bytes) -> None:
+        self._protocol.set_response_params(
+            skip_payload=self._request.method == "HEAD",
+            read_until_eof=True,
+            auto_decompress=False,
+            max_line_size=MAX_RESPONSE_HEADERS,
+            max_field_size=MAX_RESPONSE_HEADERS,
+            max_headers=MAX_RESPONSE_HEADER_COUNT,
+        )
+        self._write(head)
+
+    def write(self, chunk: bytes) -> None:
+        """Part of the request body.  Raises UpstreamError when the upstream has closed, or the body is longer than announced."""
+        if not chunk:
+            return
+        if self._unsent is None:
+            self._write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+            return
+        self._unsent -= len(chunk)
+        if self._unsent < 0:
+            raise UpstreamError("the request body is longer than its Content-Length")
+        self._write(chunk)
+
+    def end(self) -> None:
+        """Raises UpstreamError when the body was shorter than announced: the connection can't be used any more."""
+        if self._unsent:
+            raise UpstreamError("the request body is shorter than its Content-Length")
+        if self._unsent is None:
+            self._write(b"0\r\n\r\n")
+        self._request_ended = True
+
+    @property
+    def is_congested(self) -> bool:
+        return self._protocol.writing_paused
+
+    async def drain(self) -> None:
+        try:
+            await StreamWriter(self._protocol, asyncio.get_running_loop()).drain()
+        except _TROUBLE as error:
+            raise UpstreamError("the upstream broke off while the request was sent") from error
+
+    async def response(self) -> tuple[int, Headers]:
+        """(status, headers as they came).  Interim responses are skipped (RFC 9110 15.2); we never ask for an upgrade."""
+        while True:
+            try:
+                message, payload = await self._protocol.read()
+            except _TROUBLE as error:
+                raise UpstreamError("the upstream closed the connection or sent a malformed response") from error
+            if message.code == 101:
+                raise UpstreamError("the upstream changed protocols unasked")
+            if message.code >= 200:
+                break
+        headers = message.raw_headers
+        if sum(map(len, map(b"".join, headers))) > MAX_RESPONSE_HEADERS:
+            raise UpstreamError("the upstream sent more than 64 KiB of headers")
+        self._payload = payload
+        return message.code, headers
+
+    async def read(self) -> tuple[bytes, bool]:
+        """(what has arrived of the body, is there more).  Raises UpstreamError when it broke off before its end."""
+        try:
+            chunk = await self._payload.readany()
+        except _TROUBLE as error:
+            raise UpstreamError("the upstream broke off in the middle of its response") from error
+        return chunk, not self._payload.at_eof()
+
+    def close(self) -> None:
+        """Give the connection back where both messages have ended; otherwise close it, which tells the upstream to stop."""
+        if self._request_ended and self._payload is not None and self._payload.at_eof():
+            self._connection.release()
+        else:
+            self._connection.close()
+
+    def _write(self, data: bytes) -> None:
+        transport = self._protocol.transport
+        if transport is None or transport.is_closing():
+            raise UpstreamError("the upstream has closed the connection")
+        transport.write(data)
+
+
+def request_head(request: OutgoingRequest) -> bytes:
+    """The request line and headers as they go out.  Raises UpstreamError for anything that would add a line."""
+    parts = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.target)]
+    parts += [b"%b: %b\r\n" % pair for pair in request.headers]
+    if request.content_length is not None:
+        parts.append(b"content-length: %d\r\n" % request.content_length)
+    elif request.has_body:
+        parts.append(b"transfer-encoding: chunked\r\n")
+    parts.append(b"\r\n")
+    head = b"".join(parts)
+    # One count over the whole head instead of one look at each value: every line break must be one that was written above.
+    if not (head.count(b"\r\n") == head.count(b"\n") == head.count(b"\r") == len(parts)) or b"\0" in head or parts[0].count(b" ") != 2:
+        raise UpstreamError("the request holds a line break, a NUL or a space where none may be")
+    return head
