@@ -1,0 +1,66 @@
+"""The admin's pages for tests: a site of its own, a client that is signed in, and a `gate` for the pages to ask."""
+
+import re
+from collections.abc import Callable
+from html import unescape
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.contrib.admin import AdminSite
+from django.contrib.auth import get_user_model
+from django.http import HttpResponse
+from django.test import AsyncClient, override_settings
+from django.urls import path
+
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+
+
+class ClientOfGate(AsyncClient):
+    """Its requests carry `gate` in their scope, as gateproject/asgi.py would."""
+
+    def __init__(self, gate: SimpleNamespace):
+        super().__init__()
+        self._gate = gate
+
+    async def request(self, **request: Any) -> HttpResponse:
+        return await super().request(**{**request, "gate": self._gate})
+
+
+class AdminPages:
+    """`get` and `post` what a person of the staff sees, or anybody else with `is_staff=False`."""
+
+    def __init__(self, *registers: Callable[[AdminSite], None], is_staff: bool = True, **gate: Any):
+        site = AdminSite()
+        for register in registers:
+            register(site)
+        self._urls = ModuleType("urls_of_the_admin_alone")
+        self._urls.urlpatterns = [path("admin/", site.urls)]
+        self._client = ClientOfGate(SimpleNamespace(**gate))
+        person = get_user_model().objects.create_user("ann" if is_staff else "bob", is_staff=is_staff)
+        with override_settings(ROOT_URLCONF=self._urls, MIDDLEWARE=MIDDLEWARE):
+            self._client.force_login(person)
+
+    def get(self, page: str, **query: str) -> HttpResponse:
+        return async_to_sync(self.aget)(page, **query)
+
+    def post(self, page: str, **form: Any) -> HttpResponse:
+        return async_to_sync(self.apost)(page, **form)
+
+    async def aget(self, page: str, **query: str) -> HttpResponse:
+        with override_settings(ROOT_URLCONF=self._urls, MIDDLEWARE=MIDDLEWARE):
+            return await self._client.get(f"/admin/{page}", query)
+
+    async def apost(self, page: str, **form: Any) -> HttpResponse:
+        with override_settings(ROOT_URLCONF=self._urls, MIDDLEWARE=MIDDLEWARE):
+            return await self._client.post(f"/admin/{page}", form, follow=True)
+
+
+def text_of(response: HttpResponse) -> str:
+    """What a reader sees: no tags, no styles, single blanks."""
+    content = re.sub(r"(?s)<(script|style).*?</\1>", " ", response.content.decode())
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", content)).split())

@@ -1,0 +1,91 @@
+"""An ASGI client for tests: sends one request as messages, returns what came back."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from authorize.policy.request import access_request
+from proxy.incoming import Incoming
+
+NAVIGATION = {"accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate"}
+SCRIPT = {"accept": "*/*", "sec-fetch-mode": "cors"}
+CURL = {"accept": "*/*"}
+
+
+@dataclass
+class Answer:
+    """What `send` was given.  `ended` is True after the last body message."""
+
+    status: int = 0
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    body: bytes = b""
+    ended: bool = False
+    starts: int = 0
+
+    async def send(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], list(message["headers"])
+            self.starts += 1
+        elif message["type"] == "http.response.body":
+            self.body += message.get("body", b"")
+            self.ended = not message.get("more_body", False)
+        else:
+            raise ValueError(message["type"])
+
+    def values(self, name: str) -> list[str]:
+        return [value.decode("latin-1") for key, value in self.headers if key.lower() == name.encode()]
+
+    def header(self, name: str) -> str:
+        (value,) = self.values(name)
+        return value
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def http_scope(url: str, *, method: str = "GET", headers: dict[str, str] | None = None, client: str = "127.0.0.1") -> dict[str, Any]:
+    """`url` as `https://host/path?query`; header names in any case."""
+    scheme, _, rest = url.partition("://")
+    host, slash, target = rest.partition("/")
+    path, _, query = f"{slash}{target}".partition("?")
+    pairs = [("host", host), *(headers or {}).items()]
+    return {
+        "type": "http",
+        "method": method,
+        "scheme": scheme,
+        "raw_path": path.encode(),
+        "path": path,
+        "query_string": query.encode(),
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in pairs],
+        "client": [client, 50000],
+    }
+
+
+def incoming_from(url: str, *, default_ports: frozenset[int] = frozenset({443}), **scope: Any) -> Incoming:
+    made = http_scope(url, **scope)
+    headers = dict(made["headers"])
+    request = access_request(
+        made["method"],
+        headers[b"host"],
+        made["raw_path"],
+        made["query_string"],
+        default_ports,
+        origin=headers.get(b"origin", b""),
+        access_control_request_method=headers.get(b"access-control-request-method", b""),
+    )
+    cookies = [value for name, value in made["headers"] if name == b"cookie"]
+    return Incoming(made, request, headers, cookies, "f" * 32, 0.0)
+
+
+def body_of(*chunks: bytes) -> Any:
+    """A `receive` that gives these chunks, then waits for ever."""
+    messages = [{"type": "http.request", "body": chunk, "more_body": index < len(chunks) - 1} for index, chunk in enumerate(chunks or (b"",))]
+
+    async def receive() -> dict[str, Any]:
+        if messages:
+            return messages.pop(0)
+        return await asyncio.Event().wait()  # type: ignore[return-value]
+
+    return receive

@@ -1,0 +1,69 @@
+"""Broker clients for tests: a real store, reached over a line that can be cut, slowed, or led to another store."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from databroker.client import LocalBroker
+from databroker.records import Record
+from databroker.store.base import Change, Store
+from gateproject.errors import BrokerError
+
+
+class BrokerOverALine(LocalBroker):
+    """As a LocalBroker, until the test touches the line.  `asked` lists every (type, id) that `get` carried."""
+
+    def __init__(self, store: Store):
+        self.asked: list[tuple[str, str]] = []
+        self.held: asyncio.Event | None = None  # answers of `get` wait for it, after the store was read
+        self._cut = asyncio.Event()
+        self._connect(store)
+
+    def _connect(self, store: Store) -> None:
+        super().__init__(store)
+        self._get_now, self.get = self.get, self._get
+        self._changes_now, self.changes = self.changes, self._changes
+        self._server_version_now, self.server_version = self.server_version, self._server_version
+
+    def cut(self) -> None:
+        self._cut.set()
+
+    def mend(self, store: Store | None = None) -> None:
+        if store is not None:
+            self._connect(store)
+        self._cut.clear()
+
+    def _check(self) -> None:
+        if self._cut.is_set():
+            raise BrokerError("the line is cut")
+
+    async def _get(self, type: str, id: str) -> Record | None:
+        self._check()
+        self.asked.append((type, id))
+        record = await self._get_now(type, id)
+        if self.held is not None:
+            await self.held.wait()
+        self._check()
+        return record
+
+    async def _server_version(self) -> str:
+        self._check()
+        return await self._server_version_now()
+
+    async def _changes(self, since: int) -> AsyncGenerator[Change]:
+        self._check()
+        cut = asyncio.create_task(self._cut.wait())
+        async with aclosing(self._changes_now(since)) as changes:
+            try:
+                while True:
+                    following = asyncio.create_task(anext(changes))
+                    try:
+                        await asyncio.wait({following, cut}, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        if not following.done():
+                            following.cancel()
+                            await asyncio.wait({following})
+                    self._check()
+                    yield following.result()
+            finally:
+                cut.cancel()

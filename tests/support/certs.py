@@ -1,0 +1,49 @@
+"""A certificate authority for one test run, and the files that gate and its clients want from it."""
+
+import base64
+import hashlib
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from examples.demo.certificates import Authority, IssuedCertificate, write_private
+
+PERMITTED = ("localhost", "example.com", "example.org", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """A server certificate with its chain, its key, and the authority to trust, as files."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+    issued: IssuedCertificate
+
+    def client_context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.authority))
+
+    @property
+    def spki_hash(self) -> str:
+        """What Chromium's --ignore-certificate-errors-spki-list wants."""
+        return spki_hash(self.issued.certificate)
+
+
+def spki_hash(certificate) -> str:
+    public_key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return base64.b64encode(hashlib.sha256(public_key).digest()).decode()
+
+
+def certificate_files(directory: Path, *names: str, authority: Authority | None = None) -> CertificateFiles:
+    """Issue one certificate for all `names` into `directory`, by a throw-away authority unless one is given."""
+    now = datetime.now(UTC)
+    authority = authority or Authority.create("throw-away test authority", permitted=PERMITTED, now=now)
+    issued = authority.issue(*names, now=now)
+    files = CertificateFiles(directory / "certificate.pem", directory / "certificate-key.pem", directory / "ca.pem", issued)
+    write_private(files.certificate, issued.certificate_pem + authority.certificate_pem)
+    write_private(files.key, issued.key_pem)
+    write_private(files.authority, authority.certificate_pem)
+    return files

@@ -1,0 +1,111 @@
+"""Child processes of tests: a clean environment, a free port, a bounded wait for what they say, no orphan."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+POLL = 0.02  # seconds
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """Without the settings that gate would read from it."""
+    kept = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
+    return {name: os.environ[name] for name in kept if name in os.environ} | {"PYTHONUNBUFFERED": "1"} | more
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = 20) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout:.0f} s: {what}")
+        time.sleep(POLL)
+
+
+class Child:
+    """A program under test; `lines` are its standard output and error as they came."""
+
+    def __init__(self, *command: str | Path, environment: dict[str, str] | None = None):
+        self.lines: list[str] = []
+        self.process = subprocess.Popen(
+            [str(part) for part in command],
+            cwd=ROOT,
+            env=environment or clean_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, name=f"output of {command}", daemon=True)
+        self._reader.start()
+
+    @classmethod
+    def python(cls, *arguments: str | Path, **options) -> "Child":
+        return cls(sys.executable, *arguments, **options)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    @property
+    def output(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def events(self) -> list[dict]:
+        """The lines that are JSON objects: gate's log."""
+        return [json.loads(line) for line in self.lines if line.startswith("{")]
+
+    def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = 20) -> None:
+        """As wait_until, but the child's end is a failure that shows what it said."""
+        try:
+            wait_until(lambda: condition() or self.process.poll() is not None, what, timeout)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it said:\n{self.output}") from None
+        if not condition():
+            self._reader.join(5)
+            raise AssertionError(f"ended with status {self.process.returncode} before {what}; it said:\n{self.output}")
+
+    def wait_for_line(self, text: str, timeout: float = 20) -> str:
+        self.wait_for(lambda: any(text in line for line in self.lines), f"a line with {text!r}", timeout)
+        return next(line for line in self.lines if text in line)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM, timeout: float = 15) -> int:
+        """The exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            status = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"still running {timeout:.0f} s after {number.name}; it said:\n{self.output}") from None
+        finally:
+            self._reader.join(5)
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+        return status
+
+    def __enter__(self) -> "Child":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None or self._reader.is_alive():
+            self.stop()
+        elif self.process.stdout is not None:
+            self.process.stdout.close()

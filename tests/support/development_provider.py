@@ -1,0 +1,41 @@
+"""The demo's identity provider as a child process: pick a person, no password."""
+
+import json
+import re
+from collections.abc import Iterable
+
+import httpx
+
+from examples.demo.people import PEOPLE, Person
+from tests.support.children import Child
+
+
+class DevelopmentProvider:
+    """`with DevelopmentProvider() as provider:` listens on a free loopback port, as `provider.url`."""
+
+    def __init__(self, people: Iterable[Person] = PEOPLE):
+        arguments = [part for person in people for part in ("--person", person.to_argument())]
+        self.child = Child.python("-W", "ignore", "-m", "examples.demo.provider", "0", *arguments)
+        announcement = json.loads(self.child.wait_for_line('"port"'))
+        self.url = f"http://localhost:{announcement['port']}"
+
+    def change(self, person: Person) -> None:
+        """From now on the provider says this about them."""
+        claims = {name: value for name, value in person.claims().items() if name != "sub"}
+        httpx.put(f"{self.url}/users/{person.sub}", json=claims, trust_env=False).raise_for_status()
+
+    def stop(self) -> None:
+        self.child.stop()
+
+    def __enter__(self) -> "DevelopmentProvider":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.child.__exit__()
+
+
+async def pick_person(client: httpx.AsyncClient, page: httpx.Response, sub: str) -> httpx.Response:
+    """What a click on a person's name does; `page` is the provider's.  Returns its redirect back to gate."""
+    if not re.search(rf'name="sub" value="{re.escape(sub)}"', page.text):
+        raise AssertionError(f"{page.url} does not offer {sub}: {page.status_code}\n{page.text[:2000]}")
+    return await client.post(page.url, data={"sub": sub})

@@ -1,0 +1,241 @@
+"""A small OpenID provider on loopback whose every answer can be bent.
+
+idp = await FakeIdP.started()
+idp.bend.claims = {"iss": "https://evil.example"}     # into the next ID tokens; a value of ABSENT removes the claim
+callback_url = idp.pick(authorization_url, "alice")   # what the person's click at the provider leads to
+"""
+
+import asyncio
+import base64
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, unquote_plus, urlencode, urlsplit
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+ABSENT = object()
+CLIENT_ID, CLIENT_SECRET = "gate", "client-secret"
+PEOPLE: dict[str, dict[str, Any]] = {
+    "alice": {"name": "Alice Adams", "email": "alice@corp.example", "email_verified": True, "groups": ["engineering"]},
+    "bob": {"name": "Bob Brown", "email": "bob@corp.example", "email_verified": True, "groups": ["sales"]},
+}
+# Made once: an RSA key takes long enough to be felt in every test.
+RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+OTHER_RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+EC_KEY = ec.generate_private_key(ec.SECP256R1())
+ED_KEY = ed25519.Ed25519PrivateKey.generate()
+
+
+@dataclass
+class Answer:
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict)
+    delay: float = 0.0
+
+    @classmethod
+    def json(cls, document: Any, status: int = 200) -> "Answer":
+        return cls(status, json.dumps(document).encode())
+
+
+@dataclass
+class Bend:
+    """What this provider does other than it should."""
+
+    discovery: dict[str, Any] = field(default_factory=dict)
+    header: dict[str, Any] = field(default_factory=dict)
+    claims: dict[str, Any] = field(default_factory=dict)
+    userinfo: dict[str, Any] = field(default_factory=dict)
+    tokens: dict[str, Any] = field(default_factory=dict)  # members of the token endpoint's answer
+    token: Callable[[dict[str, Any], dict[str, Any]], str] | None = None  # (header, claims) -> a whole ID token
+    answers: dict[str, Answer | Callable[[], Answer]] = field(default_factory=dict)  # by path, instead of everything else
+
+
+@dataclass
+class Request:
+    method: str
+    path: str
+    headers: dict[str, str]
+    form: dict[str, str]
+
+
+class FakeIdP:
+    def __init__(self) -> None:
+        self.bend = Bend()
+        self.requests: list[Request] = []
+        self.signing_key: Any = RSA_KEY
+        self.algorithm = "RS256"
+        self.kid = "key-1"
+        self.clock: Callable[[], float] = time.time
+        self._codes: dict[str, dict[str, Any]] = {}
+        self._access_tokens: dict[str, str] = {}
+        self._server: asyncio.Server | None = None
+
+    @classmethod
+    async def started(cls) -> "FakeIdP":
+        idp = cls()
+        idp._server = await asyncio.start_server(idp._serve, "127.0.0.1", 0)
+        return idp
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
+
+    @property
+    def issuer(self) -> str:
+        assert self._server is not None
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def count(self, path: str) -> int:
+        return sum(request.path == path for request in self.requests)
+
+    def pick(self, authorization_url: str, sub: str, **more: str) -> str:
+        """The person agrees; returns the URL that the provider sends the browser to.  `more` are further parameters of it."""
+        asked = {name: values[0] for name, values in parse_qs(urlsplit(authorization_url).query).items()}
+        code = secrets.token_urlsafe(16)
+        self._codes[code] = {"sub": sub, **asked}
+        return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state'], 'iss': self.issuer, **more})}"
+
+    def id_token(self, asked: dict[str, Any], access_token: str) -> str:
+        now = self.clock()
+        digest = (hashlib.sha512 if self.algorithm == "EdDSA" else hashlib.sha256)(access_token.encode()).digest()
+        claims = {
+            "iss": self.issuer,
+            "aud": asked["client_id"],
+            "sub": asked["sub"],
+            "exp": int(now) + 600,
+            "iat": int(now),
+            "nonce": asked.get("nonce"),
+            "at_hash": encoded(digest[: len(digest) // 2]),
+            **PEOPLE[asked["sub"]],
+            **self.bend.claims,
+        }
+        header = {"kid": self.kid, "typ": "JWT", "alg": self.algorithm, **self.bend.header}
+        claims = {name: value for name, value in claims.items() if value is not ABSENT}
+        header = {name: value for name, value in header.items() if value is not ABSENT}
+        if self.bend.token is not None:
+            return self.bend.token(header, claims)
+        return signed(header, claims, self.signing_key, self.algorithm)
+
+    def jwks(self) -> dict[str, Any]:
+        return {"keys": [public_jwk(self.signing_key, self.algorithm, self.kid)]}
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            method, path, _ = head[0].split(" ")
+            headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in head[1:] if line)}
+            body = await reader.readexactly(int(headers.get("content-length", "0")))
+            request = Request(method, path, headers, dict(parse_qsl(body.decode())))
+            self.requests.append(request)
+            answer = self._answer(request)
+            await asyncio.sleep(answer.delay)
+            writer.write(_http(answer))
+            await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    def _answer(self, request: Request) -> Answer:
+        if (bent := self.bend.answers.get(request.path)) is not None:
+            return bent() if callable(bent) else bent
+        match request.path:
+            case "/.well-known/openid-configuration":
+                return Answer.json(self._discovery())
+            case "/jwks":
+                return Answer.json(self.jwks())
+            case "/token":
+                return self._token(request)
+            case "/userinfo":
+                return self._userinfo(request)
+            case "/revoke":
+                return Answer()
+        return Answer.json({"error": "not_found"}, 404)
+
+    def _discovery(self) -> dict[str, Any]:
+        document = {
+            "issuer": self.issuer,
+            "authorization_endpoint": f"{self.issuer}/authorize",
+            "token_endpoint": f"{self.issuer}/token",
+            "userinfo_endpoint": f"{self.issuer}/userinfo",
+            "jwks_uri": f"{self.issuer}/jwks",
+            "revocation_endpoint": f"{self.issuer}/revoke",
+            "end_session_endpoint": f"{self.issuer}/end",
+            "id_token_signing_alg_values_supported": ["RS256", "PS256", "ES256", "EdDSA", "HS256", "none"],
+            "authorization_response_iss_parameter_supported": True,
+            **self.bend.discovery,
+        }
+        return {name: value for name, value in document.items() if value is not ABSENT}
+
+    def _token(self, request: Request) -> Answer:
+        form = request.form
+        if not _is_client(request):
+            return Answer.json({"error": "invalid_client"}, 401)
+        asked = self._codes.pop(form.get("code", ""), None)  # a code works once
+        challenge = encoded(hashlib.sha256(form.get("code_verifier", "").encode()).digest())
+        if asked is None or asked["redirect_uri"] != form.get("redirect_uri") or asked.get("code_challenge") != challenge:
+            return Answer.json({"error": "invalid_grant"}, 400)
+        access_token = secrets.token_urlsafe(16)
+        self._access_tokens[access_token] = asked["sub"]
+        tokens = {
+            "access_token": access_token,
+            "token_type": "Bearer",
+            "expires_in": 3600,
+            "refresh_token": "refresh-" + access_token,
+            "id_token": self.id_token(asked, access_token),
+            **self.bend.tokens,
+        }
+        return Answer.json({name: value for name, value in tokens.items() if value is not ABSENT})
+
+    def _userinfo(self, request: Request) -> Answer:
+        sub = self._access_tokens.get(request.headers.get("authorization", "").removeprefix("Bearer "))
+        if sub is None:
+            return Answer.json({"error": "invalid_token"}, 401)
+        claims = {"sub": sub, **PEOPLE[sub], **self.bend.userinfo}
+        return Answer.json({name: value for name, value in claims.items() if value is not ABSENT})
+
+
+def signed(header: dict[str, Any], claims: dict[str, Any], key: Any, algorithm: str) -> str:
+    """A token of exactly this header and these claims, signed with `algorithm` whatever the header says."""
+    signing_input = f"{encoded(json.dumps(header).encode())}.{encoded(json.dumps(claims).encode())}".encode()
+    implementation = jwt.get_algorithm_by_name(algorithm)
+    return f"{signing_input.decode()}.{encoded(implementation.sign(signing_input, key))}"
+
+
+def public_jwk(key: Any, algorithm: str, kid: str | None) -> dict[str, Any]:
+    jwk = json.loads(jwt.get_algorithm_by_name(algorithm).to_jwk(key.public_key()))
+    jwk.pop("key_ops", None)
+    return {**jwk, "use": "sig", **({"kid": kid} if kid is not None else {})}
+
+
+def encoded(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+def _is_client(request: Request) -> bool:
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+    if scheme == "Basic":
+        client_id, _, secret = base64.b64decode(credentials).decode().partition(":")
+        return (unquote_plus(client_id), unquote_plus(secret)) == (CLIENT_ID, CLIENT_SECRET)
+    return (request.form.get("client_id"), request.form.get("client_secret")) == (CLIENT_ID, CLIENT_SECRET)
+
+
+def _http(answer: Answer) -> bytes:
+    headers = {
+        "Content-Type": answer.content_type,
+        "Content-Length": str(len(answer.body)),
+        "Connection": "close",
+        "Set-Cookie": "tracker=1",
+        **answer.headers,
+    }
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {answer.status} Status\r\n{head}\r\n".encode() + answer.body

@@ -1,0 +1,154 @@
+"""The whole product on loopback: `python manage.py rungate` as a child, with TLS, a data directory of its own, and free ports.
+
+with DevelopmentProvider() as provider:
+    gate = (
+        GateBuilder(provider.url)
+        .route("hello.localhost", to=upstream.url, allow_any_authenticated_user=True)
+        .route("files.localhost", to=upstream.url, allowed_groups=["engineering"])
+        .setting(groups_claim="groups")
+    )
+    with gate.start(tmp_path) as running:
+        async with running.client() as client:
+            page = await sign_in(client, running.url("hello.localhost", "/?a=1"), "alice")
+"""
+
+import base64
+import secrets
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import httpx
+import yaml
+
+from examples.demo.loopback import LoopbackTransport
+from tests.support.certs import CertificateFiles, certificate_files
+from tests.support.children import Child, free_port
+from tests.support.development_provider import pick_person
+
+AUTHENTICATE_HOST = "authenticate.localhost"
+
+
+class GateBuilder:
+    def __init__(self, provider_url: str, *, authenticate_host: str = AUTHENTICATE_HOST):
+        self.port = free_port()
+        self.authenticate_host = authenticate_host
+        self.policy: list[dict[str, Any]] = []
+        self.settings: dict[str, Any] = {
+            "address": f"127.0.0.1:{self.port}",
+            "authenticate_service_url": self.url(authenticate_host, ""),
+            "idp_provider": "oidc",
+            "idp_provider_url": provider_url,
+            "idp_client_id": "gate-tests",
+            "idp_client_secret": "not a secret",
+            "idp_scopes": ["openid", "profile", "email"],
+            "shared_secret": _secret(),
+            "cookie_secret": _secret(),
+        }
+
+    def url(self, host: str, path: str = "/") -> str:
+        return f"https://{host}:{self.port}{path}"
+
+    def route(self, host: str, *, to: str | None = None, **keys: Any) -> Self:
+        """`host` without a port; the other route keys as in the configuration file."""
+        where = {"to": to} if to is not None else {}
+        self.policy.append({"from": self.url(host, ""), **where, **keys})
+        return self
+
+    def setting(self, **settings: Any) -> Self:
+        """Settings by their file key; None takes one out."""
+        self.settings |= settings
+        return self
+
+    def start(self, directory: Path) -> "RunningGate":
+        """Returns when gate answers; raises AssertionError with its log where it does not."""
+        certificates = certificate_files(directory, self.authenticate_host, *self._route_hosts())
+        return RunningGate(self, self.write(directory, certificates), certificates)
+
+    def write(self, directory: Path, certificates: CertificateFiles) -> Path:
+        files = {"certificate_file": str(certificates.certificate), "certificate_key_file": str(certificates.key)}
+        config = {"data_dir": str(directory / "data"), **files, **self.settings, "policy": self.policy}
+        path = directory / "config.yaml"
+        path.write_text(yaml.safe_dump({key: value for key, value in config.items() if value is not None}))
+        return path
+
+    def _route_hosts(self) -> list[str]:
+        hosts = (urlsplit(route["from"]).hostname or "" for route in self.policy)
+        return list(dict.fromkeys(hosts))
+
+
+class RunningGate:
+    def __init__(self, builder: GateBuilder, config_file: Path, certificates: CertificateFiles):
+        self.builder = builder
+        self.url = builder.url
+        self.port = builder.port
+        self.certificates = certificates
+        self.config_file = config_file
+        self.child = Child.python("manage.py", "rungate", "-config", config_file)
+        try:
+            self.child.wait_for(self._answers, "gate answers /ping")
+        except BaseException:
+            self.child.__exit__()
+            raise
+
+    def _answers(self) -> bool:
+        try:
+            with httpx.Client(verify=self.certificates.client_context(), trust_env=False, timeout=2) as client:
+                host = self.builder.authenticate_host
+                request = client.build_request(
+                    "GET", f"https://127.0.0.1:{self.port}/ping", headers={"Host": f"{host}:{self.port}"}, extensions={"sni_hostname": host}
+                )
+                return client.send(request).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def client(self, **options: Any) -> httpx.AsyncClient:
+        """A browser without a window: keeps cookies, dials loopback for every name, and follows no redirect by itself."""
+        return httpx.AsyncClient(transport=EverythingOnLoopback(verify=self.certificates.client_context(), trust_env=False), **options)
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """gate's log so far, an object a line; `event` is the sentence."""
+        return self.child.events
+
+    def wait_for_event(self, event: str, matches: Callable[[dict[str, Any]], bool] = lambda _: True) -> dict[str, Any]:
+        def found() -> list[dict[str, Any]]:
+            return [entry for entry in self.log if entry.get("event") == event and matches(entry)]
+
+        self.child.wait_for(lambda: bool(found()), f"the event {event!r}")
+        return found()[0]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        return self.child.stop(number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.child.__exit__()
+
+
+class EverythingOnLoopback(LoopbackTransport):
+    def is_on_loopback(self, name: str) -> bool:
+        return True
+
+
+async def follow(client: httpx.AsyncClient, response: httpx.Response, *, limit: int = 12) -> httpx.Response:
+    """Follow redirects as a browser does, to the first page that is none."""
+    for _ in range(limit):
+        if response.next_request is None:
+            return response
+        response = await client.send(response.next_request)
+    raise AssertionError(f"more than {limit} redirects, the last to {response.url}")
+
+
+async def sign_in(client: httpx.AsyncClient, url: str, sub: str) -> httpx.Response:
+    """Open `url`, pick the person at the provider, and come back; returns the page where the browser ends up."""
+    page = await follow(client, await client.get(url, headers={"Accept": "text/html"}))
+    return await follow(client, await pick_person(client, page, sub))
+
+
+def _secret() -> str:
+    return base64.b64encode(secrets.token_bytes(32)).decode()

@@ -1,0 +1,48 @@
+"""The data plane over real services and a canary upstream, driven by ASGI messages."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from authorize.service import AuthorizeService
+from databroker.client import LocalBroker
+from databroker.replica import Replica
+from databroker.store.memory import MemoryStore
+from gateproject.config.options import Options
+from gateproject.crypto.signing_key import SigningKey
+from proxy.dataplane import DataPlane
+from tests.support.asgi import Answer, body_of, incoming_from
+from tests.support.options import make_options
+from tests.support.upstreams import CanaryUpstream
+
+
+@dataclass
+class Proxied:
+    """`ask` sends one request; what reached the upstream is in `canary.requests`."""
+
+    canary: CanaryUpstream
+    broker: LocalBroker
+    options: Options
+    plane: DataPlane
+
+    async def ask(self, url: str, *body: bytes, **scope: Any) -> Answer:
+        answer = Answer()
+        await self.plane(incoming_from(url, **scope), body_of(*body), answer.send)
+        return answer
+
+
+@asynccontextmanager
+async def proxied(directory: Path, *routes: dict[str, Any], canary: CanaryUpstream | None = None, **settings: Any) -> AsyncIterator[Proxied]:
+    """Routes as in the configuration; `to` is the canary unless given, `from` is https://app.example.com unless given."""
+    async with canary or CanaryUpstream() as upstream:
+        policy = [{"from": "https://app.example.com", **({} if "redirect" in route else {"to": upstream.url}), **route} for route in routes]
+        options = make_options(directory, insecure_server=True, policy=policy, **settings)
+        broker = LocalBroker(MemoryStore())
+        authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
+        plane = DataPlane(options, authorize)
+        try:
+            yield Proxied(upstream, broker, options, plane)
+        finally:
+            await plane.stop()

@@ -1,0 +1,136 @@
+"""A browser without a screen: signs a person in at a running gate, following every redirect by hand.
+
+Host names are dialled at 127.0.0.1 whatever DNS says; each host has its own cookies, as browsers keep them without `cookie_domain`.
+"""
+
+import html
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookies import SimpleCookie
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+
+MAX_STEPS = 15
+_FORM = re.compile(r"<form\b(?P<attributes>[^>]*)>(?P<content>.*?)</form>", re.IGNORECASE | re.DOTALL)
+_CONTROL = re.compile(r"<(?:button|input)\b(?P<attributes>[^>]*)>", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"([a-z-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')", re.IGNORECASE)
+
+
+class SignInFailed(AssertionError):
+    """The steps did not lead back to the first URL; the message tells them."""
+
+
+@dataclass(frozen=True)
+class Step:
+    method: str
+    url: str
+    status: int
+
+    def __str__(self) -> str:
+        """Without the query, which holds tokens."""
+        return f"{self.method} {self.url.partition('?')[0]} -> {self.status}"
+
+
+class Browser:
+    """`with Browser() as browser: browser.sign_in("https://hello.localhost:8443/", "alice")`; `steps` tells the way it took."""
+
+    def __init__(self, *, authority: str | None = None, dial: Mapping[str, str] | None = None, timeout: float = 10.0):
+        """`authority` is the file of a certificate authority to trust; without it no certificate is checked.
+
+        `dial` maps host names to the origin that is really connected to (`http://127.0.0.1:8000`), for a gate behind a balancer.
+        """
+        self._dial = dial or {}
+        self.cookies: dict[str, dict[str, str]] = {}
+        self.steps: list[Step] = []
+        self._client = httpx.Client(verify=_context(authority), timeout=timeout, trust_env=False)
+
+    def __enter__(self) -> "Browser":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def sign_in(self, url: str, person: str) -> httpx.Response:
+        """Opens `url`, picks `person` at the provider, and returns what `url` answers in the end, whatever its status.
+
+        Raises SignInFailed when the way ends elsewhere.
+        """
+        response = self.follow(url)
+        if form := _picking_form(response.text, person):
+            action, data = form
+            response = self.follow(urljoin(self.steps[-1].url, action), method="POST", data=data)
+        if urlsplit(self.steps[-1].url).netloc != urlsplit(url).netloc:
+            raise SignInFailed("\n".join(map(str, self.steps)))
+        return response
+
+    def follow(self, url: str, *, method: str = "GET", data: dict[str, str] | None = None) -> httpx.Response:
+        """Sends one request and follows its redirects to their end."""
+        for _ in range(MAX_STEPS):
+            response = self.request(method, url, data=data)
+            if response.status_code not in (301, 302, 303, 307, 308):
+                return response
+            url = urljoin(url, response.headers["location"])
+            if response.status_code not in (307, 308):
+                method, data = "GET", None
+        raise SignInFailed("too many redirects\n" + "\n".join(map(str, self.steps)))
+
+    def request(self, method: str, url: str, *, data: dict[str, str] | None = None, headers: dict[str, str] | None = None) -> httpx.Response:
+        """One request as a browser's navigation, without following."""
+        parts = urlsplit(url)
+        sent = {"host": parts.netloc, "accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate", **(headers or {})}
+        if cookie := self.cookie_header(parts.hostname):
+            sent["cookie"] = cookie
+        origin = httpx.URL(self._dial.get(parts.hostname, url))
+        port = origin.port if parts.hostname in self._dial else parts.port
+        dialled = httpx.URL(url).copy_with(scheme=origin.scheme, host="127.0.0.1", port=port)
+        response = self._client.request(method, dialled, data=data, headers=sent, extensions={"sni_hostname": parts.hostname})
+        # The client keeps a jar of its own, by the address that is dialled: one for all hosts.
+        self._client.cookies.clear()
+        self._keep_cookies(parts.hostname, response)
+        self.steps.append(Step(method, url, response.status_code))
+        return response
+
+    def cookie_header(self, host: str) -> str:
+        """The Cookie header for `host`; ports do not count (RFC 6265 8.5)."""
+        return "; ".join(f"{name}={value}" for name, value in self.cookies.get(host, {}).items())
+
+    def _keep_cookies(self, host: str, response: httpx.Response) -> None:
+        jar = self.cookies.setdefault(host, {})
+        for header in response.headers.get_list("set-cookie"):
+            for name, morsel in SimpleCookie(header).items():
+                if morsel["max-age"] == "0" or not morsel.value:
+                    jar.pop(name, None)
+                else:
+                    jar[name] = morsel.value
+
+
+def _context(authority: str | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authority)
+    if authority is None:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _picking_form(page: str, person: str) -> tuple[str, dict[str, str]] | None:
+    """(action, fields) of the form on the provider's page that signs `person` in: a button with that value, or a field `sub`."""
+    forms = [(_attributes(form["attributes"]).get("action", ""), _controls(form["content"])) for form in _FORM.finditer(page)]
+    for action, controls in forms:
+        if any(control.get("value") == person for control in controls):
+            hidden = {control["name"]: control.get("value", "") for control in controls if control.get("type") == "hidden"}
+            return action, {**hidden, "sub": person}
+    for action, controls in forms:
+        if any(control.get("name") == "sub" for control in controls):
+            return action, {"sub": person}
+    return None
+
+
+def _controls(content: str) -> list[dict[str, str]]:
+    return [_attributes(control["attributes"]) for control in _CONTROL.finditer(content)]
+
+
+def _attributes(text: str) -> dict[str, str]:
+    return {name.lower(): html.unescape(double or single) for name, double, single in _ATTRIBUTE.findall(text)}

@@ -1,0 +1,78 @@
+"""A configuration that loads, to be changed one setting at a time."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from gateproject.config.load import parse_options
+from gateproject.config.options import Options
+from gateproject.errors import ConfigError
+from tests.support.options import MINIMAL
+
+Load = Callable[..., Options]
+Problems = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Options of the minimal configuration with these settings; None leaves one out."""
+
+    def make(environ: dict[str, str] | None = None, **settings: Any) -> Options:
+        chosen = {key: value for key, value in {**MINIMAL, **settings}.items() if value is not None}
+        return parse_options(yaml.safe_dump(chosen).encode(), ".yaml", environ or {}, tmp_path)
+
+    return make
+
+
+@pytest.fixture
+def problems(load: Load) -> Problems:
+    """Key path -> message; empty for a configuration that loads."""
+
+    def find(environ: dict[str, str] | None = None, **settings: Any) -> dict[str, str]:
+        try:
+            load(environ, **settings)
+        except ConfigError as error:
+            return {problem.key: problem.message for problem in error.problems}
+        return {}
+
+    return find
+
+
+@pytest.fixture
+def route_problems(problems: Problems) -> Problems:
+    """As `problems`, for one route that otherwise loads; keys lose their `policy[0].`."""
+
+    def find(**keys: Any) -> dict[str, str]:
+        route = {"from": "https://app.example.com", "to": "http://upstream:8000", **keys}
+        found = problems(policy=[{key: value for key, value in route.items() if value is not None}])
+        return {key.removeprefix("policy[0]").removeprefix("."): message for key, message in found.items()}
+
+    return find
+
+
+def pem(key: Any) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+@pytest.fixture(scope="session")
+def pair() -> tuple[bytes, bytes]:
+    """A self-signed certificate and its key, PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "app.example.com")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
+    return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM), pem(key)
+
+
+@pytest.fixture(scope="session")
+def other_key() -> bytes:
+    return pem(ec.generate_private_key(ec.SECP256R1()))

@@ -1,0 +1,75 @@
+"""All mistakes are found at once, also those of rules over several settings."""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from gateproject.config.fields import Bool, Text
+from gateproject.config.validation import Finding, Rule, Settings, validate
+
+
+def _no_b_with_a(settings: Any) -> Iterator[Finding]:
+    if settings.a and settings.b:
+        yield ("b",), "not with a"
+
+
+class Inner(Settings):
+    needed: Text = Field(json_schema_extra={"when_missing": "think of one"})
+    REMOVED: ClassVar[dict[str, str]] = {"old": "use needed"}
+
+
+class Sample(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (_no_b_with_a,)
+    UNBUILT: ClassVar[tuple[str, ...]] = ("later",)
+
+    a: Bool = False
+    b: Bool = False
+    other: Bool = False
+    inner: Inner | None = None
+    many: tuple[Inner, ...] = ()
+
+
+def findings(raw: Any) -> dict[tuple[str | int, ...], str]:
+    return dict(validate(Sample, raw, {})[1])
+
+
+def test_what_is_right_becomes_the_model() -> None:
+    sample, found = validate(Sample, {"a": True, "inner": {"needed": "x"}}, {})
+    assert found == []
+    assert sample is not None
+    assert sample.inner == Inner(needed="x")
+
+
+def test_a_rule_is_judged_although_another_setting_is_wrong() -> None:
+    found = findings({"a": "yes", "b": "yes", "other": "perhaps"})
+    assert found == {("b",): "not with a", ("other",): "must be true or false"}
+
+
+def test_a_rule_over_a_wrong_setting_is_not_judged() -> None:
+    assert findings({"a": "perhaps", "b": True}) == {("a",): "must be true or false"}
+
+
+def test_a_rule_that_is_broken_is_reported_once() -> None:
+    assert validate(Sample, {"a": True, "b": True}, {})[1] == [(("b",), "not with a")]
+
+
+def test_a_nested_mistake_carries_its_whole_path() -> None:
+    found = findings({"inner": {}, "many": [{"needed": "x"}, {"needed": 5, "old": 1}]})
+    assert found == {
+        ("inner", "needed"): "is required: think of one",
+        ("many", 1, "needed"): "must be text: put it in quotes",
+        ("many", 1, "old"): "use needed",
+    }
+
+
+def test_unknown_keys_are_explained() -> None:
+    found = findings({"othr": True, "later": 1, "zzzzzz": 1})
+    assert found[("othr",)] == "is not a setting; did you mean other?"
+    assert found[("later",)] == "is specified but not available in this release"
+    assert found[("zzzzzz",)] == "is not a setting"
+
+
+def test_what_is_no_map_says_so() -> None:
+    assert findings([]) == {(): "must be a map"}
+    assert findings({"many": 5}) == {("many",): "must be a list"}

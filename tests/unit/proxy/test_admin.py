@@ -1,0 +1,97 @@
+"""Does the admin say in words what the running configuration does?"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gateproject.config.route import Route
+from proxy import admin
+from tests.support.admin import AdminPages, text_of
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+def route(**settings: Any) -> Route:
+    return Route.model_validate({"from": "https://app.example.com", "to": "http://127.0.0.1:8000", **settings})
+
+
+def pages_for(*routes: Route, **settings: Any) -> AdminPages:
+    return AdminPages(admin.register, options=SimpleNamespace(policy=routes), **settings)
+
+
+def test_the_index_has_an_entry_routes():
+    index = pages_for().get("")
+    assert '<a href="/admin/proxy/route/"' in index.content.decode()
+    assert "Routes" in text_of(index)
+
+
+def test_a_configuration_without_routes_is_said():
+    response = pages_for().get("proxy/route/")
+    assert response.status_code == 200
+    assert "The configuration has no routes." in text_of(response)
+
+
+def test_the_page_looks_like_the_admin():
+    response = pages_for(route()).get("proxy/route/")
+    assert "admin/css/base.css" in response.content.decode()
+    assert "Django administration" in text_of(response)
+    assert "Home › Proxy › Routes" in text_of(response)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ["https://app.example.com", "every path", "http://127.0.0.1:8000", "nobody", "default"]),
+        ({"name": "the application"}, ["the application"]),
+        ({"prefix": "/api/"}, ["prefix /api/"]),
+        ({"path": "/exact"}, ["path /exact"]),
+        ({"regex": "/v[0-9]+/.*"}, ["regex /v[0-9]+/.*"]),
+        ({"to": None, "redirect": {"host_redirect": "new.example.com", "response_code": 302}}, ["host_redirect new.example.com", "302"]),
+        ({"timeout": "90s"}, ["90 s"]),
+        ({"timeout": "0s"}, ["none"]),
+        ({"pass_identity_headers": True}, ["yes"]),
+        ({"allow_public_unauthenticated_access": True}, ["everybody, without signing in"]),
+        ({"allow_any_authenticated_user": True}, ["everybody who is signed in"]),
+        (
+            {"allowed_domains": ["a.org"], "allowed_groups": ["engineering"], "allowed_users": ["ann@b.org"]},
+            ["e-mail addresses at a.org, or group engineering, or user ann@b.org"],
+        ),
+        ({"allowed_idp_claims": {"department": ["a", "b"]}}, ["claim department = a, or claim department = b"]),
+        ({"cors_allow_preflight": True}, ["CORS preflight requests, without signing in"]),
+    ],
+)
+def test_a_route_is_told_in_words(settings, expected):
+    words = {key: value for key, value in settings.items() if value is not None}
+    made = route(**words) if settings.get("to", "") is not None else Route.model_validate({"from": "https://app.example.com", **words})
+    page = text_of(pages_for(made).get("proxy/route/"))
+    assert [phrase for phrase in expected if phrase not in page] == []
+
+
+def test_routes_keep_their_order():
+    page = text_of(pages_for(route(prefix="/b"), route(prefix="/a"), route()).get("proxy/route/"))
+    assert page.index("prefix /b") < page.index("prefix /a") < page.index("every path")
+    assert "3 routes" in page
+
+
+def test_values_of_request_headers_are_never_shown():
+    page = pages_for(route(set_request_headers={"X-Api-Key": "secret-value"})).get("proxy/route/").content.decode()
+    assert "X-Api-Key" in page
+    assert "secret-value" not in page
+
+
+def test_what_a_configuration_says_can_not_become_markup():
+    page = pages_for(route(name="<script>alert(1)</script>")).get("proxy/route/").content.decode()
+    assert "alert(1)" in page
+    assert "<script>alert(1)" not in page
+
+
+def test_nothing_else_is_there():
+    pages = pages_for(route())
+    for page in ("proxy/route/add/", "proxy/route/1/change/", "proxy/route/1/delete/", "proxy/route/1/history/"):
+        assert pages.get(page).status_code in (302, 404)
+        assert "app.example.com" not in text_of(pages.get(page))
+
+
+def test_who_is_not_of_the_staff_sees_no_routes():
+    assert pages_for(route(), is_staff=False).get("proxy/route/").status_code == 302

@@ -1,0 +1,188 @@
+"""The whole path of one request, from ASGI messages to the bytes at the upstream."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.support.asgi import CURL, NAVIGATION, SCRIPT
+from tests.support.proxied import proxied
+from tests.support.signed_in import sign_in
+from tests.support.upstreams import CanaryUpstream, Conversation
+
+URL = "https://app.example.com/page?q=1"
+ANYONE = {"allow_any_authenticated_user": True}
+PUBLIC = {"allow_public_unauthenticated_access": True}
+
+
+async def test_an_allowed_request_reaches_the_upstream_without_our_cookie(tmp_path: Path) -> None:
+    async with proxied(tmp_path, ANYONE) as gate:
+        ann = await sign_in(gate.broker, gate.options)
+        answer = await gate.ask(URL, headers={"cookie": f"theirs=1; {ann.cookie('app.example.com')}; more=2"})
+        (received,) = gate.canary.requests
+    assert (answer.status, answer.body) == (200, b"ok")
+    assert received.line == b"GET /page?q=1 HTTP/1.1"
+    assert received.values(b"cookie") == [b"theirs=1; more=2"]
+    assert b"_gate" not in received.head
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (NAVIGATION, 302),
+        (CURL, 302),
+        (SCRIPT, 401),
+        ({"accept": "application/json"}, 401),
+        ({"connection": "upgrade", "upgrade": "websocket"}, 401),
+        ({"cookie": "_gate=forged"}, 302),
+    ],
+)
+async def test_nobody_gets_through_unless_signed_in(headers: dict[str, str], status: int, tmp_path: Path) -> None:
+    async with proxied(tmp_path, ANYONE) as gate:
+        answer = await gate.ask(URL, headers=headers)
+        assert gate.canary.connections == 0
+    assert answer.status == status
+    assert (answer.values("location") != []) == (status == 302)
+
+
+async def test_a_grpc_client_that_is_not_signed_in_gets_unauthenticated(tmp_path: Path) -> None:
+    async with proxied(tmp_path, ANYONE) as gate:
+        answer = await gate.ask(URL, method="POST", headers={"content-type": "application/grpc"})
+    assert (answer.status, answer.header("grpc-status")) == (200, "16")
+
+
+async def test_a_refused_person_reads_why_and_what_to_do(tmp_path: Path) -> None:
+    async with proxied(tmp_path, {"allowed_groups": ["finance"]}) as gate:
+        bob = await sign_in(gate.broker, gate.options, "bob", groups=("sales",))
+        cookie = {"cookie": bob.cookie("app.example.com")}
+        page = await gate.ask(URL, headers={**NAVIGATION, **cookie})
+        script = await gate.ask(URL, headers={**SCRIPT, **cookie})
+        assert gate.canary.connections == 0
+    assert page.status == script.status == 403
+    assert b"none of your groups is listed" in page.body
+    assert b"finance" not in page.body
+    assert b"https://auth.example.com/.gate/" in page.body
+    assert script.json["error"] == "Forbidden"
+
+
+async def test_a_host_that_no_route_has_is_404(tmp_path: Path) -> None:
+    async with proxied(tmp_path, ANYONE) as gate:
+        assert (await gate.ask("https://other.example.com/")).status == 404
+
+
+async def test_a_public_route_needs_nobody(tmp_path: Path) -> None:
+    async with proxied(tmp_path, PUBLIC) as gate:
+        assert (await gate.ask(URL)).status == 200
+
+
+async def test_only_a_preflight_passes_without_a_session(tmp_path: Path) -> None:
+    preflight = {"origin": "https://x.example", "access-control-request-method": "GET"}
+    async with proxied(tmp_path, {**ANYONE, "cors_allow_preflight": True}) as gate:
+        assert (await gate.ask(URL, method="OPTIONS", headers=preflight)).status == 200
+        assert (await gate.ask(URL, method="GET", headers=preflight)).status == 302
+        assert (await gate.ask(URL, method="OPTIONS", headers={"origin": "https://x.example"})).status == 302
+        assert len(gate.canary.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("route", "origin", "is_readable"),
+    [
+        (ANYONE, "https://app.example.com", True),
+        (ANYONE, "http://app.example.com", False),
+        (ANYONE, "https://evil.example", False),
+        (ANYONE, "null", False),
+        ({**ANYONE, "cors_allow_preflight": True}, "https://evil.example", True),
+    ],
+)
+async def test_a_script_reads_its_401_only_from_origins_we_know(route: dict, origin: str, is_readable: bool, tmp_path: Path) -> None:
+    async with proxied(tmp_path, route) as gate:
+        answer = await gate.ask(URL, headers={**SCRIPT, "origin": origin})
+    assert answer.status == 401
+    assert answer.values("access-control-allow-origin") == ([origin] if is_readable else [])
+
+
+async def test_a_redirect_route_redirects_without_sign_in(tmp_path: Path) -> None:
+    route = {"redirect": {"host_redirect": "new.example.com", "response_code": 308}}
+    async with proxied(tmp_path, route) as gate:
+        answer = await gate.ask(URL)
+    assert (answer.status, answer.header("location")) == (308, "https://new.example.com/page?q=1")
+    assert answer.values("strict-transport-security") != []
+
+
+async def test_a_websocket_is_refused_where_the_route_carries_none(tmp_path: Path) -> None:
+    async with proxied(tmp_path, PUBLIC) as gate:
+        answer = await gate.ask(URL, headers={"connection": "upgrade", "upgrade": "websocket"})
+        assert gate.canary.connections == 0
+    assert answer.status == 403
+
+
+async def test_another_upgrade_is_an_ordinary_request(tmp_path: Path) -> None:
+    async with proxied(tmp_path, PUBLIC) as gate:
+        headers = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "http2-settings": "AAMAAABkAAQAAP__"}
+        assert (await gate.ask(URL, headers=headers)).status == 200
+        (received,) = gate.canary.requests
+    assert b"upgrade" not in received.head.lower()
+    assert b"http2-settings" not in received.head.lower()
+
+
+async def test_an_upstream_that_is_not_there_is_502(tmp_path: Path) -> None:
+    async with proxied(tmp_path, {**PUBLIC, "to": "http://127.0.0.1:9"}) as gate:
+        answer = await gate.ask(URL, headers=NAVIGATION)
+    assert answer.status == 502
+    assert b"127.0.0.1" not in answer.body
+
+
+async def test_an_upstream_that_does_not_answer_in_time_is_504(tmp_path: Path) -> None:
+    async def silent(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.ended()
+
+    async with proxied(tmp_path, {**PUBLIC, "timeout": "40ms"}, canary=CanaryUpstream(script=silent)) as gate:
+        assert (await asyncio.wait_for(gate.ask(URL), 5)).status == 504
+
+
+async def test_a_path_with_two_readings_is_400_and_reaches_nobody(tmp_path: Path) -> None:
+    routes = ({"prefix": "/admin", "allowed_users": ["root@example.com"]}, PUBLIC)
+    async with proxied(tmp_path, *routes) as gate:
+        for path in ("/%2Fadmin", "//admin", "/;x/admin"):
+            assert (await gate.ask(f"https://app.example.com{path}")).status == 400
+        assert gate.canary.connections == 0
+
+
+async def test_an_ended_session_is_refused_at_its_next_request(tmp_path: Path) -> None:
+    async with proxied(tmp_path, ANYONE) as gate:
+        ann = await sign_in(gate.broker, gate.options)
+        headers = {"cookie": ann.cookie("app.example.com")}
+        assert (await gate.ask(URL, headers=headers)).status == 200
+        await gate.broker.delete("session", ann.session.id)
+        assert (await gate.ask(URL, headers=headers)).status == 302
+
+
+async def test_a_cookie_of_another_host_is_worth_nothing(tmp_path: Path) -> None:
+    other = {"from": "https://other.example.com", **ANYONE}
+    async with proxied(tmp_path, ANYONE, other) as gate:
+        ann = await sign_in(gate.broker, gate.options)
+        assert (await gate.ask(URL, headers={"cookie": ann.cookie("other.example.com")})).status == 302
+        assert (await gate.ask(URL, headers={"cookie": ann.cookie("app.example.com:8443")})).status == 302
+
+
+async def test_each_request_is_one_line_in_the_log_without_its_query(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "gate.access")
+    async with proxied(tmp_path, ANYONE) as gate:
+        ann = await sign_in(gate.broker, gate.options)
+        with capture_logs() as lines:
+            await gate.ask("https://app.example.com/page?token=s3cret", headers={"cookie": ann.cookie("app.example.com")})
+    (line,) = [line for line in lines if line["event"] == "request"]
+    expected = {"method": "GET", "host": "app.example.com", "path": "/page", "status": 200, "user_id": "oidc/ann", "outcome": "allowed"}
+    assert expected.items() <= line.items()
+    assert "s3cret" not in str(lines)
+    assert ann.cookie("app.example.com") not in str(lines)
+
+
+async def test_a_post_streams_its_body(tmp_path: Path) -> None:
+    async with proxied(tmp_path, PUBLIC) as gate:
+        answer = await gate.ask(URL, b"one", b"two", method="POST", headers={"transfer-encoding": "chunked"})
+        (received,) = gate.canary.requests
+    assert (answer.status, received.body) == (200, b"onetwo")

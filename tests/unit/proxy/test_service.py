@@ -1,0 +1,47 @@
+from pathlib import Path
+
+import pytest
+
+from authorize.service import AuthorizeService
+from databroker.client import LocalBroker
+from databroker.replica import Replica
+from databroker.store.memory import MemoryStore
+from gateproject.crypto.signing_key import SigningKey
+from proxy.own_paths import Owner
+from proxy.service import ProxyService
+from tests.support.asgi import incoming_from
+from tests.support.options import make_options
+
+PRIVATE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True}
+PUBLIC = {"from": "https://site.example.com", "to": "http://127.0.0.1:9", "allow_public_unauthenticated_access": True}
+
+
+def service(directory: Path) -> ProxyService:
+    options = make_options(directory, policy=[PRIVATE, PUBLIC])
+    authorize = AuthorizeService(options, Replica(LocalBroker(MemoryStore())), SigningKey.from_options(options))
+    return ProxyService(options, authorize, lambda: 0.0)
+
+
+@pytest.mark.parametrize(
+    ("url", "owner"),
+    [
+        ("https://auth.example.com/.gate/", Owner.AUTHENTICATE_PAGES),
+        ("https://AUTH.example.com:443/.gate/admin/", Owner.AUTHENTICATE_PAGES),
+        ("https://auth.example.com:8443/.gate/", Owner.NOTHING),
+        ("https://app.example.com/.gate/", Owner.ROUTE_PAGES),
+        ("https://app.example.com/%2egate/", Owner.ROUTE_PAGES),
+        ("https://app.example.com/x/../.gate/callback/", Owner.ROUTE_PAGES),
+        ("https://app.example.com/secret?x=/.gate/", Owner.DATA_PLANE),
+        ("https://app.example.com/secret?/ping", Owner.DATA_PLANE),
+        ("https://app.example.com/robots.txt", Owner.ROBOTS),
+        ("https://site.example.com/robots.txt", Owner.DATA_PLANE),
+        ("https://unknown.example.com/.gate/", Owner.NOTHING),
+        ("https://unknown.example.com/ping", Owner.HEALTH),
+    ],
+)
+def test_each_request_has_one_owner(url: str, owner: Owner, tmp_path: Path) -> None:
+    assert service(tmp_path).owner(incoming_from(url).request) is owner
+
+
+def test_the_origin_of_a_route_host_is_its_external_one(tmp_path: Path) -> None:
+    assert service(tmp_path).origin_of(incoming_from("https://app.example.com/").request) == "https://app.example.com"

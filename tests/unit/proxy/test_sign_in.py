@@ -1,0 +1,45 @@
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from gateproject.crypto.sign_in_attempts import SignInAttempts
+from gateproject.crypto.signed_urls import UrlSigner
+from proxy.sign_in import MAX_RETURN_URL, SignInRedirects, return_url
+from tests.support.asgi import incoming_from
+from tests.support.options import make_options
+
+NOW = 1_800_000_000.0
+
+
+def test_the_browser_is_sent_to_a_signed_url_and_holds_the_attempt_it_names(tmp_path: Path) -> None:
+    options = make_options(tmp_path)
+    incoming = incoming_from("https://app.example.com/a?b=1&c=%C3%BC")
+    location, set_cookies = SignInRedirects(options).begin(incoming, "https", NOW)
+    params = UrlSigner(options).verify(location, NOW)
+    assert params["gate_redirect_uri"] == "https://app.example.com/a?b=1&c=%C3%BC"
+    assert location.startswith("https://auth.example.com/.gate/sign_in?")
+    cookie = set_cookies[0].split(";")[0].encode()
+    attempts = SignInAttempts(options, "route")
+    assert attempts.find(params["gate_attempt"], [cookie], "app.example.com", NOW) is not None
+
+
+@pytest.mark.parametrize(
+    ("url", "returned"),
+    [
+        ("https://a.example/x?y=1", "https://a.example/x?y=1"),
+        ("https://a.example:8443/", "https://a.example:8443/"),
+        ("https://a.example//evil.example/", "https://a.example//evil.example/"),
+        ("https://a.example/x?" + "y" * MAX_RETURN_URL, "https://a.example/x"),
+        ("https://a.example/" + "x" * MAX_RETURN_URL + "?y", "https://a.example/"),
+    ],
+)
+def test_a_person_comes_back_to_where_they_were(url: str, returned: str) -> None:
+    assert return_url(incoming_from(url), "https") == returned
+
+
+def test_hostile_paths_stay_inside_the_signed_parameter(tmp_path: Path) -> None:
+    options = make_options(tmp_path)
+    incoming = incoming_from("https://app.example.com/a&gate_redirect_uri=https://evil.example?x")
+    location, _ = SignInRedirects(options).begin(incoming, "https", NOW)
+    assert parse_qs(urlsplit(location).query)["gate_redirect_uri"] == ["https://app.example.com/a&gate_redirect_uri=https://evil.example?x"]

@@ -1,0 +1,46 @@
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from authorize.policy.route_table import RouteTable
+from proxy.state import ProxyState
+from tests.support.asgi import incoming_from
+from tests.support.options import make_options
+
+ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True}
+
+
+@pytest.mark.parametrize(
+    ("keys", "settings", "timeout", "is_default"),
+    [
+        ({}, {}, 30.0, True),
+        ({}, {"default_upstream_timeout": "7s"}, 7.0, True),
+        ({}, {"default_upstream_timeout": "0"}, None, True),
+        ({"timeout": "2s"}, {}, 2.0, False),
+        ({"timeout": "0"}, {}, None, False),
+    ],
+)
+def test_a_route_has_its_timeout_or_the_default(keys: dict, settings: dict, timeout: float | None, is_default: bool, tmp_path: Path) -> None:
+    options = make_options(tmp_path, policy=[{**ROUTE, **keys}], **settings)
+    (compiled,) = RouteTable.build(options.policy).routes()
+    forwarding = ProxyState((compiled,), options).forwarding(compiled)
+    assert (forwarding.timeout, forwarding.is_default_timeout) == (timeout, is_default)
+    assert timeout is None or timedelta(seconds=timeout)
+
+
+def test_the_canonical_path_is_what_is_sent_and_the_query_is_untouched(tmp_path: Path) -> None:
+    options = make_options(tmp_path, policy=[ROUTE])
+    (compiled,) = RouteTable.build(options.policy).routes()
+    incoming = incoming_from("https://app.example.com/a/./b/%7Euser/../%41?x=%41&gate_session=token&y=/../")
+    outgoing = ProxyState((compiled,), options).forwarding(compiled).outgoing(incoming, ())
+    assert outgoing.target == b"/a/b/A?x=%41&y=/../"
+
+
+def test_of_two_routes_that_nothing_tells_apart_the_first_counts(tmp_path: Path) -> None:
+    second = {**ROUTE, "set_request_headers": {"X-Second": "1"}}
+    options = make_options(tmp_path, policy=[ROUTE, second])
+    routes = RouteTable.build(options.policy).routes()
+    forwarding = ProxyState(routes, options).forwarding(routes[1])
+    sent = forwarding.outgoing(incoming_from("https://app.example.com/"), ())
+    assert b"X-Second" not in dict(sent.headers)
