@@ -59,7 +59,7 @@ class GateAdminSite(AdminSite):
 
 def identity_of(request: HttpRequest) -> Identity | None:
     own = request.scope["gate"]
-    return async_to_sync(own.authorize.identify)(own.cookies, own.access_request.host_port)
+    return async_to_sync(own.authorize.identify)(own.incoming.cookies, own.incoming.request.host_port)
 
 
 def may_administer(request: HttpRequest, identity: Identity) -> bool:

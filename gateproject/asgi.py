@@ -43,20 +43,12 @@ class OwnPage:
         return getattr(self.world, name)
 
     @property
-    def access_request(self) -> AccessRequest:
-        return self.incoming.request
-
-    @property
     def request_id(self) -> str:
         return self.incoming.request_id
 
     @property
-    def cookies(self) -> list[bytes]:
-        return self.incoming.cookies
-
-    @staticmethod
-    def now() -> float:
-        return time.time()
+    def client_address(self) -> str:
+        return self.world.proxy.client_address(self.incoming)
 
 
 class Edge:

@@ -13,8 +13,8 @@ from gateproject.config.options import Options
 from gateproject.errors import BadRequest, BrokerError, UpstreamError, UpstreamTimeout
 from proxy.answers import send_error, send_redirect
 from proxy.forwarding.http import Ending, ForwardResult, forward
-from proxy.headers import Headers
-from proxy.incoming import Incoming, Receive, Send
+from proxy.headers import Headers, TrustedPeers
+from proxy.incoming import Incoming, Receive, Send, client_address
 from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
 from proxy.state import ProxyState
@@ -32,11 +32,12 @@ class DataPlane:
         self._authorize = authorize
         self._clock = clock
         self._state = ProxyState(authorize.routes.routes(), options)
+        self._trusted = TrustedPeers(options.trusted_proxies)
         self._client = UpstreamClient()
         self._refusals = Refusals(options, authorize.is_route_origin)
 
     async def __call__(self, incoming: Incoming, receive: Receive, send: Send) -> None:
-        story = Story(incoming)
+        story = Story(incoming, self._trusted)
         try:
             story.check = check = await self._authorize.check(incoming.request, incoming.cookies)
             if not check.decision.is_allowed:
@@ -99,10 +100,11 @@ async def _explain(incoming: Incoming, error: BadRequest | BrokerError | Upstrea
 class Story:
     """What happened to one request, told in one log line.  The query is left out: applications put secrets there."""
 
-    __slots__ = ("_incoming", "check", "problem", "result", "status")
+    __slots__ = ("_incoming", "_trusted", "check", "problem", "result", "status")
 
-    def __init__(self, incoming: Incoming):
+    def __init__(self, incoming: Incoming, trusted: TrustedPeers):
         self._incoming = incoming
+        self._trusted = trusted
         self.check: Check | None = None
         self.result: ForwardResult | None = None
         self.status: int | None = None
@@ -120,7 +122,7 @@ class Story:
         request, check = self._incoming.request, self.check
         fields: dict[str, object] = {
             "request_id": self._incoming.request_id,
-            "client": self._incoming.client_address,
+            "client": client_address(self._incoming, self._trusted),
             "method": request.method,
             "host": request.host_port,
             "path": request.path,

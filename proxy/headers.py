@@ -20,14 +20,21 @@ HOP_BY_HOP = frozenset(
 )
 
 # Kept from a trusted peer under exactly these names; nobody else's, and no other X-Forwarded-* from anybody.
-FORWARDING = frozenset(
-    (b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port", b"x-real-ip", b"forwarded")
-)
+FORWARDING = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port", b"x-real-ip", b"forwarded"))
 
 _INTERNAL_NAMES = frozenset((b"forwarded", b"x-forwarded", b"x-real-ip", b"x-request-id", b"daphne-root-path", b"proxy"))
 _INTERNAL_PREFIXES = (b"x-gate-", b"x-forwarded-", b"x-original-", b"x-envoy-", b"impersonate-")
 _DASHLESS_NAMES = frozenset((b"xrealip", b"xrequestid", b"daphnerootpath", b"xoriginalurl", b"xoriginaluri", b"xoriginalmethod"))
-_DASHLESS_PREFIXES = (b"xgatejwt", b"xgateclaim", b"xforwarded", b"impersonateuser", b"impersonategroup", b"impersonateextra")
+_DASHLESS_PREFIXES = (
+    b"xgatejwt",
+    b"xgateclaim",
+    b"xgateset",
+    b"xenvoy",
+    b"xforwarded",
+    b"impersonateuser",
+    b"impersonategroup",
+    b"impersonateextra",
+)
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 5.6.2
 _FOLD = bytes(byte if chr(byte).isalnum() and byte < 0x80 else ord("-") for byte in range(256)).lower()
@@ -178,7 +185,9 @@ def _without_named(kept: Headers, options: set[bytes]) -> Headers:
 
 
 @lru_cache(maxsize=1024)
-def _forwarding(address: str, scheme: str, host: bytes, trusted: tuple[tuple[bytes, bytes], ...], append: bool) -> tuple[tuple[bytes, bytes], ...]:
+def _forwarding(
+    address: str, scheme: str, host: bytes, trusted: tuple[tuple[bytes, bytes], ...], append: bool
+) -> tuple[tuple[bytes, bytes], ...]:
     """The forwarding headers: a trusted peer's values kept and extended by its address, or ours alone."""
     given: dict[bytes, list[bytes]] = {}
     for name, value in trusted:

@@ -1,7 +1,8 @@
 """One request as it arrived: its ASGI scope, its one canonical reading, and the headers that decide how we answer."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any
 
 from authorize.policy.request import AccessRequest
@@ -25,7 +26,8 @@ class Incoming:
         return self.headers.get(name, b"").decode("latin-1")
 
     @property
-    def client_address(self) -> str:
+    def peer(self) -> str:
+        """The address that the connection comes from; empty for a Unix socket."""
         client = self.scope.get("client")
         return client[0] if client else ""
 
@@ -48,3 +50,23 @@ class Incoming:
             return True
         accept = self.headers.get(b"accept", b"").lower()
         return b"json" in accept and b"text/html" not in accept
+
+
+def client_address(incoming: Incoming, trusted: Container[str]) -> str:
+    """Who asked, for logs and sessions: the peer, or the last address in X-Forwarded-For that is not itself a trusted proxy's."""
+    address = incoming.peer
+    hops = [hop.strip() for hop in incoming.header(b"x-forwarded-for").split(",")] if address in trusted else []
+    while hops and address in trusted:
+        hop = hops.pop()
+        if not _is_address(hop):
+            break
+        address = hop
+    return address
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

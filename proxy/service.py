@@ -10,14 +10,17 @@ from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.sign_in_attempts import SignInAttempts
 from proxy import own_pages
 from proxy.dataplane import DataPlane
-from proxy.incoming import Incoming, Send
+from proxy.headers import TrustedPeers
+from proxy.incoming import Incoming, Send, client_address
 from proxy.own_paths import Owner, owner
 
 
 class ProxyService:
     def __init__(self, options: Options, authorize: AuthorizeService, clock: Callable[[], float]):
+        self.clock = clock
         self._options = options
         self._authorize = authorize
+        self._trusted = TrustedPeers(options.trusted_proxies)
         self._authenticate_host = (options.authenticate_service_url.host, options.authenticate_service_url.port)
         self.dataplane = DataPlane(options, authorize, clock)
         self.session_cookies = SessionCookies(options)
@@ -36,6 +39,10 @@ class ProxyService:
 
     def origin_of(self, request: AccessRequest) -> str:
         return f"{self._authorize.scheme_of(request.host, request.port)}://{request.host_port}"
+
+    def client_address(self, incoming: Incoming) -> str:
+        """The peer, or whom a trusted peer names."""
+        return client_address(incoming, self._trusted)
 
     async def answer(self, found: Owner, incoming: Incoming, send: Send) -> None:
         await own_pages.answer(found, incoming, self._options, send)

@@ -41,7 +41,7 @@ class RouteForwarding:
         scope, request = incoming.scope, incoming.request
         host = incoming.headers[b"host"]
         has_body, content_length = framing(scope["headers"])
-        downstream = Downstream(incoming.client_address, scope["scheme"], host, incoming.request_id)
+        downstream = Downstream(incoming.peer, scope["scheme"], host, incoming.request_id)
         return OutgoingRequest(
             upstream=self.upstream,
             method=request.method,

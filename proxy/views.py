@@ -27,18 +27,18 @@ async def callback(request: HttpRequest) -> HttpResponse:
     try:
         if len(tokens) != 1:
             raise SealError("the link carries no sign-in")
-        hand_over = own.proxy.hand_overs.open(tokens[0], own.access_request.host_port, own.now())
+        hand_over = own.proxy.hand_overs.open(tokens[0], own.incoming.request.host_port, own.proxy.clock())
     except SealError:
         return await _continue_or_refuse(request, "/", "This sign-in link is not valid here, or is too old.")
-    if _origin(hand_over.redirect_uri) != own.proxy.origin_of(own.access_request):
+    if _origin(hand_over.redirect_uri) != own.proxy.origin_of(own.incoming.request):
         return error_page(request, 400, "This sign-in link leads to another site.", advice=START_AGAIN)
     return await _accept(request, hand_over)
 
 
 async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
     own = request.scope["gate"]
-    now, host_port = own.now(), own.access_request.host_port
-    attempt = own.proxy.attempts.find(hand_over.attempt_id, own.cookies, host_port, now)
+    now, host_port = own.proxy.clock(), own.incoming.request.host_port
+    attempt = own.proxy.attempts.find(hand_over.attempt_id, own.incoming.cookies, host_port, now)
     if attempt is None:
         return await _continue_or_refuse(request, hand_over.redirect_uri, "This sign-in was begun in another browser, or too long ago.")
     if not await own.broker.spend(f"hand-over/{hand_over.id}", hand_over.expires):
@@ -49,7 +49,7 @@ async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
     session = Session.from_record(record)
     cookies = own.proxy.session_cookies
     value = cookies.seal(session.id, host_port, now, session.expires)
-    log.info("session handed over", session_id=session.id, user_id=session.user_id, host=host_port, request_id=own.request_id)
+    log.info("session handed over", session_id=session.id, user_id=session.user_id, host=host_port, request_id=own.incoming.request_id)
     set_cookies = [cookies.set_cookie(value, host_port, session.expires, now), own.proxy.attempts.clear(hand_over.attempt_id)]
     return redirect(hand_over.redirect_uri, set_cookies)
 
@@ -57,11 +57,11 @@ async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
 async def _continue_or_refuse(request: HttpRequest, target: str, reason: str) -> HttpResponse:
     """Back button, second tab, old bookmark: whoever has a session here already just goes on."""
     own = request.scope["gate"]
-    if target != "/" and _origin(target) != own.proxy.origin_of(own.access_request):
+    if target != "/" and _origin(target) != own.proxy.origin_of(own.incoming.request):
         target = "/"
-    if await own.authorize.identify(own.cookies, own.access_request.host_port) is not None:
+    if await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port) is not None:
         return redirect(target)
-    log.info("hand-over refused", reason=reason, host=own.access_request.host_port, request_id=own.request_id)
+    log.info("hand-over refused", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
     return error_page(request, 400, reason, advice=START_AGAIN, links=(("Open the application", target),))
 
 
@@ -81,10 +81,10 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
 async def assertion(request: HttpRequest) -> HttpResponse:
     """The attestation JWT that upstreams of this host receive, for whoever is signed in here."""
     own = request.scope["gate"]
-    identity = await own.authorize.identify(own.cookies, own.access_request.host_port)
+    identity = await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port)
     if identity is None:
         return error_page(request, 401, "You are not signed in here.", links=(("Sign in", "/"),))
-    token = own.authorize.identity_headers.assertion(identity, own.access_request.host_port)
+    token = own.authorize.identity_headers.assertion(identity, own.incoming.request.host_port)
     return HttpResponse(token, content_type="application/jwt", headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
 
 

@@ -3,11 +3,12 @@
 import re
 from typing import Protocol
 
-from proxy.listener.head import HEADER_LINE, Refused
+from proxy.listener.head import HEADER_LINE, TOKEN, Refused
 from proxy.listener.limits import HEADER_COUNT
 
-# RFC 9112 7.1.1: extensions are ignored; quotes are not opened, so no line end hides in one.
-_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16}+)(;[\t\x20-\x7e]*+)?")
+# RFC 9112 7.1.1: well-formed extensions are ignored.
+_EXTENSION = rb';%b++(?:=(?:%b++|"[\t\x20\x21\x23-\x5b\x5d-\x7e]*+"))?' % (TOKEN, TOKEN)
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16}+)(?:%b)*+" % _EXTENSION)
 _SIZE_LINE_BYTES = 256
 _EXTENSIONS_BYTES = 8 * 1024
 _TRAILERS_BYTES = 8 * 1024

@@ -149,7 +149,7 @@ class Channel(Protocol):
             self.close()
         elif self._body is not None:
             self.resume_reading()
-            self._deadline.start(DRAIN_SECONDS, self.close)
+            self._deadline.start(min(DRAIN_SECONDS, self.site.limits.read), self.close)
         else:
             self._await_request()
 

@@ -77,7 +77,9 @@ class Browser:
                 method, data = "GET", None
         raise SignInFailed("too many redirects\n" + "\n".join(map(str, self.steps)))
 
-    def request(self, method: str, url: str, *, data: dict[str, str] | None = None, headers: dict[str, str] | None = None) -> httpx.Response:
+    def request(
+        self, method: str, url: str, *, data: dict[str, str] | None = None, headers: dict[str, str] | None = None
+    ) -> httpx.Response:
         """One request as a browser's navigation, without following."""
         parts = urlsplit(url)
         sent = {"host": parts.netloc, "accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate", **(headers or {})}

@@ -99,12 +99,16 @@ def test_whatever_folds_to_an_internal_name_is_internal(noise, name):
     assert is_internal_header(fold(name.encode().replace(b"-", separators)))
 
 
-@pytest.mark.parametrize("name", [b"x-gateway-id", b"x-requested-with", b"forwarded-note", b"proxy-mode", b"x-origin", b"host-name", b"x-realm"])
+@pytest.mark.parametrize(
+    "name", [b"x-gateway-id", b"x-requested-with", b"forwarded-note", b"proxy-mode", b"x-origin", b"host-name", b"x-realm"]
+)
 def test_a_neighbouring_name_is_left_alone(options, name):
     assert values(sent(options, [(name, b"1")]), name) == [b"1"]
 
 
-@pytest.mark.parametrize("named", ["X-Gate-Jwt-Assertion", "x-gate-jwt-assertion", "X-FORWARDED-FOR", "x-real-ip", "Host", "X-Request-Id", "X-Set"])
+@pytest.mark.parametrize(
+    "named", ["X-Gate-Jwt-Assertion", "x-gate-jwt-assertion", "X-FORWARDED-FOR", "x-real-ip", "Host", "X-Request-Id", "X-Set"]
+)
 def test_connection_removes_nothing_that_we_add(options, named):
     headers = [(b"connection", f"close, {named}".encode()), (b"x-own", b"1")]
     out = sent(options, headers, identity=(ASSERTION,), set_request_headers={"X-Set": "ours"})
@@ -126,7 +130,8 @@ def test_connection_can_not_remove_what_is_meant_for_the_end_of_the_path(options
 
 
 @pytest.mark.parametrize(
-    "name", ["Connection", "Proxy-Connection", "Keep-Alive", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Proxy-Authorization", "Expect"]
+    "name",
+    ["Connection", "Proxy-Connection", "Keep-Alive", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Proxy-Authorization", "Expect"],
 )
 def test_hop_by_hop_headers_end_here(options, name):
     for alias in (name.encode(), name.lower().encode(), name.replace("-", "_").encode()):
@@ -186,7 +191,9 @@ def test_set_request_headers_never_speak_for_us(options, name):
 
 
 def test_forwarding_headers_tell_the_peer_and_nothing_the_client_said(options):
-    forged = [(name, b"203.0.113.9") for name in (b"x-forwarded-for", b"x-real-ip", b"forwarded", b"x-forwarded-host", b"x-forwarded-proto")]
+    forged = [
+        (name, b"203.0.113.9") for name in (b"x-forwarded-for", b"x-real-ip", b"forwarded", b"x-forwarded-host", b"x-forwarded-proto")
+    ]
     out = dict(sent(options, forged))
     assert out[b"x-forwarded-for"] == out[b"x-real-ip"] == b"192.0.2.7"
     assert out[b"forwarded"] == b'for=192.0.2.7;host="app.example.com";proto=https'
@@ -194,7 +201,12 @@ def test_forwarding_headers_tell_the_peer_and_nothing_the_client_said(options):
 
 
 def test_a_trusted_peer_is_believed_and_extended(options_of):
-    given = [(b"x-forwarded-for", b"203.0.113.9"), (b"x-forwarded-for", b"203.0.113.10"), (b"x-forwarded-proto", b"http"), (b"forwarded", b"for=a")]
+    given = [
+        (b"x-forwarded-for", b"203.0.113.9"),
+        (b"x-forwarded-for", b"203.0.113.10"),
+        (b"x-forwarded-proto", b"http"),
+        (b"forwarded", b"for=a"),
+    ]
     out = dict(sent(options_of(trusted_proxies=["192.0.2.0/24"]), [*given, (b"x-real-ip", b"203.0.113.9"), (b"x-forwarded-host", b"h:1")]))
     assert out[b"x-forwarded-for"] == b"203.0.113.9, 203.0.113.10, 192.0.2.7"
     assert out[b"forwarded"] == b'for=a, for=192.0.2.7;host="app.example.com";proto=https'
@@ -202,7 +214,12 @@ def test_a_trusted_peer_is_believed_and_extended(options_of):
 
 
 def test_even_a_trusted_peer_passes_only_the_known_forwarding_headers(options_of):
-    given = [(b"x-forwarded-user", FORGED), (b"x-forwarded-client-cert", FORGED), (b"x_forwarded_for", FORGED), (b"x-forwarded-prefix", FORGED)]
+    given = [
+        (b"x-forwarded-user", FORGED),
+        (b"x-forwarded-client-cert", FORGED),
+        (b"x_forwarded_for", FORGED),
+        (b"x-forwarded-prefix", FORGED),
+    ]
     out = sent(options_of(trusted_proxies=["192.0.2.0/24"]), given)
     assert not any(FORGED in value for _, value in out)
 
@@ -220,7 +237,9 @@ def test_an_ipv6_peer_is_quoted_and_the_port_is_told(options):
     assert (out[b"x-forwarded-for"], out[b"x-forwarded-port"]) == (b"2001:db8::1", b"8443")
 
 
-@pytest.mark.parametrize(("address", "is_trusted"), [("10.1.2.3", True), ("::ffff:10.1.2.3", True), ("11.0.0.1", False), ("", False), ("fd00::1", True)])
+@pytest.mark.parametrize(
+    ("address", "is_trusted"), [("10.1.2.3", True), ("::ffff:10.1.2.3", True), ("11.0.0.1", False), ("", False), ("fd00::1", True)]
+)
 def test_trusted_peers(address, is_trusted):
     assert (address in TrustedPeers(["10.0.0.0/8", "fd00::/8"])) is is_trusted
 
@@ -237,7 +256,13 @@ def received(options, headers):
 
 
 def test_response_headers_lose_what_belongs_to_the_connection(options):
-    headers = [(b"Connection", b"close, X-Hop"), (b"X-Hop", b"1"), (b"Keep-Alive", b"5"), (b"Transfer-Encoding", b"chunked"), (b"X-App", b"1")]
+    headers = [
+        (b"Connection", b"close, X-Hop"),
+        (b"X-Hop", b"1"),
+        (b"Keep-Alive", b"5"),
+        (b"Transfer-Encoding", b"chunked"),
+        (b"X-App", b"1"),
+    ]
     names = [name for name, _ in received(options, headers)]
     assert names[0] == b"x-app"
     assert not {b"connection", b"x-hop", b"keep-alive", b"transfer-encoding"} & set(names)
@@ -260,7 +285,15 @@ def test_set_cookies_survive_in_order_and_are_never_joined(options):
 
 @pytest.mark.parametrize(
     "value",
-    [b"_gate=x", b" _gate = x; Path=/", b"_GATE=x", b"_gate_1=x", b"_gate_csrf=x; Domain=example.com", b"_gate_signin_ab=x", b"_gate_admin=x"]
+    [
+        b"_gate=x",
+        b" _gate = x; Path=/",
+        b"_GATE=x",
+        b"_gate_1=x",
+        b"_gate_csrf=x; Domain=example.com",
+        b"_gate_signin_ab=x",
+        b"_gate_admin=x",
+    ]
     + [b"=_gate=x", b" = _gate=x", b"==_gate=x", b"_gate", b"\t_gate\t=x"],
 )
 def test_an_upstream_can_not_set_our_cookies(options, value):

@@ -1,5 +1,7 @@
 import pytest
 
+from proxy.headers import TrustedPeers
+from proxy.incoming import client_address
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, incoming_from
 
 
@@ -31,4 +33,22 @@ def test_an_upgrade_needs_both_headers() -> None:
 def test_a_unix_socket_has_no_client_address() -> None:
     incoming = incoming_from("https://a.example/")
     incoming.scope["client"] = None
-    assert incoming.client_address == ""
+    assert incoming.peer == ""
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded_for", "client"),
+    [
+        ("192.0.2.7", "10.9.9.9", "192.0.2.7"),
+        ("10.0.0.1", "", "10.0.0.1"),
+        ("10.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("10.0.0.1", "6.6.6.6, 198.51.100.1", "198.51.100.1"),
+        ("10.0.0.1", "6.6.6.6, 198.51.100.1, 10.0.0.2", "198.51.100.1"),
+        ("10.0.0.1", "a, b", "10.0.0.1"),
+        ("10.0.0.1", "10.0.0.3, 10.0.0.2", "10.0.0.3"),
+    ],
+)
+def test_the_client_is_named_by_trusted_proxies_only(peer: str, forwarded_for: str, client: str) -> None:
+    incoming = incoming_from("https://a.example/", headers={"x-forwarded-for": forwarded_for}, client=peer)
+    assert client_address(incoming, TrustedPeers(["10.0.0.0/8"])) == client
+    assert client_address(incoming, TrustedPeers([])) == peer

@@ -1,0 +1,28 @@
+"""URLs that have sent people to strangers: each must be refused as a redirect target, or stay on a host of ours."""
+
+OPEN_REDIRECTS = (
+    "https://evil.example", "https://evil.example/", "http://evil.example/", "//evil.example/", "///evil.example/", "////evil.example",
+    "https:evil.example", "https:/evil.example", "https:///evil.example", "https:////evil.example", "https:\\\\evil.example", "/\\evil.example",
+    "\\\\evil.example", "\\/evil.example", "/%09/evil.example", "/%2f%2fevil.example", "/%5cevil.example", "//%00evil.example",
+    "https://app.example.com@evil.example/", "https://app.example.com:443@evil.example/", "https://app.example.com%40evil.example/",
+    "https://user:password@app.example.com/", "https://@app.example.com/", "https://app.example.com@/", "https://app.example.com\\@evil.example/",
+    "https://evil.example\\app.example.com/", "https://evil.example#app.example.com", "https://evil.example?app.example.com",
+    "https://evil.example/app.example.com", "https://app.example.com.evil.example/", "https://evilapp.example.com/",
+    "https://app.example.com.", "https://app.example.com./", "https://app.example.com../", "https://.app.example.com/",
+    "https://app.example.com:8443/", "https://app.example.com:80/", "https://app.example.com:0443/", "https://app.example.com:443x/",
+    "https://app.example.com:/", "https://app.example.com:443:443/", "https://app.example.com:65979/", "https://app.example.com:-443/",
+    "http://app.example.com/", "ftp://app.example.com/", "ws://app.example.com/", "javascript:alert(1)", "JaVaScRiPt:alert(1)",
+    "javascript://app.example.com/%0aalert(1)", "data:text/html,<script>alert(1)</script>", "vbscript:x", "file:///etc/passwd", "blob:https://app.example.com/x",
+    "https://app.example.com\t.evil.example/", "https://app.example.com\n.evil.example/", "https://app.example.com\r\n/", "https://app.example.com/\r\nX: y",
+    "\thttps://app.example.com/", " https://app.example.com/", "https://app.example.com/ ", "ht\ntps://evil.example/", "h\tttps://evil.example/",
+    "https://app.example.com\x00.evil.example/", "https://app.example.com%00.evil.example/", "https://app.example.com%2eevil.example/",
+    "https://app。example。com/", "https://app．example．com/", "https://ａｐｐ.example.com/", "https://аpp.example.com/", "https://app.example.com／evil",
+    "https://evil.example／.app.example.com/", "https://evil.example⁄app.example.com/", "https://app.example.com\u2028/", "https://app.example.com/é",
+    "https://2130706433/", "https://0x7f000001/", "https://0177.0.0.1/", "https://127.1/", "https://127.0.0.1/", "https://[::1]/",
+    "https://[::ffff:127.0.0.1]/", "https://[app.example.com]/", "https://app.example.com[/", "https://[::1%25eth0]/", "https://*.wild.example.com/",
+    "https://a.b.wild.example.com/", "https://wild.example.com/", "https://.wild.example.com/", "https://evil.example/x.wild.example.com",
+    "/", "/.gate/", "", "?", "#", ".", "..", "evil.example", "app.example.com", "app.example.com/", "https://", "https", "https://app.example.com\\",
+    "https://app.example.com/\\evil.example", "https://app.example.com/" + "a" * 9000, "<script>", "https://<script>/", "https://app.example.com/\x7f",
+    "//app.example.com/", "https//app.example.com/", "https;//app.example.com/", "https://app_example.com/", "https://app.example.com;evil.example/",
+    "https://app.example.com,evil.example/", "https://app.example.com&evil.example/", "https://app.example.com|evil.example/", "null", "undefined",
+)  # fmt: skip

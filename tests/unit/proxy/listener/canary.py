@@ -1,0 +1,211 @@
+"""A child process for the listener's tests: the real listener before an application that remembers what it was given.
+
+`python canary.py CONFIG` serves with `serve()`; `daphne tests.unit.proxy.listener.canary:application` under the stock command.
+Paths below `/_/` control it and are not remembered.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from gateproject.config.load import load_options
+from proxy.listener.listen import install, serve
+
+install()
+
+calls: list[dict] = []
+state = {"sent": 0, "received": 0, "disconnected": 0, "refused_sends": 0}
+release = asyncio.Event()
+
+
+async def application(scope, receive, send):
+    path = scope["raw_path"].decode()
+    if path.startswith("/_/"):
+        return await control(path, scope, receive, send)
+    call = {
+        "method": scope["method"],
+        "path": path,
+        "query": scope["query_string"].decode(),
+        "scheme": scope["scheme"],
+        "client": scope["client"],
+        "type": scope["type"],
+        "headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in scope["headers"]],
+        "body": "",
+    }
+    calls.append(call)
+    await BEHAVIOURS.get(path, echo)(call, scope, receive, send)
+
+
+async def control(path, scope, receive, send):
+    if path == "/_/echo":
+        return await echo({"body": ""}, scope, receive, send)
+    body = json.dumps({"calls": calls, **state}).encode()
+    if path == "/_/release":
+        release.set()
+    elif path == "/_/reset":
+        release.clear()
+        calls.clear()
+        state.update(dict.fromkeys(state, 0))
+    await answer(send, 200, body)
+
+
+async def answer(send, status, body=b"", headers=()):
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def chunks(receive):
+    while (message := await receive())["type"] == "http.request":
+        state["received"] += len(message["body"])
+        yield message["body"]
+        if not message["more_body"]:
+            return
+    raise ConnectionError("disconnected within the body")
+
+
+async def echo(call, scope, receive, send):
+    async for chunk in chunks(receive):
+        call["body"] += chunk.decode("latin-1")
+    await answer(send, 200, call["body"].encode("latin-1"))
+
+
+async def echo_as_it_comes(call, scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    async for chunk in chunks(receive):
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def early(call, scope, receive, send):
+    await answer(send, 403, b"no")
+
+
+async def hold(call, scope, receive, send):
+    await release.wait()
+    total = 0
+    async for chunk in chunks(receive):
+        total += len(chunk)
+    await answer(send, 200, str(total).encode())
+
+
+async def flood(call, scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    try:
+        for _ in range(4096):
+            await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+            state["sent"] += 65536
+    except ConnectionError:
+        state["refused_sends"] += 1
+        raise
+
+
+async def wait_for_disconnect(call, scope, receive, send):
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    state["disconnected"] += 1
+
+
+async def events(call, scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+    await release.wait()
+    for number in range(3):
+        await send({"type": "http.response.body", "body": b"data: %d\n\n" % number, "more_body": True})
+    await send({"type": "http.response.body"})
+
+
+async def abort(call, scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"half", "more_body": True})
+    await send({"type": "gate.response.abort"})
+
+
+async def fail_midway(call, scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"half", "more_body": True})
+    raise RuntimeError("midway")
+
+
+async def fail(call, scope, receive, send):
+    raise RuntimeError("at once")
+
+
+async def stop_midway(call, scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"10")]})
+    await send({"type": "http.response.body", "body": b"half", "more_body": True})
+
+
+async def too_short(call, scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"10")]})
+    await send({"type": "http.response.body", "body": b"half"})
+
+
+async def too_long(call, scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+    await send({"type": "http.response.body", "body": b"halfHTTP/1.1 200 OK\r\n"})
+
+
+async def split_header(call, scope, receive, send):
+    await answer(send, 200, b"", [(b"location", b"/a\r\nset-cookie: _gate=forged")])
+
+
+async def own_framing(call, scope, receive, send):
+    await answer(send, 200, b"plain", [(b"transfer-encoding", b"chunked"), (b"connection", b"x")])
+
+
+async def no_content(call, scope, receive, send):
+    await answer(send, 204, b"")
+    call["body"] = "sent"
+
+
+async def not_modified(call, scope, receive, send):
+    await send({"type": "http.response.start", "status": 304, "headers": []})
+    await send({"type": "http.response.body", "body": b"must not be seen"})
+
+
+async def never(call, scope, receive, send):
+    await asyncio.sleep(3600)
+
+
+async def stream_of_unknown_length(call, scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for part in (b"one ", b"two ", b""):
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b"three"})
+
+
+async def slow(call, scope, receive, send):
+    await asyncio.sleep(0.3)
+    await answer(send, 200, b"slow")
+
+
+BEHAVIOURS = {
+    "/stream-echo": echo_as_it_comes,
+    "/early": early,
+    "/hold": hold,
+    "/flood": flood,
+    "/disconnect": wait_for_disconnect,
+    "/events": events,
+    "/abort": abort,
+    "/fail": fail,
+    "/fail-midway": fail_midway,
+    "/stop-midway": stop_midway,
+    "/too-short": too_short,
+    "/too-long": too_long,
+    "/split-header": split_header,
+    "/own-framing": own_framing,
+    "/no-content": no_content,
+    "/not-modified": not_modified,
+    "/never": never,
+    "/unknown-length": stream_of_unknown_length,
+    "/slow": slow,
+}
+
+
+async def stopped() -> None:
+    print("stopped", flush=True)
+
+
+if __name__ == "__main__":
+    serve(application, load_options(Path(sys.argv[1]), {}), on_ready=lambda: print("ready", flush=True), on_stop=stopped)

@@ -1,0 +1,215 @@
+"""What an application gets and says over one request, seen from the client's side of a real socket."""
+
+import socket
+import threading
+
+import pytest
+
+from tests.support.children import wait_until
+from tests.support.raw_http import Broken, RawClient
+
+CHUNK = b"x" * 65536
+# What the kernel's own buffers on loopback may hold, generously; the tests offer several times that.
+KERNEL_BYTES = 20 * 1024 * 1024
+
+
+def get(path: str, *lines: str, method: str = "GET") -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: canary", *lines, "", ""]).encode()
+
+
+def post(path: str, body: bytes, *lines: str) -> bytes:
+    return get(path, f"Content-Length: {len(body)}", *lines, method="POST") + body
+
+
+def offer(client: RawClient, limit: int) -> int:
+    """Send until the server takes no more for a while; returns the bytes it took."""
+    client.socket.settimeout(0.5)
+    taken = 0
+    try:
+        while taken < limit:
+            taken += client.socket.send(CHUNK)
+    except TimeoutError:
+        pass
+    finally:
+        client.socket.settimeout(10)
+    return taken
+
+
+def test_the_application_starts_before_the_body_is_complete(canary):
+    with canary.connect() as client:
+        client.send(get("/stream-echo", "Content-Length: 10", method="POST") + b"first")
+        assert b"200 OK" in client._until(b"\r\n\r\n")
+        assert client.chunk() == b"first"
+        client.send(b"later")
+        assert client.chunk() == b"later"
+        assert client.chunk() == b""
+
+
+def test_a_chunked_body_streams_too(canary):
+    with canary.connect() as client:
+        client.send(get("/stream-echo", "Transfer-Encoding: chunked", method="POST"))
+        client._until(b"\r\n\r\n")
+        for part in (b"one", b"two"):
+            client.send(b"%x\r\n%b\r\n" % (len(part), part))
+            assert client.chunk() == part
+        client.send(b"0\r\n\r\n")
+        assert client.chunk() == b""
+
+
+def test_an_upload_that_is_not_read_stops_and_goes_on_when_it_is(canary):
+    size = 64 * 1024 * 1024
+    with canary.connect() as client:
+        client.send(get("/hold", f"Content-Length: {size}", method="POST"))
+        taken = offer(client, size)
+        assert taken < KERNEL_BYTES
+        canary.control("release")
+        while taken < size:
+            taken += client.socket.send(CHUNK[: size - taken])
+        assert client.response().body == str(size).encode()
+
+
+def test_a_download_that_is_not_read_makes_send_wait(canary):
+    with canary.connect() as client:
+        client.send(get("/flood"))
+        sent = [0]
+
+        def has_stopped() -> bool:
+            before, sent[0] = sent[0], canary.state["sent"]
+            return 0 < before == sent[0]
+
+        canary.wait_for("sent")
+        wait_until(has_stopped, "the application waits", 5)
+        assert sent[0] < KERNEL_BYTES
+        client._until(b"\r\n\r\n")
+        for _ in range(4096):
+            assert len(client.chunk()) == 65536
+        assert canary.state["sent"] == 4096 * 65536
+
+
+def test_send_raises_when_the_client_goes_away_while_it_waits(canary):
+    with canary.connect() as client:
+        client.send(get("/flood"))
+        canary.wait_for("sent")
+    canary.wait_for("refused_sends")
+
+
+def test_an_application_hears_of_a_client_that_leaves(canary):
+    with canary.connect() as client:
+        client.send(get("/disconnect"))
+        wait_until(lambda: canary.calls, "the application runs")
+    canary.wait_for("disconnected")
+
+
+def test_a_client_that_leaves_within_its_body_never_looks_complete(canary):
+    with canary.connect() as client:
+        client.send(get("/disconnect", "Content-Length: 10", method="POST") + b"half")
+        wait_until(lambda: canary.calls, "the application runs")
+    canary.wait_for("disconnected")
+
+
+def test_events_are_flushed_at_once(canary):
+    with canary.connect() as client:
+        client.send(get("/events"))
+        assert b"text/event-stream" in client._until(b"\r\n\r\n")
+        canary.control("release")
+        assert [client.chunk() for _ in range(4)] == [b"data: 0\n\n", b"data: 1\n\n", b"data: 2\n\n", b""]
+
+
+@pytest.mark.parametrize("path", ["/abort", "/fail-midway", "/stop-midway", "/too-short"])
+def test_an_answer_that_breaks_off_is_visibly_broken(canary, path):
+    with canary.connect() as client, pytest.raises(Broken) as broken:
+        client.send(get(path)).response()
+    assert b"0\r\n\r\n" not in broken.value.received
+
+
+def test_an_answer_cannot_be_longer_than_it_says(canary):
+    with canary.connect() as client, pytest.raises(Broken):
+        client.send(get("/too-long")).response()
+
+
+@pytest.mark.parametrize("path", ["/fail", "/split-header"])
+def test_an_application_that_fails_at_once_is_a_500(canary, path):
+    response, is_closed = canary.ask(get(path))
+    assert (response.status, is_closed) == (500, True)
+    assert response.header("set-cookie") is None
+
+
+def test_nothing_of_an_error_is_told(canary):
+    assert b"at once" not in canary.ask(get("/fail"))[0].body
+
+
+def test_the_framing_of_an_answer_is_ours(canary):
+    with canary.connect() as client:
+        response = client.send(get("/own-framing")).response()
+    assert (response.header("transfer-encoding"), response.header("connection"), response.body) == (None, None, b"plain")
+
+
+def test_an_answer_of_unknown_length_is_chunked(canary):
+    with canary.connect() as client:
+        response = client.send(get("/unknown-length")).response()
+    assert (response.header("transfer-encoding"), response.body) == ("chunked", b"one two three")
+
+
+@pytest.mark.parametrize(("path", "method"), [("/no-content", "GET"), ("/not-modified", "GET"), ("/unknown-length", "HEAD"), ("/early", "HEAD")])
+def test_answers_without_a_body_keep_the_connection_in_step(canary, path, method):
+    with canary.connect() as client:
+        response = client.send(get(path, method=method)).response(method)
+        assert response.header("transfer-encoding") is None
+        assert client.send(post("/echo", b"next")).response().body == b"next"
+
+
+def test_a_head_answer_says_the_length_of_the_body_it_leaves_out(canary):
+    with canary.connect() as client:
+        assert client.send(get("/early", method="HEAD")).response("HEAD").header("content-length") == "2"
+
+
+def test_a_refused_head_request_gets_no_body(canary):
+    with canary.connect() as client:
+        client.send(b"HEAD / HTTP/1.0\r\n\r\n")
+        assert client.rest().endswith(b"\r\n\r\n")
+
+
+def test_answers_have_a_date_and_do_not_name_the_server(canary):
+    response, _ = canary.ask(get("/", "Connection: close"))
+    assert response.header("date").endswith("GMT")
+    assert response.header("server") is None
+
+
+def test_the_go_ahead_comes_when_the_application_wants_the_body(canary):
+    with canary.connect() as client:
+        client.send(get("/echo", "Content-Length: 4", "Expect: 100-continue", method="POST"))
+        assert client.one_response().status == 100
+        assert client.send(b"body").response().body == b"body"
+
+
+def test_there_is_no_go_ahead_for_a_body_that_is_not_wanted(canary):
+    response, is_closed = canary.ask(get("/early", "Content-Length: 4", "Expect: 100-continue", method="POST"))
+    assert (response.status, is_closed) == (403, True)
+
+
+def test_there_is_no_go_ahead_before_the_application_asks(canary):
+    with canary.connect() as client:
+        client.send(get("/hold", "Content-Length: 4", "Expect: 100-continue", method="POST"))
+        assert not client.is_closed(within=0.05)
+        canary.control("release")
+        assert client.one_response().status == 100
+
+
+def test_the_client_address_is_the_sockets(canary):
+    with canary.connect() as client:
+        client.send(get("/", "X-Forwarded-For: 192.0.2.1")).response()
+        assert canary.calls[0]["client"] == list(client.socket.getsockname())
+    assert canary.calls[0]["scheme"] == "http"
+
+
+def test_parallel_connections_do_not_wait_for_each_other(canary):
+    with canary.connect() as held:
+        held.send(get("/hold"))
+        answers: list[bytes] = []
+        threads = [threading.Thread(target=lambda: answers.append(canary.ask(post("/echo", b"x", "Connection: close"))[0].body)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert answers == [b"x"] * 8
+        held.socket.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,157 @@
+"""The end of a sign-in at a route host (classes B9, B10, B14, B17), and the ways to the authenticate host's pages."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jwt
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+from django.test import override_settings
+
+from databroker.records import SESSION
+from tests.support.route_site import RouteSite
+from tests.support.signed_in import SignedIn, sign_in
+
+HOST = "app.example.com"
+PAGE = f"https://{HOST}/page?q=1"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[RouteSite]:
+    with override_settings(ROOT_URLCONF="proxy.urls", MIDDLEWARE=[], ALLOWED_HOSTS=["*"]):
+        yield RouteSite(tmp_path, ASGIHandler())
+
+
+@pytest.fixture
+async def ann(site: RouteSite) -> SignedIn:
+    return await sign_in(site.broker, site.options)
+
+
+def callback_url(site: RouteSite, ann: SignedIn, attempt: str, *, host: str = HOST, to: str = PAGE, at: str = HOST) -> str:
+    return f"https://{at}/.gate/callback/?gate_session={site.hand_overs.seal(ann.session.id, attempt, host, to, site.clock())}"
+
+
+async def test_the_browser_that_asked_gets_the_session_and_its_page(site: RouteSite, ann: SignedIn) -> None:
+    browser = site.browser()
+    attempt = browser.begin(HOST)
+    answer = await browser.get(callback_url(site, ann, attempt))
+    assert (answer.status, answer.header("location")) == (302, PAGE)
+    assert list(browser.cookies[HOST]) == ["_gate"]
+    opened = site.proxy.session_cookies.open(browser.cookies[HOST]["_gate"], HOST, site.clock())
+    assert opened.session_id == ann.session.id
+
+
+async def test_a_callback_url_from_another_browser_yields_no_session(site: RouteSite, ann: SignedIn) -> None:
+    attacker, victim = site.browser(), site.browser()
+    url = callback_url(site, ann, attacker.begin(HOST))
+    victim.begin(HOST)
+    answer = await victim.get(url)
+    assert answer.status == 400
+    assert "_gate" not in victim.cookies[HOST]
+    assert (await attacker.get(url)).status == 302, "the victim's refusal must not use the token up"
+
+
+async def test_a_hand_over_works_once(site: RouteSite, ann: SignedIn) -> None:
+    browser = site.browser()
+    attempt = browser.begin(HOST)
+    kept = dict(browser.cookies[HOST])
+    url = callback_url(site, ann, attempt)
+    assert (await browser.get(url)).status == 302
+    browser.cookies[HOST] = kept
+    assert (await browser.get(url)).status == 400
+
+
+async def test_the_back_button_with_a_session_just_goes_on(site: RouteSite, ann: SignedIn) -> None:
+    browser = site.browser()
+    url = callback_url(site, ann, browser.begin(HOST))
+    await browser.get(url)
+    again = await browser.get(url)
+    assert (again.status, again.header("location")) == (302, PAGE)
+    junk = await browser.get(f"https://{HOST}/.gate/callback/?gate_session=junk")
+    assert (junk.status, junk.header("location")) == (302, "/")
+
+
+async def test_a_token_for_another_host_is_refused(site: RouteSite, ann: SignedIn) -> None:
+    browser = site.browser()
+    attempt = browser.begin("other.example.com")
+    assert (await browser.get(callback_url(site, ann, attempt, at="other.example.com"))).status == 400
+
+
+async def test_a_token_that_leads_elsewhere_is_refused(site: RouteSite, ann: SignedIn) -> None:
+    for target in ("https://evil.example/", "https://other.example.com/", "http://app.example.com/", "//evil.example", "javascript:alert(1)"):
+        browser = site.browser()
+        answer = await browser.get(callback_url(site, ann, browser.begin(HOST), to=target))
+        assert answer.status == 400
+        assert "_gate" not in browser.cookies[HOST]
+
+
+async def test_after_five_minutes_a_token_is_too_old(site: RouteSite, ann: SignedIn) -> None:
+    browser = site.browser()
+    url = callback_url(site, ann, browser.begin(HOST))
+    site.ahead = 301
+    assert (await browser.get(url)).status == 400
+
+
+async def test_an_ended_session_is_not_handed_over(site: RouteSite, ann: SignedIn) -> None:
+    browser = site.browser()
+    url = callback_url(site, ann, browser.begin(HOST))
+    await site.broker.delete(SESSION, ann.session.id)
+    assert (await browser.get(url)).status == 400
+    assert "_gate" not in browser.cookies[HOST]
+
+
+@pytest.mark.parametrize("query", ["", "?gate_session=", "?gate_session=a&gate_session=b", "?gate_session=%00", "?other=1"])
+async def test_a_callback_without_one_good_token_is_refused(query: str, site: RouteSite) -> None:
+    browser = site.browser()
+    browser.begin(HOST)
+    answer = await browser.get(f"https://{HOST}/.gate/callback/{query}")
+    assert answer.status == 400
+    assert b"Open the application" in answer.body
+
+
+async def test_other_tokens_of_ours_are_no_hand_over(site: RouteSite, ann: SignedIn) -> None:
+    browser = site.browser()
+    browser.begin(HOST)
+    session_cookie = ann.cookie(HOST).partition("=")[2]
+    for token in (session_cookie, next(iter(browser.cookies[HOST].values()))):
+        assert (await browser.get(f"https://{HOST}/.gate/callback/?gate_session={token}")).status == 400
+
+
+async def test_parallel_tabs_all_succeed(site: RouteSite, ann: SignedIn) -> None:
+    browser = site.browser()
+    urls = [callback_url(site, ann, browser.begin(HOST), to=f"https://{HOST}/{tab}") for tab in range(4)]
+    answers = [await browser.get(url) for url in reversed(urls)]
+    assert [answer.header("location") for answer in answers] == [f"https://{HOST}/{tab}" for tab in (3, 2, 1, 0)]
+
+
+async def test_only_get_hands_over(site: RouteSite, ann: SignedIn) -> None:
+    browser = site.browser()
+    attempt = browser.begin(HOST)
+    cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies[HOST].items())
+    for method in ("POST", "HEAD", "PUT", "OPTIONS"):
+        answer = await site.ask(callback_url(site, ann, attempt), method=method, headers={"cookie": cookie})
+        assert (answer.status, answer.values("set-cookie")) == (405, [])
+
+
+async def test_the_dashboard_and_sign_out_are_at_the_authenticate_host(site: RouteSite) -> None:
+    browser = site.browser()
+    assert (await browser.get(f"https://{HOST}/.gate/")).header("location") == "https://auth.example.com/.gate/"
+    for path in ("signout/", "signout", "sign_out", "sign_out/"):
+        answer = await browser.get(f"https://{HOST}/.gate/{path}?gate_redirect_uri=https://{HOST}/bye")
+        wanted = "https://auth.example.com/.gate/signout/?gate_redirect_uri=https%3A%2F%2Fapp.example.com%2Fbye"
+        assert answer.header("location") == wanted
+
+
+async def test_the_signed_in_may_read_their_assertion(site: RouteSite, ann: SignedIn) -> None:
+    answer = await site.ask(f"https://{HOST}/.gate/jwt", headers={"cookie": ann.cookie(HOST)})
+    assert (answer.status, answer.header("content-type"), answer.header("cache-control")) == (200, "application/jwt", "no-store")
+    claims = jwt.decode(answer.body.decode(), options={"verify_signature": False})
+    assert (claims["sub"], claims["aud"]) == ("oidc/ann", HOST)
+    assert (await site.ask(f"https://{HOST}/.gate/jwt")).status == 401
+    assert (await site.ask(f"https://{HOST}/.gate/jwt", headers={"cookie": ann.cookie("other.example.com")})).status == 401
+
+
+async def test_there_is_no_admin_and_nothing_else_on_route_hosts(site: RouteSite) -> None:
+    for path in ("admin/", "sign_in", "static/admin/css/base.css", "x", "callback"):
+        assert (await site.ask(f"https://{HOST}/.gate/{path}")).status == 404
+    assert (await site.ask(f"https://{HOST}/.well-known/gate/jwks.json")).status == 404

@@ -1,0 +1,244 @@
+import asyncio
+
+import pytest
+
+from gateproject.config.route import Route
+from gateproject.errors import UpstreamError
+from proxy.upstreams.client import OutgoingRequest, Upstream, UpstreamClient, request_head
+from tests.support.upstreams import OK, CanaryUpstream
+
+HOST = [(b"host", b"u")]
+
+
+@pytest.fixture
+async def client():
+    client = UpstreamClient()
+    yield client
+    await client.close()
+
+
+def make_request(url, method="GET", target=b"/", headers=(), **keys):
+    route = Route.model_validate({"from": "https://app.example.com", "to": url})
+    return OutgoingRequest(Upstream.build(route), method, target, [*HOST, *headers], **keys)
+
+
+async def fetch(client, request, *body):
+    """(status, headers, body) of one exchange."""
+    exchange = await client.open(request)
+    try:
+        for chunk in body:
+            exchange.write(chunk)
+        if request.has_body:
+            exchange.end()
+        status, headers = await exchange.response()
+        received, is_more = b"", True
+        while is_more:
+            chunk, is_more = await exchange.read()
+            received += chunk
+        return status, headers, received
+    finally:
+        exchange.close()
+
+
+async def test_the_request_goes_out_byte_for_byte(client):
+    headers = [(b"x-B", b"1"), (b"X-A", b"2"), (b"x-B", b"3"), (b"empty", b""), (b"latin", b"\xe9")]
+    async with CanaryUpstream() as canary:
+        assert await fetch(client, make_request(canary.url, target=b"/a/..%2F//b;c?x=%zz&&?", headers=headers)) == (
+            200,
+            ((b"Content-Length", b"2"),),
+            b"ok",
+        )
+    assert canary.requests[0].head == (
+        b"GET /a/..%2F//b;c?x=%zz&&? HTTP/1.1\r\nhost: u\r\nx-B: 1\r\nX-A: 2\r\nx-B: 3\r\nempty: \r\nlatin: \xe9\r\n\r\n"
+    )
+
+
+@pytest.mark.parametrize("target", [b"/p?", b"/p", b"/%7Euser/\xc3", b"//host/p"])
+async def test_the_target_is_not_normalised(client, target):
+    async with CanaryUpstream() as canary:
+        await fetch(client, make_request(canary.url, target=target))
+    assert canary.requests[0].target == target
+
+
+@pytest.mark.parametrize(
+    ("keys", "body", "framing"),
+    [
+        ({}, (), []),
+        ({"content_length": 0}, (), [(b"content-length", b"0")]),
+        ({"has_body": True, "content_length": 5}, (b"he", b"", b"llo"), [(b"content-length", b"5")]),
+        ({"has_body": True}, (b"he", b"", b"llo"), [(b"transfer-encoding", b"chunked")]),
+        ({"has_body": True}, (), [(b"transfer-encoding", b"chunked")]),
+    ],
+)
+async def test_a_body_is_framed_as_the_client_framed_it(client, keys, body, framing):
+    async with CanaryUpstream() as canary:
+        await fetch(client, make_request(canary.url, "POST", **keys), *body)
+    assert canary.requests[0].headers == [*HOST, *framing]
+    assert canary.requests[0].body == b"".join(body)
+
+
+@pytest.mark.parametrize("body", [b"123456", b"1234"])
+async def test_a_body_of_another_length_than_announced_spoils_the_connection(client, body):
+    async with CanaryUpstream() as canary:
+        with pytest.raises(UpstreamError, match="Content-Length"):
+            await fetch(client, make_request(canary.url, "POST", has_body=True, content_length=5), body)
+        assert (await fetch(client, make_request(canary.url)))[2] == b"ok"
+        assert canary.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "method"),
+    [
+        (b"/a\r\nx: y", (), "GET"),
+        (b"/a b", (), "GET"),
+        (b"/a\nb", (), "GET"),
+        (b"/a", [(b"x", b"1\r\ny: 2")], "GET"),
+        (b"/a", [(b"x", b"1\ny: 2")], "GET"),
+        (b"/a", [(b"x", b"1\ry: 2")], "GET"),
+        (b"/a", [(b"x", b"1\0")], "GET"),
+        (b"/a", [(b"x\r\ny", b"1")], "GET"),
+        (b"/a", (), "GET / HTTP/1.1\r\nx:"),
+        (b"/a", (), "GET /x"),
+    ],
+)
+def test_nothing_can_add_a_line_to_a_request(target, headers, method):
+    with pytest.raises(UpstreamError):
+        request_head(make_request("http://u", method, target, headers))
+
+
+async def test_connections_are_used_again(client):
+    async with CanaryUpstream() as canary:
+        for _ in range(5):
+            await fetch(client, make_request(canary.url))
+        assert canary.connections == 1
+
+
+async def test_no_cookie_and_no_redirect_is_followed(client):
+    async with CanaryUpstream(b"HTTP/1.1 302 Found\r\nLocation: /x\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n") as canary:
+        for _ in range(2):
+            assert (await fetch(client, make_request(canary.url)))[0] == 302
+    assert [request.headers for request in canary.requests] == [HOST, HOST]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+async def test_a_request_is_never_sent_twice(client, method):
+    heads = []
+
+    async def hangs_up_on_the_second(conversation):
+        await conversation.head()
+        await conversation.send(OK)
+        heads.append(await conversation.head())
+
+    async with CanaryUpstream(script=hangs_up_on_the_second) as canary:
+        await fetch(client, make_request(canary.url))
+        with pytest.raises(UpstreamError):
+            await fetch(client, make_request(canary.url, method))
+        assert (len(heads), canary.connections) == (1, 1)
+
+
+async def test_bytes_that_nobody_asked_for_never_answer_the_next_request(client):
+    async def answers_twice(conversation):
+        await conversation.head()
+        await conversation.send(OK)
+        sent.set()
+        await conversation.send(OK.replace(b"ok", b"no"))
+        await conversation.head()
+
+    async def answers_once(conversation):
+        await conversation.head()
+        await conversation.send(OK)
+
+    sent = asyncio.Event()
+    scripts = [answers_twice, answers_once]
+    async with CanaryUpstream(script=lambda conversation: scripts.pop(0)(conversation)) as canary:
+        assert (await fetch(client, make_request(canary.url)))[2] == b"ok"
+        await sent.wait()
+        await asyncio.sleep(0.02)
+        assert (await fetch(client, make_request(canary.url)))[2] == b"ok"
+        assert canary.connections == 2
+
+
+async def test_interim_responses_are_skipped(client):
+    async with CanaryUpstream(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK) as canary:
+        assert (await fetch(client, make_request(canary.url)))[::2] == (200, b"ok")
+
+
+async def test_the_body_is_not_decompressed(client):
+    answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8bxx"
+    async with CanaryUpstream(answer) as canary:
+        assert (await fetch(client, make_request(canary.url)))[2] == b"\x1f\x8bxx"
+
+
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+async def test_responses_without_a_body_end_at_once(client, status):
+    async with CanaryUpstream(b"HTTP/1.1 " + status + b"\r\nContent-Length: 7\r\n\r\n") as canary:
+        assert (await fetch(client, make_request(canary.url)))[2] == b""
+
+
+async def test_the_answer_to_head_has_no_body(client):
+    async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n") as canary:
+        for _ in range(2):
+            assert await fetch(client, make_request(canary.url, "HEAD")) == (200, ((b"Content-Length", b"7"),), b"")
+        assert canary.connections == 1
+
+
+async def test_64_kib_of_response_headers_pass(client):
+    lines = b"".join(b"x-%02d: %s\r\n" % (number, b"v" * 10_000) for number in range(6)) + b"x-long: " + b"w" * 5_000 + b"\r\n"
+    async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + lines + b"\r\n") as canary:
+        _, headers, _ = await fetch(client, make_request(canary.url))
+        assert sum(len(value) for _, value in headers) > 65_000
+
+
+async def test_more_response_headers_are_refused(client):
+    lines = b"".join(b"x-%02d: %s\r\n" % (number, b"v" * 10_000) for number in range(7))
+    async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + lines + b"\r\n") as canary:
+        with pytest.raises(UpstreamError, match="64 KiB"):
+            await fetch(client, make_request(canary.url))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 200",
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nab",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n",
+    ],
+)
+async def test_an_answer_that_breaks_off_or_is_malformed_is_the_upstreams_fault(client, answer):
+    async def script(conversation):
+        await conversation.head()
+        await conversation.send(answer)
+        await conversation.close()
+
+    async with CanaryUpstream(script=script) as canary:
+        with pytest.raises(UpstreamError):
+            await fetch(client, make_request(canary.url))
+
+
+async def test_a_body_without_a_length_ends_with_the_connection(client):
+    async def script(conversation):
+        await conversation.head()
+        await conversation.send(b"HTTP/1.0 200 OK\r\n\r\nuntil the end")
+        await conversation.close()
+
+    async with CanaryUpstream(script=script) as canary:
+        assert (await fetch(client, make_request(canary.url)))[2] == b"until the end"
+
+
+async def test_a_refused_connection_is_an_upstream_error(client):
+    async with CanaryUpstream() as canary:
+        pass
+    with pytest.raises(UpstreamError, match="no connection"):
+        await fetch(client, make_request(canary.url))
+
+
+async def test_a_name_that_does_not_resolve_is_an_upstream_error(client):
+    with pytest.raises(UpstreamError, match="no connection"):
+        await fetch(client, make_request("http://does-not-exist.invalid"))
