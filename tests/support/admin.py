@@ -9,8 +9,9 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.contrib.admin import AdminSite
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AnonymousUser
 from django.http import HttpResponse
-from django.test import AsyncClient, override_settings
+from django.test import AsyncClient, AsyncRequestFactory, override_settings
 from django.urls import path
 
 MIDDLEWARE = [
@@ -58,6 +59,15 @@ class AdminPages:
     async def apost(self, page: str, **form: Any) -> HttpResponse:
         with override_settings(ROOT_URLCONF=self._urls, MIDDLEWARE=MIDDLEWARE):
             return await self._client.post(f"/admin/{page}", form, follow=True)
+
+
+def apps_shown_to_a_stranger(register: Callable[[AdminSite], None]) -> list[Any]:
+    """Django fills in the list of apps on the sign-in page too, where nobody has been let in yet."""
+    site = AdminSite()
+    register(site)
+    request = AsyncRequestFactory().get("/admin/login/")
+    request.user = AnonymousUser()
+    return site.get_app_list(request)
 
 
 def text_of(response: HttpResponse) -> str:

@@ -1,0 +1,94 @@
+"""What the provider says about itself: its discovery document, believed only where it names the configured issuer."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from authenticate.provider_http import ProviderHttp
+from authenticate.remembered import Remembered
+from gateproject.config.authenticate import is_loopback
+from gateproject.errors import ProviderError
+
+PATH = "/.well-known/openid-configuration"
+LIFETIME = 3600.0
+
+# Symmetric algorithms and `none` are never among them, whatever a provider offers.
+ACCEPTED_ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """OpenID Connect Discovery 1.0, section 3; an endpoint that the provider lacks is empty."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    jwks_uri: str
+    algorithms: frozenset[str]
+    userinfo_endpoint: str = ""
+    revocation_endpoint: str = ""
+    end_session_endpoint: str = ""
+    token_auth_methods: frozenset[str] = frozenset({"client_secret_basic"})
+    sends_issuer: bool = False  # RFC 9207: the callback always carries `iss`
+
+
+def remembered_discovery(http: ProviderHttp, issuer: str, clock: Callable[[], float]) -> Remembered[Discovery]:
+    async def fetch() -> Discovery:
+        answer = await http.get(issuer.rstrip("/") + PATH)
+        if answer.status != 200:
+            raise ProviderError(f"the provider's discovery document was answered with status {answer.status}")
+        return parse(answer.json(), issuer)
+
+    return Remembered(fetch, lifetime=LIFETIME, clock=clock)
+
+
+def parse(document: Mapping[str, Any], issuer: str) -> Discovery:
+    """ProviderError where the document is another issuer's, lacks what the code flow needs, or would leave TLS."""
+    named = document.get("issuer")
+    if named != issuer:
+        raise ProviderError(f"the provider calls itself {named!r}, idp_provider_url is {issuer!r}{_hint(named, issuer)}")
+    offered = document.get("id_token_signing_alg_values_supported", ["RS256"])
+    algorithms = frozenset(name for name in ACCEPTED_ALGORITHMS if isinstance(offered, list) and name in offered)
+    if not algorithms:
+        raise ProviderError(f"the provider signs ID tokens with none of {', '.join(ACCEPTED_ALGORITHMS)}")
+    methods = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+    return Discovery(
+        issuer=issuer,
+        authorization_endpoint=_endpoint(document, "authorization_endpoint"),
+        token_endpoint=_endpoint(document, "token_endpoint"),
+        jwks_uri=_endpoint(document, "jwks_uri"),
+        algorithms=algorithms,
+        userinfo_endpoint=_endpoint(document, "userinfo_endpoint", required=False),
+        revocation_endpoint=_endpoint(document, "revocation_endpoint", required=False),
+        end_session_endpoint=_endpoint(document, "end_session_endpoint", required=False),
+        token_auth_methods=frozenset(method for method in methods if isinstance(method, str)) if isinstance(methods, list) else frozenset(),
+        sends_issuer=document.get("authorization_response_iss_parameter_supported") is True,
+    )
+
+
+def _hint(named: object, issuer: str) -> str:
+    if isinstance(named, str) and named.rstrip("/") == issuer.rstrip("/"):
+        return "; only the slash at the end differs: write idp_provider_url exactly as the provider calls itself"
+    return ""
+
+
+def _endpoint(document: Mapping[str, Any], key: str, *, required: bool = True) -> str:
+    url = document.get(key)
+    if not url and not required:
+        return ""
+    if not isinstance(url, str) or not is_safe(url):
+        raise ProviderError(f"the provider's {key} is missing, or is neither https nor on this machine")
+    return url
+
+
+def is_safe(url: str) -> bool:
+    """Is this an absolute https URL, or http on a loopback address (for development)?"""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    if not host or parts.username is not None or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))

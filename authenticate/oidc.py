@@ -1,0 +1,242 @@
+"""The only file that meets mozilla-django-oidc: its two views and its backend, with what 5.0.2 leaves out.
+
+The library checks neither audience nor issuer, finds people by e-mail, keeps its state in Django's sessions (one `next` for all
+tabs) and waits for the provider without a limit.  Kept are its structure, its settings and its code challenge; each step with a
+check missing is overridden.
+"""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from mozilla_django_oidc.auth import OIDCAuthenticationBackend
+from mozilla_django_oidc.utils import generate_code_challenge
+from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
+
+from authenticate.discovery import Discovery
+from authenticate.provider_client import ProviderClient, with_query
+from databroker.records import User
+from gateproject.config.options import Options
+from gateproject.errors import BadRequest, ProviderError
+
+# Claims about the token and not about the person: userinfo has no say in them.
+TOKEN_CLAIMS = frozenset({"iss", "aud", "azp", "exp", "iat", "nbf", "nonce", "at_hash", "c_hash", "auth_time", "acr", "amr", "jti", "sid"})
+MAX_EXPIRES_IN = 10 * 365 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """What a completed sign-in yields; times are Unix seconds."""
+
+    user: User
+    subject: str
+    id_token: str
+    access_token: str
+    refresh_token: str
+    access_token_expires: float | None
+
+
+class CodeRefused(BadRequest):
+    """The provider does not take this code: used before, too old, or not for us."""
+
+
+def library_settings(options: Options, provider_client: ProviderClient, discovery: Discovery) -> Mapping[str, Any]:
+    """Our Options and the provider's discovery document, in the library's words."""
+    callback = options.authenticate_service_url.origin + options.authenticate_callback_path
+    return {
+        "OIDC_OP_AUTHORIZATION_ENDPOINT": discovery.authorization_endpoint,
+        "OIDC_OP_TOKEN_ENDPOINT": discovery.token_endpoint,
+        "OIDC_OP_USER_ENDPOINT": discovery.userinfo_endpoint,
+        "OIDC_OP_JWKS_ENDPOINT": discovery.jwks_uri,
+        "OIDC_RP_CLIENT_ID": options.idp_client_id,
+        "OIDC_RP_CLIENT_SECRET": options.idp_client_secret,
+        # Only so that the library's constructor wants keys; id_token.py decides by the whole list.
+        "OIDC_RP_SIGN_ALGO": "RS256",
+        "OIDC_RP_SCOPES": " ".join(provider_client.provider.scopes),
+        "OIDC_AUTH_REQUEST_EXTRA_PARAMS": dict(provider_client.provider.request_params),
+        # Absolute and from the configuration: the library builds it from the Host header.
+        "OIDC_AUTHENTICATION_CALLBACK_URL": callback,
+    }
+
+
+class _OurSettings:
+    """The library's seam for settings, per instance instead of from Django's settings."""
+
+    oidc_settings: Mapping[str, Any] = {}
+
+    def get_settings(self, name: str, *default: Any) -> Any:
+        return self.oidc_settings.get(name, *default) if default else self.oidc_settings[name]
+
+
+class GateRequestView(_OurSettings, OIDCAuthenticationRequestView):
+    """Sends the browser to the provider.  State, nonce and verifier are this attempt's alone, in a cookie of its own."""
+
+    begin: Any = None  # (claims) -> (state, Set-Cookie values)
+
+    async def get(self, request: HttpRequest) -> HttpResponse:
+        nonce, code_verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
+        state, cookies = self.begin({"nonce": nonce, "verifier": code_verifier})
+        params = {
+            **self.get_extra_params(request),
+            # Ours come last: idp_request_params adds, it never replaces.
+            "response_type": "code",
+            "scope": self.get_settings("OIDC_RP_SCOPES"),
+            "client_id": self.OIDC_RP_CLIENT_ID,
+            "redirect_uri": self.get_settings("OIDC_AUTHENTICATION_CALLBACK_URL"),
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": generate_code_challenge(code_verifier, "S256"),
+            "code_challenge_method": "S256",
+        }
+        response = HttpResponseRedirect(with_query(self.OIDC_OP_AUTH_ENDPOINT, params))
+        for cookie in cookies:
+            response.cookies.load(cookie)
+        return response
+
+
+class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
+    """Judges what the browser brings back from the provider; the pages are the subclass's.
+
+    | the callback has              | answer                                   |
+    |-------------------------------|------------------------------------------|
+    | a parameter twice             | BadRequest                               |
+    | no attempt of this browser    | login_stale                              |
+    | another issuer (RFC 9207)     | BadRequest                               |
+    | an attempt that was used      | login_stale                              |
+    | an error                      | login_failure                            |
+    | a code that yields a person   | login_success                            |
+    """
+
+    service: Any = None  # the AuthenticateService
+
+    async def get(self, request: HttpRequest) -> HttpResponse:
+        params = single_params(request.META.get("QUERY_STRING", ""))
+        state = params.get("state", "")
+        self.attempt = self.find_attempt(state)
+        if self.attempt is None:
+            return await self.login_stale()
+        client: ProviderClient = self.service.provider_client
+        check_issuer(params, client.provider.issuer)
+        if not await self.service.spend_state(state):
+            return await self.login_stale()
+        if "error" in params:
+            return self.login_failure(params["error"])
+        if not params.get("code"):
+            raise BadRequest("the sign-in service sent you back without a code")
+        discovery = await client.discovery()
+        if discovery.sends_issuer and "iss" not in params:
+            raise BadRequest("the answer of the sign-in service does not name its sender")
+        backend = GateBackend(client, discovery, self.service.clock, library_settings(self.service.options, client, discovery))
+        self.signed_in = await backend.authenticate(
+            request, code=params["code"], nonce=self.attempt["nonce"], code_verifier=self.attempt["verifier"]
+        )
+        return await self.login_success()
+
+    def find_attempt(self, state: str) -> dict[str, Any] | None:
+        raise NotImplementedError
+
+    async def login_stale(self) -> HttpResponse:
+        raise NotImplementedError
+
+
+class GateBackend(_OurSettings, OIDCAuthenticationBackend):
+    """A code becomes a person.  It is not among Django's backends: people live in the data broker, not in Django's tables."""
+
+    def __init__(self, client: ProviderClient, discovery: Discovery, clock: Any, oidc_settings: Mapping[str, Any]):
+        self._client = client
+        self._discovery = discovery
+        self._clock = clock
+        self.oidc_settings = oidc_settings
+        super().__init__()
+
+    async def authenticate(self, request: HttpRequest, *, code: str, nonce: str, code_verifier: str) -> SignedIn:
+        """CodeRefused where the provider does not take the code, ProviderError where its answer can't be believed."""
+        tokens = await self.get_token(
+            {
+                "grant_type": "authorization_code",
+                "code": code,
+                "redirect_uri": self.get_settings("OIDC_AUTHENTICATION_CALLBACK_URL"),
+                "code_verifier": code_verifier,
+            }
+        )
+        id_token, access_token = tokens["id_token"], tokens["access_token"]
+        payload = await self.verify_token(id_token, nonce=nonce, access_token=access_token)
+        user = await self.get_or_create_user(access_token, id_token, payload)
+        refresh_token = tokens.get("refresh_token")
+        return SignedIn(
+            user=user,
+            subject=payload["sub"],
+            id_token=id_token,
+            access_token=access_token,
+            refresh_token=refresh_token if isinstance(refresh_token, str) else "",
+            access_token_expires=self._expiry(tokens.get("expires_in")),
+        )
+
+    async def get_token(self, payload: dict[str, str]) -> dict[str, Any]:
+        answer = await self._client.post_as_client(self.OIDC_OP_TOKEN_ENDPOINT, payload, self._discovery)
+        if answer.status == 400 and answer.json().get("error") == "invalid_grant":
+            raise CodeRefused("the sign-in service no longer accepts this sign-in")
+        if answer.status != 200:
+            raise ProviderError(f"the provider's token endpoint answered with status {answer.status}: {_error_code(answer)}")
+        tokens = answer.json()
+        if not all(isinstance(tokens.get(name), str) and tokens[name] for name in ("id_token", "access_token")):
+            raise ProviderError("the provider's token endpoint gave no ID token or no access token")
+        if str(tokens.get("token_type", "")).lower() != "bearer":
+            raise ProviderError("the provider's token endpoint gave an access token that is not of type Bearer")
+        return tokens
+
+    async def verify_token(self, token: str, *, nonce: str, access_token: str) -> dict[str, Any]:
+        return await self._client.verified(token, self._discovery, nonce=nonce, access_token=access_token)
+
+    async def get_userinfo(self, access_token: str, id_token: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """What the provider tells about the person, {} where it has no such endpoint; ProviderError where it is another person."""
+        if not self.OIDC_OP_USER_ENDPOINT:
+            return {}
+        answer = await self._client.http.get(self.OIDC_OP_USER_ENDPOINT, {"Authorization": f"Bearer {access_token}"})
+        if answer.status != 200:
+            raise ProviderError(f"the provider's userinfo endpoint answered with status {answer.status}")
+        userinfo = answer.json()
+        # OpenID Connect Core 5.3.2: else a substituted access token would bring another person's claims.
+        if userinfo.get("sub") != payload["sub"]:
+            raise ProviderError("the provider's userinfo endpoint described another person than its ID token")
+        return userinfo
+
+    async def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> User:
+        """The person, known by `sub`; the library would look for the e-mail among Django's users."""
+        userinfo = await self.get_userinfo(access_token, id_token, payload)
+        about_person = {name: value for name, value in userinfo.items() if name not in TOKEN_CLAIMS}
+        return self._client.provider.user({**payload, **about_person}, self._clock())
+
+    def _expiry(self, expires_in: object) -> float | None:
+        if isinstance(expires_in, int) and not isinstance(expires_in, bool) and 0 < expires_in < MAX_EXPIRES_IN:
+            return float(self._clock() + expires_in)
+        return None
+
+
+def single_params(query: str) -> dict[str, str]:
+    """The query's parameters; BadRequest where one that matters occurs twice, because then it has no one meaning."""
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50, errors="strict")
+    except ValueError as error:
+        raise BadRequest("the answer of the sign-in service can't be read") from error
+    params = dict(pairs)
+    if len(params) != len(pairs):
+        raise BadRequest("the answer of the sign-in service says the same thing twice")
+    return params
+
+
+def check_issuer(params: Mapping[str, str], issuer: str) -> None:
+    """RFC 9207: an answer of another issuer must not be redeemed at ours (mix-up)."""
+    if params.get("iss", issuer) != issuer:
+        raise BadRequest("this answer is from another sign-in service than ours")
+
+
+def _error_code(answer: Any) -> str:
+    try:
+        code = answer.json().get("error")
+    except ProviderError:
+        return "no JSON"
+    return code if isinstance(code, str) and code.isascii() and code.isidentifier() else "no error code"

@@ -1,0 +1,82 @@
+"""How we talk to an identity provider: bounded in time and size, no redirects, no cookies, JSON or nothing."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any
+
+import httpx
+
+from authenticate import strict_json
+from gateproject.config.options import Options
+from gateproject.errors import ProviderError
+
+TIMEOUT = 10.0  # seconds for a whole exchange, so that a body that drips in can't hold a sign-in
+MAX_BODY = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    media_type: str
+    body: bytes
+
+    def json(self) -> dict[str, Any]:
+        """The body as a JSON object; ProviderError where it is anything else."""
+        try:
+            return strict_json.parse_object(self.body)
+        except ValueError as error:
+            raise ProviderError("the identity provider did not answer with a JSON object") from error
+
+
+class ProviderHttp:
+    def __init__(self, options: Options, *, timeout: float = TIMEOUT):
+        self._timeout = timeout
+        # trust_env off: .netrc and proxy variables must not add credentials or a listener to what holds our client secret.
+        self._client = httpx.AsyncClient(verify=_tls(options), timeout=timeout, follow_redirects=False, trust_env=False)
+        # An httpx client keeps cookies and sends them with the next person's request (0.28.1); this jar takes none.
+        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
+    async def get(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
+        return await self._exchange("GET", url, headers or {}, None)
+
+    async def post(self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Answer:
+        return await self._exchange("POST", url, headers or {}, form)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _exchange(self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None) -> Answer:
+        # Not compressed, so that the limit on the body is a limit on memory.
+        sent = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "gate", **headers}
+        try:
+            async with asyncio.timeout(self._timeout), self._client.stream(method, url, headers=sent, data=form) as response:
+                body = await _bounded(response)
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+            # The URL's host is enough for an operator, the rest of it may hold what must not be logged.
+            raise ProviderError(f"the identity provider at {_host(url)} can't be reached ({type(error).__name__})") from error
+        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return Answer(response.status_code, media_type, body)
+
+
+async def _bounded(response: httpx.Response) -> bytes:
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise ProviderError(f"the identity provider's answer is larger than {MAX_BODY} bytes")
+    return bytes(body)
+
+
+def _host(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0]
+
+
+def _tls(options: Options) -> ssl.SSLContext:
+    """The system's authorities, and `certificate_authority` beside them where it is set."""
+    context = ssl.create_default_context()
+    if options.certificate_authority:
+        context.load_verify_locations(cadata=options.certificate_authority.decode("ascii"))
+    return context

@@ -1,0 +1,27 @@
+"""What identity providers may differ in; everything else is OpenID Connect and the same for all."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from databroker.records import User
+
+
+class Provider(Protocol):
+    """One entry of `idp_provider`."""
+
+    name: str
+    issuer: str  # compared character by character
+    scopes: tuple[str, ...]
+    request_params: Mapping[str, str]  # added to the authorization request
+    groups_claim: str  # "" where claims are not groups
+
+    def user(self, claims: Mapping[str, Any], now: float) -> User:
+        """The person whom verified claims describe."""
+        ...
+
+
+def groups_in(claims: Mapping[str, Any], groups_claim: str) -> tuple[str, ...]:
+    """The groups that the claims name, one or many."""
+    value = claims.get(groups_claim) if groups_claim else None
+    values = value if isinstance(value, list) else [value]
+    return tuple(group for group in values if isinstance(group, str) and group)

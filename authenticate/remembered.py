@@ -1,0 +1,48 @@
+"""A value fetched from far away: kept for a while, fetched by one caller at a time, and a failure is shared by those who wait."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from gateproject.errors import ProviderError
+
+T = TypeVar("T")
+
+FAILURE_KEPT = 2.0  # seconds; else every waiting sign-in would try a dead provider again, one after the other
+NEVER = float("-inf")
+
+
+class Remembered(Generic[T]):
+    """Times are Unix seconds.  A failed renewal leaves the old value to those who do not ask for a newer one."""
+
+    def __init__(self, fetch: Callable[[], Awaitable[T]], *, lifetime: float, clock: Callable[[], float]):
+        self._fetch = fetch
+        self._lifetime = lifetime
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._value: tuple[T, float] | None = None
+        self._failure: str | None = None
+        self._tried = NEVER
+
+    async def get(self, *, tried_after: float = NEVER) -> T:
+        """The value, fetched anew where it is past its lifetime or the last try was not after `tried_after`; ProviderError."""
+        async with self._lock:
+            now = self._clock()
+            if self._value is not None and now - self._value[1] < self._lifetime and self._tried > tried_after:
+                return self._value[0]
+            if self._failure is not None and now - self._tried < FAILURE_KEPT:
+                raise ProviderError(self._failure)
+            return await self._renewed()
+
+    async def _renewed(self) -> T:
+        self._failure = None
+        self._tried = self._clock()
+        try:
+            value = await self._fetch()
+        except ProviderError as error:
+            self._failure = str(error)
+            raise
+        finally:
+            self._tried = self._clock()
+        self._value = (value, self._tried)
+        return value

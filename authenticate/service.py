@@ -1,0 +1,76 @@
+"""The authenticate service: what its pages share, and what runs in the background for it."""
+
+import time
+from asyncio import Task
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from authenticate.directory.sync import DirectoryFollower
+from authenticate.provider_client import ProviderClient
+from authenticate.providers.registry import provider_of
+from authenticate.sessions import Sessions
+from authenticate.targets import Target, Targets
+from databroker.client import BrokerClient
+from databroker.records import Session
+from gateproject.config.options import Options
+from gateproject.crypto.csrf_token import CsrfTokens
+from gateproject.crypto.hand_over import HandOvers
+from gateproject.crypto.sign_in_attempts import LIFETIME, SignInAttempts
+from gateproject.crypto.signed_urls import UrlSigner
+from gateproject.crypto.signing_key import SigningKey
+from gateproject.tasks import spawn
+
+log = structlog.get_logger(__name__)
+
+SIGN_IN_PATH = "/.gate/sign_in"
+CALLBACK_PATH = "/.gate/callback/"
+
+
+class AuthenticateService:
+    """Built from one set of Options.  `host_port` and `origin` are those of `authenticate_service_url`."""
+
+    def __init__(self, options: Options, broker: BrokerClient, signing_key: SigningKey, clock: Callable[[], float] = time.time):
+        self.options = options
+        self.broker = broker
+        self.signing_key = signing_key
+        self.clock = clock
+        self.origin = options.authenticate_service_url.origin
+        self.host_port = options.authenticate_service_url.host_port
+        self.provider_client = ProviderClient(options, provider_of(options), clock)
+        self.sessions = Sessions(options, broker)
+        self.attempts = SignInAttempts(options, purpose="provider")
+        self.csrf = CsrfTokens(options)
+        self.signer = UrlSigner(options)
+        self.targets = Targets(self.origin)
+        self._hand_overs = HandOvers(options)
+        self._background: Task[None] | None = None
+
+    async def start(self) -> None:
+        if self.options.directory_file:
+            follower = DirectoryFollower(self.options.directory_file, self.broker, self.options.idp_provider)
+            self._background = spawn(follower.run(), name="directory file")
+
+    async def stop(self) -> None:
+        if self._background is not None:
+            self._background.cancel()
+        await self.provider_client.close()
+
+    async def session_of(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Session | None:
+        """The live session that these Cookie headers hold for this host."""
+        return await self.sessions.find(cookie_headers, host_port, now)
+
+    async def spend_state(self, state: str) -> bool:
+        """True exactly once for each state; remembered until its cookie would have expired."""
+        return await self.broker.spend(f"state/{state}", self.clock() + LIFETIME)
+
+    def sign_in_url_for(self, own_path: str) -> str:
+        """Where a page of the authenticate host sends who is not signed in; sign-in then leads back to `own_path`."""
+        return self.signer.sign(self.origin + SIGN_IN_PATH, {"gate_redirect_uri": self.origin + own_path}, self.clock())
+
+    def way_back(self, session: Session, target: Target, attempt_id: str) -> str:
+        """Where the signed-in browser goes now: home at once, or to a route host with a token that gives that host the session."""
+        if self.targets.is_own(target):
+            return target.url
+        token = self._hand_overs.seal(session.id, attempt_id, target.host_port, target.url, self.clock())
+        return f"{target.origin}{CALLBACK_PATH}?gate_session={token}"

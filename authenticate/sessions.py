@@ -1,0 +1,72 @@
+"""Who is signed in at the authenticate host: sessions are made, found and ended here, and nowhere else."""
+
+import secrets
+from collections.abc import Iterable
+
+import structlog
+
+from authenticate.oidc import SignedIn
+from databroker.client import BrokerClient
+from databroker.records import SESSION, USER, Session
+from gateproject.config.options import Options
+from gateproject.crypto.session_cookie import SessionCookies
+from gateproject.errors import SealError
+
+log = structlog.get_logger(__name__)
+
+MAX_USER_AGENT = 256
+
+
+class Sessions:
+    def __init__(self, options: Options, broker: BrokerClient):
+        self._broker = broker
+        self._cookies = SessionCookies(options)
+        self._lifetime = options.cookie_expire.total_seconds()
+        self._provider = options.idp_provider
+
+    async def create(self, signed_in: SignedIn, now: float, *, client_address: str, user_agent: str) -> Session:
+        """A session with an id of its own, whatever the browser brought along: nothing planted before sign-in is promoted."""
+        session = Session(
+            id=secrets.token_urlsafe(32),
+            user_id=signed_in.user.id,
+            subject=signed_in.subject,
+            provider=self._provider,
+            issued=now,
+            expires=now + self._lifetime,
+            claims=signed_in.user.claims,
+            id_token=signed_in.id_token,
+            access_token=signed_in.access_token,
+            refresh_token=signed_in.refresh_token,
+            access_token_expires=signed_in.access_token_expires,
+            client_address=client_address,
+            user_agent=user_agent[:MAX_USER_AGENT],
+        )
+        # The user first: whoever sees the session finds its user, too.
+        await self._broker.put(USER, signed_in.user.id, signed_in.user.to_data())
+        await self._broker.put(SESSION, session.id, session.to_data(), expires=session.expires)
+        log.info("signed in", session_id=session.id, user_id=session.user_id, client_address=client_address)
+        return session
+
+    async def find(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Session | None:
+        """The live session of this browser at this host; a cookie that is not ours is passed over, never an error."""
+        for value in self._cookies.read(cookie_headers):
+            try:
+                token = self._cookies.open(value, host_port, now)
+            except SealError:
+                continue
+            record = await self._broker.get(SESSION, token.session_id)
+            if record is not None and (session := Session.from_record(record)).expires > now:
+                return session
+        return None
+
+    async def end(self, session: Session) -> None:
+        """Over everywhere: each host's cookie names this record."""
+        await self._broker.delete(SESSION, session.id)
+        log.info("signed out", session_id=session.id, user_id=session.user_id)
+
+    def set_cookie(self, session: Session, host_port: str, now: float) -> str:
+        value = self._cookies.seal(session.id, host_port, session.issued, session.expires)
+        return self._cookies.set_cookie(value, host_port, session.expires, now)
+
+    def clear_cookie(self, host_port: str) -> str:
+        return self._cookies.clear_cookie(host_port)

@@ -1,0 +1,34 @@
+"""JSON from a provider, where two readings of one text would be an attack: UTF-8, no key twice, no NaN, no half characters."""
+
+import json
+import math
+from typing import Any
+
+
+def parse_object(text: bytes) -> dict[str, Any]:
+    """The JSON object in `text`; ValueError where it is anything else, or has more than one reading."""
+    try:
+        value = json.loads(text.decode("utf-8"), object_pairs_hook=_without_repeats, parse_constant=_refuse, parse_float=_finite)
+        # A lone surrogate ("\\ud800") is text that no page and no header could carry later.
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return members
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(text)
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")

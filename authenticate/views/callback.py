@@ -1,0 +1,84 @@
+"""Where the provider sends the browser back: a session, or a page that says why there is none."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+
+from authenticate.oidc import CodeRefused, GateCallbackView
+from authenticate.targets import Target
+from authenticate.views import answers
+from gateproject.errors import ProviderError
+
+DASHBOARD = "/.gate/"
+
+
+class CallbackView(GateCallbackView):
+    async def get(self, request: HttpRequest) -> HttpResponse:
+        try:
+            return await super().get(request)
+        except CodeRefused:
+            return self._start_again("The sign-in service no longer accepts this sign-in; it may have taken too long.")
+        except ProviderError as error:
+            return self._and_forget(answers.provider_trouble(request, error, self._target_url()))
+
+    def find_attempt(self, state: str) -> dict[str, Any] | None:
+        self.state = state
+        service = self.service
+        return service.attempts.find(state, answers.cookie_headers(self.request), service.host_port, service.clock())
+
+    async def login_stale(self) -> HttpResponse:
+        """A reload, a "back", a bookmark, or somebody else's link: who is signed in just continues, others start again."""
+        service = self.service
+        session = await service.session_of(answers.cookie_headers(self.request), service.host_port, service.clock())
+        if session is None:
+            return self._start_again("This sign-in was finished before, took too long, or was begun in another browser.")
+        target = self._target()
+        return answers.redirect(service.way_back(session, target, self.attempt["attempt"]) if target else DASHBOARD)
+
+    def login_failure(self, error: str) -> HttpResponse:
+        if error != "access_denied":
+            return self._start_again("The sign-in service could not sign you in.")
+        response = answers.problem(
+            self.request,
+            401,
+            "The sign-in was cancelled, or the sign-in service does not let you use this site.",
+            advice="You can try again, perhaps with another account.",
+            links=(("Try again", self._target_url()),),
+        )
+        return self._and_forget(response)
+
+    async def login_success(self) -> HttpResponse:
+        service, request = self.service, self.request
+        now = service.clock()
+        session = await service.sessions.create(
+            self.signed_in,
+            now,
+            client_address=request.scope["gate"].client_address,
+            user_agent=request.headers.get("User-Agent", ""),
+        )
+        target = self._target()
+        location = service.way_back(session, target, self.attempt["attempt"]) if target else DASHBOARD
+        cookies = [service.sessions.set_cookie(session, service.host_port, now), service.attempts.clear(self.state)]
+        return answers.redirect(location, cookies)
+
+    def _target(self) -> Target | None:
+        """Judged anew: the routes may have changed since the attempt began."""
+        if self.attempt is None:
+            return None
+        return self.service.targets.target(self.attempt["to"], self.request.scope["gate"].authorize.is_route_origin)
+
+    def _target_url(self) -> str:
+        target = self._target()
+        return target.url if target is not None else DASHBOARD
+
+    def _start_again(self, reason: str) -> HttpResponse:
+        links = (("Start again", self._target_url()),)
+        return self._and_forget(answers.problem(self.request, 400, reason, advice="Please start again.", links=links))
+
+    def _and_forget(self, response: HttpResponse) -> HttpResponse:
+        return answers.with_cookies(response, [self.service.attempts.clear(self.state)] if self.attempt is not None else [])
+
+
+@answers.in_plain_words
+async def callback(request: HttpRequest) -> HttpResponse:
+    return await CallbackView.as_view(service=request.scope["gate"].authenticate)(request)

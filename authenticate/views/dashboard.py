@@ -1,0 +1,69 @@
+"""Who am I?  The page of the signed-in person: identity, groups, session, and the button that ends it."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from authenticate.providers.base import groups_in
+from authenticate.service import AuthenticateService
+from authenticate.views import answers
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, DirectoryUser, Session, User
+
+MAX_GROUPS = 200
+# They tie tokens together and tell a person nothing.
+_HIDDEN_CLAIMS = frozenset({"nonce", "at_hash", "c_hash"})
+
+
+@require_safe
+@answers.in_plain_words
+async def dashboard(request: HttpRequest) -> HttpResponse:
+    service: AuthenticateService = request.scope["gate"].authenticate
+    now = service.clock()
+    headers = answers.cookie_headers(request)
+    session = await service.session_of(headers, service.host_port, now)
+    if session is None:
+        if answers.wants_json(request):
+            return answers.problem(request, 401, "You are not signed in.")
+        return answers.redirect(service.sign_in_url_for("/.gate/"))
+    person = await _person(service, session)
+    if answers.wants_json(request):
+        return answers.json_answer(person)
+    token, cookie = service.csrf.token_for(headers, now, bound_to=session.id)
+    response = answers.page(
+        "authenticate/dashboard.html", form_targets="", person=person, claims=_rows(person["claims"]), csrf=token, day=_day
+    )
+    return answers.with_cookies(response, [cookie] if cookie else [])
+
+
+async def _person(service: AuthenticateService, session: Session) -> dict[str, Any]:
+    record = await service.broker.get(USER, session.user_id)
+    user = User.from_record(record) if record is not None else User(session.user_id)
+    return {
+        "user": {"id": user.id, "name": user.name, "email": user.email, "email_verified": user.email_verified},
+        "groups": await _groups(service, session),
+        "session": {"id": session.id, "provider": session.provider, "issued": session.issued, "expires": session.expires},
+        "claims": {name: value for name, value in sorted(session.claims.items()) if name not in _HIDDEN_CLAIMS},
+    }
+
+
+async def _groups(service: AuthenticateService, session: Session) -> list[dict[str, str]]:
+    record = await service.broker.get(DIRECTORY_USER, session.user_id)
+    from_directory = DirectoryUser.from_record(record).group_ids if record is not None else ()
+    from_claims = groups_in(session.claims, service.provider_client.provider.groups_claim)
+    groups = []
+    for group_id in list(dict.fromkeys([*from_directory, *from_claims]))[:MAX_GROUPS]:
+        record = await service.broker.get(DIRECTORY_GROUP, group_id)
+        group = DirectoryGroup.from_record(record) if record is not None else DirectoryGroup(group_id)
+        groups.append({"id": group.id, "name": group.name or group.id, "email": group.email})
+    return groups
+
+
+def _rows(claims: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) for name, value in claims.items()]
+
+
+def _day(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%-d %B %Y, %H:%M UTC")

@@ -1,0 +1,62 @@
+"""Where a route host sends who is not signed in: on to the provider, or straight back where this browser has a session."""
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET
+
+from authenticate.oidc import GateRequestView, library_settings
+from authenticate.service import SIGN_IN_PATH, AuthenticateService
+from authenticate.targets import Target
+from authenticate.views import answers
+from gateproject.crypto.sign_in_attempts import is_attempt_id
+from gateproject.crypto.signed_urls import UrlExpired
+from gateproject.errors import BadRequest, ProviderError, SealError
+
+# A browser keeps 4 KiB a cookie; the target is sealed with the rest of the attempt into one.
+MAX_REMEMBERED_URL = 2000
+
+
+@require_GET
+@answers.in_plain_words
+async def sign_in(request: HttpRequest) -> HttpResponse:
+    gate = request.scope["gate"]
+    service: AuthenticateService = gate.authenticate
+    now = service.clock()
+    try:
+        params = service.signer.verify(f"{service.origin}{SIGN_IN_PATH}?{request.META.get('QUERY_STRING', '')}", now)
+    except UrlExpired as error:
+        return _too_old(request, service.targets.target(error.params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin))
+    except SealError:
+        return answers.problem(
+            request, 400, "This sign-in link is not complete, or was changed on its way.", advice="Please open the page you wanted again."
+        )
+    target = service.targets.target(params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
+    attempt_id = params.get("gate_attempt", "")
+    if target is None or not (service.targets.is_own(target) or is_attempt_id(attempt_id)):
+        raise BadRequest("this sign-in link leads to a place that does not belong to this site")
+    session = await service.session_of(answers.cookie_headers(request), service.host_port, now)
+    if session is not None:
+        return answers.redirect(service.way_back(session, target, attempt_id))
+    return await _to_provider(request, service, target, attempt_id)
+
+
+async def _to_provider(request: HttpRequest, service: AuthenticateService, target: Target, attempt_id: str) -> HttpResponse:
+    client = service.provider_client
+    try:
+        discovery = await client.discovery()
+    except ProviderError as error:
+        return answers.provider_trouble(request, error, target.url)
+
+    def begin(claims: dict[str, str]) -> tuple[str, list[str]]:
+        remembered = {**claims, "to": target.short(MAX_REMEMBERED_URL), "attempt": attempt_id}
+        return service.attempts.begin(remembered, service.host_port, answers.cookie_headers(request), service.clock())
+
+    settings = library_settings(service.options, client, discovery)
+    response = await GateRequestView.as_view(oidc_settings=settings, begin=staticmethod(begin))(request)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _too_old(request: HttpRequest, target: Target | None) -> HttpResponse:
+    links = (("Open the page again", target.url),) if target is not None else ()
+    advice = "Sign-in links last a few minutes. Please open the page you wanted again."
+    return answers.problem(request, 400, "This sign-in link is too old.", advice=advice, links=links)

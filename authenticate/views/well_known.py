@@ -1,0 +1,39 @@
+"""What programs may know about us: our public keys, and where our endpoints are."""
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from authenticate.service import AuthenticateService
+from authenticate.views import answers
+
+JWKS_PATH = "/.well-known/gate/jwks.json"
+
+
+@require_safe
+async def jwks(request: HttpRequest) -> HttpResponse:
+    """The keys of the attestation JWT (RFC 7517)."""
+    service: AuthenticateService = request.scope["gate"].authenticate
+    if not service.signing_key.is_configured:
+        document = {
+            "status": 404,
+            "error": "Not Found",
+            "reason": "No signing_key is configured.",
+            "request_id": request.scope["gate"].request_id,
+        }
+        return answers.json_answer(document, status=404)
+    response = answers.json_answer(service.signing_key.jwks())
+    # Upstreams may keep the keys for a while; a new key is one restart of ours.
+    response.headers["Cache-Control"] = "public, max-age=60"
+    return response
+
+
+@require_safe
+async def endpoints(request: HttpRequest) -> HttpResponse:
+    service: AuthenticateService = request.scope["gate"].authenticate
+    return answers.json_answer(
+        {
+            "authentication_callback_endpoint": service.origin + service.options.authenticate_callback_path,
+            "jwks_uri": service.origin + JWKS_PATH,
+            "frontchannel_logout_uri": service.origin + "/.gate/signout/",
+        }
+    )

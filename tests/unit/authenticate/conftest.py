@@ -1,0 +1,32 @@
+"""The authenticate host as its visitors meet it: real views behind Django's own ASGI handler, a real provider on loopback."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+from django.test import override_settings
+
+from tests.support.authenticate_site import Site
+from tests.support.fake_idp import FakeIdP
+
+
+@pytest.fixture
+async def idp() -> AsyncIterator[FakeIdP]:
+    provider = await FakeIdP.started()
+    yield provider
+    await provider.stop()
+
+
+@pytest.fixture
+def django_pages() -> Iterator[ASGIHandler]:
+    with override_settings(ROOT_URLCONF="authenticate.urls", MIDDLEWARE=[], ALLOWED_HOSTS=["*"]):
+        yield ASGIHandler()
+
+
+@pytest.fixture
+async def site(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> AsyncIterator[Site]:
+    site = Site(tmp_path, idp, django_pages)
+    await site.service.start()
+    yield site
+    await site.service.stop()

@@ -1,0 +1,66 @@
+"""A redirect leads to a host of ours, or nowhere."""
+
+import string
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authenticate.targets import Targets, parse
+from tests.support.open_redirects import OPEN_REDIRECTS
+
+OWN = "https://auth.example.com"
+ROUTES = {"https://app.example.com", "https://other.example.com:8443", "https://x.wild.example.com"}
+TARGETS = Targets(OWN)
+
+
+@pytest.mark.parametrize("url", OPEN_REDIRECTS)
+def test_open_redirects_are_refused(url: str) -> None:
+    assert TARGETS.target(url, ROUTES.__contains__) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "rebuilt"),
+    [
+        ("https://app.example.com", "https://app.example.com/"),
+        ("https://app.example.com/a?b=c%20d&e=//evil.example#f", "https://app.example.com/a?b=c%20d&e=//evil.example#f"),
+        ("HTTPS://APP.example.COM/A", "https://app.example.com/A"),
+        ("https://app.example.com:443/", "https://app.example.com/"),
+        ("https://app.example.com?a=b", "https://app.example.com/?a=b"),
+        ("https://app.example.com//evil.example", "https://app.example.com//evil.example"),
+        ("https://other.example.com:8443/x", "https://other.example.com:8443/x"),
+        ("https://auth.example.com/.gate/admin/", "https://auth.example.com/.gate/admin/"),
+        ("https://x.wild.example.com/", "https://x.wild.example.com/"),
+    ],
+)
+def test_urls_of_our_hosts_are_accepted_and_rebuilt(url: str, rebuilt: str) -> None:
+    target = TARGETS.target(url, ROUTES.__contains__)
+    assert target is not None
+    assert target.url == rebuilt
+
+
+def test_the_authenticate_host_counts_with_its_scheme_and_port_only() -> None:
+    def nowhere(_: str) -> bool:
+        return False
+
+    assert TARGETS.target(f"{OWN}/.gate/", nowhere)
+    for url in ("http://auth.example.com/.gate/", "https://auth.example.com:8443/.gate/", f"{OWN}.evil.example/"):
+        assert TARGETS.target(url, nowhere) is None
+
+
+def test_a_url_that_is_too_long_to_remember_loses_its_query_first_and_then_its_path() -> None:
+    target = parse("https://app.example.com/" + "p" * 40 + "?" + "q" * 40)
+    assert target is not None
+    assert target.short(200) == target.url
+    assert target.short(80) == "https://app.example.com/" + "p" * 40
+    assert target.short(30) == "https://app.example.com/"
+
+
+@given(st.text(alphabet=string.printable + "。／\\\x00é", max_size=40), st.sampled_from(["", "https://", "http://", "https://app.example.com"]))
+def test_whatever_is_accepted_reads_the_same_to_another_parser(rest: str, beginning: str) -> None:
+    target = TARGETS.target(beginning + rest, ROUTES.__contains__)
+    if target is not None:
+        parts = urlsplit(target.url)
+        assert f"{parts.scheme}://{parts.netloc}" in ROUTES | {OWN}
+        assert parts.netloc == target.host_port

@@ -1,0 +1,274 @@
+"""What the provider sends back: one session for the browser that asked, and none for anybody else."""
+
+import asyncio
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from databroker.records import USER, Session, User
+from tests.support.authenticate_site import APP, ATTEMPT, ORIGIN, Site
+from tests.support.fake_idp import ABSENT, Answer
+
+
+async def test_a_sign_in_ends_at_the_route_host_with_a_session_for_the_first_url(site: Site) -> None:
+    response = await site.browser().sign_in("alice")
+    assert response.location.startswith(f"{APP}/.gate/callback/?gate_session=")
+    hand_over = site.hand_over(response.location)
+    (record,) = await site.sessions()
+    session = Session.from_record(record)
+    assert (hand_over.session_id, hand_over.attempt_id) == (session.id, ATTEMPT)
+    assert hand_over.redirect_uri == f"{APP}/reports?year=2026&q=a%20b"
+    assert (session.user_id, session.subject, session.provider) == ("oidc/alice", "alice", "oidc")
+    assert session.expires == pytest.approx(site.clock() + 14 * 3600, abs=5)
+    assert record.expires == session.expires
+    assert (session.client_address, session.access_token_expires) == ("192.0.2.7", pytest.approx(site.clock() + 3600, abs=5))
+
+
+async def test_the_user_record_holds_what_the_provider_says(site: Site) -> None:
+    site.idp.bend.userinfo = {"name": "Alice A.", "aud": "someone-else", "nonce": "other"}
+    await site.browser().sign_in("alice")
+    user = User.from_record(await site.broker.get(USER, "oidc/alice"))
+    assert (user.email, user.email_verified, user.name) == ("alice@corp.example", True, "Alice A.")
+    # Userinfo describes the person, it has no say about the token.
+    assert user.claims["aud"] == "gate"
+    assert user.claims["nonce"] != "other"
+
+
+async def test_every_sign_in_has_a_session_id_of_its_own(site: Site) -> None:
+    browser = site.browser()
+    first = await browser.to_provider()
+    second = await browser.to_provider()
+    planted = dict(browser.cookies)
+    await browser.get(site.idp.pick(first, "alice"))
+    cookie = browser.cookies["_gate"]
+    await browser.get(site.idp.pick(second, "alice"))
+    assert browser.cookies["_gate"] != cookie
+    assert "_gate" not in planted
+    records = await site.sessions()
+    assert len({record.id for record in records}) == 2
+    assert all(len(record.id) >= 43 for record in records)
+
+
+async def test_a_planted_session_cookie_is_not_promoted(site: Site) -> None:
+    browser = site.browser()
+    browser.cookies["_gate"] = "planted"
+    await browser.sign_in("alice")
+    assert browser.cookies["_gate"] != "planted"
+    assert (await browser.get("/.gate/")).status == 200
+
+
+async def test_parallel_tabs_all_succeed_and_each_returns_to_its_own_url(site: Site) -> None:
+    browser = site.browser()
+    one = await browser.to_provider(target=f"{APP}/one", attempt="1" * 22)
+    two = await browser.to_provider(target=f"{APP}/two", attempt="2" * 22)
+    answers = [await browser.get(site.idp.pick(url, "alice")) for url in (two, one)]
+    opened = [site.hand_over(answer.location) for answer in answers]
+    assert [(over.redirect_uri, over.attempt_id) for over in opened] == [(f"{APP}/two", "2" * 22), (f"{APP}/one", "1" * 22)]
+
+
+async def test_a_callback_url_of_one_browser_gives_another_no_session(site: Site) -> None:
+    attacker, victim = site.browser(), site.browser()
+    await victim.to_provider()
+    callback = site.idp.pick(await attacker.to_provider(), "bob")
+    response = await victim.get(callback)
+    assert response.status == 400
+    assert "Start again" in response.text
+    assert "_gate" not in victim.cookies
+    assert await site.sessions() == []
+    # The refused visit did not even use it up: the browser that began goes on.
+    assert (await attacker.get(callback)).status == 302
+
+
+async def test_swapped_states_of_two_tabs_do_not_mix(site: Site) -> None:
+    browser = site.browser()
+    one, two = await browser.to_provider(), await browser.to_provider()
+    code = parse_qs(urlsplit(site.idp.pick(one, "alice")).query)["code"][0]
+    # The code of the first with the state of the second: another verifier, which the provider refuses.
+    response = await browser.get(site.idp.pick(two, "alice", code=code))
+    assert response.status == 400
+    assert await site.sessions() == []
+
+
+async def test_a_state_works_once_also_when_sent_twice_at_the_same_time(site: Site) -> None:
+    browser = site.browser()
+    callback = site.idp.pick(await browser.to_provider(), "alice")
+    twin = site.browser()
+    twin.cookies = dict(browser.cookies)
+    answers = await asyncio.gather(browser.get(callback), twin.get(callback))
+    assert sorted(answer.status for answer in answers) == [302, 400]
+    assert len(await site.sessions()) == 1
+    assert site.idp.count("/token") == 1
+
+
+async def test_a_used_callback_without_a_session_starts_again_at_the_first_url(site: Site) -> None:
+    browser = site.browser()
+    callback = site.idp.pick(await browser.to_provider(), "alice")
+    replay = dict(browser.cookies)
+    await browser.get(callback)
+    browser.cookies = replay
+    response = await browser.get(callback)
+    assert response.status == 400
+    assert f'href="{APP}/reports?year=2026&amp;q=a%20b"' in response.text
+    assert len(await site.sessions()) == 1
+
+
+async def test_a_used_callback_with_a_live_session_just_continues(site: Site) -> None:
+    browser = site.browser()
+    callback = site.idp.pick(await browser.to_provider(), "alice")
+    attempt = dict(browser.cookies)
+    await browser.get(callback)
+    assert (await browser.get(callback)).location == "/.gate/"
+    browser.cookies |= attempt
+    assert site.hand_over((await browser.get(callback)).location).redirect_uri.startswith(f"{APP}/reports")
+    assert len(await site.sessions()) == 1
+
+
+async def test_an_attempt_older_than_ten_minutes_is_refused(site: Site) -> None:
+    browser = site.browser()
+    callback = site.idp.pick(await browser.to_provider(), "alice")
+    site.clock.ahead = 601
+    assert (await browser.get(callback)).status == 400
+    assert await site.sessions() == []
+
+
+@pytest.mark.parametrize("name", ["code", "state", "error", "iss"])
+async def test_a_parameter_sent_twice_is_refused(site: Site, name: str) -> None:
+    browser = site.browser()
+    callback = site.idp.pick(await browser.to_provider(), "alice", error="x") if name == "error" else site.idp.pick(
+        await browser.to_provider(), "alice"
+    )
+    value = parse_qs(urlsplit(callback).query)[name][0]
+    assert (await browser.get(f"{callback}&{name}={value}")).status == 400
+    assert await site.sessions() == []
+    assert site.idp.count("/token") == 0
+
+
+@pytest.mark.parametrize("missing", ["code", "state"])
+async def test_a_missing_parameter_is_refused(site: Site, missing: str) -> None:
+    browser = site.browser()
+    response = await browser.get(site.idp.pick(await browser.to_provider(), "alice", **{missing: ""}))
+    assert response.status == 400
+    assert await site.sessions() == []
+
+
+@pytest.mark.parametrize("issuer", ["https://evil.example", "", "{issuer}/", "{issuer}.evil.example"])
+async def test_an_answer_of_another_issuer_is_refused(site: Site, issuer: str) -> None:
+    browser = site.browser()
+    callback = site.idp.pick(await browser.to_provider(), "alice", iss=issuer.format(issuer=site.idp.issuer))
+    assert (await browser.get(callback)).status == 400
+    assert site.idp.count("/token") == 0
+
+
+async def test_an_answer_without_issuer_is_refused_where_the_provider_always_sends_it(site: Site) -> None:
+    browser = site.browser()
+    callback = site.idp.pick(await browser.to_provider(), "alice")
+    assert (await browser.get(callback.partition("&iss=")[0])).status == 400
+    assert site.idp.count("/token") == 0
+
+
+async def test_an_answer_without_issuer_is_accepted_where_the_provider_never_sends_it(site: Site) -> None:
+    site.idp.bend.discovery = {"authorization_response_iss_parameter_supported": ABSENT}
+    browser = site.browser()
+    callback = site.idp.pick(await browser.to_provider(), "alice")
+    assert (await browser.get(callback.partition("&iss=")[0])).status == 302
+
+
+@pytest.mark.parametrize(("error", "status"), [("access_denied", 401), ("server_error", 400), ("<script>alert(1)</script>", 400)])
+async def test_an_error_of_the_provider_is_a_page_that_says_what_to_do(site: Site, error: str, status: int) -> None:
+    browser = site.browser()
+    callback = site.idp.pick(await browser.to_provider(), "alice", error=error)
+    response = await browser.get(callback)
+    assert response.status == status
+    assert f'href="{APP}/reports' in response.text
+    assert "<script" not in response.text
+    assert not [name for name in browser.cookies if name.startswith("_gate_signin_")]
+    assert (await browser.get(callback)).status == 400
+
+
+async def test_errors_are_json_for_programs(site: Site) -> None:
+    response = await site.browser().get("/oauth2/callback?state=x&code=y", accept="application/json")
+    assert response.status == 400
+    assert '"request_id": "00000000000000000000000000000000"' in response.text
+
+
+@pytest.mark.parametrize("path", ["/token", "/userinfo", "/jwks"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(500),
+        Answer(302, headers={"Location": "http://127.0.0.1:1/"}),
+        Answer(200, b"<html>"),
+        Answer(200, b"[]"),
+        Answer(200, b'{"a":1,"a":2}'),
+        Answer(200, b"[" * 100_000),
+        Answer(200, b" " * (1024 * 1024 + 1)),
+        Answer(200, b"\xff\xfe"),
+    ],
+    ids=["500", "redirect", "html", "list", "repeated key", "nested", "huge", "not utf-8"],
+)
+async def test_a_provider_that_answers_nonsense_yields_a_503_page_and_no_session(site: Site, path: str, answer: Answer) -> None:
+    site.idp.bend.answers[path] = answer
+    response = await site.browser().sign_in()
+    assert response.status == 503
+    assert "Try again" in response.text
+    assert await site.sessions() == []
+
+
+async def test_a_slow_provider_does_not_hold_the_browser_forever(site: Site) -> None:
+    browser = site.browser()
+    callback = site.idp.pick(await browser.to_provider(), "alice")
+    site.service.provider_client.http._timeout = 0.05
+    site.idp.bend.answers["/token"] = Answer(delay=5)
+    assert (await browser.get(callback)).status == 503
+
+
+async def test_a_code_is_redeemed_with_the_verifier_and_basic_credentials(site: Site) -> None:
+    await site.browser().sign_in()
+    (request,) = [request for request in site.idp.requests if request.path == "/token"]
+    assert request.headers["authorization"].startswith("Basic ")
+    assert "client_secret" not in request.form
+    assert len(request.form["code_verifier"]) >= 43
+    assert request.form["redirect_uri"] == f"{ORIGIN}/oauth2/callback"
+
+
+async def test_a_provider_that_wants_the_secret_in_the_form_gets_it_there(site: Site) -> None:
+    site.idp.bend.discovery = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
+    assert (await site.browser().sign_in()).status == 302
+
+
+async def test_userinfo_about_another_person_is_refused(site: Site) -> None:
+    site.idp.bend.userinfo = {"sub": "bob"}
+    assert (await site.browser().sign_in("alice")).status == 503
+    assert await site.sessions() == []
+
+
+@pytest.mark.parametrize("tokens", [{"id_token": ABSENT}, {"access_token": ABSENT}, {"id_token": 7}, {"token_type": "mac"}])
+async def test_incomplete_tokens_are_refused(site: Site, tokens: dict[str, object]) -> None:
+    site.idp.bend.tokens = tokens
+    assert (await site.browser().sign_in()).status == 503
+    assert await site.sessions() == []
+
+
+async def test_a_bent_id_token_yields_no_session(site: Site) -> None:
+    site.idp.bend.claims = {"aud": "another-client"}
+    assert (await site.browser().sign_in()).status == 503
+    assert await site.sessions() == []
+
+
+async def test_the_session_cookie_is_host_only_http_only_lax_and_secure(site: Site) -> None:
+    response = await site.browser().sign_in()
+    (cookie,) = [value for value in response.set_cookies if value.startswith("_gate=")]
+    attributes = {part.strip().lower() for part in cookie.split(";")[1:]}
+    assert {"httponly", "secure", "samesite=lax", "path=/"} <= attributes
+    assert not any(attribute.startswith("domain") for attribute in attributes)
+
+
+async def test_while_the_data_broker_is_away_there_is_a_503_page(site: Site) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    site.broker.cut()
+    assert (await browser.get("/.gate/")).status == 503
+
+
+async def test_a_callback_by_post_is_not_possible(site: Site) -> None:
+    assert (await site.browser().post("/oauth2/callback", {})).status == 405

@@ -1,0 +1,88 @@
+"""Who am I: the page and its JSON."""
+
+import json
+import re
+
+import pytest
+
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
+from tests.support.authenticate_site import ORIGIN, Site
+from tests.support.fake_idp import PEOPLE
+
+
+async def test_without_a_session_the_page_leads_to_sign_in_and_back(site: Site) -> None:
+    browser = site.browser()
+    location = (await browser.get("/.gate/")).location
+    assert location.startswith(f"{ORIGIN}/.gate/sign_in?")
+    provider = (await browser.get(location)).location
+    assert (await browser.get(site.idp.pick(provider, "alice"))).location == f"{ORIGIN}/.gate/"
+    page = await browser.get("/.gate/")
+    assert page.status == 200
+    for text in ("Alice Adams", "alice@corp.example", "oidc/alice", "engineering", "Sign out"):
+        assert text in page.text
+
+
+async def test_programs_without_a_session_get_401_as_json(site: Site) -> None:
+    response = await site.browser().get("/.gate/", accept="application/json")
+    assert response.status == 401
+    assert json.loads(response.text)["reason"] == "You are not signed in."
+
+
+async def test_the_json_tells_identity_groups_session_and_claims(site: Site) -> None:
+    await site.broker.put(DIRECTORY_USER, "oidc/alice", DirectoryUser("oidc/alice", group_ids=("g1", "g2")).to_data())
+    await site.broker.put(DIRECTORY_GROUP, "g1", DirectoryGroup("g1", "Admins", "admins@corp.example").to_data())
+    browser = site.browser()
+    await browser.sign_in()
+    person = json.loads((await browser.get("/.gate/", accept="application/json")).text)
+    assert person["user"] == {"id": "oidc/alice", "name": "Alice Adams", "email": "alice@corp.example", "email_verified": True}
+    assert person["groups"] == [
+        {"id": "g1", "name": "Admins", "email": "admins@corp.example"},
+        {"id": "g2", "name": "g2", "email": ""},
+        {"id": "engineering", "name": "engineering", "email": ""},
+    ]
+    assert person["session"]["provider"] == "oidc"
+    assert person["claims"]["sub"] == "alice"
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/json"])
+async def test_no_token_of_the_provider_is_on_the_page(site: Site, accept: str) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    (record,) = await site.sessions()
+    page = (await browser.get("/.gate/", accept=accept)).text
+    for name in ("id_token", "access_token", "refresh_token"):
+        assert record.data[name]
+        assert record.data[name] not in page
+    assert record.data["claims"]["nonce"] not in page
+
+
+async def test_claims_are_text_and_never_markup(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    evil = {"name": "<img src=x onerror=alert(1)>", "email": '"><script>alert(1)</script>', "groups": ["</td><script>"], "x'\"<b>": {"<i>": "<u>"}}
+    monkeypatch.setitem(PEOPLE, "mallory", evil)
+    browser = site.browser()
+    await browser.sign_in("mallory")
+    page = (await browser.get("/.gate/")).text
+    assert not re.search(r"<(img|script|b|i|u)\b", page)
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+
+
+async def test_the_page_is_private_and_cannot_be_framed(site: Site) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    headers = (await browser.get("/.gate/")).headers
+    assert headers["cache-control"] == "no-store"
+    assert "script-src" not in headers["content-security-policy"]
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+async def test_a_session_ends_with_its_record_and_with_its_time(site: Site) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    site.clock.ahead = 14 * 3600 + 1
+    assert (await browser.get("/.gate/")).status == 302
+    site.clock.ahead = 0
+    assert (await browser.get("/.gate/")).status == 200
+    (record,) = await site.sessions()
+    await site.broker.delete("session", record.id)
+    assert (await browser.get("/.gate/")).status == 302

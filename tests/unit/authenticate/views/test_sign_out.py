@@ -1,0 +1,197 @@
+"""Only a page of ours, in this browser, for this session, can sign somebody out; then it is over everywhere."""
+
+import asyncio
+import re
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+
+from tests.support.authenticate_site import APP, Browser, Response, Site
+from tests.support.fake_idp import ABSENT, Answer
+from tests.support.open_redirects import OPEN_REDIRECTS
+
+PATHS = ["/.gate/signout/", "/.gate/signout", "/.gate/sign_out", "/.gate/sign_out/"]
+URL = "/.gate/signout/"
+
+
+def token_in(response: Response) -> str:
+    match = re.search(r'name="_gate_csrf" value="([^"]+)"', response.text)
+    assert match is not None, response.text
+    return match[1]
+
+
+async def signed_in(site: Site, sub: str = "alice") -> tuple[Browser, str]:
+    browser = site.browser()
+    await browser.sign_in(sub)
+    return browser, token_in(await browser.get("/.gate/"))
+
+
+async def test_the_button_of_the_dashboard_ends_the_session_everywhere(site: Site) -> None:
+    browser, token = await signed_in(site)
+    response = await browser.post(URL, {"_gate_csrf": token})
+    assert response.status == 302
+    assert await site.sessions() == []
+    assert "_gate" not in browser.cookies
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_every_spelling_signs_out_by_form_query_and_header(site: Site, path: str) -> None:
+    ways = [
+        lambda browser, token: browser.post(path, {"_gate_csrf": token}),
+        lambda browser, token: browser.get(f"{path}?{urlencode({'_gate_csrf': token})}"),
+        lambda browser, token: browser.post(path, {}, X_CSRF_Token=token),
+        lambda browser, token: browser.get(path, X_CSRF_Token=token),
+    ]
+    for way in ways:
+        browser, token = await signed_in(site)
+        assert (await way(browser, token)).status == 302
+        assert await site.sessions() == []
+
+
+async def test_without_a_token_nothing_changes_and_the_page_asks(site: Site) -> None:
+    browser, _ = await signed_in(site)
+    for path in PATHS:
+        for method in ("GET", "POST"):
+            response = await browser.get(path, method=method)
+            assert response.status == 400
+            assert "Nothing has happened" in response.text
+            assert 'method="post"' in response.text
+            assert "_gate" in browser.cookies
+    assert len(await site.sessions()) == 1
+    assert (await browser.post(URL, {"_gate_csrf": token_in(response)})).status == 302
+    assert await site.sessions() == []
+
+
+@pytest.mark.parametrize("token", ["", "x", "A" * 86, "A" * 85, "é", "\x00", "x" * 5000])
+async def test_an_invalid_token_changes_nothing(site: Site, token: str) -> None:
+    browser, _ = await signed_in(site)
+    for response in (await browser.post(URL, {"_gate_csrf": token}), await browser.get(f"{URL}?{urlencode({'_gate_csrf': token})}")):
+        assert response.status == 400
+    assert len(await site.sessions()) == 1
+
+
+async def test_another_persons_token_changes_nothing(site: Site) -> None:
+    alice, alices = await signed_in(site, "alice")
+    bob, bobs = await signed_in(site, "bob")
+    assert (await alice.post(URL, {"_gate_csrf": bobs})).status == 400
+    # Nor with the other's cookie planted beside it: the token is bound to the session.
+    alice.cookies["_gate_csrf"] = bob.cookies["_gate_csrf"]
+    assert (await alice.post(URL, {"_gate_csrf": bobs})).status == 400
+    assert (await bob.post(URL, {"_gate_csrf": alices})).status == 400
+    assert len(await site.sessions()) == 2
+
+
+async def test_a_token_without_its_cookie_changes_nothing(site: Site) -> None:
+    browser, token = await signed_in(site)
+    del browser.cookies["_gate_csrf"]
+    assert (await browser.post(URL, {"_gate_csrf": token})).status == 400
+    assert len(await site.sessions()) == 1
+
+
+async def test_an_expired_token_changes_nothing(site: Site) -> None:
+    browser, token = await signed_in(site)
+    site.clock.ahead = 12 * 3600 + 1
+    assert (await browser.post(URL, {"_gate_csrf": token})).status == 400
+    assert len(await site.sessions()) == 1
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "LOGOUT"])
+async def test_other_methods_change_nothing_even_with_a_token(site: Site, method: str) -> None:
+    browser, token = await signed_in(site)
+    response = await browser.get(f"{URL}?{urlencode({'_gate_csrf': token})}", method=method, X_CSRF_Token=token, X_HTTP_Method_Override="POST")
+    assert response.status in (204, 400, 405)
+    assert len(await site.sessions()) == 1
+    assert "_gate" in browser.cookies
+
+
+async def test_the_session_ends_at_the_provider_too(site: Site) -> None:
+    browser, token = await signed_in(site)
+    response = await browser.post(URL, {"_gate_csrf": token})
+    assert response.location.startswith(f"{site.idp.issuer}/end?")
+    params = parse_qs(urlsplit(response.location).query)
+    assert params["id_token_hint"][0].count(".") == 2
+    assert params["client_id"] == ["gate"]
+    assert "post_logout_redirect_uri" not in params
+    async with asyncio.timeout(5):
+        while not site.idp.count("/revoke"):
+            await asyncio.sleep(0.01)
+    (revocation,) = [request for request in site.idp.requests if request.path == "/revoke"]
+    assert revocation.form["token_type_hint"] == "refresh_token"
+    assert revocation.form["token"].startswith("refresh-")
+    assert revocation.headers["authorization"].startswith("Basic ")
+
+
+async def test_the_provider_gets_a_target_where_there_is_one(site: Site) -> None:
+    browser, token = await signed_in(site)
+    response = await browser.post(URL, {"_gate_csrf": token, "gate_redirect_uri": f"{APP}/bye"})
+    assert parse_qs(urlsplit(response.location).query)["post_logout_redirect_uri"] == [f"{APP}/bye"]
+
+
+async def test_a_provider_without_these_endpoints_leaves_our_own_page(site: Site) -> None:
+    site.idp.bend.discovery = {"end_session_endpoint": ABSENT, "revocation_endpoint": ABSENT}
+    browser, token = await signed_in(site)
+    response = await browser.post(URL, {"_gate_csrf": token})
+    assert response.status == 200
+    assert "You are signed out" in response.text
+    assert await site.sessions() == []
+
+
+async def test_a_dead_provider_does_not_keep_anybody_signed_in(site: Site) -> None:
+    browser, token = await signed_in(site)
+    for path in ("/revoke", "/.well-known/openid-configuration"):
+        site.idp.bend.answers[path] = Answer(500)
+    site.clock.ahead = 7200
+    response = await browser.post(URL, {"_gate_csrf": token})
+    assert response.status == 200
+    assert await site.sessions() == []
+
+
+async def test_signout_redirect_url_is_where_people_go(tmp_path: Path, site: Site) -> None:
+    goodbye = Site(tmp_path, site.idp, site._django_pages, signout_redirect_url="https://www.example.com/bye")
+    site.idp.bend.discovery = {"end_session_endpoint": ABSENT}
+    browser, token = await signed_in(goodbye)
+    assert (await browser.post(URL, {"_gate_csrf": token})).location == "https://www.example.com/bye"
+    browser, token = await signed_in(goodbye)
+    assert (await browser.post(URL, {"_gate_csrf": token, "gate_redirect_uri": f"{APP}/x"})).location == f"{APP}/x"
+    browser, token = await signed_in(goodbye)
+    assert (await browser.post(URL, {"_gate_csrf": token, "gate_redirect_uri": "https://evil.example/"})).location == "https://www.example.com/bye"
+    await goodbye.service.stop()
+
+
+@pytest.mark.parametrize("target", OPEN_REDIRECTS)
+async def test_sign_out_leads_to_no_stranger(site: Site, target: str) -> None:
+    # Who has no session may sign out as well, which spares a sign-in for each of these.
+    browser = site.browser()
+    page = await browser.get(f"{URL}?{urlencode({'gate_redirect_uri': target})}")
+    assert "gate_redirect_uri" not in page.text
+    response = await browser.post(URL, {"_gate_csrf": token_in(page), "gate_redirect_uri": target})
+    assert response.status == 200
+    assert "location" not in response.headers
+
+
+async def test_the_confirmation_keeps_the_target(site: Site) -> None:
+    browser = site.browser()
+    page = await browser.get(f"{URL}?{urlencode({'gate_redirect_uri': f'{APP}/bye'})}")
+    assert f'name="gate_redirect_uri" value="{APP}/bye"' in page.text
+    response = await browser.post(URL, {"_gate_csrf": token_in(page), "gate_redirect_uri": f"{APP}/bye"})
+    assert response.location == f"{APP}/bye"
+
+
+async def test_programs_get_json(site: Site) -> None:
+    browser, token = await signed_in(site)
+    response = await browser.get(URL, accept="application/json")
+    assert (response.status, response.headers["content-type"]) == (400, "application/json")
+    site.idp.bend.discovery = {"end_session_endpoint": ABSENT}
+    site.clock.ahead = 7200
+    response = await browser.post(URL, {"_gate_csrf": token}, accept="application/json")
+    assert (response.status, response.headers["content-type"]) == (200, "application/json")
+
+
+async def test_pages_with_a_form_that_ends_at_the_provider_do_not_forbid_it(site: Site) -> None:
+    """Chromium applies form-action to the redirects after a form, so naming 'self' would stop the way to the provider."""
+    browser, _ = await signed_in(site)
+    for path in (URL, "/.gate/"):
+        policy = (await browser.get(path)).headers["content-security-policy"]
+        assert "form-action" not in policy
+        assert "frame-ancestors 'none'" in policy

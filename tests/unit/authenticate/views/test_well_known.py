@@ -1,0 +1,40 @@
+"""What programs may ask about us."""
+
+import base64
+import json
+from pathlib import Path
+
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from tests.support.authenticate_site import ORIGIN, Site
+from tests.support.fake_idp import EC_KEY
+
+
+async def test_without_a_signing_key_there_is_no_key_set(site: Site) -> None:
+    response = await site.browser().get("/.well-known/gate/jwks.json")
+    assert response.status == 404
+    assert json.loads(response.text)["status"] == 404
+
+
+async def test_the_key_set_holds_the_public_key_only(tmp_path: Path, site: Site) -> None:
+    pem = EC_KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    signing = Site(tmp_path, site.idp, site._django_pages, signing_key=base64.b64encode(pem).decode())
+    response = await signing.browser().get("/.well-known/gate/jwks.json")
+    (key,) = json.loads(response.text)["keys"]
+    assert (response.status, response.headers["content-type"]) == (200, "application/json")
+    assert (key["kty"], key["alg"], key["kid"]) == ("EC", "ES256", signing.service.signing_key.kid)
+    assert "d" not in key
+    await signing.service.stop()
+
+
+async def test_the_endpoints_are_named(site: Site) -> None:
+    response = await site.browser().get("/.well-known/gate/")
+    assert json.loads(response.text) == {
+        "authentication_callback_endpoint": f"{ORIGIN}/oauth2/callback",
+        "jwks_uri": f"{ORIGIN}/.well-known/gate/jwks.json",
+        "frontchannel_logout_uri": f"{ORIGIN}/.gate/signout/",
+    }
+
+
+async def test_they_are_for_reading(site: Site) -> None:
+    assert (await site.browser().post("/.well-known/gate/", {})).status == 405
