@@ -13,7 +13,7 @@ from databroker.models import Group, Membership, Session, User
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
 from gateproject.errors import BrokerError
-from tests.support.admin import AdminPages, text_of
+from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
 from tests.support.database import in_database
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -133,6 +133,10 @@ def test_who_is_not_of_the_staff_sees_nothing(store, people):
     assert async_to_sync(store.get)(SESSION, "s1")
 
 
+def test_the_sign_in_page_of_the_admin_tells_a_stranger_nothing():
+    assert apps_shown_to_a_stranger(admin.register) == []
+
+
 def test_deleting_a_session_ends_it_in_the_broker(pages, people, store):
     assert "End this session?" in text_of(pages.get("databroker/session/s1/delete/"))
     pages.post("databroker/session/s1/delete/", post="yes")
@@ -171,3 +175,9 @@ def test_a_broker_that_is_away_is_said_and_no_row_is_lost(people):
         assert "The data broker is away" in text_of(response)
     assert Session.objects.filter(pk="s1").exists()
     assert not LogEntry.objects.exists()
+
+
+def test_a_group_keeps_its_size_in_a_filtered_list(pages, people):
+    Membership.objects.create(user_id="oidc/bob", group_id="g1")
+    page = pages.get("databroker/group/", members__id__exact="oidc/alice").content.decode()
+    assert '<td class="field-size">2</td>' in page

@@ -39,6 +39,11 @@ async def test_an_id_stays_spent_a_little_longer_than_it_lives():
     assert not await broker.spend("a", NOW + 60)
 
 
+async def test_a_caller_whose_clock_is_a_little_behind_can_spend():
+    broker = LocalBroker(MemoryStore(lambda: NOW + 30))
+    assert [await broker.spend("a", NOW) for _ in range(2)] == [True, False]
+
+
 async def test_what_has_long_expired_is_never_spent():
     broker = LocalBroker(MemoryStore(lambda: NOW))
     assert [await broker.spend("a", NOW - 3600) for _ in range(2)] == [False, False]

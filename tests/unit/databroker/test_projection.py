@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("database")
 async def until(question: Callable[[], object], answer: object) -> None:
     async with asyncio.timeout(10):
         while await in_database(question) != answer:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.004)
 
 
 def ids(model) -> Callable[[], list[str]]:
@@ -35,7 +35,7 @@ def ids(model) -> Callable[[], list[str]]:
 
 @asynccontextmanager
 async def following(client):
-    running = asyncio.create_task(Projection(client, first_pause=0.01).run())
+    running = asyncio.create_task(Projection(client, pause=0.002, first_wait=0.005).run())
     yield running
     running.cancel()
     await asyncio.wait({running})
@@ -179,7 +179,7 @@ async def test_a_database_in_trouble_is_tried_again():
             await store.put(SESSION, "s", {})
             async with asyncio.timeout(10):
                 while len(logged) < 2:
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(0.004)
         await in_database(lambda: rename("away", "databroker_session"))
         await until(ids(Session), ["s"])
         assert not running.done()
@@ -190,7 +190,9 @@ async def test_strange_values_do_not_stop_it():
     store = MemoryStore()
     async with following(BrokerOverALine(store)):
         await store.put(SPENT, "x", {})
-        await store.put(SESSION, "s", {"user_id": None, "issued": "yesterday", "expires": -1, "user_agent": "x" * 5000, "client_address": 7})
+        await store.put(
+            SESSION, "s", {"user_id": None, "issued": "yesterday", "expires": -1, "user_agent": "x" * 5000, "client_address": 7}
+        )
         await store.put(USER, "u", {"email": ["a@a.org"], "last_sign_in": None})
         await store.put(DIRECTORY_USER, "u", {"group_ids": ["g", "g", 3]})
         await store.put(SESSION, "last", {})

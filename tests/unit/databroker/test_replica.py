@@ -21,7 +21,7 @@ class World:
         self.now = NOW
         self.store = MemoryStore(lambda: self.now, remembered_changes=settings.pop("remembered_changes", 100))
         self.line = BrokerOverALine(self.store)
-        self.replica = Replica(self.line, first_pause=0.001, clock=lambda: self.now, **settings)
+        self.replica = Replica(self.line, first_wait=0.001, clock=lambda: self.now, **settings)
         self.heard = []
         self.replica.on_change(self.heard.append)
 
@@ -210,6 +210,22 @@ async def test_a_session_ended_while_the_stream_was_broken_is_not_served_after(w
     world.line.mend()
     await world.until(lambda: world.replica._is_following)
     assert await world.replica.get(SESSION, "a") is None
+
+
+async def test_an_answer_from_before_the_break_is_not_cached_after_it(world):
+    await world.store.put(SESSION, "a", {})
+    await world.settle()
+    world.line.held = asyncio.Event()
+    slow = asyncio.create_task(world.replica.get(SESSION, "a"))
+    await world.settle()
+    world.line.cut()
+    await world.until(lambda: not world.replica._is_following)
+    await world.store.delete(SESSION, "a")
+    world.line.mend()
+    await world.until(lambda: world.replica._is_following)
+    world.line.held.set()
+    await slow
+    assert world.replica.peek(SESSION, "a") is UNKNOWN
 
 
 async def test_nothing_is_cached_while_the_stream_is_broken(world):

@@ -7,7 +7,7 @@ import pytest
 
 from gateproject.config.route import Route
 from proxy import admin
-from tests.support.admin import AdminPages, text_of
+from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -95,3 +95,7 @@ def test_nothing_else_is_there():
 
 def test_who_is_not_of_the_staff_sees_no_routes():
     assert pages_for(route(), is_staff=False).get("proxy/route/").status_code == 302
+
+
+def test_the_sign_in_page_of_the_admin_tells_a_stranger_nothing():
+    assert apps_shown_to_a_stranger(admin.register) == []

@@ -22,8 +22,12 @@ PREFLIGHT = {"origin": b"https://other.example", "access_control_request_method"
         pytest.param(["1"], user(subject="01"), Reason.USER_NOT_LISTED, id="another subject"),
         pytest.param(["ABC"], user(subject="abc"), Reason.USER_NOT_LISTED, id="a subject has its case"),
         pytest.param(["google/1"], user(subject="1"), Reason.USER_NOT_LISTED, id="another provider"),
-        pytest.param(["ann@corp.com"], user("x@x.org", subject="ann@corp.com"), Reason.USER_NOT_LISTED, id="a subject does not pass for an e-mail"),
-        pytest.param(["oidc/a@corp.com"], user("x@x.org", subject="a@corp.com"), Reason.USER_LISTED, id="unless it is written as a user id"),
+        pytest.param(
+            ["ann@corp.com"], user("x@x.org", subject="ann@corp.com"), Reason.USER_NOT_LISTED, id="a subject does not pass for an e-mail"
+        ),
+        pytest.param(
+            ["oidc/a@corp.com"], user("x@x.org", subject="a@corp.com"), Reason.USER_LISTED, id="unless it is written as a user id"
+        ),
         pytest.param(["oidc/a@corp.com"], user("oidc/a@corp.com"), Reason.USER_NOT_LISTED, id="an e-mail does not pass for a user id"),
         pytest.param(["ann@corp.com"], user("ann@corp.com.evil"), Reason.USER_NOT_LISTED, id="another domain"),
         pytest.param(["ann@corp.com"], user(""), Reason.EMAIL_NOT_USABLE, id="no usable e-mail"),
@@ -120,4 +124,8 @@ def test_nobody_satisfies_a_rule_about_people(criterion: Criterion) -> None:
 
 def check(criterion: Criterion, caller: Identity, rule: str, reason: Reason) -> None:
     step = criterion(request(), caller)
-    assert (step.rule, step.reason, step.holds) == (rule, reason, reason.name.endswith(("_LISTED", "SIGNED_IN")) and "NOT" not in reason.name)
+    assert (step.rule, step.reason, step.holds) == (
+        rule,
+        reason,
+        reason.name.endswith(("_LISTED", "SIGNED_IN")) and "NOT" not in reason.name,
+    )

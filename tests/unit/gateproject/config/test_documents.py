@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 from typing import Any
 
 import pytest
@@ -12,7 +11,9 @@ from hypothesis import strategies as st
 
 from gateproject.config.documents import DocumentError, key_path, parse
 
-SCALARS = st.none() | st.booleans() | st.integers(-(10**17), 10**17) | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]))
+SCALARS = (
+    st.none() | st.booleans() | st.integers(-(10**17), 10**17) | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]))
+)
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=4))
 
 
@@ -88,12 +89,13 @@ def test_lines_lead_to_the_deepest_known_part() -> None:
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
 
 
+@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     ("content", "extension", "reason"),
     [
         (BOMB.encode(), ".yaml", "aliases"),
         (b"a: &a [*a]", ".yaml", "alias"),
-        (b"a: *b", ".yaml", "undefined alias|alias"),
+        (b"a: *b", ".yaml", "alias"),
         (b"[" * 200_000, ".yaml", "deeper"),
         (b"- " * 200_000, ".yaml", "deeper"),
         (b"{a: " * 200_000, ".yaml", "deeper"),
@@ -114,15 +116,13 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{i}: &a{i} [{', '.jo
         (b'{"a": ' + b"9" * 5000 + b"}", ".json", "JSON"),
         (b"", ".json", "JSON"),
         (b"a = ", ".toml", "TOML"),
-        (b"a: 1", ".ini", "ends|end"),
-        (b"a: 1", "", "ends|end"),
+        (b"a: 1", ".ini", "must end in"),
+        (b"a: 1", "", "must end in"),
     ],
 )
 def test_a_hostile_document_is_refused_soon(content: bytes, extension: str, reason: str) -> None:
-    start = time.monotonic()
     with pytest.raises(DocumentError, match=reason):
         parse(content, extension)
-    assert time.monotonic() - start < 20
 
 
 def test_a_broken_line_is_numbered_but_not_quoted() -> None:

@@ -33,7 +33,9 @@ def test_durations_are_written_as_in_go(written: Any, length: timedelta) -> None
     assert fields.duration(written) == length
 
 
-@pytest.mark.parametrize("written", ["", "5", 5, 1.5, "-1s", "1 s", "s", "1d", "1s ", "1h30", "1e3s", False, None, [], "9" * 60 + "h", "1ns"])
+@pytest.mark.parametrize(
+    "written", ["", "5", 5, 1.5, "-1s", "1 s", "s", "1d", "1s ", "1h30", "1e3s", False, None, [], "9" * 60 + "h", "1ns"]
+)
 def test_a_duration_without_a_unit_or_with_a_strange_one_is_refused(written: Any) -> None:
     with pytest.raises(ValueError, match="must"):
         fields.duration(written)
@@ -44,7 +46,9 @@ def test_a_length_of_zero_is_refused_where_it_would_mean_never() -> None:
         fields.positive_duration("0")
 
 
-@pytest.mark.parametrize(("written", "truth"), [("true", True), ("1", True), (True, True), ("T", True), ("false", False), (0, False), ("off", False)])
+@pytest.mark.parametrize(
+    ("written", "truth"), [("true", True), ("1", True), (True, True), ("T", True), ("false", False), (0, False), ("off", False)]
+)
 def test_booleans_have_their_usual_words(written: Any, truth: bool) -> None:
     assert fields.boolean(written) is truth
 
@@ -82,7 +86,7 @@ def test_addresses_are_host_and_port(written: str, address: HostPort) -> None:
 
 @pytest.mark.parametrize("written", [":", "443", "127.0.0.1", "a:b:1", ":65536", ":-1", "::1:80", 443, None, "*:80", "1.2.3:80"])
 def test_anything_else_is_no_address(written: Any) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"must be|host|address"):
         fields.host_port(written)
 
 
@@ -101,10 +105,12 @@ def test_a_key_with_whitespace_is_refused(suffix: str) -> None:
 
 @given(st.text(min_size=8))
 def test_a_refused_key_is_not_repeated_in_the_message(text: str) -> None:
+    message = ""
     try:
         fields.key_of_32_bytes(text)
     except ValueError as error:
-        assert text not in str(error)
+        message = str(error)
+    assert text not in message
 
 
 def test_networks_are_exact() -> None:

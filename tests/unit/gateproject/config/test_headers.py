@@ -12,16 +12,18 @@ def test_headers_have_three_written_forms(written: Any) -> None:
     assert header_map(written) == {"X-A": "b", "X-C": "d:e"}
 
 
-@pytest.mark.parametrize("written", ["X-A", "{", "[]", '"x"', "{}x", 5, None, ["X-A"], {"X-A": 1}, {1: "a"}, "X-A:b,X-A:c", {"X-A": "b", "x-a": "c"}])
+@pytest.mark.parametrize(
+    "written", ["X-A", "{", "[]", '"x"', "{}x", 5, None, ["X-A"], {"X-A": 1}, {1: "a"}, "X-A:b,X-A:c", {"X-A": "b", "x-a": "c"}]
+)
 def test_any_other_form_is_refused(written: Any) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"must be|is not valid|RFC 9110|is there twice|a name twice"):
         header_map(written)
 
 
 @pytest.mark.parametrize("control", ["\r", "\n", "\r\n", "\x00", "\x0b", "\x1f", "\x7f", "\x85", "\u2028", "\u0100"])
 def test_a_control_character_or_what_latin_1_lacks_is_refused(control: str) -> None:
     for headers in ({"X-A": f"a{control}b"}, {f"X{control}A": "b"}):
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"control characters|RFC 9110"):
             header_map(headers)
 
 

@@ -1,0 +1,67 @@
+# One list of commands, the same on a desk and in CI. `make` alone prints it.
+VENV ?= .venv
+PY := $(VENV)/bin/python
+PORT ?= 8443
+IDP_PORT ?= 9400
+export VENV
+
+# `make demo PYTHON=python3.12` chooses another than .ci/python does.
+ENVIRONMENT = python="$${PYTHON:-$$(.ci/python)}" && "$$python" .ci/environment.py
+COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no-emit-find-links --no-header
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.PHONY: help demo test test-fast check fix lock bench clean tools venv venv-demo venv-test
+.NOTPARALLEL:
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+demo: venv-demo ## the whole product on loopback, nothing to configure (PORT=8443 IDP_PORT=9400)
+	@exec $(PY) manage.py demo --port $(PORT) --idp-port $(IDP_PORT)
+
+ifdef T
+test: tools venv-test ## everything CI runs: lint, types, import contracts, all tests (T=path: only these tests)
+	@$(PY) -m pytest $(T)
+else
+test: tools venv-test
+	@$(MAKE) check
+	@$(PY) -m pytest
+endif
+
+test-fast: venv-test ## unit and contract tests
+	@$(PY) -m pytest $(wildcard tests/unit tests/contract tests/repo)
+
+check: venv-test ## format, lint, types, import contracts; changes nothing
+	@$(PY) -m ruff format --check --quiet .
+	@$(PY) -m ruff check --quiet .
+	@$(PY) -m mypy gateproject authenticate authorize databroker proxy
+	@$(VENV)/bin/lint-imports --no-cache
+
+fix: venv-test ## format, and what lint can mend by itself
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .
+
+lock: venv-test ## compile the requirement files from their .in files (U=--upgrade for newer versions)
+	@$(COMPILE) $(U) requirements.in --output-file requirements.txt
+	@$(COMPILE) $(U) requirements-demo.in --output-file requirements-demo.txt
+	@$(COMPILE) $(U) requirements-dev.in --output-file requirements-dev.txt
+
+bench: tools venv-test ## the benchmarks: tables with ratios measured in one run
+	@$(PY) -m bench
+
+clean: ## remove the environment and every cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis tests/support/oidc_provider/node_modules
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+tools:
+	@.ci/test-tools
+
+venv:
+	@$(ENVIRONMENT) requirements.txt
+
+venv-demo:
+	@$(ENVIRONMENT) requirements.txt requirements-demo.txt
+
+venv-test:
+	@$(ENVIRONMENT) requirements.txt requirements-demo.txt requirements-dev.txt

@@ -1,0 +1,72 @@
+"""Who lives in the demo, what are its sites, and who may see which."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    sub: str
+    full_name: str
+    groups: tuple[str, ...]
+    department: str
+
+    @property
+    def email(self) -> str:
+        return f"{self.sub}@example.com"
+
+    def claims(self) -> dict[str, Any]:
+        """What the provider says about this person, as JSON-ready claims."""
+        return {
+            "sub": self.sub,
+            "name": self.full_name,
+            "email": self.email,
+            "email_verified": True,
+            "groups": list(self.groups),
+            "department": self.department,
+        }
+
+    def to_argument(self) -> str:
+        return json.dumps(self.claims())
+
+
+ALICE = Person("alice", "Alice Archer", ("engineering",), "Engineering")
+BOB = Person("bob", "Bob Baker", ("sales",), "Sales")
+CAROL = Person("carol", "Carol Cook", (), "Facilities")
+PEOPLE = (ALICE, BOB, CAROL)
+
+AUTHENTICATE_HOST = "authenticate.localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One host of the demo: `access` are the route keys that say who may enter, `visitors` is None where nobody need sign in."""
+
+    name: str
+    title: str
+    about: str
+    access: dict[str, Any]
+    visitors: tuple[Person, ...] | None
+    passes_identity: bool = False
+
+    @property
+    def host(self) -> str:
+        return f"{self.name}.localhost"
+
+    def who(self) -> str:
+        if self.visitors is None:
+            return "everybody"
+        if self.visitors == PEOPLE:
+            return "any signed-in person"
+        rule = [f"group {group}" for group in self.access.get("allowed_groups", ())] or ["only"]
+        return " ".join([*rule, *(person.sub if rule == ["only"] else f"({person.sub})" for person in self.visitors)])
+
+
+SITES = (
+    Site("hello", "Hello", "what an application learns about you", {"allow_any_authenticated_user": True}, PEOPLE, passes_identity=True),
+    Site("files", "Files", "large downloads and uploads", {"allowed_groups": ["engineering"]}, (ALICE,), passes_identity=True),
+    Site("finance", "Finance", "this quarter's numbers", {"allowed_users": [ALICE.email]}, (ALICE,), passes_identity=True),
+    Site("public", "Public", "a page without a sign-in", {"allow_public_unauthenticated_access": True}, None),
+)
+HOSTS = (AUTHENTICATE_HOST, *(site.host for site in SITES))

@@ -1,0 +1,50 @@
+"""The development identity provider: pick a person, no password.  Never for real use.
+
+`python -m examples.demo.provider PORT [--person JSON]...` serves on loopback, and prints one JSON line with its port once it listens.
+"""
+
+import argparse
+import json
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import oidc_provider_mock
+import uvicorn
+
+from examples.demo.people import PEOPLE
+
+TEMPLATES = Path(__file__).parent / "provider_templates"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("port", type=int)
+    parser.add_argument("--person", action="append", type=json.loads, help="a person's claims as JSON, with `sub`; may be repeated")
+    arguments = parser.parse_args()
+    people = arguments.person or [person.claims() for person in PEOPLE]
+
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+    os.environ["AUTHLIB_INSECURE_TRANSPORT"] = "1"  # plain HTTP, which is what a loopback provider speaks
+    # Bound here and not by uvicorn: whoever reads the line below knows that this port is ours.
+    listening = socket.create_server(("127.0.0.1", arguments.port))
+    print(json.dumps({"port": listening.getsockname()[1]}), flush=True)
+    server = uvicorn.Server(uvicorn.Config(provider_app(people), interface="wsgi", log_config=None, timeout_graceful_shutdown=1))
+    server.run(sockets=[listening])
+
+
+def provider_app(people: list[dict[str, Any]]):
+    users = [oidc_provider_mock.User(sub=person["sub"], claims={k: v for k, v in person.items() if k != "sub"}) for person in people]
+    app = oidc_provider_mock.app(user_claims=users)
+    # The application's templates win over the package's own, whose page fetches its style from the internet.
+    app.jinja_loader = jinja2.FileSystemLoader(TEMPLATES)
+    app.jinja_env.globals["people"] = people
+    return app
+
+
+if __name__ == "__main__":
+    main()

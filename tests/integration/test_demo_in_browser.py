@@ -1,0 +1,179 @@
+"""The demo as its visitors see it: `manage.py demo` and a real browser."""
+
+import hashlib
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from examples.demo.configuration import Ports
+from examples.demo.people import ALICE, AUTHENTICATE_HOST
+from tests.support.browser import Browser, headless_browser
+from tests.support.certs import spki_hash
+from tests.support.children import Child, free_port
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+class RunningDemo:
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.ports = Ports(free_port(), free_port())
+        self.child = Child.python(
+            "manage.py", "demo", "--port", str(self.ports.gate), "--idp-port", str(self.ports.provider), "--folder", folder
+        )
+
+    def url(self, name: str, path: str = "/") -> str:
+        return self.ports.url(f"{name}.localhost", path)
+
+    @property
+    def trusted_spki(self) -> str:
+        return spki_hash(x509.load_pem_x509_certificate((self.folder / "certificate.pem").read_bytes()))
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo]:
+    running = RunningDemo(tmp_path_factory.mktemp("demo"))
+    with running.child as child:
+        child.wait_for_line("gate is ready: ", timeout=60)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def one_browser(demo: RunningDemo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with headless_browser(tmp_path_factory.mktemp("profile"), trusted_spki=demo.trusted_spki) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(one_browser: Browser) -> Browser:
+    one_browser.forget_everything()
+    return one_browser
+
+
+def pick(browser: Browser, demo: RunningDemo, person: str) -> None:
+    browser.wait_for_url(demo.ports.provider_url)
+    browser.click(f'button[value="{person}"]')
+
+
+def sign_in(browser: Browser, demo: RunningDemo, person: str, url: str) -> None:
+    browser.open(url)
+    pick(browser, demo, person)
+    browser.wait_for_url(url)
+
+
+def test_alice_signs_in_and_hello_verifies_who_she_is(demo: RunningDemo, browser: Browser) -> None:
+    browser.open(demo.url("hello", "/a%20page?first=1&second=two"))
+    browser.wait_for_url(demo.ports.provider_url)
+    browser.picture("provider")
+    pick(browser, demo, "alice")
+    browser.wait_for_url(demo.url("hello", "/a%20page?first=1&second=two"))
+    browser.picture("hello")
+    assert browser.find("#verdict").get_attribute("data-verified") == "yes"
+    assert browser.find("#visitor").text == ALICE.email
+    headers = browser.find("#headers").text
+    assert "x-gate-claim-groups engineering" in headers.lower()
+    assert "_gate" not in headers
+
+
+def test_bob_is_refused_at_finance_by_a_page_that_says_why(demo: RunningDemo, browser: Browser) -> None:
+    sign_in(browser, demo, "bob", demo.url("finance"))
+    browser.picture("refused")
+    assert "You don't have access" in browser.text
+    assert "you are not among the people listed" in browser.text
+    assert "Request id" in browser.text
+    assert "This quarter" not in browser.text
+
+
+def test_one_sign_in_serves_every_site_that_the_person_may_see(demo: RunningDemo, browser: Browser) -> None:
+    sign_in(browser, demo, "alice", demo.url("hello"))
+    browser.open(demo.url("finance"))
+    browser.wait_for_url(demo.url("finance"))
+    browser.picture("finance")
+    assert "This quarter" in browser.text
+
+
+def test_the_session_page_names_the_person_and_their_groups(demo: RunningDemo, browser: Browser) -> None:
+    sign_in(browser, demo, "alice", demo.url("hello"))
+    browser.open(demo.ports.url(AUTHENTICATE_HOST, "/.gate/"))
+    browser.picture("session")
+    assert ALICE.email in browser.text
+    assert "engineering" in browser.text
+
+
+def test_after_signing_out_the_session_is_gone_at_every_site(demo: RunningDemo, browser: Browser) -> None:
+    sign_in(browser, demo, "alice", demo.url("hello"))
+    browser.open(demo.url("finance"))
+    browser.wait_for_url(demo.url("finance"))
+    browser.click("#sign-out")
+    browser.wait_for_url(demo.ports.url(AUTHENTICATE_HOST))
+    browser.picture("sign-out")
+    browser.click("main form button")
+    browser.wait_for_url(demo.ports.provider_url + "/oauth2/end_session")
+    browser.picture("provider-sign-out")
+    browser.click("main form button")
+    browser.wait_for_url(demo.url("public"))
+    for site in ("hello", "finance"):
+        browser.open(demo.url(site))
+        browser.wait_for_url(demo.ports.provider_url)
+
+
+def test_everybody_reads_the_public_site_without_signing_in(demo: RunningDemo, browser: Browser) -> None:
+    browser.open(demo.url("public"))
+    browser.picture("public")
+    assert browser.url == demo.url("public")
+    assert "Open to everybody" in browser.text
+
+
+def test_an_upload_arrives_whole_and_is_hashed(demo: RunningDemo, browser: Browser, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 20_000
+    file = tmp_path / "sample.bin"
+    file.write_bytes(content)
+    sign_in(browser, demo, "alice", demo.url("files"))
+    browser.find("#file").send_keys(str(file))
+    browser.click("#upload button")
+    demo.child.wait_for(lambda: "SHA-256" in browser.find("#result").text, "the upload's result")
+    browser.picture("files")
+    assert not browser.find("#stop").is_displayed()
+    assert browser.find("#result").text == f"All 5.1 MB arrived. SHA-256 {hashlib.sha256(content).hexdigest()}"
+
+
+def test_the_admin_shows_alice_sessions_users_groups_and_routes(demo: RunningDemo, browser: Browser) -> None:
+    sign_in(browser, demo, "alice", demo.ports.url(AUTHENTICATE_HOST, "/.gate/admin/"))
+    browser.picture("admin")
+    front_page = browser.text
+    assert {"Sessions", "Users", "Groups", "Routes"} <= {line.strip() for line in front_page.splitlines()}
+    browser.driver.find_element("link text", "Sessions").click()
+    browser.picture("admin-sessions")
+    assert ALICE.email in browser.text
+
+
+def test_carol_is_refused_at_the_admin(demo: RunningDemo, browser: Browser) -> None:
+    sign_in(browser, demo, "carol", demo.ports.url(AUTHENTICATE_HOST, "/.gate/admin/"))
+    browser.picture("admin-refused")
+    assert "you are not one of the people who administer this gate" in browser.text
+    assert "Sessions" not in browser.text
+
+
+def test_ctrl_c_stops_everything_and_says_nothing_alarming(tmp_path: Path) -> None:
+    demo = RunningDemo(tmp_path / "demo")
+    with demo.child as child:
+        child.wait_for_line("gate is ready: ", timeout=60)
+        assert child.stop(signal.SIGINT) == 0
+    assert "Traceback" not in child.output
+    for port in (demo.ports.gate, demo.ports.provider):
+        with socket.create_server(("127.0.0.1", port)):
+            pass
+
+
+def test_a_taken_port_is_an_error_that_names_it_and_the_way_out(tmp_path: Path) -> None:
+    demo_ports = Ports(free_port(), free_port())
+    with socket.create_server(("127.0.0.1", demo_ports.provider)):
+        arguments = ("--port", str(demo_ports.gate), "--idp-port", str(demo_ports.provider), "--folder", str(tmp_path))
+        with Child.python("manage.py", "demo", *arguments) as child:
+            assert child.process.wait(30) == 1
+    assert f"port {demo_ports.provider} for the development provider is taken" in child.output
+    assert "IDP_PORT=" in child.output

@@ -1,0 +1,152 @@
+"""What the records of a person amount to."""
+
+from typing import Any
+
+import pytest
+
+from authorize.identity_facts import Facts, checked_session, flattened, identity_of
+from authorize.policy.identity import Identity
+from databroker.records import SESSION, DirectoryUser, Record, Session, User
+
+ABSENT = object()
+
+
+def identity(
+    *,
+    claims: dict[str, Any] | None = None,
+    person: DirectoryUser | None = None,
+    groups_claim: str | None = "groups",
+    facts: Any = None,
+    user_claims: Any = (),
+    **user: Any,
+) -> Identity:
+    session = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims or {})
+    return identity_of(
+        Facts(session, User("oidc/1", claims=dict(user_claims), **user), person or DirectoryUser("oidc/1"), **(facts or {})), groups_claim
+    )
+
+
+@pytest.mark.parametrize("place", ["user record", "user claims", "session claims"])
+@pytest.mark.parametrize(
+    ("verified", "usable"),
+    [
+        (ABSENT, True),
+        (None, True),
+        (True, True),
+        ("true", True),
+        ("True", True),
+        (1, True),
+        (False, False),
+        ("false", False),
+        ("False", False),
+        (" FALSE ", False),
+        (0, False),
+        ("0", False),
+        ("", False),
+        ("no", False),
+        (0.0, False),
+        (2, False),
+        ([], False),
+        ([True], False),
+        ({}, False),
+        ("null", False),
+    ],
+    ids=repr,
+)
+def test_an_email_that_is_not_verified_matches_no_rule(place: str, verified: Any, usable: bool) -> None:
+    said = {} if verified is ABSENT else {"email_verified": verified}
+    user: dict[str, Any] = {"email": "Ann@corp.com"}
+    if place == "user record":
+        user |= said
+    elif place == "user claims":
+        user["user_claims"] = said
+    found = identity(claims=said if place == "session claims" else {}, **user)
+    assert (found.rule_email, found.email) == ("ann@corp.com" if usable else "", "Ann@corp.com")
+
+
+def test_an_unverified_email_matches_no_rule_on_the_claim_either() -> None:
+    claims = {"email": "ann@corp.com", "email_verified": False}
+    assert "email" not in identity(claims=claims, email="ann@corp.com").claims
+    assert identity(claims=claims | {"email_verified": True}, email="ann@corp.com").claims["email"] == ("ann@corp.com",)
+
+
+@pytest.mark.parametrize(
+    "email",
+    [None, 1, ["ann@corp.com"], {"ann@corp.com": 1}, "ann@corp.com\n", "a" * 65536 + "@corp.com"],
+    ids=lambda value: repr(value)[:30],
+)
+def test_an_email_that_is_none_matches_no_rule(email: Any) -> None:
+    assert identity(email=email).rule_email == ""
+
+
+def test_groups_come_from_the_directory_and_from_the_claim() -> None:
+    person = DirectoryUser("oidc/1", group_ids=("d1", "both"))
+    found = identity(claims={"groups": ["c1", "both"]}, person=person, facts={"group_names": ("Sales", "c1")})
+    assert found.group_ids == {"d1", "both", "c1"}
+    assert found.groups == ("d1", "both", "c1", "Sales")
+
+
+@pytest.mark.parametrize(
+    ("claims", "groups_claim", "ids"),
+    [
+        ({"groups": "one"}, "groups", {"one"}),
+        ({"groups": ["a", 1, True, None, "", ["b"], {"c": "d"}]}, "groups", {"a"}),
+        ({"groups": {"a": True}}, "groups", set()),
+        ({"groups": 7}, "groups", set()),
+        ({"realm": {"roles": ["a"]}}, "realm.roles", {"a"}),
+        ({"groups": ["a"]}, "roles", set()),
+        ({"groups": ["a"]}, "", set()),
+        ({"groups": ["a"]}, None, set()),
+    ],
+)
+def test_only_text_in_the_groups_claim_counts(claims: dict[str, Any], groups_claim: str | None, ids: set[str]) -> None:
+    assert identity(claims=claims, groups_claim=groups_claim).group_ids == ids
+
+
+def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
+    found = identity(claims={"groups": ["00g1"]}, facts={"rule_group_names": frozenset({"00g1", "sales"})})
+    assert found.group_names == {"sales"}
+
+
+def test_claims_of_the_session_outrank_those_of_the_user_record() -> None:
+    session = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, {"team": "new"})
+    found = identity_of(Facts(session, User("oidc/1", claims={"team": "old", "level": 3}), DirectoryUser("oidc/1")), None)
+    assert found.claims == {"team": ("new",), "level": (3,)}
+
+
+def test_claims_are_flattened_to_dotted_keys() -> None:
+    claims = {"a": {"b": {"c": [1, "x", True, None, {}]}, "d": "e"}, "f": 1.5, "g": None, "h": [], "i": {}}
+    assert flattened(claims) == {"a.b.c": (1, "x", True), "a.d": ("e",), "f": (1.5,)}
+
+
+def test_deeply_nested_claims_are_no_trouble() -> None:
+    claims: dict[str, Any] = {"end": 1}
+    for _ in range(3000):
+        claims = {"a": claims}
+    assert list(flattened(claims).values()) == [(1,)]
+
+
+GOOD = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0).to_data()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"user_id": ""},
+        {"subject": None},
+        {"provider": 3},
+        {"claims": None},
+        {"claims": ["a"]},
+        {"id": "s2"},
+        {"unknown": 1},
+        {"expires": "9e9"},
+        {"expires": float("nan")},
+        {"expires": float("inf")},
+        {"expires": None},
+        {"issued": None},
+    ],
+    ids=repr,
+)
+def test_a_record_that_can_be_no_session_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        checked_session(Record(SESSION, "s1", {**GOOD, **change}, 1, 0.0))

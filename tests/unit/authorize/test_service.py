@@ -1,0 +1,178 @@
+"""From cookies to a decision."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authorize.policy.decision import Outcome
+from authorize.service import AuthorizeService
+from databroker.records import SESSION
+from databroker.replica import Replica
+from gateproject.crypto.session_cookie import SessionCookies
+from gateproject.crypto.signing_key import SigningKey
+from gateproject.errors import BadRequest, BrokerError, ConfigError
+from tests.support.options import make_options
+from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
+from tests.unit.authorize.builders import request
+
+NOW = 1500.0
+ROUTES = [
+    {"from": "https://app.example.com", "to": "http://up", "prefix": "/public", "allow_public_unauthenticated_access": True},
+    {
+        "from": "https://app.example.com",
+        "to": "http://up",
+        "prefix": "/told",
+        "allow_public_unauthenticated_access": True,
+        "pass_identity_headers": True,
+    },
+    {
+        "from": "https://app.example.com",
+        "to": "http://up",
+        "prefix": "/bob",
+        "allowed_users": ["bob@corp.com"],
+        "pass_identity_headers": True,
+    },
+    {
+        "from": "https://app.example.com",
+        "to": "http://up",
+        "allowed_domains": ["corp.com"],
+        "pass_identity_headers": True,
+        "cors_allow_preflight": True,
+    },
+    {"from": "https://other.example.com", "to": "http://up", "allow_any_authenticated_user": True},
+]
+
+
+@dataclass
+class World:
+    broker: BreakableBroker
+    replica: Replica
+    service: AuthorizeService
+    cookies: SessionCookies
+
+    def value(self, session_id: str = "s1", host_port: str = "app.example.com", expires: float = 2000.0) -> str:
+        return self.cookies.seal(session_id, host_port, 1000.0, expires)
+
+    async def outcome(self, target: str = "/", *values: str, host: str = "app.example.com", **asked: Any) -> Outcome:
+        headers = [b"; ".join(f"_gate={value}".encode() for value in values)] if values else []
+        return (await self.service.check(request(target, host, **asked), headers)).decision.outcome
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    options = make_options(tmp_path, policy=ROUTES, jwt_claims_headers=["email"])
+    async with followed_broker() as (broker, replica):
+        service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
+        await broker.sign_in()
+        await settled()
+        yield World(broker, replica, service, SessionCookies(options))
+
+
+async def test_a_session_of_this_host_lets_its_person_in(world: World) -> None:
+    check = await world.service.check(request(), [f"a=b; _gate={world.value()}".encode()])
+    assert check.decision.outcome is Outcome.ALLOWED
+    assert check.identity is not None
+    assert check.identity.user_id == "oidc/1"
+    assert [name for name, _ in check.identity_headers] == [b"x-gate-jwt-assertion", b"x-gate-claim-email"]
+
+
+async def test_a_refused_person_is_known_but_nothing_is_attested(world: World) -> None:
+    check = await world.service.check(request("/bob"), [f"_gate={world.value()}".encode()])
+    assert (check.decision.outcome, check.identity_headers) == (Outcome.FORBIDDEN, ())
+    assert check.identity is not None
+
+
+async def test_nobody_is_asked_to_sign_in(world: World) -> None:
+    assert await world.outcome("/") is Outcome.SIGN_IN
+    assert await world.outcome("/public") is Outcome.ALLOWED
+    assert await world.outcome("/", host="unknown.example.com") is Outcome.NO_ROUTE
+
+
+async def test_a_cookie_is_no_session_at_another_host_or_port(world: World) -> None:
+    value = world.value(host_port="other.example.com")
+    assert await world.outcome("/", value) is Outcome.SIGN_IN
+    assert await world.outcome("/", value, host="other.example.com") is Outcome.ALLOWED
+    assert await world.outcome("/", world.value(host_port="app.example.com:8443")) is Outcome.SIGN_IN
+
+
+@pytest.mark.parametrize("change", ["tampered", "truncated", "expired", "unknown session", "empty", "garbage"])
+async def test_a_cookie_that_is_not_a_living_session_is_nobody(world: World, change: str) -> None:
+    good = world.value()
+    values = {
+        "tampered": good[:-1] + ("A" if good[-1] != "A" else "Q"), "truncated": good[:-4], "expired": world.value(expires=NOW),
+        "unknown session": world.value("s2"), "empty": "", "garbage": "x" * 200,
+    }  # fmt: skip
+    assert await world.outcome("/", values[change]) is Outcome.SIGN_IN
+    assert await world.outcome("/", values[change], good) is Outcome.ALLOWED
+
+
+async def test_a_planted_cookie_never_hides_the_real_one(world: World) -> None:
+    planted = ["", "x", "x" * 4000, world.value("ended"), world.value(host_port="evil.example.com")]
+    for position in range(len(planted) + 1):
+        values = [*planted[:position], world.value(), *planted[position:]]
+        assert await world.outcome("/", *values) is Outcome.ALLOWED
+
+
+async def test_of_two_living_sessions_the_first_sent_counts(world: World) -> None:
+    await world.broker.sign_in("s2", "oidc/2", email="bob@corp.com")
+    assert await world.outcome("/bob", world.value("s2"), world.value("s1")) is Outcome.ALLOWED
+    assert await world.outcome("/bob", world.value("s1"), world.value("s2")) is Outcome.FORBIDDEN
+
+
+async def test_a_session_that_ended_is_refused(world: World) -> None:
+    value = world.value()
+    assert await world.outcome("/", value) is Outcome.ALLOWED
+    await world.broker.delete(SESSION, "s1")
+    await settled()
+    assert await world.outcome("/", value) is Outcome.SIGN_IN
+
+
+async def test_what_is_open_to_everyone_works_while_the_broker_is_down(world: World) -> None:
+    world.broker.is_down = True
+    value = world.value()
+    assert await world.outcome("/public", value) is Outcome.ALLOWED
+    assert await world.outcome("/told", value) is Outcome.ALLOWED
+    asked = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
+    assert await world.outcome("/", value, **asked) is Outcome.ALLOWED
+    with pytest.raises(BrokerError):
+        await world.outcome("/", value)
+    assert await world.outcome("/", "x" * 100) is Outcome.SIGN_IN
+
+
+async def test_a_public_route_attests_a_signed_in_person_if_it_passes_identity(world: World) -> None:
+    cookie = [f"_gate={world.value()}".encode()]
+    told, untold = await world.service.check(request("/told"), cookie), await world.service.check(request("/public"), cookie)
+    assert told.identity is not None
+    assert b"x-gate-claim-email" in dict(told.identity_headers)
+    assert (untold.identity, untold.identity_headers) == (None, ())
+
+
+async def test_who_is_signed_in_can_be_asked_without_a_route(world: World) -> None:
+    cookie = [f"_gate={world.value(host_port='auth.example.com')}".encode()]
+    found = await world.service.identify(cookie, "auth.example.com")
+    assert found is not None
+    assert found.session_id == "s1"
+    assert await world.service.identify(cookie, "app.example.com") is None
+
+
+async def test_a_known_session_is_decided_without_waiting(world: World) -> None:
+    cookie = [f"_gate={world.value()}".encode()]
+    await world.service.check(request(), cookie)
+    with pytest.raises(StopIteration):
+        world.service.check(request(), cookie).send(None)
+
+
+async def test_a_path_with_two_readings_is_the_clients_mistake(world: World) -> None:
+    with pytest.raises(BadRequest):
+        await world.outcome("//bob")
+
+
+async def test_routes_that_can_not_be_compiled_build_no_service(world: World, tmp_path: Path) -> None:
+    options = make_options(
+        tmp_path, policy=[{"from": "https://a.example.com", "to": "http://up", "prefix": "/..;/", "allow_any_authenticated_user": True}]
+    )
+    with pytest.raises(ConfigError):
+        AuthorizeService(options, world.replica, SigningKey.from_options(options))

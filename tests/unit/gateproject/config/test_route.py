@@ -1,0 +1,205 @@
+"""One route: what is read, what is refused, and what makes its id."""
+
+import base64
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateproject.config.route import Route
+from gateproject.config.types import Url
+from tests.unit.gateproject.config.conftest import Load, Problems
+
+MINIMAL = {"from": "https://app.example.com", "to": "http://upstream:8000"}
+
+
+def route(**keys: Any) -> Route:
+    return Route.model_validate({**MINIMAL, **keys})
+
+
+def test_a_minimal_route_lets_nobody_pass() -> None:
+    minimal = route()
+    assert minimal.from_ == Url("https", "app.example.com")
+    assert minimal.to == (Url("http", "upstream", 8000),)
+    rules = {name: getattr(minimal, name) for name in Route.attributes().values() if name.startswith(("allow", "cors"))}
+    assert len(rules) == 7
+    assert not any(rules.values())
+    assert (minimal.pass_identity_headers, minimal.preserve_host_header, minimal.tls_skip_verify) == (False, False, False)
+    assert minimal.timeout is None
+
+
+def test_a_timeout_of_0_is_not_an_unset_one() -> None:
+    assert route(timeout="0").timeout == timedelta(0)
+
+
+def test_from_may_have_a_wildcard_a_port_and_a_slash() -> None:
+    assert route(**{"from": "https://*.Example.com:8443/"}).from_ == Url("https", "*.example.com", 8443)
+
+
+def test_a_path_in_from_is_refused_in_the_words_of_the_specification(route_problems: Problems) -> None:
+    assert route_problems(**{"from": "https://app.example.com/x"})["from"] == (
+        "config: policy source url (https://app.example.com/x) contains a path, but it should be set using the path field instead"
+    )
+
+
+@pytest.mark.parametrize(
+    "written", ["http://upstream", ["http://upstream"], "https://upstream:8443/base/", "http://my_app", "http://[::1]:80/a,b"]
+)
+def test_to_is_one_url(written: Any) -> None:
+    assert len(route(to=written).to) == 1
+
+
+def test_claims_are_flattened() -> None:
+    claims = {"role": "admin", "realm": {"access": ["a", "b"], "deep": {"level": 5}}, "realm.access": [True]}
+    assert route(allowed_idp_claims=claims).allowed_idp_claims == {
+        "role": ("admin",),
+        "realm.access": ("a", "b", True),
+        "realm.deep.level": (5,),
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("from", None, "is required"),
+        ("from", "app.example.com", "scheme and a host"),
+        ("from", "http://app.example.com", "must be https"),
+        ("from", "tcp+https://app.example.com:22", "not available in this release"),
+        ("from", "https://app.example.com?x=y", "query"),
+        ("from", "https://a*.example.com", "wildcard"),
+        ("from", "https://app_1.example.com", "letters, digits"),
+        ("to", [], "must be a URL"),
+        ("to", ["http://a", "http://b"], "several upstreams are specified but not available"),
+        ("to", "http://a,2", "weights are specified but not available"),
+        ("to", ["http://a,2"], "weights are specified but not available"),
+        ("to", "tcp://a:22", "tcp is specified but not available"),
+        ("to", "ftp://a", "must be http or https"),
+        ("to", "http://a/?x", "query"),
+        ("to", "//a", "scheme"),
+        ("path", "x", "begin with /"),
+        ("prefix", "", "must not be empty"),
+        ("prefix", "/a\r\nb", "control characters"),
+        ("regex", "(a", "RE2"),
+        ("regex", "a(?=b)", "RE2"),
+        ("regex", r"(a)\1", "RE2"),
+        ("prefix_rewrite", "x", "begin with /"),
+        ("prefix_rewrite", "/a b", "percent-encode"),
+        ("prefix_rewrite", "/a?b", "query"),
+        ("prefix_rewrite", "/a#b", "fragment"),
+        ("prefix_rewrite", "/a\\b", "percent-encode"),
+        ("prefix_rewrite", "/%0", "percent-encode"),
+        ("allowed_users", [""], "must not be empty"),
+        ("allowed_users", "a@b.c,,d@e.f", "must not be empty"),
+        ("allowed_groups", [5], "must be text"),
+        ("allowed_domains", ["a@example.com"], "holds an @"),
+        ("allowed_idp_claims", ["x"], "must be a map"),
+        ("allowed_idp_claims", {"a": [None]}, "text, numbers"),
+        ("allowed_idp_claims", {"a": ""}, "text, numbers"),
+        ("allowed_idp_claims", {"a": [["x"]]}, "text, numbers"),
+        ("timeout", 30, "must be a duration"),
+        ("timeout", "-1s", "must be a duration"),
+        ("set_request_headers", {"X-Gate-Claim-Email": "x"}, "who the user is"),
+        ("set_request_headers", {"Content-Length": "5"}, "belongs to the connection"),
+        ("set_request_headers", {"X-A": "a\nb"}, "control characters"),
+        ("remove_request_headers", ["Host"], "can't be removed"),
+        ("pass_identity_headers", "maybe", "true or false"),
+        ("tls_server_name", "a b", "letters, digits"),
+        ("tls_custom_ca", "c2hvcnQ=", "no valid PEM certificate"),
+        ("tls_custom_ca", "not base64", "whitespace"),
+        ("tls_custom_ca_file", "missing.pem", "can't be read"),
+        ("prefixx", "/", "did you mean prefix?"),
+        ("allow_websockets", False, "not available in this release"),
+        ("tls_downstream_client_ca", "x", "not available in this release"),
+    ],
+)
+def test_a_wrong_value_is_refused(route_problems: Problems, key: str, value: Any, message: str) -> None:
+    found = route_problems(**{key: value})
+    assert list(found) == [key]
+    assert message in found[key]
+
+
+@pytest.mark.parametrize("everybody", ["allow_public_unauthenticated_access", "allow_any_authenticated_user"])
+@pytest.mark.parametrize(
+    "rule", [{"allowed_users": ["a@b.c"]}, {"allowed_groups": ["x"]}, {"allowed_domains": ["b.c"]}, {"allowed_idp_claims": {"a": "b"}}]
+)
+def test_a_route_for_everybody_has_no_lists(route_problems: Problems, everybody: str, rule: dict[str, Any]) -> None:
+    assert next(iter(rule)) in route_problems(**{everybody: True}, **rule)[everybody]
+    assert route_problems(**{everybody: True}) == {}
+
+
+def test_a_route_leads_somewhere(route_problems: Problems) -> None:
+    assert route_problems(to=None) == {"": "needs `to` or `redirect`"}
+
+
+def test_a_redirect_has_the_fields_of_the_specification() -> None:
+    keys: dict[str, Any] = {
+        "https_redirect": True,
+        "scheme_redirect": "https",
+        "host_redirect": "Other.example.com",
+        "port_redirect": 8443,
+        "path_redirect": "/x?y=z",
+        "prefix_rewrite": "/y",
+        "response_code": 308,
+        "strip_query": True,
+    }
+    redirect = Route.model_validate({"from": MINIMAL["from"], "redirect": keys}).redirect
+    assert redirect is not None
+    assert redirect.model_dump() == keys | {"host_redirect": "other.example.com"}
+
+
+def test_a_redirect_is_301_and_keeps_the_query_by_default() -> None:
+    redirect = Route.model_validate({"from": MINIMAL["from"], "redirect": {"https_redirect": True}}).redirect
+    assert redirect is not None
+    assert (redirect.response_code, redirect.strip_query) == (301, False)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("response_code", 200),
+        ("response_code", 300),
+        ("response_code", "301"),
+        ("response_code", 301.0),
+        ("port_redirect", 0),
+        ("port_redirect", True),
+        ("scheme_redirect", "javascript"),
+        ("host_redirect", "evil.com/x"),
+        ("host_redirect", "a\r\nb"),
+        ("path_redirect", "x"),
+        ("path_redirect", "/a\\b"),
+        ("path_redirect", "/a\r\nb"),
+        ("prefix_rewrite", "/a?b"),
+    ],
+)
+def test_a_redirect_that_makes_no_location_is_refused(route_problems: Problems, field: str, value: Any) -> None:
+    assert f"redirect.{field}" in route_problems(to=None, redirect={"https_redirect": True, field: value})
+
+
+def test_a_redirect_that_changes_nothing_is_refused(route_problems: Problems) -> None:
+    assert "for ever" in route_problems(to=None, redirect={})["redirect"]
+
+
+def test_a_custom_authority_is_base64_or_a_file(load: Load, route_problems: Problems, pair: tuple[bytes, bytes], tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(pair[0])
+    encoded = base64.b64encode(pair[0]).decode()
+    for keys in ({"tls_custom_ca": encoded}, {"tls_custom_ca_file": "ca.pem"}):
+        assert load(policy=[{**MINIMAL, **keys}]).policy[0].tls_custom_ca == pair[0]
+    assert "one of them" in route_problems(tls_custom_ca=encoded, tls_custom_ca_file="ca.pem")["tls_custom_ca"]
+
+
+def test_the_id_is_stable_and_says_what_is_matched_and_where_it_leads() -> None:
+    assert route().id == route(allowed_users=["a@b.c"], timeout="5s", name="x").id
+    assert len(route().id) == 16
+    assert int(route().id, 16) >= 0
+    changes: list[dict[str, Any]] = [
+        {},
+        {"path": "/x"},
+        {"prefix": "/x"},
+        {"regex": "/x"},
+        {"from": "https://other.example.com"},
+        {"to": "http://other"},
+        {"redirect": {"https_redirect": True}},
+        {"redirect": {"strip_query": True}},
+    ]
+    assert len({route(**change).id for change in changes}) == len(changes)
