@@ -1,5 +1,6 @@
 """What do the records of a person amount to?  Pure: records in, an Identity (or a ValueError) out."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +22,13 @@ class Facts:
 
 
 def checked_session(record: Record) -> Session:
-    """The session with the earlier of both expiries.  ValueError or TypeError where the record can't be one."""
+    """ValueError or TypeError where the record can't be one."""
     session = Session.from_record(record)
     for text in (session.id, session.user_id, session.subject, session.provider):
         if not isinstance(text, str) or not text:
             raise ValueError("a session needs an id, a user, a subject and a provider")
+    if not (math.isfinite(session.issued) and math.isfinite(session.expires)):
+        raise ValueError("a session needs a beginning and an end")
     if session.id != record.id or not isinstance(session.claims, Mapping):
         raise ValueError("a session needs its own id, and claims by name")
     return session

@@ -73,7 +73,8 @@ def attested_claims(identity: Identity | None, issuer: str, audience: str) -> di
         "user": identity.user_id,
         "groups": list(identity.groups),
     }
-    email = identity.directory_email or identity.email
+    # An address that the provider has not verified may be anybody's, and upstreams take the one here for the person's own.
+    email = identity.directory_email or (identity.email if identity.rule_email else "")
     claims |= {name: value for name, value in (("email", email), ("name", identity.name)) if value}
     return claims
 

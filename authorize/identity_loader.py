@@ -70,8 +70,7 @@ class IdentityLoader:
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             log.warning("a session's records are malformed, so it counts as none", session_id=session_id, error=type(error).__name__)
             return None
-        # Written so that an expiry which is not a number has passed.
-        if not now < identity.expires:
+        if now >= identity.expires:
             return None
         if generation == self._generation:
             self._remember(session_id, sources, identity)

@@ -18,7 +18,6 @@ from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import BadRequest, BrokerError, SealError
 
-
 # The administrators' rules look at the person only.
 ADMIN_REQUEST = AccessRequest(method="GET", host="", port=None, path="/")
 

@@ -21,8 +21,6 @@ MODELS: dict[str, type[models.Model]] = {SESSION: Session, USER: User, DIRECTORY
 # SQLite has one writer: small batches with pauses leave the admin room for its own writes.
 BATCH = 200
 PAUSE = 0.05
-# How long a batch stays open for changes that follow closely upon the first.
-GATHER = 0.05
 
 Touched = set[tuple[type[models.Model], str]]
 
@@ -30,19 +28,20 @@ Touched = set[tuple[type[models.Model], str]]
 class Projection:
     """Reads the store anew for every row, so neither the order of changes nor a repeated one can leave a wrong row behind."""
 
-    def __init__(self, client: BrokerClient, *, first_pause: float = 0.1):
+    def __init__(self, client: BrokerClient, *, pause: float = PAUSE, first_wait: float = 0.1):
         self._client = client
-        self._first_pause = first_pause
+        self._pause = pause  # seconds between two batches; a batch gathers changes for as long
+        self._first_wait = first_wait  # seconds after the first failure
         self._position = ANEW
 
     async def run(self) -> None:
         """Follow the store forever; trouble with it or with the database is logged and tried again."""
-        waits = pauses(self._first_pause)
+        waits = pauses(self._first_wait)
         while True:
             try:
                 await self._step()
-                waits = pauses(self._first_pause)
-                await asyncio.sleep(PAUSE)
+                waits = pauses(self._first_wait)
+                await asyncio.sleep(self._pause)
             except StartOver as start_over:
                 await self._restart(start_over.version, next(waits))
             except (BrokerError, Error) as error:
@@ -71,7 +70,7 @@ class Projection:
                         if len(touched) >= BATCH:
                             break
                         if gathering.when() is None:
-                            gathering.reschedule(asyncio.get_running_loop().time() + GATHER)
+                            gathering.reschedule(asyncio.get_running_loop().time() + self._pause)
             except TimeoutError:
                 pass
         await self._write(touched)
@@ -84,13 +83,13 @@ class Projection:
             while page := await self._client.page(type, after, BATCH):
                 await self._write({(model, record.id) for record in page})
                 after = page[-1].id
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(self._pause)
         for model in (Session, User, Group):
             after = ""
             while ids := await sync_to_async(rows.ids_after)(model, after, BATCH):
                 await self._write({(model, id) for id in ids if not await self._is_backed(model, id)})
                 after = ids[-1]
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(self._pause)
         log.info("the admin's tables are filled")
 
     async def _is_backed(self, model: type[models.Model], id: str) -> bool:

@@ -20,7 +20,7 @@ class Record:
 
     type: str
     id: str
-    data: Mapping[str, Any]
+    data: Mapping[str, Any] = field(repr=False)  # holds tokens
     version: int
     modified: float
     expires: float | None = None

@@ -48,13 +48,13 @@ class Replica:
         types: tuple[str, ...] = (SESSION, USER, DIRECTORY_USER, DIRECTORY_GROUP),
         *,
         max_records: int = MAX_RECORDS,
-        first_pause: float = 0.1,
+        first_wait: float = 0.1,
         clock: Callable[[], float] = time.time,
     ):
         self._client = client
         self._types = frozenset(types)
         self._max_records = max_records
-        self._first_pause = first_pause
+        self._first_wait = first_wait
         self._clock = clock
         self._cache: OrderedDict[type_and_id, Record | None] = OrderedDict()
         self._calls: dict[type_and_id, asyncio.Task[Record | BrokerError | None]] = {}
@@ -93,14 +93,14 @@ class Replica:
 
     async def run(self) -> None:
         """Follow the change stream forever.  When it breaks, everything cached is dropped until it is back."""
-        waits = pauses(self._first_pause)
+        waits = pauses(self._first_wait)
         try:
             while True:
                 try:
                     await self._follow()
                 except BrokerError as error:
                     if self._is_following:
-                        waits = pauses(self._first_pause)
+                        waits = pauses(self._first_wait)
                         self._start_over(is_following=False)
                     log.warning("replica lost the change stream", reason=str(error))
                 await asyncio.sleep(next(waits))

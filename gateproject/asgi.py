@@ -103,11 +103,13 @@ def _incoming(scope: dict[str, Any]) -> Incoming:
 
 
 def _runtime() -> Runtime:
-    error: ConfigError | None = settings.GATE_CONFIG_ERROR
-    if error is not None:
+    try:
+        if settings.GATE_CONFIG_ERROR is not None:
+            raise settings.GATE_CONFIG_ERROR
+        prepare(settings.GATE_OPTIONS)
+        return Runtime(settings.GATE_OPTIONS)
+    except ConfigError as error:
         sys.exit(f"{settings.GATE_CONFIG_PATH or 'environment'}: {len(error.problems)} problem(s), nothing was started\n{error}")
-    prepare(settings.GATE_OPTIONS)
-    return Runtime(settings.GATE_OPTIONS)
 
 
 runtime = _runtime()

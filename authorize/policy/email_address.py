@@ -8,6 +8,7 @@ from typing import Any
 _LONGEST_EMAIL = 320  # RFC 3696 errata 1690: 64 + "@" + 255
 _LONGEST_DOMAIN = 253
 _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*")
+_IDEOGRAPHIC_STOP = "\u3002"
 _REFUSED_IN_LOCAL_PART = frozenset("\"'\\,;:<>()[] ")
 
 # Only A-Z: str.lower() would also fold letters that merely look alike (U+212A KELVIN SIGN becomes "k").
@@ -43,6 +44,8 @@ def _a_label(label: str) -> str:
     """
     if label.isascii():
         return label
+    if _IDEOGRAPHIC_STOP in label:  # a separator to some readers (RFC 3490 3.1), so where the labels end is in doubt
+        return ""
     try:
         encoded = idna.ToASCII(label).decode("ascii")
         return encoded if idna.ToUnicode(encoded) == label.lower() else ""

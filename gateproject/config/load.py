@@ -43,7 +43,7 @@ def parse_options(content: bytes, extension: str, environ: Mapping[str, str], di
     try:
         document = parse(content, extension)
     except DocumentError as error:
-        raise ConfigError([Problem("", f"the configuration {error}", error.line)]) from None
+        raise ConfigError([Problem("", f"the configuration: {error}", error.line)]) from None
     return _options(document, environ, directory)
 
 

@@ -7,8 +7,8 @@ from gateproject.config.options import Options
 from gateproject.crypto import cookies
 from gateproject.crypto.sealing import Sealer
 
-# A sibling domain can plant cookies of our name; more than this many are not tried, ours among the first is (RFC 6265 5.4.2).
-MAX_TRIED = 8
+# Nothing shorter is a sealed session; skipping it keeps the work small when a sibling domain plants cookies of our name.
+SHORTEST = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,16 @@ class SessionCookies:
         return SessionToken(claims["sid"], claims["iat"], claims["exp"])
 
     def read(self, cookie_headers: Iterable[bytes]) -> list[str]:
-        """Every value under our name, first sent first: one planted by a sibling domain must not hide the real one."""
+        """Every value under our name that may be a session, in the order sent.
+
+        All of them are tried: browsers send cookies with longer paths first (RFC 6265 5.4), so a sibling domain can plant any
+        number in front of the real one.  The listener's limit on headers bounds the work.
+        """
         values = []
         for name, value in cookies.parse(cookie_headers):
-            if name == self._raw_name and value.isascii():
+            if name == self._raw_name and len(value) >= SHORTEST and value.isascii():
                 values.append(value.decode("ascii"))
-        return values[:MAX_TRIED]
+        return values
 
     def set_cookie(self, value: str, host_port: str, expires: float, now: float) -> str:
         return self._cookie(value, host_port, max(0, int(expires - now)))

@@ -5,7 +5,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from authorize.policy.route_table import RouteTable
 from gateproject.config.load import load_process_options
+from gateproject.config.options import Options
 from gateproject.errors import ConfigError
 
 
@@ -18,8 +20,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            load_process_options(options["config"])
+            compile_everything(load_process_options(options["config"]))
         except ConfigError as error:
             self.stdout.write(str(error))
             raise SystemExit(1) from None
         self.stdout.write("The configuration has no problems.")
+
+
+def compile_everything(options: Options) -> None:
+    """What a start would compile: it finds problems that a look at single settings can't.  Raises ConfigError."""
+    RouteTable.build(options.policy)

@@ -64,6 +64,13 @@ def test_without_a_directory_the_email_is_the_providers(made: IdentityHeaders, k
     assert "email" not in claims(key, headers(made, user("", session_id="s2"))[ASSERTION.decode()])
 
 
+def test_an_unverified_email_is_not_told_to_upstreams(made: IdentityHeaders, key: SigningKey) -> None:
+    """Upstreams take the address for the person's own, so one that anybody could have claimed is left out."""
+    sent = headers(made, user("ceo@corp.com", rule_email=""))
+    assert "email" not in claims(key, sent[ASSERTION.decode()])
+    assert "x-gate-claim-email" not in sent
+
+
 def test_of_nobody_the_assertion_says_nothing_but_for_whom(made: IdentityHeaders, key: SigningKey) -> None:
     found = headers(made, None)
     assert claims(key, found.pop(ASSERTION.decode())) == {"iss": "auth.example.com:8443", "aud": "app.example.com"}

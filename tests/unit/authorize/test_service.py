@@ -16,7 +16,7 @@ from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import BadRequest, BrokerError, ConfigError
 from tests.support.options import make_options
 from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
-from tests.unit.authorize.builders import request
+from tests.unit.authorize.builders import request, user
 
 NOW = 1500.0
 ROUTES = [
@@ -176,3 +176,39 @@ async def test_routes_that_can_not_be_compiled_build_no_service(world: World, tm
     )
     with pytest.raises(ConfigError):
         AuthorizeService(options, world.replica, SigningKey.from_options(options))
+
+
+@pytest.mark.parametrize(
+    ("origin", "is_ours"),
+    [
+        ("https://app.example.com", True),
+        ("https://APP.example.com:443", True),
+        ("https://app.example.com:8443", False),
+        ("http://app.example.com", False),
+        ("https://evil.example.com", False),
+        ("https://app.example.com.evil", False),
+        ("https://app.example.com@evil.example", False),
+        ("app.example.com", False),
+        ("https://", False),
+        ("https://äpp.example.com", False),
+        ("null", False),
+        ("", False),
+    ],
+)
+async def test_only_pages_of_a_route_host_have_an_origin_of_ours(world: World, origin: str, is_ours: bool) -> None:
+    assert world.service.is_route_origin(origin) is is_ours
+
+
+async def test_only_a_public_route_is_public(world: World) -> None:
+    assert world.service.is_public(request("/public/robots.txt"))
+    assert not world.service.is_public(request("/robots.txt"))
+    assert not world.service.is_public(request("/robots.txt", "unknown.example.com"))
+
+
+async def test_only_listed_people_and_groups_administer(world: World, tmp_path: Path) -> None:
+    assert not world.service.may_administer(user())
+    options = make_options(tmp_path, admin_allowed_users=["ann@corp.com"], admin_allowed_groups=["g1"])
+    service = AuthorizeService(options, world.replica, SigningKey.from_options(options))
+    assert service.may_administer(user("ann@corp.com"))
+    assert service.may_administer(user("x@x.org", group_ids=frozenset({"g1"})))
+    assert not service.may_administer(user("x@x.org"))

@@ -35,7 +35,7 @@ def test_parsing_keeps_order_and_duplicates() -> None:
 
 
 def test_parsing_is_bounded() -> None:
-    assert len(cookies.parse([b";".join(b"a=1" for _ in range(5000))])) == cookies.MAX_PAIRS
+    assert len(cookies.parse([b";".join(b"a=1" for _ in range(cookies.MAX_PAIRS + 5))])) == cookies.MAX_PAIRS
 
 
 def test_a_cookie_is_guarded_by_its_attributes() -> None:

@@ -1,0 +1,89 @@
+"""The admin, entered by single sign-on."""
+
+import re
+
+from tests.support.gate import RunningGate, follow, sign_in
+
+HTML = {"Accept": "text/html"}
+
+
+def admin(gate: RunningGate, path: str = "") -> str:
+    return gate.url("authenticate.localhost", f"/.gate/admin/{path}")
+
+
+async def test_an_administrator_enters_and_sees_sessions_people_groups_and_routes(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        index = await sign_in(client, admin(gate), "alice")
+        assert index.status_code == 200
+        links = set(re.findall(r'href="(/\.gate/admin/[a-z]+/[a-z]+/)"', index.text))
+        assert len(links) >= 4
+        pages = {link: await client.get(gate.url("authenticate.localhost", link), headers=HTML) for link in links}
+    assert {page.status_code for page in pages.values()} == {200}
+    everything = " ".join(page.text for page in pages.values())
+    assert "alice@example.com" in everything
+    assert "engineering.localhost" in everything
+
+
+async def test_another_person_is_told_that_they_may_not(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        page = await sign_in(client, admin(gate), "bob")
+        assert page.status_code == 403
+        assert "administer" in page.text
+        assert (await client.get(admin(gate, "databroker/session/"), headers=HTML)).status_code in (302, 403)
+
+
+async def test_ending_a_session_in_the_admin_ends_it_on_its_host(gate: RunningGate) -> None:
+    async with gate.client() as carol, gate.client() as alice:
+        await sign_in(carol, gate.url("app.localhost"), "carol")
+        await sign_in(alice, admin(gate), "alice")
+        dashboard = await carol.get(gate.url("authenticate.localhost", "/.gate/"), headers={"Accept": "application/json"})
+        if dashboard.is_redirect:
+            dashboard = await follow(carol, dashboard)
+        session_id = dashboard.json()["session"]["id"]
+        listing = await alice.get(admin(gate, "databroker/session/"), headers=HTML)
+        (token,) = set(re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', listing.text))
+        names = re.findall(r'<option value="([a-z_]*end[a-z_]*)"', listing.text)
+        assert names, "the list of sessions offers to end them"
+        data = {"action": names[0], "_selected_action": session_id, "csrfmiddlewaretoken": token}
+        headers = {**HTML, "Referer": admin(gate), "Origin": gate.url("authenticate.localhost", "")}
+        response = await alice.post(admin(gate, "databroker/session/"), data=data, headers=headers)
+        assert response.status_code in (200, 302)
+        assert (await carol.get(gate.url("app.localhost"), headers=HTML)).status_code == 302
+
+
+async def test_the_admin_ends_with_the_session_that_opened_it(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        await sign_in(client, admin(gate), "alice")
+        page = await client.get(gate.url("authenticate.localhost", "/.gate/"), headers=HTML)
+        (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
+        await client.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": token})
+        assert (await client.get(admin(gate, "databroker/session/"), headers=HTML)).status_code == 302
+
+
+async def test_the_admin_exists_at_the_authenticate_host_only(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        await sign_in(client, gate.url("app.localhost"), "alice")
+        assert (await client.get(gate.url("app.localhost", "/.gate/admin/"), headers=HTML)).status_code == 404
+
+
+async def test_the_admin_pages_have_their_styles_and_a_strict_policy(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        index = await sign_in(client, admin(gate), "alice")
+        assert "default-src 'none'" in index.headers["content-security-policy"]
+        for asset in re.findall(r'(?:href|src)="(/\.gate/static/[^"]+)"', index.text):
+            assert (await client.get(gate.url("authenticate.localhost", asset))).status_code == 200
+
+
+async def test_a_forged_admin_form_is_refused(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        await sign_in(client, admin(gate), "alice")
+        response = await client.post(admin(gate, "databroker/session/"), data={"action": "end_sessions"}, headers=HTML)
+    assert response.status_code == 403
+
+
+async def test_next_never_leads_away_from_the_admin(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        await sign_in(client, admin(gate), "alice")
+        for target in ("https://evil.example/", "//evil.example/", "/\\evil.example/", "/.gate/signout/", "javascript:alert(1)"):
+            response = await client.get(admin(gate, "login/"), params={"next": target}, headers=HTML)
+            assert response.headers["location"] == "/.gate/admin/"

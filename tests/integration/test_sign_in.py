@@ -1,0 +1,158 @@
+"""Signing in as people do, against the running product: real TLS, a real provider, real cookies."""
+
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import jwt
+
+from tests.support.development_provider import DevelopmentProvider, pick_person
+from tests.support.gate import RunningGate, follow, sign_in
+from tests.support.sample_upstream import SampleUpstream
+
+HTML = {"Accept": "text/html"}
+
+
+async def to_provider(client: httpx.AsyncClient, url: str) -> httpx.Response:
+    return await follow(client, await client.get(url, headers=HTML))
+
+
+async def sign_out_page(client: httpx.AsyncClient, gate: RunningGate) -> tuple[str, str]:
+    """(the address that the dashboard's button posts to, its token)."""
+    page = await client.get(gate.url("authenticate.localhost", "/.gate/"), headers=HTML)
+    (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
+    return gate.url("authenticate.localhost", "/.gate/signout/"), token
+
+
+async def test_a_person_signs_in_and_lands_where_they_wanted_query_and_all(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        page = await sign_in(client, gate.url("app.localhost", "/a%20b/c?x=1&y=%C3%BC&x=2"), "alice")
+    assert page.status_code == 200
+    assert page.json()["target"] == "/a%20b/c?x=1&y=%C3%BC&x=2"
+    headers = dict(page.json()["headers"])
+    assert headers["x-gate-claim-email"] == "alice@example.com"
+    assert headers["x-gate-claim-groups"] == "engineering"
+    assert not any("_gate" in value for name, value in page.json()["headers"] if name == "cookie")
+
+
+async def test_the_assertion_names_the_person_and_the_host(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        page = await sign_in(client, gate.url("app.localhost"), "bob")
+    claims = jwt.decode(dict(page.json()["headers"])["x-gate-jwt-assertion"], options={"verify_signature": False})
+    assert (claims["sub"], claims["email"], claims["groups"]) == ("oidc/bob", "bob@example.com", ["sales"])
+    assert (claims["aud"], claims["iss"]) == (f"app.localhost:{gate.port}", f"authenticate.localhost:{gate.port}")
+
+
+async def test_the_second_host_asks_the_provider_nothing(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        await sign_in(client, gate.url("app.localhost"), "alice")
+        page = await follow(client, await client.get(gate.url("other.localhost", "/x"), headers=HTML))
+    assert (page.status_code, page.json()["target"]) == (200, "/x")
+
+
+async def test_a_route_that_shares_no_domain_with_the_authenticate_host_signs_in_too(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        page = await sign_in(client, gate.url("elsewhere.test", "/deep?q=1"), "carol")
+    assert (page.status_code, page.url.host, page.json()["target"]) == (200, "elsewhere.test", "/deep?q=1")
+
+
+async def test_parallel_tabs_each_come_back_to_their_own_page(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        tabs = [await to_provider(client, gate.url("app.localhost", f"/tab/{tab}")) for tab in range(3)]
+        pages = [await follow(client, await pick_person(client, tab, "alice")) for tab in reversed(tabs)]
+    assert [page.json()["target"] for page in pages] == ["/tab/2", "/tab/1", "/tab/0"]
+
+
+async def test_a_provider_callback_of_another_browser_yields_no_session(gate: RunningGate) -> None:
+    async with gate.client() as attacker, gate.client() as victim:
+        provider_page = await to_provider(attacker, gate.url("app.localhost"))
+        callback = (await pick_person(attacker, provider_page, "bob")).headers["location"]
+        page = await victim.get(callback, headers=HTML)
+        assert page.status_code == 400
+        after = await victim.get(gate.url("app.localhost"), headers=HTML)
+    assert after.status_code == 302
+
+
+async def test_a_hand_over_of_another_browser_yields_no_session(gate: RunningGate) -> None:
+    async with gate.client() as attacker, gate.client() as victim:
+        response = await pick_person(attacker, await to_provider(attacker, gate.url("app.localhost")), "bob")
+        while "/.gate/callback/" not in response.headers["location"]:
+            response = await attacker.send(response.next_request)
+        page = await victim.get(response.headers["location"], headers=HTML)
+        after = await victim.get(gate.url("app.localhost"), headers=HTML)
+    assert (page.status_code, after.status_code) == (400, 302)
+
+
+async def test_a_refused_person_is_told_why(gate: RunningGate, upstream: SampleUpstream) -> None:
+    async with gate.client() as client:
+        await sign_in(client, gate.url("app.localhost"), "bob")
+        hits = upstream.hits
+        page = await follow(client, await client.get(gate.url("engineering.localhost"), headers=HTML))
+        script = await client.get(gate.url("engineering.localhost"), headers={"Accept": "application/json"})
+    assert page.status_code == script.status_code == 403
+    assert "none of your groups is listed" in page.text
+    assert script.json()["reason"].startswith("You can't open this page")
+    assert script.json()["request_id"] == script.headers["x-request-id"]
+    assert upstream.hits == hits
+    gate.wait_for_event("request", lambda entry: entry["request_id"] == script.json()["request_id"] and entry["outcome"] == "forbidden")
+
+
+async def test_signing_out_ends_every_host_at_once(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        await sign_in(client, gate.url("app.localhost"), "alice")
+        await follow(client, await client.get(gate.url("other.localhost"), headers=HTML))
+        action, token = await sign_out_page(client, gate)
+        await client.post(action, data={"_gate_csrf": token})
+        for host in ("app.localhost", "other.localhost"):
+            assert (await client.get(gate.url(host), headers=HTML)).status_code == 302
+        dashboard = await client.get(gate.url("authenticate.localhost", "/.gate/"), headers={"Accept": "application/json"})
+    assert dashboard.status_code == 401
+
+
+async def test_a_kept_copy_of_the_cookie_is_worthless_after_sign_out(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        await sign_in(client, gate.url("app.localhost"), "alice")
+        (cookie,) = [cookie for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain.startswith("app.")]
+        action, token = await sign_out_page(client, gate)
+        await client.post(action, data={"_gate_csrf": token})
+    async with gate.client() as thief:
+        response = await thief.get(gate.url("app.localhost"), headers={**HTML, "Cookie": f"_gate={cookie.value}"})
+    assert response.status_code == 302
+
+
+async def test_sign_out_without_the_token_changes_nothing(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        await sign_in(client, gate.url("app.localhost"), "alice")
+        address, _ = await sign_out_page(client, gate)
+        for attempt in (
+            client.get(address),
+            client.post(address),
+            client.post(address, data={"_gate_csrf": "A" * 86}),
+            client.head(address),
+        ):
+            assert (await attempt).status_code == 400
+        assert (await client.get(gate.url("app.localhost"))).status_code == 200
+
+
+async def test_every_redirect_of_a_sign_in_stays_on_our_hosts_or_the_provider(gate: RunningGate, provider: DevelopmentProvider) -> None:
+    async with gate.client() as client:
+        response = await client.get(gate.url("app.localhost", "//evil.example/%0d%0aSet-Cookie:x"), headers=HTML)
+        assert response.status_code == 400
+        response = await client.get(gate.url("app.localhost", "//evil.example/"), headers=HTML)
+        locations = []
+        while response.next_request is not None:
+            locations.append(response.headers["location"])
+            response = await client.send(response.next_request)
+    ours = {f"app.localhost:{gate.port}", f"authenticate.localhost:{gate.port}", urlsplit(provider.url).netloc}
+    assert {urlsplit(location).netloc for location in locations} <= ours
+    (wanted,) = parse_qs(urlsplit(locations[0]).query)["gate_redirect_uri"]
+    assert urlsplit(wanted).netloc == f"app.localhost:{gate.port}"
+
+
+async def test_nothing_secret_is_in_the_log(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        await sign_in(client, gate.url("app.localhost", "/?password=hunter2"), "alice")
+        values = [cookie.value for cookie in client.cookies.jar if cookie.value]
+    assert values
+    assert not any(value in gate.child.output for value in [*values, "hunter2", gate.builder.settings["cookie_secret"], "not a secret"])
+    assert "code=" not in gate.child.output

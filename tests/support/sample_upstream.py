@@ -1,0 +1,52 @@
+"""An application behind gate, in a thread of its own: says as JSON what it received; counts its requests."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+
+class SampleUpstream:
+    """`hits` counts every request that arrived."""
+
+    def __init__(self) -> None:
+        upstream = self
+        self.hits = 0
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                upstream.hits += 1
+                length = int(self.headers.get("Content-Length", 0))
+                heard = {
+                    "method": self.command,
+                    "target": self.path,
+                    "headers": [[name.lower(), value] for name, value in self.headers.items()],
+                    "body": self.rfile.read(length).decode("latin-1"),
+                }
+                body = json.dumps(heard).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_PUT = do_DELETE = do_OPTIONS = do_GET
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
