@@ -48,7 +48,7 @@ lock: venv-test ## compile the requirement files from their .in files (U=--upgra
 	@$(COMPILE) $(U) requirements-dev.in --output-file requirements-dev.txt
 
 bench: tools venv-test ## the benchmarks: tables with ratios measured in one run
-	@$(PY) -m bench
+	@status=0; for file in $$(grep -l __main__ bench/*.py); do $(PY) -m "bench.$$(basename "$$file" .py)" || status=1; done; exit $$status
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis tests/support/oidc_provider/node_modules

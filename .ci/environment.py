@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VENV = Path(os.environ.get("VENV") or ROOT / ".venv").absolute()  # noqa: TID251 - a program of its own, run before anything is installed
+VENV = Path(os.environ.get("VENV") or ROOT / ".venv").absolute()
 PYTHON = VENV / "bin" / "python"
 
 
@@ -25,7 +25,7 @@ def main(requirement_files: list[str]) -> None:
 
 
 def works(python: Path) -> bool:
-    return python.exists() and subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0  # noqa: S603 - ours
+    return python.exists() and subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0
 
 
 def make_environment() -> None:
@@ -54,7 +54,7 @@ def step(text: str, command: list[str | Path]) -> None:
     """One line: what happens, and how long it took.  What the command says appears only if it fails."""
     print(f"{text} ... ", end="", flush=True)
     started = time.monotonic()
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")  # noqa: S603 - ours
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     if done.returncode != 0:
         print("failed", flush=True)
         sys.exit(done.stdout.rstrip() or f"status {done.returncode}")

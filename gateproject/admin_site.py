@@ -48,9 +48,10 @@ class GateAdminSite(AdminSite):
             return HttpResponseRedirect(own.authenticate.sign_in_url_for(_target(request)))
         if not may_administer(request, identity):
             log.warning("admin refused", user_id=identity.user_id, request_id=own.request_id)
-            reason = "You are signed in, but you are not one of the people who administer this gate."
+            who = identity.email or identity.name or identity.user_id
+            reason = f"You are signed in as {who}, who is not one of the people who administer this gate."
             advice = "Administrators are named by admin_allowed_users and admin_allowed_groups in the configuration."
-            return error_page(request, 403, reason, advice=advice, links=(("Who am I?", "/.gate/"),))
+            return error_page(request, 403, reason, advice=advice, links=(("Who am I?", "/.gate/"), ("Sign in as somebody else", "/.gate/signout/")))
         login(request, _django_user(identity), backend=BACKEND)
         request.session[SESSION_KEY] = identity.session_id
         log.info("admin entered", user_id=identity.user_id, request_id=own.request_id)

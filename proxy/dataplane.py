@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -40,26 +40,27 @@ class DataPlane:
         story = Story(incoming, self._trusted)
         try:
             story.check = check = await self._authorize.check(incoming.request, incoming.cookies)
-            if not check.decision.is_allowed:
-                story.status = await self._refusals.send(incoming, check.decision, send, self._clock())
-            elif check.decision.route.route.redirect is not None:
-                story.status = await self._redirect(incoming, check.decision.route, send)
+            compiled = check.decision.route
+            if compiled is None or not check.decision.is_allowed:
+                story.status = await self._refusals.send(incoming, check, send, self._clock())
+            elif compiled.route.redirect is not None:
+                story.status = await self._redirect(incoming, compiled, send)
             elif is_websocket(incoming):
                 story.status = await _no_websocket(incoming, send)
             else:
-                story.result = await self._forward(incoming, check, receive, send)
+                story.result = await self._forward(incoming, compiled, check, receive, send)
         except (BadRequest, BrokerError, UpstreamError) as error:
             story.status, story.problem = error.status, str(error)
             await _explain(incoming, error, send)
         finally:
             story.tell()
 
-    async def _forward(self, incoming: Incoming, check: Check, receive: Receive, send: Send) -> ForwardResult:
-        forwarding = self._state.forwarding(check.decision.route)
+    async def _forward(self, incoming: Incoming, compiled: CompiledRoute, check: Check, receive: Receive, send: Send) -> ForwardResult:
+        forwarding = self._state.forwarding(compiled)
         outgoing = forwarding.outgoing(incoming, check.identity_headers)
         return await forward(outgoing, self._client, receive, send, self._response_headers)
 
-    def _response_headers(self, status: int, headers: Headers) -> Headers:
+    def _response_headers(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
         return self._state.response_headers.for_client(headers)
 
     async def _redirect(self, incoming: Incoming, compiled: CompiledRoute, send: Send) -> int:

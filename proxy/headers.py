@@ -11,12 +11,13 @@ from gateproject.config.route import Route
 from gateproject.crypto import cookies
 from gateproject.errors import UpstreamError
 
-Headers = list[tuple[bytes, bytes]]
+Header = tuple[bytes, bytes]
+Headers = list[Header]
 
 # RFC 9110 7.6.1, and what belongs to our own connections: framing is rewritten, `Expect` was answered by our listener.
 HOP_BY_HOP = frozenset(
-    (b"connection", b"proxy-connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"expect")
-    + (b"proxy-authenticate", b"proxy-authorization", b"proxy-authentication-info", b"http2-settings")
+    b"connection proxy-connection keep-alive te trailer transfer-encoding upgrade expect http2-settings "
+    b"proxy-authenticate proxy-authorization proxy-authentication-info".split()
 )
 
 # Kept from a trusted peer under exactly these names; nobody else's, and no other X-Forwarded-* from anybody.
@@ -38,7 +39,7 @@ _DASHLESS_PREFIXES = (
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 5.6.2
 _FOLD = bytes(byte if chr(byte).isalnum() and byte < 0x80 else ord("-") for byte in range(256)).lower()
-_UNSAFE_VALUE = re.compile(rb"[\r\n\0]")
+_UNSAFE_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110 5.5, as our listener reads it
 _CONNECTION_STATES = frozenset((b"close", b"keep-alive"))
 _OUR_CREDENTIALS = (b"gate ", b"bearer gate-")
 _PLAIN_HOST = re.compile(rb"[A-Za-z0-9.:_\[\]-]+")
@@ -83,8 +84,8 @@ class TrustedPeers:
         self._networks = tuple(ipaddress.ip_network(str(network)) for network in networks)
         self._cached = lru_cache(maxsize=4096)(self._is_inside)
 
-    def __contains__(self, address: str) -> bool:
-        return bool(self._networks) and self._cached(address)
+    def __contains__(self, address: object) -> bool:
+        return bool(self._networks) and self._cached(str(address))
 
     def _is_inside(self, address: str) -> bool:
         try:
@@ -114,7 +115,7 @@ class RouteHeaders:
     trusted: TrustedPeers
     append_address: bool
     replaced: frozenset[bytes]  # folded names that the route removes or sets
-    added: tuple[tuple[bytes, bytes], ...]
+    added: tuple[Header, ...]
     is_our_cookie: Callable[[bytes], bool] = field(repr=False)
 
     @classmethod
@@ -130,9 +131,7 @@ class RouteHeaders:
             is_our_cookie=partial(cookies.is_ours, cookie_name=options.cookie_name),
         )
 
-    def for_upstream(
-        self, headers: Iterable[tuple[bytes, bytes]], downstream: Downstream, upstream_host: bytes, identity: Iterable[tuple[bytes, bytes]]
-    ) -> Headers:
+    def for_upstream(self, headers: Iterable[Header], downstream: Downstream, upstream_host: bytes, identity: Iterable[Header]) -> Headers:
         """Client headers, cleaned; then ours, in rising authority: forwarding, the route's own, the request id, identity.
 
         Connection removes client headers only: it is applied before ours are written.
@@ -149,7 +148,7 @@ class RouteHeaders:
         result += identity
         return result
 
-    def _cleaned(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[Headers, set[bytes], Headers]:
+    def _cleaned(self, headers: Iterable[Header]) -> tuple[Headers, set[bytes], Headers]:
         """(the client's own headers, the names that Connection lists, forwarding headers that count only from a trusted peer)."""
         kept: Headers = []
         options: set[bytes] = set()
@@ -185,9 +184,7 @@ def _without_named(kept: Headers, options: set[bytes]) -> Headers:
 
 
 @lru_cache(maxsize=1024)
-def _forwarding(
-    address: str, scheme: str, host: bytes, trusted: tuple[tuple[bytes, bytes], ...], append: bool
-) -> tuple[tuple[bytes, bytes], ...]:
+def _forwarding(address: str, scheme: str, host: bytes, trusted: tuple[Header, ...], append: bool) -> tuple[Header, ...]:
     """The forwarding headers: a trusted peer's values kept and extended by its address, or ours alone."""
     given: dict[bytes, list[bytes]] = {}
     for name, value in trusted:
@@ -230,7 +227,7 @@ class ResponseHeaders:
     """What the configuration does to the headers of upstream responses, worked out once."""
 
     replaced: frozenset[bytes]
-    added: tuple[tuple[bytes, bytes], ...]
+    added: tuple[Header, ...]
     is_our_cookie: Callable[[bytes], bool] = field(repr=False)
 
     @classmethod
@@ -238,13 +235,13 @@ class ResponseHeaders:
         added = tuple((name.lower().encode("ascii"), value.encode("latin-1")) for name, value in options.headers.items())
         return cls(frozenset(name for name, _ in added), added, partial(cookies.is_ours, cookie_name=options.cookie_name))
 
-    def for_client(self, headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-        """Raises UpstreamError where a value holds CR, LF or NUL: such a response would be split on the way."""
+    def for_client(self, headers: Iterable[Header]) -> Headers:
+        """Raises UpstreamError where a value holds CR, LF, NUL or the like: such a response would be split on the way."""
         kept: Headers = []
         options: set[bytes] = set()
         for raw_name, value in headers:
             if _UNSAFE_VALUE.search(value):
-                raise UpstreamError("the upstream sent a header with a line break or NUL in it")
+                raise UpstreamError("the upstream sent a header with a control character in it")
             name = _response_name(raw_name)
             if name == b"connection":
                 options.update(option.strip(b" \t").lower() for option in value.split(b","))

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from authorize.policy.request import AccessRequest
 from gateproject.config.route import Route
-from proxy.rewrite import PathRewrite, without_token
+from proxy.rewrite import PathRewrite, matched_part, without_token
 
 DEFAULT_STATUS = 301
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -14,26 +14,23 @@ _PATH_SAFE = "/%:@!$&'()*+,;=~-._"
 
 def redirect_to(route: Route, request: AccessRequest, scheme: str, query: bytes, canonical_prefix: str | None = None) -> tuple[int, str]:
     """(status, Location).  The Location always names scheme and host, so no path can become one (`//evil`)."""
-    redirect = route.redirect
+    if (redirect := route.redirect) is None:
+        raise ValueError(f"{route.id} is no redirect route")
     new_scheme = "https" if redirect.https_redirect else redirect.scheme_redirect or scheme
     host = redirect.host_redirect or request.host
     port = redirect.port_redirect or _kept_port(request.port, scheme, new_scheme)
     path, _, own_query = (redirect.path_redirect or "").partition("?")
     if not path:
-        path = _rewritten(route, request.path, canonical_prefix)
-    kept_query = "" if redirect.strip_query else (without_token(query) or b"").decode("latin-1")
+        path = _rewritten(route, redirect.prefix_rewrite, request.path, canonical_prefix)
+    kept_query = "" if redirect.strip_query else without_token(query).decode("latin-1")
     location = f"{new_scheme}://{_authority(host, port, new_scheme)}{_absolute(path)}"
     if new_query := own_query or kept_query:
         location += "?" + quote(new_query, safe=_PATH_SAFE + "?[]")
     return redirect.response_code or DEFAULT_STATUS, location
 
 
-def _rewritten(route: Route, path: str, canonical_prefix: str | None) -> str:
-    if route.redirect.prefix_rewrite is None:
-        return path
-    whole = route.path is not None or route.regex is not None
-    matched = None if whole else canonical_prefix or route.prefix or "/"
-    return PathRewrite(matched, route.redirect.prefix_rewrite).apply(path)
+def _rewritten(route: Route, replacement: str | None, path: str, canonical_prefix: str | None) -> str:
+    return path if replacement is None else PathRewrite(matched_part(route, canonical_prefix), replacement).apply(path)
 
 
 def _kept_port(port: int | None, old_scheme: str, new_scheme: str) -> int | None:

@@ -4,30 +4,33 @@ from collections.abc import Callable
 
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.explain import sentence
+from authorize.policy.identity import Identity
+from authorize.service import Check
 from gateproject.config.options import Options
 from proxy.answers import Headers, send_error, send_redirect
 from proxy.incoming import Incoming, Send
 from proxy.sign_in import SignInRedirects
 
 SIGN_IN_ADVICE = "Sign in, then try again."
-FORBIDDEN_ADVICE = "If you should have access, ask the people who run this application to let you in, or sign in as somebody else."
+FORBIDDEN_ADVICE = "If you should have access, ask the people who run this application to let you in."
 
 
 class Refusals:
     def __init__(self, options: Options, is_route_origin: Callable[[str], bool]):
-        self._dashboard = f"{options.authenticate_service_url.origin}/.gate/"
+        own = f"{options.authenticate_service_url.origin}/.gate/"
+        self._links = (("Who am I signed in as?", own), ("Sign in as somebody else", f"{own}signout/"))
         self._sign_in = SignInRedirects(options)
         self._is_route_origin = is_route_origin
 
-    async def send(self, incoming: Incoming, decision: Decision, send: Send, now: float) -> int:
+    async def send(self, incoming: Incoming, check: Check, send: Send, now: float) -> int:
         """Answer, and return the status."""
+        decision = check.decision
         match decision.outcome:
             case Outcome.SIGN_IN:
                 return await self._not_signed_in(incoming, decision, send, now)
             case Outcome.FORBIDDEN:
-                links = (("Who am I signed in as?", self._dashboard),)
-                reason, extra = sentence(decision), self._cors(incoming, decision)
-                await send_error(incoming, send, 403, reason, advice=FORBIDDEN_ADVICE, links=links, extra_headers=extra)
+                advice, extra = f"{_signed_in_as(check.identity)}{FORBIDDEN_ADVICE}", self._cors(incoming, decision)
+                await send_error(incoming, send, 403, sentence(decision), advice=advice, links=self._links, extra_headers=extra)
                 return 403
             case _:
                 reason = "No application is configured at this address."
@@ -57,3 +60,8 @@ class Refusals:
             (b"access-control-allow-credentials", b"true"),
             (b"vary", b"Origin"),
         ]
+
+
+def _signed_in_as(identity: Identity | None) -> str:
+    who = (identity.email or identity.name or identity.user_id) if identity is not None else ""
+    return f"You are signed in as {who}. " if who else ""

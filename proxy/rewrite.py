@@ -30,7 +30,7 @@ class PathRewrite:
     def build(cls, route: Route, canonical_prefix: str | None = None) -> "PathRewrite":
         """`prefix_rewrite` outranks the path of `to`.  `canonical_prefix` is the prefix in the form it is matched in."""
         replacement = route.prefix_rewrite if route.prefix_rewrite is not None else (route.to[0].path if route.to else "") or None
-        return cls(_matched_part(route, canonical_prefix), replacement)
+        return cls(matched_part(route, canonical_prefix), replacement)
 
     def apply(self, path: str) -> str:
         """Raises BadRequest where the joined path would leave the place that the route points to (`/a../x` under `/a` -> `/b/`)."""
@@ -46,26 +46,25 @@ class PathRewrite:
         return joined
 
 
-def _matched_part(route: Route, canonical_prefix: str | None) -> str | None:
+def matched_part(route: Route, canonical_prefix: str | None) -> str | None:
+    """The prefix that a rewrite replaces; None for the whole path."""
     if route.path is not None or route.regex is not None:
         return None
     return canonical_prefix or route.prefix or "/"
 
 
-def target(path: str, query: bytes | None) -> bytes:
-    """The origin-form target.  An empty query is a bare `?`, which some applications tell apart from None."""
-    return path.encode("ascii") if query is None else path.encode("ascii") + b"?" + query
+def target(path: str, query: bytes, *, is_bare: bool = False) -> bytes:
+    """The origin-form target.  `is_bare` keeps a `?` with nothing behind it, which some applications tell apart from none."""
+    return path.encode("ascii") + b"?" + query if query or is_bare else path.encode("ascii")
 
 
-def without_token(query: bytes | None) -> bytes | None:
+def without_token(query: bytes) -> bytes:
     """The query less our session token, under any spelling of its name; the rest survives byte for byte."""
-    if not query or (b"gate" not in query and b"%" not in query):
+    if b"gate" not in query and b"%" not in query:
         return query
     pairs = query.split(b"&")
     kept = [pair for pair in pairs if unquote_to_bytes(pair.partition(b"=")[0].replace(b"+", b" ")) != TOKEN_KEY]
-    if len(kept) == len(pairs):
-        return query
-    return b"&".join(kept) if kept else None
+    return query if len(kept) == len(pairs) else b"&".join(kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from examples.demo.certificates import Authority, is_still_good, private_key_pem, write_private
-from examples.demo.people import ALICE, AUTHENTICATE_HOST, HOSTS, SITES
+from examples.demo.people import ALICE, AUTHENTICATE_HOST, HOSTS, PEOPLE, SITES
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def write_config(folder: Folder, ports: Ports, upstream_ports: Mapping[str, int]
         "idp_client_secret": folder.secret("client"),
         "idp_scopes": ["openid", "profile", "email"],
         "signout_redirect_url": ports.url("public.localhost"),
-        "groups_claim": "groups",
+        "directory_file": str(_write_directory(folder)),
         "admin_allowed_users": [ALICE.email],
         "jwt_claims_headers": ["email", "groups"],
         # The defaults less Strict-Transport-Security, which would outlive the demo in the browser for every port of these names.
@@ -125,6 +125,16 @@ def write_config(folder: Folder, ports: Ports, upstream_ports: Mapping[str, int]
     text = "# Written by `make demo` at each start; changes are lost.\n" + yaml.safe_dump(config, sort_keys=False)
     write_private(folder.config_file, text.encode())
     return folder.config_file
+
+
+def _write_directory(folder: Folder) -> Path:
+    """Users and groups as a company's directory would have them; gate notices when the file changes."""
+    users = [{"id": person.sub, "email": person.email, "name": person.full_name, "groups": list(person.groups)} for person in PEOPLE]
+    names = sorted({group for person in PEOPLE for group in person.groups})
+    groups = [{"id": name, "name": f"{name.capitalize()} team"} for name in names]
+    path = folder.path / "directory.yaml"
+    write_private(path, yaml.safe_dump({"users": users, "groups": groups}, sort_keys=False).encode())
+    return path
 
 
 def _route(site, ports: Ports, upstream_port: int) -> dict[str, object]:

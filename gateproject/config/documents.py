@@ -1,7 +1,7 @@
 """YAML, JSON or TOML bytes -> plain values, with the line of each where that is cheap.
 
 YAML is built from parser events by hand: composing recurses in C and ends the process on deep nesting, and hides duplicate
-keys.  Plain scalars follow YAML 1.2's core schema, so `no` stays text and `12:30` is no number.
+keys.  A plain scalar is a number or a truth only where YAML 1.1 and 1.2 agree: `no`, `12:30` and `1e5` stay text.
 """
 
 import json
@@ -18,7 +18,7 @@ from gateproject.errors import Problem
 DEEPEST = 64
 MOST_ALIASED_VALUES = 1_000_000
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,3})?")
+_FLOAT = re.compile(r"(?:\.[0-9]+|[-+]?[0-9]+\.[0-9]*)(?:[eE][-+][0-9]{1,3})?")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _TAGS = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq", "!", None}
@@ -257,4 +257,4 @@ def plain_value(text: str) -> Any:
         return _BOOLEANS[text]
     if _INTEGER.fullmatch(text) and not re.match(r"[-+]?0[0-9]", text):  # 007 is a name, not a number
         return int(text)
-    return float(text) if _FLOAT.fullmatch(text) and not re.fullmatch(r"[-+]?[0-9]+", text) else text
+    return float(text) if _FLOAT.fullmatch(text) else text

@@ -62,6 +62,7 @@ async def test_a_refused_person_reads_why_and_what_to_do(tmp_path: Path) -> None
         assert gate.canary.connections == 0
     assert page.status == script.status == 403
     assert b"none of your groups is listed" in page.body
+    assert b"You are signed in as bob@example.com." in page.body
     assert b"finance" not in page.body
     assert b"https://auth.example.com/.gate/" in page.body
     assert script.json["error"] == "Forbidden"

@@ -61,25 +61,11 @@ def test_a_rewritten_path_never_begins_like_a_host(path):
 
 
 @pytest.mark.parametrize(
-    "path",
-    [
-        "/a../x",
-        "/a..",
-        "/a.",
-        "/a./x",
-        "/a/..;/x",
-        "/a..;v=1/x",
-        "/a/%2e%2e/x",
-        "/a..%2Fx",
-        "/a/..%2fx",
-        "/a%2e%2e/x",
-        "/a/b%2f..",
-        "/a/x%5c..%5Cy",
-    ],
+    "rest", ["../x", "..", ".", "./x", "/..;/x", "..;v=1/x", "/%2e%2e/x", "..%2Fx", "/..%2fx", "/b%2f..", "/x%5c..%5Cy"]
 )
-def test_rewriting_never_leaves_the_base_path(path):
+def test_rewriting_never_leaves_the_base_path(rest):
     with pytest.raises(BadRequest):
-        upstream_path(path, to="http://u/base/", prefix="/a")
+        upstream_path("/a" + rest, to="http://u/base/", prefix="/a")
 
 
 @pytest.mark.parametrize("path", ["/a/...", "/a/x..", "/a/..x", "/a/.hidden", "/a/x;..", "/a/%2Fx"])

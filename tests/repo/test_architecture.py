@@ -1,0 +1,24 @@
+"""The map names real places: each file exists, and each symbol beside it is defined there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "decisions").glob("*.md"))]
+PLACE = re.compile(r"`((?:gateproject|authenticate|authorize|databroker|proxy|tests)/[\w/.-]*)`((?:[,\s]+`[A-Za-z_][\w.]*`)*)")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_file_and_symbol_named_in_the_docs_exists(document: Path) -> None:
+    missing = []
+    for place, symbols in PLACE.findall(document.read_text()):
+        path = ROOT / place
+        if not path.exists():
+            missing.append(place)
+        for symbol in re.findall(r"`([^`]+)`", symbols) if path.is_file() else ():
+            for name in symbol.split(".") if not symbol.endswith(".py") else ():
+                if not re.search(rf"\b(?:def|class) {name}\b|^\s*(?:self\.)?{name}\b.*=", path.read_text(), re.MULTILINE):
+                    missing.append(f"{place} {symbol}")
+    assert missing == []
