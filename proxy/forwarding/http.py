@@ -1,18 +1,19 @@
 """Carry one request and its response between an ASGI client and an upstream, both bodies streaming."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from gateproject.errors import BadRequest, UpstreamError, UpstreamTimeout
 from gateproject.tasks import spawn
-from proxy.upstreams.client import Exchange, Headers, OutgoingRequest, UpstreamClient
+from proxy.upstreams.client import Exchange, OutgoingRequest, UpstreamClient
 
+Header = tuple[bytes, bytes]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-ResponseRule = Callable[[int, Headers], Headers]
+ResponseRule = Callable[[int, Sequence[Header]], list[Header]]
 
 # A request without a body is answered by then, as a rule, and never pays for a task that waits for its client to leave.
 WATCH_AFTER = 0.05  # seconds
@@ -88,8 +89,11 @@ async def _carry_response(
     headers = response_headers(status, raw_headers)
     if request.is_default_timeout and _is_event_stream(raw_headers):
         watch.be_patient()
+    try:
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+    except ValueError as error:
+        raise UpstreamError("the upstream sent headers that can't be passed on") from error
     result.status = status
-    await send({"type": "http.response.start", "status": status, "headers": headers})
     is_more = True
     while is_more:
         chunk, is_more = await exchange.read()
@@ -109,17 +113,17 @@ async def _cut(result: ForwardResult, send: Send) -> None:
         raise UpstreamError(f"the response was cut: {result.ending}") from error
 
 
-def _is_event_stream(headers: Headers) -> bool:
+def _is_event_stream(headers: Sequence[Header]) -> bool:
     return any(name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream") for name, value in headers)
 
 
 class _Watch:
     """Cancels the carrying task when its client leaves or its time is up, and remembers which of the two it was."""
 
-    __slots__ = ("_task", "_loop", "_receive", "_timeout", "_timer", "_reader", "_ending")
+    __slots__ = ("_ending", "_loop", "_reader", "_receive", "_task", "_timeout", "_timer")
 
     def __init__(self, receive: Receive, timeout: float | None):
-        self._task = asyncio.current_task()
+        self._task = cast("asyncio.Task[object]", asyncio.current_task())
         self._loop = asyncio.get_running_loop()
         self._receive = receive
         self._timeout = timeout
@@ -130,7 +134,7 @@ class _Watch:
     def start_quietly(self) -> None:
         """For a request that has ended: its time runs from now, and one timer serves both purposes, the nearer first."""
         deadline = None if self._timeout is None else self._loop.time() + self._timeout
-        if deadline is not None and self._timeout <= WATCH_AFTER:
+        if self._timeout is not None and self._timeout <= WATCH_AFTER:
             self._arm(deadline)
         else:
             self._timer = self._loop.call_later(WATCH_AFTER, self._start_reading, deadline)

@@ -7,14 +7,17 @@ requests by itself after a drop, normalises the target, and costs more than the 
 import asyncio
 import socket
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_writer import StreamWriter
-from aiohttp.streams import EofStream
+from aiohttp.streams import EMPTY_PAYLOAD, EofStream
 from yarl import URL
 
 from gateproject.config.route import Route
@@ -30,7 +33,7 @@ MAX_RESPONSE_HEADER_COUNT = 512
 _FAMILIES = {"AUTO": socket.AF_UNSPEC, "V4_ONLY": socket.AF_INET, "V6_ONLY": socket.AF_INET6}
 _TROUBLE = (aiohttp.ClientError, HttpProcessingError, EofStream, OSError, ValueError)
 
-Headers = list[tuple[bytes, bytes]]
+Headers = Sequence[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,11 +107,12 @@ class UpstreamClient:
     async def _connect(self, upstream: Upstream) -> Connection:
         if self._connector is None:  # needs the running loop
             self._connector = aiohttp.TCPConnector(limit=0, family=self._family, keepalive_timeout=KEEPALIVE_TIMEOUT)
-        connection = await self._connector.connect(upstream, [], self._timeout)
+        destination = cast(aiohttp.ClientRequest, upstream)
+        connection = await self._connector.connect(destination, [], self._timeout)
         # aiohttp (3.14) hands out idle connections on which unasked bytes have arrived: they would answer the next request.
-        while connection.protocol.should_close:
+        while cast(ResponseHandler, connection.protocol).should_close:
             connection.close()
-            connection = await self._connector.connect(upstream, [], self._timeout)
+            connection = await self._connector.connect(destination, [], self._timeout)
         return connection
 
     async def close(self) -> None:
@@ -120,15 +124,16 @@ class UpstreamClient:
 class Exchange:
     """One request on its way over one connection, and its response."""
 
-    __slots__ = ("_connection", "_protocol", "_request", "_unsent", "_request_ended", "_payload")
+    __slots__ = ("_connection", "_is_answered", "_payload", "_protocol", "_request", "_request_ended", "_unsent")
 
     def __init__(self, connection: Connection, request: OutgoingRequest):
         self._connection = connection
-        self._protocol = connection.protocol
+        self._protocol = cast(ResponseHandler, connection.protocol)
         self._request = request
         self._unsent = request.content_length
         self._request_ended = not request.has_body
-        self._payload: aiohttp.StreamReader | None = None
+        self._payload: aiohttp.StreamReader = EMPTY_PAYLOAD
+        self._is_answered = False
 
     def begin(self, head: bytes) -> None:
         self._protocol.set_response_params(
@@ -186,6 +191,7 @@ class Exchange:
         if sum(map(len, map(b"".join, headers))) > MAX_RESPONSE_HEADERS:
             raise UpstreamError("the upstream sent more than 64 KiB of headers")
         self._payload = payload
+        self._is_answered = True
         return message.code, headers
 
     async def read(self) -> tuple[bytes, bool]:
@@ -198,7 +204,7 @@ class Exchange:
 
     def close(self) -> None:
         """Give the connection back where both messages have ended; otherwise close it, which tells the upstream to stop."""
-        if self._request_ended and self._payload is not None and self._payload.at_eof():
+        if self._request_ended and self._is_answered and self._payload.at_eof():
             self._connection.release()
         else:
             self._connection.close()

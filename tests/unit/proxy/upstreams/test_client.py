@@ -77,6 +77,42 @@ async def test_a_body_is_framed_as_the_client_framed_it(client, keys, body, fram
     assert canary.requests[0].body == b"".join(body)
 
 
+async def test_no_byte_behind_the_announced_length_is_sent(client):
+    async def script(conversation):
+        await conversation.head()
+        with pytest.raises(asyncio.IncompleteReadError) as early_end:
+            await conversation.read(10)
+        received.set_result(early_end.value.partial)
+
+    received = asyncio.get_running_loop().create_future()
+    async with CanaryUpstream(script=script) as canary:
+        with pytest.raises(UpstreamError, match="longer"):
+            await fetch(client, make_request(canary.url, "POST", has_body=True, content_length=5), b"123", b"45GET / HTTP/1.1")
+        assert await received == b"123"
+
+
+async def test_a_connection_with_half_a_request_on_it_is_not_used_again(client):
+    async def answers_at_once(conversation):
+        await conversation.head()
+        await conversation.send(OK)
+        await conversation.ended()
+
+    async with CanaryUpstream(script=answers_at_once) as canary:
+        exchange = await client.open(make_request(canary.url, "POST", has_body=True, content_length=5))
+        exchange.write(b"12")
+        await exchange.response()
+        assert await exchange.read() == (b"ok", False)
+        exchange.close()
+        await fetch(client, make_request(canary.url))
+        assert canary.connections == 2
+
+
+async def test_a_change_of_protocols_is_refused(client):
+    async with CanaryUpstream(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n") as canary:
+        with pytest.raises(UpstreamError, match="changed protocols"):
+            await fetch(client, make_request(canary.url))
+
+
 @pytest.mark.parametrize("body", [b"123456", b"1234"])
 async def test_a_body_of_another_length_than_announced_spoils_the_connection(client, body):
     async with CanaryUpstream() as canary:
@@ -140,7 +176,7 @@ async def test_bytes_that_nobody_asked_for_never_answer_the_next_request(client)
     async def answers_twice(conversation):
         await conversation.head()
         await conversation.send(OK)
-        sent.set()
+        await is_idle.wait()
         await conversation.send(OK.replace(b"ok", b"no"))
         await conversation.head()
 
@@ -148,12 +184,12 @@ async def test_bytes_that_nobody_asked_for_never_answer_the_next_request(client)
         await conversation.head()
         await conversation.send(OK)
 
-    sent = asyncio.Event()
+    is_idle = asyncio.Event()
     scripts = [answers_twice, answers_once]
     async with CanaryUpstream(script=lambda conversation: scripts.pop(0)(conversation)) as canary:
         assert (await fetch(client, make_request(canary.url)))[2] == b"ok"
-        await sent.wait()
-        await asyncio.sleep(0.02)
+        is_idle.set()
+        await asyncio.sleep(0.05)
         assert (await fetch(client, make_request(canary.url)))[2] == b"ok"
         assert canary.connections == 2
 
@@ -202,7 +238,6 @@ async def test_more_response_headers_are_refused(client):
         b"",
         b"HTTP/1.1 200",
         b"nonsense\r\n\r\n",
-        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort",
