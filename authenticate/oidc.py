@@ -116,7 +116,7 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
         params = single_params(request.META.get("QUERY_STRING", ""))
         state = params.get("state", "")
         self.attempt = self.find_attempt(state)
-        if self.attempt is None:
+        if not self.attempt:
             return await self.login_stale()
         client: ProviderClient = self.service.provider_client
         check_issuer(params, client.provider.issuer)
@@ -135,7 +135,8 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
         )
         return await self.login_success()
 
-    def find_attempt(self, state: str) -> dict[str, Any] | None:
+    def find_attempt(self, state: str) -> dict[str, Any]:
+        """This browser's attempt, {} where it has none with this state."""
         raise NotImplementedError
 
     async def login_stale(self) -> HttpResponse:

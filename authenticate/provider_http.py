@@ -1,6 +1,7 @@
 """How we talk to an identity provider: bounded in time and size, no redirects, no cookies, JSON or nothing."""
 
 import asyncio
+import functools
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +36,9 @@ class ProviderHttp:
     def __init__(self, options: Options, *, timeout: float = TIMEOUT):
         self._timeout = timeout
         # trust_env off: .netrc and proxy variables must not add credentials or a listener to what holds our client secret.
-        self._client = httpx.AsyncClient(verify=_tls(options), timeout=timeout, follow_redirects=False, trust_env=False)
+        self._client = httpx.AsyncClient(
+            verify=_tls(options.certificate_authority), timeout=timeout, follow_redirects=False, trust_env=False
+        )
         # An httpx client keeps cookies and sends them with the next person's request (0.28.1); this jar takes none.
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
@@ -74,9 +77,10 @@ def _host(url: str) -> str:
     return url.partition("://")[2].partition("/")[0]
 
 
-def _tls(options: Options) -> ssl.SSLContext:
+@functools.cache
+def _tls(certificate_authority: bytes | None) -> ssl.SSLContext:
     """The system's authorities, and `certificate_authority` beside them where it is set."""
     context = ssl.create_default_context()
-    if options.certificate_authority:
-        context.load_verify_locations(cadata=options.certificate_authority.decode("ascii"))
+    if certificate_authority:
+        context.load_verify_locations(cadata=certificate_authority.decode("ascii"))
     return context

@@ -56,7 +56,7 @@ def parse(url: str) -> Target | None:
     scheme = match["scheme"].lower()
     port = int(match["port"]) if match["port"] else None
     # https on port 80 is no URL of anybody; where both default ports count as none, it would pass for ours.
-    if port is not None and (port > MAX_PORT or port in _DEFAULT_PORTS.values() and port != _DEFAULT_PORTS[scheme]):
+    if port is not None and (port > MAX_PORT or (port in _DEFAULT_PORTS.values() and port != _DEFAULT_PORTS[scheme])):
         return None
     rest = match["rest"] or "/"
     return Target(scheme, match["host"].lower(), None if port == _DEFAULT_PORTS[scheme] else port, rest if rest[0] == "/" else "/" + rest)

@@ -54,10 +54,10 @@ class _Reader:
         if not isinstance(document, Mapping) or not set(document) <= {"users", "groups"}:
             raise ConfigError([Problem("", "a directory has the keys users and groups, and no others")])
         for key, entry in self._entries(document, "groups", _GROUP_KEYS):
-            group = DirectoryGroup(self._id(key, entry), self._text(key, entry, "name"), self._text(key, entry, "email"))
+            group = DirectoryGroup(self._text(key, entry, "id"), self._text(key, entry, "name"), self._text(key, entry, "email"))
             self._add(groups, key, group)
         for key, entry in self._entries(document, "users", _USER_KEYS):
-            user_id = self._id(key, entry)
+            user_id = self._text(key, entry, "id")
             if "/" not in user_id:
                 user_id = f"{self._provider}/{user_id}"
             ids = tuple(sorted(set(self._group_ids(key, entry))))
@@ -78,15 +78,11 @@ class _Reader:
             key = f"{kind}[{index}]"
             if not isinstance(entry, Mapping) or not set(entry) <= keys:
                 self._wrong(key, f"may hold {', '.join(sorted(keys))}, and nothing else")
+            elif entry.get("id") in (None, ""):
+                self._wrong(f"{key}.id", "is missing")
             else:
                 entries.append((key, entry))
         return entries
-
-    def _id(self, key: str, entry: Mapping[str, Any]) -> str:
-        value = self._text(key, entry, "id")
-        if not value:
-            self._wrong(f"{key}.id", "is missing")
-        return value
 
     def _text(self, key: str, entry: Mapping[str, Any], name: str) -> str:
         return self._one_text(f"{key}.{name}", entry.get(name))
@@ -99,7 +95,7 @@ class _Reader:
             return ""
         if not isinstance(value, str) or not value.isprintable():
             self._wrong(key, "must be text on one line; put it in quotes")
-            return ""
+            return key  # stands for a value that nobody else has, so that one mistake is one problem
         return value.strip()
 
     def _group_ids(self, key: str, entry: Mapping[str, Any]) -> list[str]:

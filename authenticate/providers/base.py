@@ -9,11 +9,20 @@ from databroker.records import User
 class Provider(Protocol):
     """One entry of `idp_provider`."""
 
-    name: str
-    issuer: str  # compared character by character
-    scopes: tuple[str, ...]
-    request_params: Mapping[str, str]  # added to the authorization request
-    groups_claim: str  # "" where claims are not groups
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def issuer(self) -> str: ...  # compared character by character
+
+    @property
+    def scopes(self) -> tuple[str, ...]: ...
+
+    @property
+    def request_params(self) -> Mapping[str, str]: ...  # added to the authorization request
+
+    @property
+    def groups_claim(self) -> str: ...  # "" where claims are not groups
 
     def user(self, claims: Mapping[str, Any], now: float) -> User:
         """The person whom verified claims describe."""

@@ -21,10 +21,10 @@ class CallbackView(GateCallbackView):
         except ProviderError as error:
             return self._and_forget(answers.provider_trouble(request, error, self._target_url()))
 
-    def find_attempt(self, state: str) -> dict[str, Any] | None:
+    def find_attempt(self, state: str) -> dict[str, Any]:
         self.state = state
         service = self.service
-        return service.attempts.find(state, answers.cookie_headers(self.request), service.host_port, service.clock())
+        return service.attempts.find(state, answers.cookie_headers(self.request), service.host_port, service.clock()) or {}
 
     async def login_stale(self) -> HttpResponse:
         """A reload, a "back", a bookmark, or somebody else's link: who is signed in just continues, others start again."""
@@ -63,7 +63,7 @@ class CallbackView(GateCallbackView):
 
     def _target(self) -> Target | None:
         """Judged anew: the routes may have changed since the attempt began."""
-        if self.attempt is None:
+        if not self.attempt:
             return None
         return self.service.targets.target(self.attempt["to"], self.request.scope["gate"].authorize.is_route_origin)
 
@@ -76,7 +76,7 @@ class CallbackView(GateCallbackView):
         return self._and_forget(answers.problem(self.request, 400, reason, advice="Please start again.", links=links))
 
     def _and_forget(self, response: HttpResponse) -> HttpResponse:
-        return answers.with_cookies(response, [self.service.attempts.clear(self.state)] if self.attempt is not None else [])
+        return answers.with_cookies(response, [self.service.attempts.clear(self.state)] if self.attempt else [])
 
 
 @answers.in_plain_words

@@ -123,7 +123,7 @@ def _read_yaml(text: str) -> Document:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             builder.take(event)
     except yaml.MarkedYAMLError as error:
-        # Only the problem: the whole message quotes the line, which may hold a secret.
+        # Only the problem: the whole message quotes the line where the Python parser made it, and the line may hold a secret.
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise DocumentError(f"is not valid YAML: {error.problem or error.context}", line) from None
     except yaml.YAMLError:

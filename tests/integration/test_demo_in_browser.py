@@ -160,7 +160,7 @@ def test_the_admin_shows_alice_sessions_users_groups_and_routes(demo: RunningDem
 def test_carol_is_refused_at_the_admin(demo: RunningDemo, browser: Browser) -> None:
     sign_in(browser, demo, "carol", demo.ports.url(AUTHENTICATE_HOST, "/.gate/admin/"))
     browser.picture("admin-refused")
-    assert "you are not one of the people who administer this gate" in browser.text
+    assert "carol@example.com, who is not one of the people who administer this gate" in browser.text
     assert "Sessions" not in browser.text
 
 

@@ -50,6 +50,19 @@ class RawClient:
         self.socket.sendall(data)
         return self
 
+    def offer(self, data: bytes, limit: int, *, patience: float = 0.5) -> int:
+        """Send `data` over and over until the server takes no more; returns the bytes it took."""
+        self.socket.settimeout(patience)
+        taken = 0
+        try:
+            while taken < limit:
+                taken += self.socket.send(data)
+        except TimeoutError:
+            pass
+        finally:
+            self.socket.settimeout(WAIT)
+        return taken
+
     def response(self, method: str = "GET") -> RawResponse:
         """The next final response, to a request of this method."""
         while True:

@@ -14,7 +14,11 @@ from gateproject.errors import BadRequest
 @pytest.mark.parametrize(
     ("ours", "theirs", "names"),
     [
-        (GateBackend, OIDCAuthenticationBackend, ["authenticate", "get_token", "verify_token", "get_userinfo", "get_or_create_user", "get_settings"]),
+        (
+            GateBackend,
+            OIDCAuthenticationBackend,
+            ["authenticate", "get_token", "verify_token", "get_userinfo", "get_or_create_user", "get_settings"],
+        ),
         (GateRequestView, OIDCAuthenticationRequestView, ["get", "get_settings"]),
         (GateCallbackView, OIDCAuthenticationCallbackView, ["get", "get_settings"]),
     ],
@@ -26,7 +30,7 @@ def test_each_step_with_a_check_missing_is_overridden(ours: type, theirs: type, 
 
 
 def test_the_code_challenge_is_that_of_rfc_7636_appendix_b() -> None:
-    assert generate_code_challenge("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "S256") == "E9Melhoa2OwvFrEMTJHPGYkTvM0i2WtLKxO3gT1ZHsM"
+    assert generate_code_challenge("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "S256") == "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 
 
 @pytest.mark.parametrize("query", ["a=1&a=1", "a=1&a=2", "a=1&b=2&%61=3", "code=&code=x", "a=%ff", "&".join(f"p{n}=1" for n in range(60))])

@@ -57,7 +57,9 @@ def test_a_url_that_is_too_long_to_remember_loses_its_query_first_and_then_its_p
     assert target.short(30) == "https://app.example.com/"
 
 
-@given(st.text(alphabet=string.printable + "。／\\\x00é", max_size=40), st.sampled_from(["", "https://", "http://", "https://app.example.com"]))
+@given(
+    st.text(alphabet=string.printable + "。／\\\x00é", max_size=40), st.sampled_from(["", "https://", "http://", "https://app.example.com"])
+)
 def test_whatever_is_accepted_reads_the_same_to_another_parser(rest: str, beginning: str) -> None:
     target = TARGETS.target(beginning + rest, ROUTES.__contains__)
     if target is not None:

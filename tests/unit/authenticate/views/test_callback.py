@@ -134,8 +134,10 @@ async def test_an_attempt_older_than_ten_minutes_is_refused(site: Site) -> None:
 @pytest.mark.parametrize("name", ["code", "state", "error", "iss"])
 async def test_a_parameter_sent_twice_is_refused(site: Site, name: str) -> None:
     browser = site.browser()
-    callback = site.idp.pick(await browser.to_provider(), "alice", error="x") if name == "error" else site.idp.pick(
-        await browser.to_provider(), "alice"
+    callback = (
+        site.idp.pick(await browser.to_provider(), "alice", error="x")
+        if name == "error"
+        else site.idp.pick(await browser.to_provider(), "alice")
     )
     value = parse_qs(urlsplit(callback).query)[name][0]
     assert (await browser.get(f"{callback}&{name}={value}")).status == 400

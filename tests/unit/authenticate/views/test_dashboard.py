@@ -57,7 +57,12 @@ async def test_no_token_of_the_provider_is_on_the_page(site: Site, accept: str) 
 
 
 async def test_claims_are_text_and_never_markup(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    evil = {"name": "<img src=x onerror=alert(1)>", "email": '"><script>alert(1)</script>', "groups": ["</td><script>"], "x'\"<b>": {"<i>": "<u>"}}
+    evil = {
+        "name": "<img src=x onerror=alert(1)>",
+        "email": '"><script>alert(1)</script>',
+        "groups": ["</td><script>"],
+        "x'\"<b>": {"<i>": "<u>"},
+    }
     monkeypatch.setitem(PEOPLE, "mallory", evil)
     browser = site.browser()
     await browser.sign_in("mallory")

@@ -79,7 +79,9 @@ async def test_a_changed_link_is_refused(site: Site, change: str) -> None:
     assert "changed on its way" in response.text
 
 
-@pytest.mark.parametrize("query", ["", "?gate_redirect_uri=https://app.example.com/", "?gate_signature=x&gate_issued=1&gate_expiry=2", "?%ff=1"])
+@pytest.mark.parametrize(
+    "query", ["", "?gate_redirect_uri=https://app.example.com/", "?gate_signature=x&gate_issued=1&gate_expiry=2", "?%ff=1"]
+)
 async def test_an_unsigned_link_is_refused(site: Site, query: str) -> None:
     assert (await site.browser().get(f"/.gate/sign_in{query}")).status == 400
 
@@ -99,12 +101,12 @@ async def test_an_old_link_to_a_stranger_offers_nothing(site: Site) -> None:
     assert "evil.example" not in (await site.browser().get(url)).text
 
 
-@pytest.mark.parametrize("target", OPEN_REDIRECTS)
-async def test_even_a_signed_link_leads_to_our_hosts_only(site: Site, target: str) -> None:
-    browser = site.browser()
-    response = await browser.get(site.sign_in_url(target))
-    assert response.status == 400
-    assert browser.cookies == {}
+async def test_even_a_signed_link_leads_to_our_hosts_only(site: Site) -> None:
+    for target in OPEN_REDIRECTS:
+        browser = site.browser()
+        response = await browser.get(site.sign_in_url(target))
+        assert response.status == 400, target
+        assert browser.cookies == {}
 
 
 @pytest.mark.parametrize("attempt", ["", "a", "a" * 23, "a" * 21 + ";", "a" * 21 + "é"])
@@ -145,7 +147,9 @@ async def test_a_session_cookie_of_a_route_host_is_no_session_here(site: Site) -
     session = await site.service.session_of([_cookie(browser)], HOST, site.clock())
     assert session is not None
     stranger = site.browser()
-    stranger.cookies["_gate"] = site.service.sessions.set_cookie(session, "app.example.com", site.clock()).partition(";")[0].partition("=")[2]
+    stranger.cookies["_gate"] = (
+        site.service.sessions.set_cookie(session, "app.example.com", site.clock()).partition(";")[0].partition("=")[2]
+    )
     assert (await stranger.get(site.sign_in_url())).location.startswith(site.idp.issuer)
     assert record.id == session.id
 

@@ -99,7 +99,9 @@ async def test_an_expired_token_changes_nothing(site: Site) -> None:
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "LOGOUT"])
 async def test_other_methods_change_nothing_even_with_a_token(site: Site, method: str) -> None:
     browser, token = await signed_in(site)
-    response = await browser.get(f"{URL}?{urlencode({'_gate_csrf': token})}", method=method, X_CSRF_Token=token, X_HTTP_Method_Override="POST")
+    response = await browser.get(
+        f"{URL}?{urlencode({'_gate_csrf': token})}", method=method, X_CSRF_Token=token, X_HTTP_Method_Override="POST"
+    )
     assert response.status in (204, 400, 405)
     assert len(await site.sessions()) == 1
     assert "_gate" in browser.cookies
@@ -155,19 +157,21 @@ async def test_signout_redirect_url_is_where_people_go(tmp_path: Path, site: Sit
     browser, token = await signed_in(goodbye)
     assert (await browser.post(URL, {"_gate_csrf": token, "gate_redirect_uri": f"{APP}/x"})).location == f"{APP}/x"
     browser, token = await signed_in(goodbye)
-    assert (await browser.post(URL, {"_gate_csrf": token, "gate_redirect_uri": "https://evil.example/"})).location == "https://www.example.com/bye"
+    assert (
+        await browser.post(URL, {"_gate_csrf": token, "gate_redirect_uri": "https://evil.example/"})
+    ).location == "https://www.example.com/bye"
     await goodbye.service.stop()
 
 
-@pytest.mark.parametrize("target", OPEN_REDIRECTS)
-async def test_sign_out_leads_to_no_stranger(site: Site, target: str) -> None:
+async def test_sign_out_leads_to_no_stranger(site: Site) -> None:
     # Who has no session may sign out as well, which spares a sign-in for each of these.
     browser = site.browser()
-    page = await browser.get(f"{URL}?{urlencode({'gate_redirect_uri': target})}")
-    assert "gate_redirect_uri" not in page.text
-    response = await browser.post(URL, {"_gate_csrf": token_in(page), "gate_redirect_uri": target})
-    assert response.status == 200
-    assert "location" not in response.headers
+    for target in OPEN_REDIRECTS:
+        page = await browser.get(f"{URL}?{urlencode({'gate_redirect_uri': target})}")
+        assert "gate_redirect_uri" not in page.text, target
+        response = await browser.post(URL, {"_gate_csrf": token_in(page), "gate_redirect_uri": target})
+        assert response.status == 200, target
+        assert "location" not in response.headers
 
 
 async def test_the_confirmation_keeps_the_target(site: Site) -> None:

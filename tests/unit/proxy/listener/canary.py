@@ -22,7 +22,8 @@ release = asyncio.Event()
 async def application(scope, receive, send):
     path = scope["raw_path"].decode()
     if path.startswith("/_/"):
-        return await control(path, scope, receive, send)
+        await control(path, scope, receive, send)
+        return
     call = {
         "method": scope["method"],
         "path": path,
@@ -39,7 +40,8 @@ async def application(scope, receive, send):
 
 async def control(path, scope, receive, send):
     if path == "/_/echo":
-        return await echo({"body": ""}, scope, receive, send)
+        await echo({"body": ""}, scope, receive, send)
+        return
     body = json.dumps({"calls": calls, **state}).encode()
     if path == "/_/release":
         release.set()

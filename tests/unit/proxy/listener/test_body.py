@@ -5,7 +5,7 @@ import pytest
 from proxy.listener.body import ChunkedBody, LengthBody
 from proxy.listener.head import Refused
 
-CHUNKED = b"5\r\nhello\r\n00A;ext=1;q=\"x\"\r\n, cruel wo\r\n3\r\nrld\r\n0\r\nX-Gate-Claim-Email: forged\r\nY:\r\n\r\n"
+CHUNKED = b'5\r\nhello\r\n00A;ext=1;q="x"\r\n, cruel wo\r\n3\r\nrld\r\n0\r\nX-Gate-Claim-Email: forged\r\nY:\r\n\r\n'
 NEXT = b"GET /next HTTP/1.1\r\n"
 
 
@@ -54,6 +54,7 @@ MALFORMED = {
     "leading zeros": b"0" * 10000 + b"5\r\nhello\r\n0\r\n\r\n",
     "high digit": "٥\r\nhello\r\n0\r\n\r\n".encode(),
     "bare LF after the size": b"5\nhello\r\n0\r\n\r\n",
+    "bare LF where a digit could be eaten": b"50\nhello\r\n0\r\n\r\n",
     "bare CR after the size": b"5\rhello\r\n0\r\n\r\n",
     "CR CR LF": b"5\r\r\nhello\r\n0\r\n\r\n",
     "LF in an extension": b"5;a\nb\r\nhello\r\n0\r\n\r\n",
@@ -89,9 +90,10 @@ def test_a_malformed_chunk_is_refused(name, size):
 
 def test_an_unfinished_size_line_holds_few_bytes():
     body = ChunkedBody()
+    for _ in range(256):
+        body.feed(b"0")
     with pytest.raises(Refused):
-        for _ in range(300):
-            body.feed(b"0")
+        body.feed(b"0")
 
 
 @pytest.mark.parametrize("name", [name for name, data in MALFORMED.items() if len(data) < 4096])
@@ -112,5 +114,8 @@ def test_a_body_that_breaks_later_is_answered_and_the_connection_closes(canary):
 
 
 def test_trailers_are_dropped(canary):
-    assert canary.ask(b"POST /echo HTTP/1.1\r\nHost: canary\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + CHUNKED)[0].body == b"hello, cruel world"
+    assert (
+        canary.ask(b"POST /echo HTTP/1.1\r\nHost: canary\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + CHUNKED)[0].body
+        == b"hello, cruel world"
+    )
     assert "forged" not in str(canary.calls)

@@ -142,7 +142,9 @@ def test_the_head_arrives_as_it_was_sent(canary):
     assert call["headers"] == [["host", "app.example.com"], ["x-one", "spaced value"], ["x-two", ""], ["x-one", "again"]]
 
 
-@pytest.mark.parametrize("name", [b"X_Gate_Jwt_Assertion", b"X-Gate_Jwt-Assertion", b"Content_Length", b"Daphne-Root-Path", b"daphne-root-path"])
+@pytest.mark.parametrize(
+    "name", [b"X_Gate_Jwt_Assertion", b"X-Gate_Jwt-Assertion", b"Content_Length", b"Daphne-Root-Path", b"daphne-root-path"]
+)
 def test_names_that_could_pose_as_others_are_dropped(canary, name):
     canary.ask(request(name + b": 5"))
     assert canary.calls[0]["headers"] == [["host", "app.example.com"]]
@@ -189,7 +191,9 @@ def test_a_hostile_value_is_judged_in_linear_time(filler):
 
 
 def test_an_upgrade_is_an_ordinary_request(canary):
-    canary.ask(request(b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", b"Sec-WebSocket-Version: 13"))
+    canary.ask(
+        request(b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", b"Sec-WebSocket-Version: 13")
+    )
     call = canary.calls[0]
     assert call["type"] == "http"
     assert ["upgrade", "websocket"] in call["headers"]

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from tests.support.children import wait_until
-from tests.support.raw_http import Broken, RawClient
+from tests.support.raw_http import Broken
 
 CHUNK = b"x" * 65536
 # What the kernel's own buffers on loopback may hold, generously; the tests offer several times that.
@@ -19,20 +19,6 @@ def get(path: str, *lines: str, method: str = "GET") -> bytes:
 
 def post(path: str, body: bytes, *lines: str) -> bytes:
     return get(path, f"Content-Length: {len(body)}", *lines, method="POST") + body
-
-
-def offer(client: RawClient, limit: int) -> int:
-    """Send until the server takes no more for a while; returns the bytes it took."""
-    client.socket.settimeout(0.5)
-    taken = 0
-    try:
-        while taken < limit:
-            taken += client.socket.send(CHUNK)
-    except TimeoutError:
-        pass
-    finally:
-        client.socket.settimeout(10)
-    return taken
 
 
 def test_the_application_starts_before_the_body_is_complete(canary):
@@ -60,7 +46,7 @@ def test_an_upload_that_is_not_read_stops_and_goes_on_when_it_is(canary):
     size = 64 * 1024 * 1024
     with canary.connect() as client:
         client.send(get("/hold", f"Content-Length: {size}", method="POST"))
-        taken = offer(client, size)
+        taken = client.offer(CHUNK, size)
         assert taken < KERNEL_BYTES
         canary.control("release")
         while taken < size:
@@ -150,7 +136,9 @@ def test_an_answer_of_unknown_length_is_chunked(canary):
     assert (response.header("transfer-encoding"), response.body) == ("chunked", b"one two three")
 
 
-@pytest.mark.parametrize(("path", "method"), [("/no-content", "GET"), ("/not-modified", "GET"), ("/unknown-length", "HEAD"), ("/early", "HEAD")])
+@pytest.mark.parametrize(
+    ("path", "method"), [("/no-content", "GET"), ("/not-modified", "GET"), ("/unknown-length", "HEAD"), ("/early", "HEAD")]
+)
 def test_answers_without_a_body_keep_the_connection_in_step(canary, path, method):
     with canary.connect() as client:
         response = client.send(get(path, method=method)).response(method)
@@ -206,7 +194,9 @@ def test_parallel_connections_do_not_wait_for_each_other(canary):
     with canary.connect() as held:
         held.send(get("/hold"))
         answers: list[bytes] = []
-        threads = [threading.Thread(target=lambda: answers.append(canary.ask(post("/echo", b"x", "Connection: close"))[0].body)) for _ in range(8)]
+        threads = [
+            threading.Thread(target=lambda: answers.append(canary.ask(post("/echo", b"x", "Connection: close"))[0].body)) for _ in range(8)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

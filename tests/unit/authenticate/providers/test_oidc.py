@@ -1,0 +1,52 @@
+"""Claims of a generic provider become a person."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authenticate.providers.base import groups_in
+from authenticate.providers.registry import provider_of
+from tests.support.options import make_options
+
+
+def user(tmp_path: Path, **claims: Any) -> Any:
+    return provider_of(make_options(tmp_path)).user({"sub": "a", **claims}, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("claims", "is_verified"),
+    [({}, None), *(({"email_verified": value}, True) for value in (True, "true", "TRUE")),
+     *(({"email_verified": value}, False) for value in (False, "false", 0, 1, None, "", "yes", "1", [True], {"a": True}))],
+)  # fmt: skip
+def test_only_true_is_verified_and_only_absence_is_unknown(tmp_path: Path, claims: dict[str, Any], is_verified: bool | None) -> None:
+    assert user(tmp_path, **claims).email_verified is is_verified
+
+
+@pytest.mark.parametrize("email", [["a@corp.example"], {"a": 1}, 7, None, True])
+def test_an_email_that_is_no_text_is_none(tmp_path: Path, email: Any) -> None:
+    assert user(tmp_path, email=email).email == ""
+
+
+def test_the_person_is_known_by_provider_and_subject(tmp_path: Path) -> None:
+    person = user(tmp_path, name="Ann", email="ann@corp.example")
+    assert (person.id, person.name, person.email, person.last_sign_in) == ("oidc/a", "Ann", "ann@corp.example", 5.0)
+
+
+def test_without_a_name_others_will_do(tmp_path: Path) -> None:
+    assert user(tmp_path, given_name="Ann").name == "Ann"
+    assert user(tmp_path, preferred_username="ann").name == "ann"
+
+
+def test_the_issuer_is_as_written(tmp_path: Path) -> None:
+    for issuer in ("https://idp.example.com", "https://idp.example.com/", "https://idp.example.com/realms/x"):
+        assert provider_of(make_options(tmp_path, idp_provider_url=issuer)).issuer == issuer
+
+
+@pytest.mark.parametrize(
+    ("claims", "groups"),
+    [({}, ()), ({"groups": "one"}, ("one",)), ({"groups": ["a", 1, None, "", "b"]}, ("a", "b")), ({"groups": {"a": 1}}, ())],
+)
+def test_groups_are_the_texts_in_the_claim(claims: dict[str, Any], groups: tuple[str, ...]) -> None:
+    assert groups_in(claims, "groups") == groups
+    assert groups_in(claims, "") == ()

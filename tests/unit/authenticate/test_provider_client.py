@@ -1,0 +1,60 @@
+"""How we prove to the provider who we are."""
+
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import unquote_plus
+
+import pytest
+
+from authenticate.provider_client import ProviderClient, with_query
+from authenticate.providers.registry import provider_of
+from databroker.records import Session
+from tests.support.authenticate_site import Clock
+from tests.support.fake_idp import Answer, FakeIdP
+from tests.support.options import make_options
+
+SECRET = "a:b%c d+é/="
+SESSION = Session("s", "oidc/a", "a", "oidc", 0, 1, id_token="x.y.z", access_token="at")
+
+
+@pytest.fixture
+async def client(tmp_path: Path, idp: FakeIdP) -> AsyncIterator[ProviderClient]:
+    options = make_options(tmp_path, idp_provider_url=idp.issuer, idp_client_id="client:1", idp_client_secret=SECRET)
+    client = ProviderClient(options, provider_of(options), Clock())
+    yield client
+    await client.close()
+
+
+async def test_basic_credentials_are_form_encoded_first(client: ProviderClient, idp: FakeIdP) -> None:
+    await client.post_as_client(f"{idp.issuer}/token", {"a": "b"}, await client.discovery())
+    (request,) = [request for request in idp.requests if request.path == "/token"]
+    name, _, secret = base64.b64decode(request.headers["authorization"].removeprefix("Basic ")).decode().partition(":")
+    assert (unquote_plus(name), unquote_plus(secret)) == ("client:1", SECRET)
+    assert request.form == {"a": "b"}
+
+
+async def test_the_secret_goes_into_the_form_where_only_that_is_accepted(client: ProviderClient, idp: FakeIdP) -> None:
+    idp.bend.discovery = {"token_endpoint_auth_methods_supported": ["private_key_jwt", "client_secret_post"]}
+    await client.post_as_client(f"{idp.issuer}/token", {"a": "b"}, await client.discovery())
+    (request,) = [request for request in idp.requests if request.path == "/token"]
+    assert request.form == {"a": "b", "client_id": "client:1", "client_secret": SECRET}
+    assert "authorization" not in request.headers
+
+
+async def test_the_access_token_is_revoked_where_there_is_no_refresh_token(client: ProviderClient, idp: FakeIdP) -> None:
+    await client.revoke(SESSION)
+    (request,) = [request for request in idp.requests if request.path == "/revoke"]
+    assert request.form == {"token": "at", "token_type_hint": "access_token"}
+
+
+@pytest.mark.parametrize("path", ["/revoke", "/.well-known/openid-configuration"])
+async def test_a_failed_revocation_is_only_logged(client: ProviderClient, idp: FakeIdP, path: str) -> None:
+    idp.bend.answers[path] = Answer(500)
+    assert await client.revoke(SESSION) is None
+    assert idp.count(path) == 1
+
+
+def test_a_query_is_added_to_a_url_that_has_one() -> None:
+    assert with_query("https://idp.example/a", {"b": "c d"}) == "https://idp.example/a?b=c+d"
+    assert with_query("https://idp.example/a?x=y", {"b": "c"}) == "https://idp.example/a?x=y&b=c"

@@ -1,0 +1,51 @@
+"""A session is found by the cookie of its host, among whatever else a browser sends."""
+
+import pytest
+
+from databroker.records import SESSION
+from tests.support.authenticate_site import HOST, Site
+
+
+async def cookie_of(site: Site) -> bytes:
+    browser = site.browser()
+    await browser.sign_in()
+    return f"_gate={browser.cookies['_gate']}".encode()
+
+
+@pytest.mark.parametrize("shadow", [b"_gate=x", b'_gate=""', b"_gate=\xff", b"_gate", b"_GATE=x", b"_gate=" + b"A" * 9000])
+async def test_planted_cookies_do_not_hide_the_session(site: Site, shadow: bytes) -> None:
+    cookie = await cookie_of(site)
+    for headers in ([shadow, cookie], [cookie, shadow], [shadow + b"; " + cookie], [cookie + b"; " + shadow]):
+        assert await site.service.session_of(headers, HOST, site.clock()) is not None
+
+
+async def test_of_two_real_sessions_the_first_sent_counts(site: Site) -> None:
+    one, two = await cookie_of(site), await cookie_of(site)
+    first = await site.service.session_of([one], HOST, site.clock())
+    both = await site.service.session_of([one + b"; " + two], HOST, site.clock())
+    assert first is not None
+    assert both == first
+
+
+@pytest.mark.parametrize("host", ["app.example.com", "auth.example.com:8443", "AUTH.example.com", ""])
+async def test_a_cookie_of_one_host_is_refused_at_another(site: Site, host: str) -> None:
+    assert await site.service.session_of([await cookie_of(site)], host, site.clock()) is None
+
+
+async def test_every_flipped_character_makes_it_no_session(site: Site) -> None:
+    cookie = await cookie_of(site)
+    for position in range(len(b"_gate="), len(cookie), 5):
+        changed = cookie[:position] + (b"A" if cookie[position : position + 1] != b"A" else b"B") + cookie[position + 1 :]
+        assert await site.service.session_of([changed], HOST, site.clock()) is None
+    assert await site.service.session_of([cookie[:-1]], HOST, site.clock()) is None
+
+
+async def test_the_record_decides_not_the_cookie(site: Site) -> None:
+    cookie = await cookie_of(site)
+    (record,) = await site.sessions()
+    await site.broker.put(SESSION, record.id, {**record.data, "expires": site.clock() - 1})
+    assert await site.service.session_of([cookie], HOST, site.clock()) is None
+    await site.broker.put(SESSION, record.id, record.data)
+    assert await site.service.session_of([cookie], HOST, site.clock()) is not None
+    await site.broker.delete(SESSION, record.id)
+    assert await site.service.session_of([cookie], HOST, site.clock()) is None

@@ -1,0 +1,144 @@
+"""Names, versions and ciphers on real TLS connections."""
+
+import socket
+import ssl
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gateproject.config.types import CertificatePair, SecretBytes
+from gateproject.errors import ConfigError
+from proxy.listener.certificates import Certificates
+from tests.support.certs import certificate_files
+from tests.support.raw_http import RawClient
+
+from .conftest import start
+
+NAMES = (("first.example.com",), ("app.example.com", "*.example.org"), ("*.app.example.com",))
+
+
+@dataclass(frozen=True)
+class TlsListener:
+    port: int
+    directory: Path
+
+    def context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        for number in range(len(NAMES)):
+            context.load_verify_locations(str(self.directory / str(number) / "ca.pem"))
+        return context
+
+    def names_for(self, server_name: str | None) -> set[str]:
+        with RawClient(self.port, tls=self.context(), server_name=server_name) as client:
+            return {value for _, value in client.socket.getpeercert()["subjectAltName"]}
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsListener]:
+    directory = tmp_path_factory.mktemp("tls")
+    pairs = []
+    for number, names in enumerate(NAMES):
+        (directory / str(number)).mkdir()
+        files = certificate_files(directory / str(number), *names)
+        pairs.append({"cert": str(files.certificate), "key": str(files.key)})
+    child, port = start(directory, insecure_server=None, certificates=pairs)
+    with child:
+        yield TlsListener(port, directory)
+
+
+@pytest.mark.parametrize(
+    ("server_name", "pair"),
+    [
+        ("first.example.com", 0),
+        ("app.example.com", 1),
+        ("APP.Example.com", 1),
+        ("any.example.org", 1),
+        ("one.app.example.com", 2),
+        ("two.one.app.example.com", 0),
+        ("example.org", 0),
+        ("unknown.example.com", 0),
+        (None, 0),
+    ],
+)
+def test_the_certificate_is_chosen_by_exact_name_then_wildcard_then_first(tls, server_name, pair):
+    assert tls.names_for(server_name) == set(NAMES[pair])
+
+
+def test_a_request_over_tls_is_https(tls):
+    with RawClient(tls.port, tls=tls.context(), server_name="app.example.com") as client:
+        assert client.send(b"GET /_/reset HTTP/1.1\r\nHost: app.example.com\r\n\r\n").response().status == 200
+        client.send(b"GET / HTTP/1.1\r\nHost: app.example.com\r\n\r\n").response()
+        body = client.send(b"GET /_/state HTTP/1.1\r\nHost: app.example.com\r\n\r\n").response().body
+    assert b'"scheme": "https"' in body
+
+
+def test_only_http_1_is_offered(tls):
+    context = tls.context()
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with RawClient(tls.port, tls=context, server_name="app.example.com") as client:
+        assert client.socket.selected_alpn_protocol() == "http/1.1"
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_current_versions_are_spoken_with_forward_secrecy(tls, version):
+    context = tls.context()
+    context.minimum_version = context.maximum_version = version
+    with RawClient(tls.port, tls=context, server_name="app.example.com") as client:
+        assert client.socket.cipher()[0].startswith(("ECDHE-", "TLS_"))
+
+
+def test_old_versions_are_refused(tls):
+    context = tls.context()
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        RawClient(tls.port, tls=context, server_name="app.example.com")
+
+
+def test_weak_ciphers_are_refused(tls):
+    context = tls.context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("AES128-SHA:AES256-SHA:ECDHE-RSA-AES128-SHA:ECDHE-ECDSA-AES128-SHA")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        RawClient(tls.port, tls=context, server_name="app.example.com")
+
+
+def test_a_download_over_tls_that_is_not_read_makes_send_wait(tls):
+    with RawClient(tls.port, tls=tls.context(), server_name="app.example.com") as control:
+        control.send(b"GET /_/reset HTTP/1.1\r\nHost: app.example.com\r\n\r\n").response()
+        with RawClient(tls.port, tls=tls.context(), server_name="app.example.com") as client:
+            client.send(b"GET /flood HTTP/1.1\r\nHost: app.example.com\r\n\r\n")
+            sent, before = 0, -1
+            while sent != before or sent == 0:
+                before = sent
+                socket.create_connection(("127.0.0.1", tls.port)).close()
+                body = control.send(b"GET /_/state HTTP/1.1\r\nHost: app.example.com\r\n\r\n").response().body
+                sent = int(body.partition(b'"sent": ')[2].partition(b",")[0])
+            assert sent < 20 * 1024 * 1024
+            client._until(b"\r\n\r\n")
+            assert len(client.chunk()) == 65536
+
+
+def test_a_refusal_over_tls_ends_with_a_clean_close(tls):
+    with RawClient(tls.port, tls=tls.context(), server_name="app.example.com") as client:
+        assert client.send(b"GET / HTTP/1.0\r\n\r\n").response().status == 426
+        assert client.socket.recv(1) == b""
+
+
+def test_plain_http_on_the_tls_port_is_closed(tls):
+    with RawClient(tls.port) as client:
+        assert b"200" not in client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").rest()
+
+
+def test_a_key_of_another_certificate_is_a_configuration_error(tmp_path):
+    (tmp_path / "other").mkdir()
+    one, other = certificate_files(tmp_path, "app.example.com"), certificate_files(tmp_path / "other", "app.example.com")
+    pair = CertificatePair(one.certificate.read_bytes(), SecretBytes(other.key.read_bytes()), "certificate_file")
+    with pytest.raises(ConfigError, match="certificate_file"):
+        Certificates([pair])

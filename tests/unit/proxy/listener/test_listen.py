@@ -1,0 +1,52 @@
+"""From the options to an open port."""
+
+import socket
+
+import pytest
+
+from gateproject.config.types import HostPort
+from gateproject.errors import ConfigError
+from proxy.listener.listen import _open, serve
+from tests.support.options import make_options
+from tests.support.raw_http import RawClient
+
+from .conftest import start
+
+
+async def _never_called():
+    raise AssertionError("nothing was started")
+
+
+def test_a_taken_port_is_a_clear_error_and_nothing_starts(tmp_path):
+    started: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        options = make_options(tmp_path, address=f"127.0.0.1:{port}")
+        with pytest.raises(ConfigError, match=f"address: can't listen on 127.0.0.1:{port}: address already in use"):
+            serve(_never_called, options, on_ready=lambda: started.append("ready"), on_stop=_never_called)
+    assert started == []
+
+
+def test_an_address_without_a_host_serves_both_families():
+    with _open(HostPort("", 0)) as listener:
+        port = listener.getsockname()[1]
+        socket.create_connection(("127.0.0.1", port)).close()
+        socket.create_connection(("::1", port)).close()
+
+
+def test_an_ipv6_address_can_be_listened_on():
+    with _open(HostPort("::1", 0)) as listener:
+        socket.create_connection(("::1", listener.getsockname()[1])).close()
+
+
+def test_an_ipv4_client_of_a_dual_stack_listener_is_an_ipv4_client(tmp_path):
+    child, port = start(tmp_path, host="")
+    with child, RawClient(port) as client:
+        client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").response()
+        assert b'"client": ["127.0.0.1", ' in client.send(b"GET /_/state HTTP/1.1\r\nHost: x\r\n\r\n").response().body
+
+
+def test_the_port_answers_when_ready_is_told(tmp_path):
+    child, port = start(tmp_path)
+    with child, RawClient(port) as client:
+        assert client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").response().status == 200

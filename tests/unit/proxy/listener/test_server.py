@@ -1,0 +1,127 @@
+"""Daphne's server with our connections; and canaries for what we use of Daphne and Twisted without being promised it."""
+
+import asyncio
+import inspect
+import signal
+
+import daphne.server
+import pytest
+from twisted.internet import reactor
+from twisted.internet.testing import StringTransport
+
+from proxy.listener.channel import Channel
+from proxy.listener.limits import ListenerLimits
+from proxy.listener.server import drain
+from proxy.listener.site import Site
+from tests.support.children import Child, clean_environment, free_port, wait_until
+from tests.support.raw_http import RawClient, ask
+
+from .conftest import start
+
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+class HalfCloseTransport(StringTransport):
+    def loseWriteConnection(self):
+        self.loseConnection()
+
+
+def test_daphne_looks_its_factory_up_by_name_when_it_runs():
+    assert "self.http_factory = HTTPFactory(self)" in inspect.getsource(daphne.server.Server.run)
+
+
+def test_daphne_keeps_the_application_and_wants_endpoints():
+    assert daphne.server.Server("app", endpoints=["x"]).application == "app"
+    with pytest.raises(SystemExit):
+        daphne.server.Server("app", endpoints=[])
+
+
+def test_the_reactor_runs_on_an_asyncio_loop_that_we_can_name():
+    assert isinstance(reactor._asyncioEventloop, asyncio.AbstractEventLoop)
+
+
+def test_the_stock_command_serves_with_our_connections():
+    port = free_port()
+    command = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(port), "tests.unit.proxy.listener.canary:application")
+    with Child.python(*command, environment=clean_environment(PYTHONPATH=".")) as child:
+        child.wait_for_line("Listening on TCP address")
+        assert ask(port, b"GET / HTTP/1.0\r\n\r\n")[0].status == 426
+        with RawClient(port) as client:
+            client.send(b"POST /stream-echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nfirst")
+            client._until(b"\r\n\r\n")
+            assert client.chunk() == b"first"
+        with RawClient(port) as client:
+            assert client.send(UPGRADE).response().status == 200
+
+
+def test_a_stop_closes_idle_connections_and_takes_no_new_ones(tmp_path):
+    child, port = start(tmp_path)
+    with child, RawClient(port) as idle, RawClient(port) as busy:
+        idle.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").response()
+        busy.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        ask(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        child.process.send_signal(signal.SIGTERM)
+        assert idle.is_closed()
+        assert not accepts(port)
+        assert busy.response().body == b"slow"
+        busy.socket.close()
+        assert child.stop() == 0
+    assert child.lines[-1] == "stopped", child.output
+
+
+def test_a_second_signal_does_not_wait(tmp_path):
+    child, port = start(tmp_path)
+    with child, RawClient(port) as client:
+        client.send(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n")
+        ask(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        child.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not accepts(port), "the port is closed")
+        assert child.stop(timeout=5) == 0
+    assert child.lines[-1] == "stopped", child.output
+
+
+def accepts(port: int) -> bool:
+    try:
+        RawClient(port).socket.close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_a_request_that_runs_when_the_stop_comes_is_answered(tmp_path):
+    child, port = start(tmp_path)
+    with child, RawClient(port) as client:
+        client.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        ask(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        child.process.send_signal(signal.SIGTERM)
+        response = client.response()
+        assert (response.body, response.announces_close) == (b"slow", True)
+        assert client.is_closed()
+        client.socket.close()
+        assert child.stop() == 0
+
+
+async def test_a_request_that_does_not_end_is_ended_after_a_while():
+    ended = asyncio.Event()
+
+    async def endless(scope, receive, send):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    site = Site(endless, ListenerLimits())
+    channel, transport = Channel(site), HalfCloseTransport()
+    channel.makeConnection(transport)
+    channel.dataReceived(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert len(site.exchanges) == 1
+    await asyncio.sleep(0)
+    stopping = asyncio.gather(drain(site, 0.01))
+    await asyncio.wait_for(ended.wait(), 2)
+    channel.connectionLost()
+    await stopping
+    assert transport.value().startswith(b"HTTP/1.1 500")
+    assert site.exchanges == set()
