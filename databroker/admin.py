@@ -1,10 +1,9 @@
-"""The admin's pages about sessions, users and groups: to look at, and to end sessions."""
+"""The admin's pages about sessions, users and groups, to look at and to end sessions; and the log of what was done there."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-import structlog
-from asgiref.sync import async_to_sync
 from django.contrib import admin, messages
 from django.contrib.admin.utils import quote
 from django.db.models import Count, Model, QuerySet
@@ -14,11 +13,12 @@ from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from databroker.models import Group, Session, User
-from databroker.records import SESSION
+from databroker.audit import record_action, user_of, who
+from databroker.ending import end_all_sessions, end_sessions
+from databroker.models import AuditEntry, Group, Session, User
 from gateproject.errors import BrokerError
 
-log = structlog.get_logger(__name__)
+__all__ = ["record_action", "register"]
 
 # A group may have as many members as the company has people; the full list has pages, this one has an end.
 SHOWN = 100
@@ -62,25 +62,45 @@ class LookOnly(admin.ModelAdmin):
         return format_html("<ul>{}</ul>{}", lines, more) if first else format_html("{}", self.get_empty_value_display())
 
 
-class SessionAdmin(LookOnly):
-    list_display = ["person", "since", "expires", "client_address", "browser"]
+class EndsSessions(LookOnly):
+    """Pages that offer to end sessions."""
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        actions = super().get_actions(request)
+        actions.pop("delete_selected", None)  # one name for one thing
+        return actions
+
+    def has_end_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def end(self, request: HttpRequest, work: Callable[[], int]) -> None:
+        try:
+            number = work()
+        except BrokerError:
+            self.message_user(request, "The data broker is away; not every session has ended.", messages.ERROR)
+        else:
+            self.message_user(request, f"{number} session{'s' if number != 1 else ''} ended.", messages.SUCCESS)
+
+
+class SessionAdmin(EndsSessions):
+    list_display = ["person", "since", "expires", "last_seen", "last_route", "client_address", "browser"]
     list_display_links = ["person"]
-    list_filter = ["since", "expires"]
+    list_filter = ["since", "expires", "last_seen"]
     list_select_related = ["user"]
-    search_fields = ["id", "user__id", "user__email", "user__name", "client_address"]
-    search_help_text = "Person, session id or client address"
+    search_fields = ["id", "user__id", "user__email", "user__name", "client_address", "last_route"]
+    search_help_text = "Person, session id, client address or route"
     ordering = ["-since", "id"]
-    fields = ["id", "account", "since", "expires", "client_address", "user_agent"]
+    fields = ["id", "account", "since", "expires", "last_seen", "last_route", "client_address", "user_agent"]
     readonly_fields = ["account"]
-    actions = ["end_sessions"]
+    actions = ["end_sessions", "end_all"]
 
     @admin.display(ordering="user__email")
     def person(self, session: Session) -> str:
-        return str(_user_of(session) or session.user_id or "unknown")
+        return str(user_of(session) or session.user_id or "unknown")
 
     @admin.display(description="user")
     def account(self, session: Session) -> str:
-        user = _user_of(session)
+        user = user_of(session)
         return self.link(user) if user else (session.user_id or "")
 
     @admin.display(description="user agent", ordering="user_agent")
@@ -90,21 +110,15 @@ class SessionAdmin(LookOnly):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return self.has_view_permission(request, obj)
 
-    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        actions = super().get_actions(request)
-        actions.pop("delete_selected", None)  # one name for one thing
-        return actions
-
-    @admin.action(description="End the selected sessions", permissions=["delete"])
+    @admin.action(description="End the selected sessions", permissions=["end"])
     def end_sessions(self, request: HttpRequest, sessions: QuerySet) -> None:
-        ended = list(sessions)
-        try:
-            self.delete_queryset(request, sessions)
-        except BrokerError:
-            self.message_user(request, "The data broker is away; not every session has ended.", messages.ERROR)
-            return
-        self.log_deletions(request, ended)
-        self.message_user(request, f"{len(ended)} session{'s' if len(ended) != 1 else ''} ended.", messages.SUCCESS)
+        self.end(request, lambda: end_sessions(request, sessions.values_list("pk", flat=True)))
+
+    @admin.action(description="End all sessions of these people", permissions=["end"])
+    def end_all(self, request: HttpRequest, sessions: QuerySet) -> None:
+        people = list(sessions.values_list("user_id", flat=True))
+        of_nobody = list(sessions.filter(user_id=None).values_list("pk", flat=True))
+        self.end(request, lambda: end_all_sessions(request, people) + end_sessions(request, of_nobody))
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         try:
@@ -114,22 +128,13 @@ class SessionAdmin(LookOnly):
             return HttpResponseRedirect(self.url(Session, "changelist"))
 
     def delete_model(self, request: HttpRequest, obj: Session) -> None:
-        self._end(request, [obj.pk])
-        super().delete_model(request, obj)
+        end_sessions(request, [obj.pk])
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet) -> None:
-        self._end(request, list(queryset.values_list("pk", flat=True)))
-        super().delete_queryset(request, queryset)
-
-    def _end(self, request: HttpRequest, ids: list[str]) -> None:
-        """The record ends the session; its row, which the projection would remove a moment later, is only the picture of it."""
-        broker = request.scope["gate"].broker
-        for id in ids:
-            async_to_sync(broker.delete)(SESSION, id)
-            log.info("session ended in the admin", session_id=id, ended_by=request.user.get_username())
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> None:
+        """Django asks for the entry before the session has ended; `end_sessions` makes it when it has."""
 
 
-class UserAdmin(LookOnly):
+class UserAdmin(EndsSessions):
     list_display = ["id", "email", "name", "last_sign_in"]
     list_filter = ["last_sign_in"]
     search_fields = ["id", "email", "name", "groups__id", "groups__name"]
@@ -137,6 +142,7 @@ class UserAdmin(LookOnly):
     ordering = ["email", "id"]
     fields = ["id", "email", "name", "last_sign_in", "member_of", "signed_in_as"]
     readonly_fields = ["member_of", "signed_in_as"]
+    actions = ["end_all"]
 
     @admin.display(description="groups")
     def member_of(self, user: User) -> SafeString:
@@ -145,6 +151,10 @@ class UserAdmin(LookOnly):
     @admin.display(description="sessions")
     def signed_in_as(self, user: User) -> SafeString:
         return self.links(user.sessions.order_by("-since"), self.list_of(Session, user__id__exact=user.pk))
+
+    @admin.action(description="End all sessions of the selected people", permissions=["end"])
+    def end_all(self, request: HttpRequest, users: QuerySet) -> None:
+        self.end(request, lambda: end_all_sessions(request, users.values_list("pk", flat=True)))
 
 
 class GroupAdmin(LookOnly):
@@ -166,18 +176,38 @@ class GroupAdmin(LookOnly):
         return self.links(group.members.order_by("email", "id"), self.list_of(User, groups__id__exact=group.pk))
 
 
+class AuditAdmin(LookOnly):
+    list_display = ["when", "by", "what", "whom"]
+    list_filter = ["action_time"]
+    list_select_related = ["user"]
+    search_fields = ["user__email", "user__first_name", "user__username", "change_message", "object_repr", "object_id"]
+    search_help_text = "Who, what, or to whom"
+    ordering = ["-action_time", "-id"]
+    fields = ["when", "by", "what", "whom", "object_id"]
+    readonly_fields = ["when", "by", "what", "whom"]
+
+    @admin.display(ordering="action_time")
+    def when(self, entry: AuditEntry) -> datetime:
+        return entry.action_time
+
+    @admin.display(description="who", ordering="user__email")
+    def by(self, entry: AuditEntry) -> str:
+        return who(entry.user)
+
+    @admin.display(ordering="change_message")
+    def what(self, entry: AuditEntry) -> str:
+        return entry.get_change_message()
+
+    @admin.display(description="to whom or what", ordering="object_repr")
+    def whom(self, entry: AuditEntry) -> str:
+        return entry.object_repr
+
+
 def register(site: admin.AdminSite) -> None:
     site.register(Session, SessionAdmin)
     site.register(User, UserAdmin)
     site.register(Group, GroupAdmin)
-
-
-def _user_of(session: Session) -> User | None:
-    """None also where the session names a user of whom there is no record."""
-    try:
-        return session.user
-    except User.DoesNotExist:
-        return None
+    site.register(AuditEntry, AuditAdmin)
 
 
 def _summary(row: Model) -> str:

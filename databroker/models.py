@@ -1,9 +1,10 @@
-"""Sessions, users and groups as tables: a view for the admin.  The store is the truth; projection.py alone writes here.
+"""Sessions, users and groups as tables: a view for the admin.  The store is the truth; rows.py alone writes here.
 
 No tokens and no claims: what the admin shows may be read by more people than may sign in as somebody.
 Links between tables have no database constraint, because the records arrive in any order.
 """
 
+from django.contrib.admin.models import LogEntry
 from django.db import models
 
 # "<provider>/<subject>"; OpenID Connect allows a subject of 255 characters.
@@ -49,6 +50,18 @@ class Session(models.Model):
     expires = models.DateTimeField(null=True)
     client_address = models.CharField(max_length=64, blank=True)
     user_agent = models.CharField(max_length=512, blank=True)
+    # In no record: one change of a record for each request would drown the change stream.
+    last_seen = models.DateTimeField(null=True, blank=True)
+    last_route = models.CharField(max_length=255, blank=True)
 
     def __str__(self) -> str:
         return self.id
+
+
+class AuditEntry(LogEntry):
+    """What administrators did, under a name that says so."""
+
+    class Meta:
+        proxy = True
+        verbose_name = "audit log entry"
+        verbose_name_plural = "audit log"

@@ -51,7 +51,9 @@ class GateAdminSite(AdminSite):
             who = identity.email or identity.name or identity.user_id
             reason = f"You are signed in as {who}, who is not one of the people who administer this gate."
             advice = "Administrators are named by admin_allowed_users and admin_allowed_groups in the configuration."
-            return error_page(request, 403, reason, advice=advice, links=(("Who am I?", "/.gate/"), ("Sign in as somebody else", "/.gate/signout/")))
+            return error_page(
+                request, 403, reason, advice=advice, links=(("Who am I?", "/.gate/"), ("Sign in as somebody else", "/.gate/signout/"))
+            )
         login(request, _django_user(identity), backend=BACKEND)
         request.session[SESSION_KEY] = identity.session_id
         log.info("admin entered", user_id=identity.user_id, request_id=own.request_id)

@@ -17,8 +17,9 @@ from django.conf import settings  # noqa: E402
 from django.core.asgi import get_asgi_application  # noqa: E402
 
 from authorize.policy.request import AccessRequest, access_request  # noqa: E402
+from gateproject.config.source import ConfigSource  # noqa: E402
 from gateproject.errors import BadRequest, ConfigError  # noqa: E402
-from gateproject.runtime import Runtime, World, prepare  # noqa: E402
+from gateproject.runtime import ConfigurationStatus, Runtime, World, prepare  # noqa: E402
 from gateproject.telemetry.request_id import new_request_id  # noqa: E402
 from proxy.answers import send_error  # noqa: E402
 from proxy.incoming import Incoming, Receive, Send  # noqa: E402
@@ -36,6 +37,7 @@ class OwnPage:
     """What a Django view of ours finds at `request.scope["gate"]`: the world's services, and the request as we read it."""
 
     world: World
+    configuration: ConfigurationStatus
     incoming: Incoming
     at_authenticate_host: bool
 
@@ -75,7 +77,7 @@ class Edge:
             await world.proxy.answer(owner, incoming, send)
 
     async def _page(self, world: World, owner: Owner, incoming: Incoming, receive: Receive, send: Send) -> None:
-        own = OwnPage(world, incoming, owner is Owner.AUTHENTICATE_PAGES)
+        own = OwnPage(world, self._runtime.status, incoming, owner is Owner.AUTHENTICATE_PAGES)
         path = incoming.request.path
         # Django sees the canonical path, so that it can't read another one than we did; and the scheme that the browser used,
         # which is not ours where TLS ends in front of us.
@@ -107,7 +109,7 @@ def _runtime() -> Runtime:
         if settings.GATE_CONFIG_ERROR is not None:
             raise settings.GATE_CONFIG_ERROR
         prepare(settings.GATE_OPTIONS)
-        return Runtime(settings.GATE_OPTIONS)
+        return Runtime(settings.GATE_OPTIONS, ConfigSource(settings.GATE_CONFIG_PATH, os.environ))  # noqa: TID251 - an entry point
     except ConfigError as error:
         sys.exit(f"{settings.GATE_CONFIG_PATH or 'environment'}: {len(error.problems)} problem(s), nothing was started\n{error}")
 

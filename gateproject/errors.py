@@ -46,6 +46,12 @@ class ProviderError(GateError):
     status = 503
 
 
+class AccessEnded(GateError):
+    """The session behind a running request has ended, or its route no longer lets this person in."""
+
+    status = 401
+
+
 class BrokerError(GateError):
     """The data broker can't be reached."""
 

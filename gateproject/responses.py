@@ -1,5 +1,6 @@
 """Django responses as all our pages give them: our headers, our cookies, errors in the form the client reads."""
 
+import json
 from collections.abc import Iterable
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -9,7 +10,9 @@ from gateproject import pages
 Links = tuple[tuple[str, str], ...]
 
 
-def page(template: str, *, status: int = 200, form_targets: str = "'self'", set_cookies: Iterable[str] = (), **context: object) -> HttpResponse:
+def page(
+    template: str, *, status: int = 200, form_targets: str = "'self'", set_cookies: Iterable[str] = (), **context: object
+) -> HttpResponse:
     response = HttpResponse(pages.render(template, **context), status=status, content_type="text/html; charset=utf-8")
     return finished(response, set_cookies, form_targets)
 
@@ -23,6 +26,11 @@ def error_page(
     return finished(response, set_cookies)
 
 
+def json_page(document: dict[str, object], *, status: int = 200) -> HttpResponse:
+    content = json.dumps(document, ensure_ascii=True).encode() + b"\n"
+    return finished(HttpResponse(content, status=status, content_type="application/json"))
+
+
 def redirect(location: str, set_cookies: Iterable[str] = ()) -> HttpResponse:
     return finished(HttpResponseRedirect(location), set_cookies)
 
@@ -31,6 +39,10 @@ def finished(response: HttpResponse, set_cookies: Iterable[str] = (), form_targe
     """`set_cookies` are Set-Cookie values as gateproject.crypto makes them."""
     for name, value in pages.headers(form_targets):
         response.headers.setdefault(name, value)
+    return with_cookies(response, set_cookies)
+
+
+def with_cookies(response: HttpResponse, set_cookies: Iterable[str]) -> HttpResponse:
     for cookie in set_cookies:
         response.cookies.load(cookie)
     return response

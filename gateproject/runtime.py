@@ -1,8 +1,12 @@
-"""What runs: the services built from one set of Options, their background work, and their end."""
+"""What runs: the services built from one set of Options, their background work, how a new configuration takes over, and their end."""
 
+import asyncio
+import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
 
 import structlog
 from django.core.management import call_command
@@ -12,12 +16,38 @@ from authorize.service import AuthorizeService
 from databroker.client import BrokerClient
 from databroker.service import DataBrokerService
 from gateproject.config.options import Options
+from gateproject.config.source import ConfigSource
 from gateproject.crypto.signing_key import SigningKey
-from gateproject.telemetry.logs import configure_logs
+from gateproject.errors import ConfigError
 from gateproject.tasks import spawn
+from gateproject.telemetry.logs import configure_logs
+from proxy.dataplane import Carrying
+from proxy.incoming import Incoming
 from proxy.service import ProxyService
 
 log = structlog.get_logger(__name__)
+
+LOOK_EVERY = 1.0  # seconds between two looks at the configuration's files
+
+# What the process was built around: the listener, Django's settings, the database.  A change of these waits for a restart.
+NEEDS_RESTART = (
+    "services",
+    "address",
+    "insecure_server",
+    "certificate",
+    "certificate_key",
+    "certificate_file",
+    "certificate_key_file",
+    "certificates",
+    "timeout_read",
+    "timeout_write",
+    "timeout_idle",
+    "cookie_name",
+    "cookie_secure",
+    "data_dir",
+    "database_url",
+    "databroker_storage_type",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,49 +59,123 @@ class World:
     authorize: AuthorizeService
     authenticate: AuthenticateService
     proxy: ProxyService
+    signing_key: SigningKey
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigurationStatus:
+    """What is in force, and what was refused since; `problems` are those of the refused file."""
+
+    file: str
+    checksum: str
+    loaded: datetime
+    problems: tuple[str, ...] = ()
+    refused: datetime | None = None
+
+
+@dataclass(slots=True)
 class Runtime:
     """The services of mode `all`, in one process."""
 
-    def __init__(self, options: Options, clock: Callable[[], float] = time.time):
-        self.options = options
-        self._clock = clock
-        self._databroker = DataBrokerService(clock=clock)
-        self.world = self._build(options)
+    options: Options
+    source: ConfigSource
+    clock: Callable[[], float] = time.time
+    world: World = field(init=False)
+    status: ConfigurationStatus = field(init=False)
+    _databroker: DataBrokerService = field(init=False)
+    _carrying: Carrying = field(default_factory=Carrying)
+    _background: list[asyncio.Task[Any]] = field(default_factory=list)
 
-    def _build(self, options: Options) -> World:
+    def __post_init__(self) -> None:
+        self._databroker = DataBrokerService(clock=self.clock)
+        self.source.follow(self.options)
+        self.world = self._build(self.options, None)
+        self.status = self._in_force()
+
+    def _build(self, options: Options, previous: SigningKey | None) -> World:
+        """Raises ConfigError; nothing that runs is touched."""
         broker = self._databroker.client
-        signing_key = SigningKey.from_options(options)
-        authorize = AuthorizeService(options, self._databroker.replica, signing_key, self._clock)
+        signing_key = SigningKey.from_options(options, previous)
+        authorize = AuthorizeService(options, self._databroker.replica, signing_key, self.clock)
         return World(
             options=options,
             broker=broker,
             authorize=authorize,
-            authenticate=AuthenticateService(options, broker, signing_key, self._clock),
-            proxy=ProxyService(options, authorize, self._clock),
+            authenticate=AuthenticateService(options, broker, signing_key, self.clock),
+            proxy=ProxyService(options, authorize, self._carrying, self.clock),
+            signing_key=signing_key,
         )
 
     def begin(self) -> None:
         """Begin the background work; called once, when the event loop runs."""
-        spawn(self._start(), name="start")
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
+        self._background.append(spawn(self._start(), name="start"))
 
     async def _start(self) -> None:
+        self._databroker.replica.on_change(self._carrying.streams.on_change)
         await self._databroker.start()
         await self.world.authenticate.start()
+        self._background.append(spawn(self._carrying.streams.run(self._may_go_on), name="open streams"))
+        self._background.append(spawn(self._follow_configuration(), name="configuration"))
 
     def say_ready(self) -> None:
         log.info("gate is ready", routes=len(self.options.policy), authenticate=self.options.authenticate_service_url.origin)
 
+    async def _may_go_on(self, incoming: Incoming) -> bool:
+        return await self.world.proxy.dataplane.may_go_on(incoming)
+
+    async def _follow_configuration(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            if await asyncio.to_thread(self.source.has_changed):
+                await self.reload()
+
+    def _reload_soon(self) -> None:
+        self._background.append(spawn(self.reload(), name="reload"))
+
+    async def reload(self) -> None:
+        """All or nothing: the new world is built completely, off the event loop, then swapped in with one assignment."""
+        try:
+            options = await asyncio.to_thread(self.source.load)
+            options = self._without_restart_only_changes(options)
+            world = await asyncio.to_thread(self._build, options, self.world.signing_key)
+        except ConfigError as error:
+            self._refuse(error)
+            return
+        old, self.world, self.options = self.world, world, options
+        self.status = self._in_force()
+        configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
+        await old.authenticate.stop()
+        await world.authenticate.start()
+        self._carrying.streams.policy_changed()
+        log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
+
+    def _without_restart_only_changes(self, options: Options) -> Options:
+        changed = [key for key in NEEDS_RESTART if getattr(options, key) != getattr(self.options, key)]
+        if not changed:
+            return options
+        log.warning("these settings take effect at the next start", settings=changed)
+        return options.model_copy(update={key: getattr(self.options, key) for key in changed})
+
+    def _refuse(self, error: ConfigError) -> None:
+        for problem in error.problems:
+            log.error("configuration refused, the last good one stays in force", file=str(self.source.path), problem=str(problem))
+        self.status = replace(self.status, problems=tuple(map(str, error.problems)), refused=datetime.now(UTC))
+
+    def _in_force(self) -> ConfigurationStatus:
+        return ConfigurationStatus(str(self.source.path or "environment"), self.source.checksum(), datetime.now(UTC))
+
     async def stop(self) -> None:
-        await self.world.proxy.stop()
+        for task in self._background:
+            task.cancel()
         await self.world.authenticate.stop()
+        await self._carrying.client.close()
         await self._databroker.stop()
         log.info("gate has stopped")
 
 
 def prepare(options: Options) -> None:
     """What must be true before the first request: logs as configured, the data directory ours alone, the database migrated."""
-    configure_logs(options.log_level, options.proxy_log_level or options.log_level, readable=options.gate_debug)
+    configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
     options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     call_command("migrate", verbosity=0, interactive=False)

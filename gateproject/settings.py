@@ -3,7 +3,6 @@
 import os
 import secrets
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from gateproject.config.load import config_path, load_options
 from gateproject.config.options import Options
@@ -20,10 +19,9 @@ except ConfigError as error:
 
 
 def _database(options: Options | None) -> dict[str, object]:
-    path = unquote(urlsplit(options.database_url).path)[1:] if options else ":memory:"
     return {
         "ENGINE": "django.db.backends.sqlite3",
-        "NAME": path,
+        "NAME": options.database_path if options else ":memory:",
         "OPTIONS": {
             # Without these, writers beside each other fail with "database is locked" (docs/decisions/sqlite.md).
             "transaction_mode": "IMMEDIATE",

@@ -10,9 +10,8 @@ def version() -> str:
     """The hash is missing where the code does not lie in a git checkout."""
     root = Path(__file__).parent.parent
     try:
-        found = subprocess.run(  # noqa: S603 - fixed arguments
-            ["git", "rev-parse", "--short=12", "HEAD"], cwd=root, capture_output=True, text=True, timeout=5, check=True  # noqa: S607
-        )
+        command = ["git", "rev-parse", "--short=12", "HEAD"]
+        found = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=5, check=True)  # noqa: S603 - no input
     except (OSError, subprocess.SubprocessError):
         return f"v{RELEASE}"
     return f"v{RELEASE}+{found.stdout.strip()}"

@@ -57,12 +57,13 @@ class RouteAdmin(admin.ModelAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         request.current_app = self.admin_site.name
-        policy = request.scope["gate"].options.policy
+        gate = request.scope["gate"]
         context = {
             **self.admin_site.each_context(request),
             "title": "Routes",
             "opts": self.opts,
-            "rows": [row_of(route) for route in policy],
+            "rows": [row_of(route) for route in gate.options.policy],
+            "configuration": gate.configuration,
         }
         return TemplateResponse(request, "admin/proxy/routes.html", context)
 

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -10,11 +11,12 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
 from authorize.service import AuthorizeService, Check
 from gateproject.config.options import Options
-from gateproject.errors import BadRequest, BrokerError, UpstreamError, UpstreamTimeout
+from gateproject.errors import AccessEnded, BadRequest, BrokerError, UpstreamError, UpstreamTimeout
 from proxy.answers import send_error, send_redirect
 from proxy.forwarding.http import Ending, ForwardResult, forward
 from proxy.headers import Headers, TrustedPeers
 from proxy.incoming import Incoming, Receive, Send, client_address
+from proxy.open_streams import OpenStreams
 from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
 from proxy.state import ProxyState
@@ -27,13 +29,27 @@ _is_logged = logging.getLogger("gate.access").isEnabledFor
 CLIENT_LEFT = 499
 
 
+@dataclass(frozen=True, slots=True)
+class Carrying:
+    """What outlives the reload of a configuration: the pools of upstream connections, and what is being carried."""
+
+    client: UpstreamClient = field(default_factory=UpstreamClient)
+    streams: OpenStreams = field(default_factory=OpenStreams)
+
+
 class DataPlane:
-    def __init__(self, options: Options, authorize: AuthorizeService, clock: Callable[[], float] = time.time):
+    def __init__(
+        self,
+        options: Options,
+        authorize: AuthorizeService,
+        carrying: "Carrying | None" = None,
+        clock: Callable[[], float] = time.time,
+    ):
         self._authorize = authorize
+        self._carrying = carrying or Carrying()
         self._clock = clock
         self._state = ProxyState(authorize.routes.routes(), options)
         self._trusted = TrustedPeers(options.trusted_proxies)
-        self._client = UpstreamClient()
         self._refusals = Refusals(options, authorize.is_route_origin)
 
     async def __call__(self, incoming: Incoming, receive: Receive, send: Send) -> None:
@@ -49,16 +65,28 @@ class DataPlane:
                 story.status = await _no_websocket(incoming, send)
             else:
                 story.result = await self._forward(incoming, compiled, check, receive, send)
-        except (BadRequest, BrokerError, UpstreamError) as error:
+        except (AccessEnded, BadRequest, BrokerError, UpstreamError) as error:
             story.status, story.problem = error.status, str(error)
             await _explain(incoming, error, send)
         finally:
             story.tell()
 
     async def _forward(self, incoming: Incoming, compiled: CompiledRoute, check: Check, receive: Receive, send: Send) -> ForwardResult:
-        forwarding = self._state.forwarding(compiled)
-        outgoing = forwarding.outgoing(incoming, check.identity_headers)
-        return await forward(outgoing, self._client, receive, send, self._response_headers)
+        outgoing = self._state.forwarding(compiled).outgoing(incoming, check.identity_headers)
+        streams = self._carrying.streams
+        stream = streams.open(incoming, check.identity.session_id if check.identity else "")
+        try:
+            return await forward(outgoing, self._carrying.client, receive, send, self._response_headers, stream)
+        finally:
+            streams.close(stream)
+
+    async def may_go_on(self, incoming: Incoming) -> bool:
+        """Would this request still be let in?  Raises BrokerError."""
+        try:
+            check = await self._authorize.check(incoming.request, incoming.cookies)
+        except BadRequest:
+            return False
+        return check.decision.is_allowed
 
     def _response_headers(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
         return self._state.response_headers.for_client(headers)
@@ -71,9 +99,6 @@ class DataPlane:
         await send_redirect(incoming, send, location, status=status, extra_headers=self._state.response_headers.added)
         return status
 
-    async def stop(self) -> None:
-        await self._client.close()
-
 
 def is_websocket(incoming: Incoming) -> bool:
     return incoming.is_upgrade and b"websocket" in incoming.headers[b"upgrade"].lower()
@@ -84,11 +109,13 @@ async def _no_websocket(incoming: Incoming, send: Send) -> int:
     return 403
 
 
-async def _explain(incoming: Incoming, error: BadRequest | BrokerError | UpstreamError, send: Send) -> None:
+async def _explain(incoming: Incoming, error: AccessEnded | BadRequest | BrokerError | UpstreamError, send: Send) -> None:
     """What a person is told; the cause itself is for the log."""
     match error:
         case BadRequest():
             reason, advice = f"This request can't be answered: {error}.", ""
+        case AccessEnded():
+            reason, advice = "Your access ended while this request was under way.", "Sign in, then try again."
         case BrokerError():
             reason, advice = "Your session can't be read right now.", "Please try again in a moment."
         case UpstreamTimeout():

@@ -9,20 +9,20 @@ from gateproject.crypto.hand_over import HandOvers
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.sign_in_attempts import SignInAttempts
 from proxy import own_pages
-from proxy.dataplane import DataPlane
+from proxy.dataplane import Carrying, DataPlane
 from proxy.headers import TrustedPeers
 from proxy.incoming import Incoming, Send, client_address
 from proxy.own_paths import Owner, owner
 
 
 class ProxyService:
-    def __init__(self, options: Options, authorize: AuthorizeService, clock: Callable[[], float]):
+    def __init__(self, options: Options, authorize: AuthorizeService, carrying: Carrying, clock: Callable[[], float]):
         self.clock = clock
         self._options = options
         self._authorize = authorize
         self._trusted = TrustedPeers(options.trusted_proxies)
         self._authenticate_host = (options.authenticate_service_url.host, options.authenticate_service_url.port)
-        self.dataplane = DataPlane(options, authorize, clock)
+        self.dataplane = DataPlane(options, authorize, carrying, clock)
         self.session_cookies = SessionCookies(options)
         self.attempts = SignInAttempts(options, "route")
         self.hand_overs = HandOvers(options)
@@ -46,6 +46,3 @@ class ProxyService:
 
     async def answer(self, found: Owner, incoming: Incoming, send: Send) -> None:
         await own_pages.answer(found, incoming, self._options, send)
-
-    async def stop(self) -> None:
-        await self.dataplane.stop()

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 from authorize.policy.compiled_route import CompiledRoute
 from gateproject.config.options import Options
+from proxy.forwarding.http import framing
 from proxy.headers import Downstream, ResponseHeaders, RouteHeaders
 from proxy.incoming import Incoming
-from proxy.forwarding.http import framing
 from proxy.rewrite import HostRewrite, PathRewrite, target, without_token
 from proxy.upstreams.client import OutgoingRequest, Upstream
 
@@ -69,5 +69,3 @@ class ProxyState:
 
     def forwarding(self, compiled: CompiledRoute) -> RouteForwarding:
         return self._by_route[compiled.id]
-
-

@@ -14,7 +14,7 @@ import django
 
 django.setup()
 
-from tests.support.database import database, database_once  # noqa: F401 - fixtures
+from tests.support.database import database, database_once  # noqa: E402, F401 - fixtures, which need Django
 
 _connect = socket.socket.connect
 

@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from authenticate.oidc import CodeRefused, GateCallbackView
 from authenticate.targets import Target
 from authenticate.views import answers
+from gateproject import responses
 from gateproject.errors import ProviderError
 
 DASHBOARD = "/.gate/"
@@ -33,12 +34,12 @@ class CallbackView(GateCallbackView):
         if session is None:
             return self._start_again("This sign-in was finished before, took too long, or was begun in another browser.")
         target = self._target()
-        return answers.redirect(service.way_back(session, target, self.attempt["attempt"]) if target else DASHBOARD)
+        return responses.redirect(service.way_back(session, target, self.attempt["attempt"]) if target else DASHBOARD)
 
     def login_failure(self, error: str) -> HttpResponse:
         if error != "access_denied":
             return self._start_again("The sign-in service could not sign you in.")
-        response = answers.problem(
+        response = responses.error_page(
             self.request,
             401,
             "The sign-in was cancelled, or the sign-in service does not let you use this site.",
@@ -59,7 +60,7 @@ class CallbackView(GateCallbackView):
         target = self._target()
         location = service.way_back(session, target, self.attempt["attempt"]) if target else DASHBOARD
         cookies = [service.sessions.set_cookie(session, service.host_port, now), service.attempts.clear(self.state)]
-        return answers.redirect(location, cookies)
+        return responses.redirect(location, cookies)
 
     def _target(self) -> Target | None:
         """Judged anew: the routes may have changed since the attempt began."""
@@ -73,10 +74,10 @@ class CallbackView(GateCallbackView):
 
     def _start_again(self, reason: str) -> HttpResponse:
         links = (("Start again", self._target_url()),)
-        return self._and_forget(answers.problem(self.request, 400, reason, advice="Please start again.", links=links))
+        return self._and_forget(responses.error_page(self.request, 400, reason, advice="Please start again.", links=links))
 
     def _and_forget(self, response: HttpResponse) -> HttpResponse:
-        return answers.with_cookies(response, [self.service.attempts.clear(self.state)] if self.attempt else [])
+        return responses.with_cookies(response, [self.service.attempts.clear(self.state)] if self.attempt else [])
 
 
 @answers.in_plain_words

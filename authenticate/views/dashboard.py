@@ -11,6 +11,7 @@ from authenticate.providers.base import groups_in
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, DirectoryUser, Session, User
+from gateproject import responses
 
 MAX_GROUPS = 200
 # They tie tokens together and tell a person nothing.
@@ -26,16 +27,16 @@ async def dashboard(request: HttpRequest) -> HttpResponse:
     session = await service.session_of(headers, service.host_port, now)
     if session is None:
         if answers.wants_json(request):
-            return answers.problem(request, 401, "You are not signed in.")
-        return answers.redirect(service.sign_in_url_for("/.gate/"))
+            return responses.error_page(request, 401, "You are not signed in.")
+        return responses.redirect(service.sign_in_url_for("/.gate/"))
     person = await _person(service, session)
     if answers.wants_json(request):
-        return answers.json_answer(person)
+        return responses.json_page(person)
     token, cookie = service.csrf.token_for(headers, now, bound_to=session.id)
-    response = answers.page(
+    response = responses.page(
         "authenticate/dashboard.html", form_targets="", person=person, claims=_rows(person["claims"]), csrf=token, day=_day
     )
-    return answers.with_cookies(response, [cookie] if cookie else [])
+    return responses.with_cookies(response, [cookie] if cookie else [])
 
 
 async def _person(service: AuthenticateService, session: Session) -> dict[str, Any]:

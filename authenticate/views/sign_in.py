@@ -7,6 +7,7 @@ from authenticate.oidc import GateRequestView, library_settings
 from authenticate.service import SIGN_IN_PATH, AuthenticateService
 from authenticate.targets import Target
 from authenticate.views import answers
+from gateproject import responses
 from gateproject.crypto.sign_in_attempts import is_attempt_id
 from gateproject.crypto.signed_urls import UrlExpired
 from gateproject.errors import BadRequest, ProviderError, SealError
@@ -26,7 +27,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
     except UrlExpired as error:
         return _too_old(request, service.targets.target(error.params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin))
     except SealError:
-        return answers.problem(
+        return responses.error_page(
             request, 400, "This sign-in link is not complete, or was changed on its way.", advice="Please open the page you wanted again."
         )
     target = service.targets.target(params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
@@ -35,7 +36,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
         raise BadRequest("this sign-in link leads to a place that does not belong to this site")
     session = await service.session_of(answers.cookie_headers(request), service.host_port, now)
     if session is not None:
-        return answers.redirect(service.way_back(session, target, attempt_id))
+        return responses.redirect(service.way_back(session, target, attempt_id))
     return await _to_provider(request, service, target, attempt_id)
 
 
@@ -59,4 +60,4 @@ async def _to_provider(request: HttpRequest, service: AuthenticateService, targe
 def _too_old(request: HttpRequest, target: Target | None) -> HttpResponse:
     links = (("Open the page again", target.url),) if target is not None else ()
     advice = "Sign-in links last a few minutes. Please open the page you wanted again."
-    return answers.problem(request, 400, "This sign-in link is too old.", advice=advice, links=links)
+    return responses.error_page(request, 400, "This sign-in link is too old.", advice=advice, links=links)

@@ -7,6 +7,7 @@ from authenticate.service import AuthenticateService
 from authenticate.targets import Target
 from authenticate.views import answers
 from databroker.records import Session
+from gateproject import responses
 from gateproject.crypto.csrf_token import FIELD, HEADER
 from gateproject.tasks import spawn
 
@@ -40,23 +41,23 @@ async def _signed_out(request: HttpRequest, service: AuthenticateService, sessio
         spawn(service.provider_client.revoke(session), name="revoke tokens")
         next_url = await service.provider_client.end_session_url(session, next_url) or next_url
     if next_url:
-        response = answers.redirect(next_url)
+        response = responses.redirect(next_url)
     elif answers.wants_json(request):
-        response = answers.json_answer({"status": 200, "reason": "You are signed out."})
+        response = responses.json_page({"status": 200, "reason": "You are signed out."})
     else:
-        response = answers.page("authenticate/signed_out.html")
-    return answers.with_cookies(response, [service.sessions.clear_cookie(service.host_port)])
+        response = responses.page("authenticate/signed_out.html")
+    return responses.with_cookies(response, [service.sessions.clear_cookie(service.host_port)])
 
 
 def _confirmation(request: HttpRequest, service: AuthenticateService, session: Session | None, target: Target | None) -> HttpResponse:
     """Nothing has changed; the page asks, and its button carries the proof."""
     token, cookie = service.csrf.token_for(answers.cookie_headers(request), service.clock(), bound_to=_bound_to(session))
     if answers.wants_json(request):
-        response = answers.problem(request, 400, "Sign-out needs a CSRF token of this session; nothing was changed.")
+        response = responses.error_page(request, 400, "Sign-out needs a CSRF token of this session; nothing was changed.")
     else:
         redirect_uri = target.url if target is not None else ""
-        response = answers.page("authenticate/sign_out.html", status=400, form_targets="", csrf=token, redirect_uri=redirect_uri)
-    return answers.with_cookies(response, [cookie] if cookie else [])
+        response = responses.page("authenticate/sign_out.html", status=400, form_targets="", csrf=token, redirect_uri=redirect_uri)
+    return responses.with_cookies(response, [cookie] if cookie else [])
 
 
 def _bound_to(session: Session | None) -> str:

@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authenticate.service import AuthenticateService
-from authenticate.views import answers
+from gateproject import responses
 
 JWKS_PATH = "/.well-known/gate/jwks.json"
 
@@ -20,8 +20,8 @@ async def jwks(request: HttpRequest) -> HttpResponse:
             "reason": "No signing_key is configured.",
             "request_id": request.scope["gate"].request_id,
         }
-        return answers.json_answer(document, status=404)
-    response = answers.json_answer(service.signing_key.jwks())
+        return responses.json_page(document, status=404)
+    response = responses.json_page(service.signing_key.jwks())
     # Upstreams may keep the keys for a while; a new key is one restart of ours.
     response.headers["Cache-Control"] = "public, max-age=60"
     return response
@@ -30,7 +30,7 @@ async def jwks(request: HttpRequest) -> HttpResponse:
 @require_safe
 async def endpoints(request: HttpRequest) -> HttpResponse:
     service: AuthenticateService = request.scope["gate"].authenticate
-    return answers.json_answer(
+    return responses.json_page(
         {
             "authentication_callback_endpoint": service.origin + service.options.authenticate_callback_path,
             "jwks_uri": service.origin + JWKS_PATH,

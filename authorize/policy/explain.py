@@ -1,12 +1,28 @@
-"""A Decision in words: one sentence for the person refused, and rows for JSON and logs."""
+"""A Decision in words: one sentence for the person refused, rows for JSON and logs, and which routes were passed over and why."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from authorize.policy.compiled_route import compile_route
 from authorize.policy.criteria import Reason
 from authorize.policy.decision import Decision, Outcome
+from authorize.policy.request import AccessRequest
+from authorize.policy.route_table import RouteTable
+from gateproject.config.route import Route
 
 # What a refused person can do nothing about, and need not read.
 _NOT_TOLD = frozenset({Reason.NOT_PREFLIGHT, Reason.NOT_SIGNED_IN})
+_CONDITIONS = ("path", "prefix", "regex")
+
+
+@dataclass(frozen=True, slots=True)
+class RouteLook:
+    """A look at one route of the list: `misses` says why it is not the request's, and is empty where it is."""
+
+    index: int
+    route: Route
+    misses: tuple[str, ...]
 
 
 def sentence(decision: Decision) -> str:
@@ -26,6 +42,58 @@ def sentence(decision: Decision) -> str:
 def rows(decision: Decision) -> list[dict[str, Any]]:
     """The trace, one row a rule, in the order in which they were looked at."""
     return [{"rule": step.rule, "holds": step.holds, "reason": step.reason.value} for step in decision.trace]
+
+
+def route_looks(request: AccessRequest, policy: Sequence[Route], default_ports: frozenset[int]) -> list[RouteLook]:
+    """The routes whose host is the request's, in order, up to the first that matches.
+
+    Each is asked alone, in a table of its own, so the answers are those of the real table and no second account of its rules.
+    """
+    fitting = {index for index, route in enumerate(policy) if _alone(route, default_ports).knows_host(request.host, request.port)}
+    exact_hosts = {index for index in fitting if not policy[index].from_.host.startswith("*.")}
+    looks = []
+    for index, route in enumerate(policy):
+        if index not in fitting:
+            misses = _other_port(request, route, default_ports)
+            if not misses:
+                continue
+        elif exact_hosts and index not in exact_hosts:
+            misses = [f"host: {request.host} has routes of its own, so none for {route.from_.host} is asked"]
+        else:
+            misses = list(_misses(request.path, route))
+        looks.append(RouteLook(index, route, tuple(misses)))
+        if not misses:
+            break
+    return looks
+
+
+def _other_port(request: AccessRequest, route: Route, default_ports: frozenset[int]) -> list[str]:
+    """Empty where not even the host is the request's."""
+    port = None if route.from_.port in default_ports else route.from_.port
+    if not _alone(route, default_ports).knows_host(request.host, port):
+        return []
+    return [f"port: the route is for {_port(port)}, the request is for {_port(request.port)}"]
+
+
+def _port(port: int | None) -> str:
+    return "the default port" if port is None else f"port {port}"
+
+
+def _misses(path: str, route: Route) -> Iterator[str]:
+    for condition in _CONDITIONS:
+        wanted = getattr(route, condition)
+        if wanted is None:
+            continue
+        others: dict[str, None] = {other: None for other in _CONDITIONS if other != condition}
+        if not compile_route(route.model_copy(update=others), condition).matches(path):
+            yield f"{condition}: {path} {_MISS[condition]} {wanted}"
+
+
+_MISS = {"path": "is not", "prefix": "does not begin with", "regex": "does not match, as a whole,"}
+
+
+def _alone(route: Route, default_ports: frozenset[int]) -> RouteTable:
+    return RouteTable.build([route], default_ports)
 
 
 def _joined(reasons: list[str]) -> str:

@@ -95,14 +95,19 @@ class MemoryStore:
         self._wake_readers()
 
     def expire(self, now: float, limit: int = 1000) -> int:
-        """Delete records that expired by `now`, at most `limit`; returns how many, so that a full sweep can be continued."""
+        """Delete records that expired by `now`; returns how many.  Looks at `limit` entries at most: go on while `has_expired`."""
         removed = 0
-        while removed < limit and self._expiries and self._expiries[0][0] <= now:
+        for _ in range(limit):
+            if not self.has_expired(now):
+                break
             _, version, key = heappop(self._expiries)
             if (record := self._records.get(key)) is not None and record.version == version:
                 self._remove(key)
                 removed += 1
         return removed
+
+    def has_expired(self, now: float) -> bool:
+        return bool(self._expiries) and self._expiries[0][0] <= now
 
     def _live(self, key: type_and_id) -> Record | None:
         record = self._records.get(key)

@@ -15,6 +15,8 @@ from gateproject.errors import SealError
 
 LIFETIME = 600.0
 MAX_AT_A_TIME = 8
+# Together they stay well below our listener's limit for one header (16 KiB), so that no number of tabs locks a browser out.
+MAX_BYTES = 8 * 1024
 ID_CHARACTERS = 22  # 16 random bytes as base64
 
 
@@ -29,7 +31,7 @@ class SignInAttempts:
         attempt_id = secrets.token_urlsafe(16)
         value = self._sealer.seal({"at": now, **claims}, audience=self._audience(attempt_id, host_port), expires=now + LIFETIME)
         set_cookies = [self._cookie(attempt_id, value, int(LIFETIME))]
-        set_cookies += [self._cookie(stale, "", 0) for stale in self._too_many(cookie_headers, host_port, now)]
+        set_cookies += [self._cookie(stale, "", 0) for stale in self._too_many(cookie_headers, host_port, now, room=MAX_BYTES - len(value))]
         return attempt_id, set_cookies
 
     def find(self, attempt_id: str, cookie_headers: Iterable[bytes], host_port: str, now: float) -> dict[str, Any] | None:
@@ -43,17 +45,20 @@ class SignInAttempts:
     def clear(self, attempt_id: str) -> str:
         return self._cookie(attempt_id, "", 0)
 
-    def _too_many(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> list[str]:
+    def _too_many(self, cookie_headers: Iterable[bytes], host_port: str, now: float, *, room: int) -> list[str]:
         prefix = self._prefix.encode()
-        ages: dict[str, float] = {}
+        kept: list[tuple[float, str, int]] = []
         for name, value in cookies.parse(cookie_headers):
             attempt_id = name[len(prefix) :].decode("ascii", "replace")
             if not name.startswith(prefix) or not is_attempt_id(attempt_id):
                 continue
             claims = self._opened(attempt_id, value, host_port, now)
-            ages[attempt_id] = claims["at"] if claims is not None else 0.0
-        oldest_first = sorted(ages, key=lambda attempt_id: ages[attempt_id])
-        return oldest_first[: max(0, len(oldest_first) - (MAX_AT_A_TIME - 1))]
+            kept.append((claims["at"] if claims is not None else 0.0, attempt_id, len(value)))
+        kept.sort()
+        stale = []
+        while kept and (len(kept) >= MAX_AT_A_TIME or sum(size for _, _, size in kept) > room):
+            stale.append(kept.pop(0)[1])
+        return stale
 
     def _opened(self, attempt_id: str, value: bytes, host_port: str, now: float) -> dict[str, Any] | None:
         try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
-from gateproject.errors import BadRequest, UpstreamError, UpstreamTimeout
+from gateproject.errors import AccessEnded, BadRequest, UpstreamError, UpstreamTimeout
 from gateproject.tasks import spawn
 from proxy.upstreams.client import Exchange, OutgoingRequest, UpstreamClient
 
@@ -26,9 +26,17 @@ class Ending(StrEnum):
     CLIENT_LEFT = "client left"
     TIMED_OUT = "timed out"
     BROKE_OFF = "upstream broke off"
+    REVOKED = "access ended"
 
 
-@dataclass(slots=True)  # not frozen: one is made for each request
+@dataclass(slots=True, eq=False)  # not frozen: one is made for each request
+class Leash:
+    """How to end what is being carried: whoever carries it sets `end`, which may be called once, at any time."""
+
+    end: Callable[[], None] = lambda: None
+
+
+@dataclass(slots=True)
 class ForwardResult:
     """`status` is None where the client left before the upstream answered; `bytes_sent` counts the response body."""
 
@@ -52,11 +60,12 @@ def framing(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bool, int | None]:
 
 
 async def forward(
-    request: OutgoingRequest, client: UpstreamClient, receive: Receive, send: Send, response_headers: ResponseRule
+    request: OutgoingRequest, client: UpstreamClient, receive: Receive, send: Send, response_headers: ResponseRule, leash: Leash
 ) -> ForwardResult:
-    """Raises UpstreamError or UpstreamTimeout only while nothing has been sent; later trouble reaches the client as a broken response."""
+    """Raises UpstreamError, UpstreamTimeout or AccessEnded only while nothing has been sent; later, the client sees a broken response."""
     result = ForwardResult()
     watch = _Watch(receive, request.timeout)
+    leash.end = watch.revoke
     exchange = None
     try:
         if not request.has_body:
@@ -106,11 +115,12 @@ async def _cut(result: ForwardResult, send: Send) -> None:
     if result.ending is Ending.CLIENT_LEFT:
         return
     if result.status is None:
-        raise UpstreamTimeout("the upstream did not answer in time")
+        raise AccessEnded if result.ending is Ending.REVOKED else UpstreamTimeout("the upstream did not answer in time")
     try:
         await send(ABORT)
     except ValueError as error:
-        raise UpstreamError(f"the response was cut: {result.ending}") from error
+        # No error of ours: nobody above may try to answer a second time.
+        raise ConnectionAbortedError(f"the response was cut: {result.ending}") from error
 
 
 def _is_event_stream(headers: Sequence[Header]) -> bool:
@@ -141,6 +151,9 @@ class _Watch:
 
     def start_upload(self, exchange: Exchange) -> None:
         self._reader = spawn(self._upload(exchange), name="upload to an upstream")
+
+    def revoke(self) -> None:
+        self._end(Ending.REVOKED)
 
     def be_patient(self) -> None:
         """Lift the time limit, not the watch for the client."""

@@ -1,6 +1,7 @@
 """Which certificate does a TLS client get, by the name it asks for?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -53,8 +54,7 @@ def _load(pair: CertificatePair) -> tuple[SSL.Context, list[str]]:
         context.use_certificate(chain[0])
         for intermediate in chain[1:]:
             context.add_extra_chain_cert(intermediate)
-        context.use_privatekey(key)
-        context.check_privatekey()
+        context.use_privatekey(key)  # type: ignore[arg-type]  # the loader has refused other kinds of keys
     except (ValueError, TypeError, SSL.Error) as error:
         problem = "the certificate and its key can't be used: they must be PEM and belong together"
         raise ConfigError([Problem(pair.source, problem)]) from error
@@ -70,7 +70,7 @@ def _context() -> SSL.Context:
     return context
 
 
-def _select_protocol(connection: SSL.Connection, offered: Iterable[bytes]) -> object:
+def _select_protocol(connection: SSL.Connection, offered: list[bytes]) -> Any:
     """HTTP/1.1 only; a client that offers something else only is left to find out by itself."""
     return b"http/1.1" if b"http/1.1" in offered else SSL.NO_OVERLAPPING_PROTOCOLS
 

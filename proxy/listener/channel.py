@@ -18,17 +18,10 @@ from twisted.internet.interfaces import IPushProducer, ISSLTransport, ITCPTransp
 from twisted.internet.protocol import Protocol
 from zope.interface import implementer
 
+from proxy.listener import limits
 from proxy.listener.body import Body, ChunkedBody, LengthBody
 from proxy.listener.deadline import Deadline
 from proxy.listener.head import Refused, RequestHead, check_unfinished, parse_head
-from proxy.listener.limits import (
-    BODY_BUFFER_BYTES,
-    BODY_FLOOR_BYTES,
-    DRAIN_BYTES,
-    DRAIN_SECONDS,
-    LINGER_BYTES,
-    LINGER_SECONDS,
-)
 from proxy.listener.request import Exchange
 from proxy.listener.response import ResponseHead, refusal
 from proxy.listener.site import Site, scope_address
@@ -55,7 +48,7 @@ class Channel(Protocol):
         self._body: Body | None = None
         self._window = site.limits.read
         self._window_bytes = 0
-        self._linger_left = LINGER_BYTES
+        self._linger_left = limits.LINGER_BYTES
         self._stalled: asyncio.TimerHandle | None = None
 
     # Twisted calls these.
@@ -71,7 +64,7 @@ class Channel(Protocol):
             self.transport.setTcpNoDelay(True)
         self.transport.registerProducer(self, True)
         self.site.channels.add(self)
-        self._deadline.start(self.site.limits.read, self.close)
+        self._deadline.start(self.site.limits.read, self._close_idle)
 
     def dataReceived(self, data: bytes) -> None:
         if self._is_closing:
@@ -84,7 +77,7 @@ class Channel(Protocol):
             self._buffer += data
             if self._exchange is None and not self.is_write_paused:
                 self._next_request()
-            elif len(self._buffer) > BODY_BUFFER_BYTES:
+            elif len(self._buffer) > limits.BODY_BUFFER_BYTES:
                 self._pause_reading()
 
     def connectionLost(self, reason: object = None) -> None:
@@ -149,7 +142,7 @@ class Channel(Protocol):
             self.close()
         elif self._body is not None:
             self.resume_reading()
-            self._deadline.start(min(DRAIN_SECONDS, self.site.limits.read), self.close)
+            self._deadline.start(min(limits.DRAIN_SECONDS, self.site.limits.read), self.close)
         else:
             self._await_request()
 
@@ -178,7 +171,13 @@ class Channel(Protocol):
         """The listener stops: an idle connection closes now, a busy one after its answer."""
         self._closes_after_answer = True
         if self._exchange is None:
-            self.close()
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        """Nothing was said that a reset could destroy, so there is nothing to linger for."""
+        self.close()
+        if not self.is_write_paused:
+            self._let_go()
 
     def _half_close(self) -> None:
         # With a producer registered the transport would wait for it instead of closing.
@@ -189,7 +188,7 @@ class Channel(Protocol):
             self.transport.loseConnection()
         else:
             self.transport.loseWriteConnection()
-        self._deadline.start(LINGER_SECONDS, self._let_go)
+        self._deadline.start(limits.LINGER_SECONDS, self._let_go)
 
     def _let_go(self) -> None:
         # A slow reader still gets what is in the send buffer, within timeout_idle.
@@ -200,7 +199,7 @@ class Channel(Protocol):
 
     def _await_request(self) -> None:
         self._exchange = None
-        self._deadline.start(self.site.limits.idle, self.close)
+        self._deadline.start(self.site.limits.idle, self._close_idle)
         self.resume_reading()
         if self._buffer:
             self._next_request()
@@ -267,12 +266,12 @@ class Channel(Protocol):
 
     def _count_for_floor(self, size: int) -> None:
         self._window_bytes += size
-        if self._window_bytes >= BODY_FLOOR_BYTES and self._exchange is not None and not self._exchange.is_answered:
+        if self._window_bytes >= limits.BODY_FLOOR_BYTES and self._exchange is not None and not self._exchange.is_answered:
             self._window, self._window_bytes = self.site.limits.read, 0
             self._deadline.clear()
 
     def _limit_reading(self) -> None:
-        if self._exchange is not None and self._exchange.buffered + len(self._buffer) >= BODY_BUFFER_BYTES:
+        if self._exchange is not None and self._exchange.buffered + len(self._buffer) >= limits.BODY_BUFFER_BYTES:
             self._pause_reading()
 
     def _pause_reading(self) -> None:
@@ -285,7 +284,7 @@ class Channel(Protocol):
         if self._body is None:
             return False
         # Without our 100 the client may or may not send the body: nothing after it could be told apart.
-        return head.expects_continue or self._body.remaining is None or self._body.remaining > DRAIN_BYTES
+        return head.expects_continue or self._body.remaining is None or self._body.remaining > limits.DRAIN_BYTES
 
     def _head_late(self) -> None:
         self.refuse(Refused(408, "The request head took too long."))

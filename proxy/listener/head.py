@@ -128,7 +128,8 @@ def _read_framing(watched: dict[bytes, list[bytes]], head: RequestHead) -> None:
     if codings is not None:
         if lengths is not None:
             raise Refused(400, "Content-Length and Transfer-Encoding exclude each other.")
-        head.body_length = _chunked(codings)
+        _require_chunked(codings)
+        head.body_length = None  # its end is in the body
     elif lengths is not None:
         # RFC 9110 8.6 would allow equal duplicates; a parser behind us may take either.
         if len(lengths) != 1 or _CONTENT_LENGTH.fullmatch(lengths[0]) is None:
@@ -143,7 +144,7 @@ def _read_framing(watched: dict[bytes, list[bytes]], head: RequestHead) -> None:
         head.expects_continue = head.body_length != 0
 
 
-def _chunked(codings: list[bytes]) -> None:
+def _require_chunked(codings: list[bytes]) -> None:
     if len(codings) != 1:
         raise Refused(400, "Transfer-Encoding may be given once.")
     if codings[0].lower() != b"chunked":

@@ -6,6 +6,7 @@ the whole body has arrived and know no back-pressure, so the factory it builds c
 
 import asyncio
 import contextlib
+import signal
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -25,6 +26,8 @@ from proxy.listener.site import Application, Site
 
 log = structlog.get_logger(__name__)
 
+OnStop = Callable[[], Awaitable[None]]
+
 # Running requests have this long to end when the process is told to stop.
 STOP_SECONDS = 10.0
 
@@ -34,12 +37,19 @@ class ChannelFactory(Factory):
 
     noisy = False
 
-    def __init__(self, server: "daphne.server.Server", limits: ListenerLimits | None = None):
+    def __init__(self, server: "daphne.server.Server", limits: ListenerLimits | None = None, on_stop: OnStop | None = None):
         self.site = Site(server.application, limits or ListenerLimits())
-        reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromFuture(spawn(drain(self.site), name="drain")))
+        self._on_stop = on_stop
+        # "before": the reactor waits for these alone; a later phase would lose the loop under our feet.
+        reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromFuture(spawn(self._stop(), name="stop")))
 
     def buildProtocol(self, addr: IAddress) -> Channel:
         return Channel(self.site)
+
+    async def _stop(self) -> None:
+        await drain(self.site)
+        if self._on_stop is not None:
+            await self._on_stop()
 
 
 class GateServer(daphne.server.Server):
@@ -50,26 +60,37 @@ class GateServer(daphne.server.Server):
         self._sockets = sockets
         self._limits = limits
         self._ports: list[IListeningPort] = []
+        self._is_stopping = False
 
     def serve(
         self,
         wrap: Callable[[ChannelFactory], IProtocolFactory],
         *,
         on_ready: Callable[[], None],
-        on_stop: Callable[[], Awaitable[None]],
+        on_stop: OnStop,
     ) -> None:
         """Run until SIGTERM or SIGINT.  `wrap` may put TLS around the connections."""
         globalLogBeginner.beginLoggingTo([_report], redirectStandardIO=False, discardBuffer=True)
         asyncio.set_event_loop(loop())
-        self.http_factory = ChannelFactory(self, self._limits)
+        self.http_factory = ChannelFactory(self, self._limits, on_stop)
         factory = wrap(self.http_factory)
         self._ports = [reactor.adoptStreamPort(each.fileno(), each.family, factory) for each in self._sockets]
         for each in self._sockets:
             each.close()
         reactor.addSystemEventTrigger("before", "shutdown", self._stop_accepting)
-        reactor.addSystemEventTrigger("during", "shutdown", lambda: Deferred.fromFuture(spawn(_call(on_stop), name="stop")))
         when_running(on_ready)
-        reactor.run()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop().add_signal_handler(number, self._stop)
+        reactor.run(installSignalHandlers=False)
+
+    def _stop(self) -> None:
+        """The first signal lets running requests end, the next one ends them."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            reactor.stop()
+        else:
+            for channel in list(self.http_factory.site.channels):
+                channel.transport.abortConnection()
 
     def _stop_accepting(self) -> None:
         for port in self._ports:
@@ -91,12 +112,12 @@ def install(limits: ListenerLimits | None = None) -> None:
     daphne.server.HTTPFactory = lambda server: ChannelFactory(server, limits)
 
 
-async def drain(site: Site) -> None:
+async def drain(site: Site, seconds: float = STOP_SECONDS) -> None:
     """Let running requests end, for a while; then end them.  A connection without one closes now."""
     site.is_stopping = True
     for channel in list(site.channels):
         channel.finish_soon()
-    await _until_empty(site, STOP_SECONDS)
+    await _until_empty(site, seconds)
     for exchange in list(site.exchanges):
         exchange.cancel()
     await _until_empty(site, 1.0)
@@ -107,10 +128,6 @@ async def _until_empty(site: Site, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds if site.channels else 0):
             await site.emptied.wait()
-
-
-async def _call(on_stop: Callable[[], Awaitable[None]]) -> None:
-    await on_stop()
 
 
 def _report(event: dict[str, Any]) -> None:

@@ -81,7 +81,9 @@ def incoming_from(url: str, *, default_ports: frozenset[int] = frozenset({443}),
 
 def body_of(*chunks: bytes) -> Any:
     """A `receive` that gives these chunks, then waits for ever."""
-    messages = [{"type": "http.request", "body": chunk, "more_body": index < len(chunks) - 1} for index, chunk in enumerate(chunks or (b"",))]
+    messages = [
+        {"type": "http.request", "body": chunk, "more_body": index < len(chunks) - 1} for index, chunk in enumerate(chunks or (b"",))
+    ]
 
     async def receive() -> dict[str, Any]:
         if messages:

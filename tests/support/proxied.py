@@ -12,7 +12,8 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from gateproject.config.options import Options
 from gateproject.crypto.signing_key import SigningKey
-from proxy.dataplane import DataPlane
+from proxy.dataplane import Carrying, DataPlane
+from proxy.open_streams import OpenStreams
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options
 from tests.support.upstreams import CanaryUpstream
@@ -26,6 +27,7 @@ class Proxied:
     broker: LocalBroker
     options: Options
     plane: DataPlane
+    streams: OpenStreams
 
     async def ask(self, url: str, *body: bytes, **scope: Any) -> Answer:
         answer = Answer()
@@ -34,15 +36,17 @@ class Proxied:
 
 
 @asynccontextmanager
-async def proxied(directory: Path, *routes: dict[str, Any], canary: CanaryUpstream | None = None, **settings: Any) -> AsyncIterator[Proxied]:
+async def proxied(
+    directory: Path, *routes: dict[str, Any], canary: CanaryUpstream | None = None, **settings: Any
+) -> AsyncIterator[Proxied]:
     """Routes as in the configuration; `to` is the canary unless given, `from` is https://app.example.com unless given."""
     async with canary or CanaryUpstream() as upstream:
         policy = [{"from": "https://app.example.com", **({} if "redirect" in route else {"to": upstream.url}), **route} for route in routes]
         options = make_options(directory, insecure_server=True, policy=policy, **settings)
         broker = LocalBroker(MemoryStore())
         authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
-        plane = DataPlane(options, authorize)
+        carrying = Carrying()
         try:
-            yield Proxied(upstream, broker, options, plane)
+            yield Proxied(upstream, broker, options, DataPlane(options, authorize, carrying), carrying.streams)
         finally:
-            await plane.stop()
+            await carrying.client.close()

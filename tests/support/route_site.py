@@ -15,6 +15,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from gateproject.crypto.hand_over import HandOvers
 from gateproject.crypto.signing_key import SigningKey
+from proxy.dataplane import Carrying
 from proxy.service import ProxyService
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options
@@ -32,8 +33,10 @@ class RouteSite:
         self.ahead = 0.0
         self.options = make_options(directory, policy=ROUTES)
         self.broker = LocalBroker(MemoryStore(self.clock))
-        self.authorize = AuthorizeService(self.options, Replica(self.broker, clock=self.clock), SigningKey.from_options(self.options), self.clock)
-        self.proxy = ProxyService(self.options, self.authorize, self.clock)
+        self.authorize = AuthorizeService(
+            self.options, Replica(self.broker, clock=self.clock), SigningKey.from_options(self.options), self.clock
+        )
+        self.proxy = ProxyService(self.options, self.authorize, Carrying(), self.clock)
         self.hand_overs = HandOvers(self.options)
         self._django_pages = django_pages
 

@@ -36,7 +36,7 @@ def test_json_errors_have_the_four_members() -> None:
 def test_nothing_hostile_comes_out_of_a_page_as_markup() -> None:
     _, body = pages.error_response(403, HOSTILE, HOSTILE, "text/html", advice=HOSTILE, links=((HOSTILE, "/?" + HOSTILE),))
     assert b"<script" not in body
-    assert b'"\'&' not in body
+    assert b"\"'&" not in body
 
 
 def test_a_text_error_names_reason_and_request_id() -> None:

@@ -13,7 +13,9 @@ def request_with(accept: str):
     return request
 
 
-@pytest.mark.parametrize(("accept", "content_type"), [("text/html", "text/html"), ("application/json", "application/json"), ("", "text/plain")])
+@pytest.mark.parametrize(
+    ("accept", "content_type"), [("text/html", "text/html"), ("application/json", "application/json"), ("", "text/plain")]
+)
 def test_an_error_page_has_the_form_the_client_reads(accept: str, content_type: str) -> None:
     response = responses.error_page(request_with(accept), 400, "Because.")
     assert response.status_code == 400

@@ -1,5 +1,6 @@
 """Does the admin say in words what the running configuration does?"""
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +17,25 @@ def route(**settings: Any) -> Route:
     return Route.model_validate({"from": "https://app.example.com", "to": "http://127.0.0.1:8000", **settings})
 
 
-def pages_for(*routes: Route, **settings: Any) -> AdminPages:
-    return AdminPages(admin.register, options=SimpleNamespace(policy=routes), **settings)
+LOADED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+IN_FORCE = SimpleNamespace(file="/etc/gate/config.yaml", checksum="0123456789abcdef", loaded=LOADED, problems=(), refused=None)
+
+
+def pages_for(*routes: Route, configuration: SimpleNamespace = IN_FORCE, **settings: Any) -> AdminPages:
+    return AdminPages(admin.register, options=SimpleNamespace(policy=routes), configuration=configuration, **settings)
+
+
+def test_the_configuration_in_force_is_named():
+    text = text_of(pages_for().get("proxy/route/"))
+    assert "/etc/gate/config.yaml , checksum 0123456789abcdef , loaded 2 January 2026, 03:04:05 UTC" in text
+    assert "refused" not in text
+
+
+def test_the_problems_of_a_refused_file_are_shown():
+    refused = SimpleNamespace(**{**vars(IN_FORCE), "problems": ("line 3: policy[0].from: is <wrong>",), "refused": LOADED})
+    text = text_of(pages_for(configuration=refused).get("proxy/route/"))
+    assert "refused; what is shown here stays in force" in text
+    assert "line 3: policy[0].from: is <wrong>" in text
 
 
 def test_the_index_has_an_entry_routes():

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.support.asgi import CURL, NAVIGATION, SCRIPT
+from databroker.store.base import Change
+from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, body_of, incoming_from
 from tests.support.proxied import proxied
 from tests.support.signed_in import sign_in
 from tests.support.upstreams import CanaryUpstream, Conversation
@@ -187,3 +188,52 @@ async def test_a_post_streams_its_body(tmp_path: Path) -> None:
         answer = await gate.ask(URL, b"one", b"two", method="POST", headers={"transfer-encoding": "chunked"})
         (received,) = gate.canary.requests
     assert (answer.status, received.body) == (200, b"onetwo")
+
+
+async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
+    async def endless(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+        await conversation.ended()
+
+    async with proxied(tmp_path, ANYONE, canary=CanaryUpstream(script=endless)) as gate:
+        ann = await sign_in(gate.broker, gate.options)
+        answer = Recorded()
+        incoming = incoming_from(URL, headers={"cookie": ann.cookie("app.example.com")})
+        carried = asyncio.ensure_future(gate.plane(incoming, body_of(), answer.send))
+        await asyncio.wait_for(answer.has_body.wait(), 5)
+        gate.streams.on_change(Change(9, "session", ann.session.id, None))
+        await asyncio.wait_for(carried, 5)
+    assert answer.was_aborted
+    assert not answer.ended
+
+
+async def test_a_request_whose_session_ends_before_its_answer_is_401(tmp_path: Path) -> None:
+    heard = asyncio.Event()
+
+    async def silent(conversation: Conversation) -> None:
+        await conversation.request()
+        heard.set()
+        await conversation.ended()
+
+    async with proxied(tmp_path, ANYONE, canary=CanaryUpstream(script=silent)) as gate:
+        ann = await sign_in(gate.broker, gate.options)
+        asked = asyncio.ensure_future(gate.ask(URL, headers={"cookie": ann.cookie("app.example.com")}))
+        await asyncio.wait_for(heard.wait(), 5)
+        gate.streams.on_change(Change(9, "session", ann.session.id, None))
+        assert (await asyncio.wait_for(asked, 5)).status == 401
+
+
+class Recorded(Answer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_body = asyncio.Event()
+        self.was_aborted = False
+
+    async def send(self, message: dict) -> None:
+        if message["type"] == "gate.response.abort":
+            self.was_aborted = True
+            return
+        await super().send(message)
+        if message.get("body"):
+            self.has_body.set()

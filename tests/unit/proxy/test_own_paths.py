@@ -4,7 +4,9 @@ from proxy.own_paths import Owner, owner
 
 
 def owner_at(path: str, host: str) -> Owner:
-    is_authenticate_host, is_route_host = {"auth": (True, False), "app": (False, True), "both": (True, True), "unknown": (False, False)}[host]
+    is_authenticate_host, is_route_host = {"auth": (True, False), "app": (False, True), "both": (True, True), "unknown": (False, False)}[
+        host
+    ]
     return owner(path, is_authenticate_host=is_authenticate_host, is_route_host=is_route_host, callback_path="/oauth2/callback")
 
 

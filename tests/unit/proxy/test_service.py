@@ -7,6 +7,7 @@ from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from gateproject.crypto.signing_key import SigningKey
+from proxy.dataplane import Carrying
 from proxy.own_paths import Owner
 from proxy.service import ProxyService
 from tests.support.asgi import incoming_from
@@ -19,7 +20,7 @@ PUBLIC = {"from": "https://site.example.com", "to": "http://127.0.0.1:9", "allow
 def service(directory: Path) -> ProxyService:
     options = make_options(directory, policy=[PRIVATE, PUBLIC])
     authorize = AuthorizeService(options, Replica(LocalBroker(MemoryStore())), SigningKey.from_options(options))
-    return ProxyService(options, authorize, lambda: 0.0)
+    return ProxyService(options, authorize, Carrying(), lambda: 0.0)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,9 @@ ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "allow_a
         ({"timeout": "0"}, {}, None, False),
     ],
 )
-def test_a_route_has_its_timeout_or_the_default(keys: dict, settings: dict, timeout: float | None, is_default: bool, tmp_path: Path) -> None:
+def test_a_route_has_its_timeout_or_the_default(
+    keys: dict, settings: dict, timeout: float | None, is_default: bool, tmp_path: Path
+) -> None:
     options = make_options(tmp_path, policy=[{**ROUTE, **keys}], **settings)
     (compiled,) = RouteTable.build(options.policy).routes()
     forwarding = ProxyState((compiled,), options).forwarding(compiled)

@@ -78,7 +78,13 @@ async def test_a_token_for_another_host_is_refused(site: RouteSite, ann: SignedI
 
 
 async def test_a_token_that_leads_elsewhere_is_refused(site: RouteSite, ann: SignedIn) -> None:
-    for target in ("https://evil.example/", "https://other.example.com/", "http://app.example.com/", "//evil.example", "javascript:alert(1)"):
+    for target in (
+        "https://evil.example/",
+        "https://other.example.com/",
+        "http://app.example.com/",
+        "//evil.example",
+        "javascript:alert(1)",
+    ):
         browser = site.browser()
         answer = await browser.get(callback_url(site, ann, browser.begin(HOST), to=target))
         assert answer.status == 400

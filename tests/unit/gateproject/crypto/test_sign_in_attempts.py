@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gateproject.crypto.sign_in_attempts import LIFETIME, MAX_AT_A_TIME, SignInAttempts, is_attempt_id
+from gateproject.crypto.sign_in_attempts import LIFETIME, MAX_AT_A_TIME, MAX_BYTES, SignInAttempts, is_attempt_id
 from tests.support.options import make_options
 
 NOW = 1_800_000_000.0
@@ -63,6 +63,15 @@ def test_a_browser_keeps_at_most_eight_and_the_oldest_goes(attempts: SignInAttem
     cookies = sent_back(everything)
     found = [attempts.find(attempt_id, cookies, HOST, NOW + 20) is not None for attempt_id in ids]
     assert found == [False] * 3 + [True] * MAX_AT_A_TIME
+
+
+def test_attempts_with_long_claims_never_outgrow_a_header(attempts: SignInAttempts) -> None:
+    everything: list[str] = []
+    for number in range(12):
+        _, set_cookies = attempts.begin({"to": "x" * 2000}, HOST, sent_back(everything), NOW + number)
+        everything += set_cookies
+    (header,) = sent_back(everything)
+    assert 2000 < len(header) < MAX_BYTES + 1024
 
 
 def test_planted_junk_is_the_first_to_go(attempts: SignInAttempts) -> None:

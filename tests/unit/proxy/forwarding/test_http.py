@@ -4,7 +4,7 @@ import pytest
 
 from gateproject.config.route import Route
 from gateproject.errors import BadRequest, UpstreamError, UpstreamTimeout
-from proxy.forwarding.http import ABORT, Ending, ForwardResult, forward, framing
+from proxy.forwarding.http import ABORT, Ending, ForwardResult, Leash, forward, framing
 from proxy.upstreams.client import OutgoingRequest, Upstream, UpstreamClient
 from tests.support.upstreams import OK, CanaryUpstream
 
@@ -67,7 +67,7 @@ def make_request(canary, method="GET", **keys):
 
 
 def carry(request, client, downstream):
-    return forward(request, client, downstream.receive, downstream.send, lambda status, headers: list(headers))
+    return forward(request, client, downstream.receive, downstream.send, lambda status, headers: list(headers), Leash())
 
 
 async def test_a_small_answer_is_two_messages(client, downstream):
@@ -169,7 +169,7 @@ async def test_a_slow_upstream_holds_the_client_back(client, downstream):
 
     async with CanaryUpstream(script=script) as canary:
         request = make_request(canary, "POST", has_body=True, content_length=256 * 65536)
-        task = asyncio.ensure_future(forward(request, client, receive, downstream.send, lambda _, headers: list(headers)))
+        task = asyncio.ensure_future(forward(request, client, receive, downstream.send, lambda _, headers: list(headers), Leash()))
         stuck = -1
         while stuck != received:
             stuck = received
@@ -249,7 +249,7 @@ async def test_a_client_that_is_gone_while_we_send_ends_the_upstream_request(cli
         raise ConnectionResetError
 
     async with CanaryUpstream() as canary:
-        result = await forward(make_request(canary), client, Downstream().receive, send, lambda _, headers: list(headers))
+        result = await forward(make_request(canary), client, Downstream().receive, send, lambda _, headers: list(headers), Leash())
     assert result.ending is Ending.CLIENT_LEFT
 
 
@@ -364,8 +364,8 @@ async def test_a_server_without_the_abort_message_sees_an_error(client, downstre
         await conversation.send(CHUNKED + b"2\r\nok\r\n")
 
     async with CanaryUpstream(script=script) as canary:
-        with pytest.raises(UpstreamError, match="broke off"):
-            await forward(make_request(canary), client, downstream.receive, send, lambda _, headers: list(headers))
+        with pytest.raises(ConnectionAbortedError, match="broke off"):
+            await forward(make_request(canary), client, downstream.receive, send, lambda _, headers: list(headers), Leash())
 
 
 async def test_trouble_before_the_headers_leaves_the_answer_to_us(client, downstream):
@@ -381,7 +381,7 @@ async def test_a_response_that_the_header_rules_refuse_is_not_begun(client, down
 
     async with CanaryUpstream() as canary:
         with pytest.raises(UpstreamError, match="split"):
-            await forward(make_request(canary), client, downstream.receive, downstream.send, refuse)
+            await forward(make_request(canary), client, downstream.receive, downstream.send, refuse, Leash())
     assert downstream.sent == []
 
 

@@ -1,0 +1,210 @@
+"""Why may, or may not, this person open this URL?  Asks the same route table and the same rules as every request."""
+
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from authorize.identity_facts import Facts, identity_of
+from authorize.policy import explain
+from authorize.policy.decision import Decision, decide
+from authorize.policy.identity import Identity
+from authorize.policy.request import AccessRequest, access_request
+from authorize.policy.route_table import RouteTable
+from databroker.records import DirectoryUser, Session, User
+from gateproject.config.options import Options
+from gateproject.config.types import canonical_host
+from gateproject.errors import BadRequest, ConfigError
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")  # urlsplit drops some of them silently
+
+
+class Command(BaseCommand):
+    help = "Print why a person may, or may not, open a URL: the route that is found, each rule with its reason, and the outcome."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("url", metavar="URL", help="as a browser would ask for it: https://app.example.com/path")
+        parser.add_argument("--user", help="an e-mail address, provider/subject, or a bare subject; without it nobody is signed in")
+        parser.add_argument("--group", action="append", default=[], metavar="ID", help="the id of a group of theirs; may be repeated")
+        parser.add_argument(
+            "--claim",
+            action="append",
+            default=[],
+            metavar="K=V",
+            help='a claim of theirs; V is read as JSON where it is JSON (true, 3, ["a"]), else as text; may be repeated',
+        )
+        parser.add_argument("--method", default="GET", help="the method of the request (default GET)")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+        # manage.py takes -config out of the arguments before Django sees them; it is declared here for the help text.
+        parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
+
+    def handle(self, *args: Any, **arguments: Any) -> None:
+        options = _options()
+        default_ports = frozenset({80, 443}) if options.insecure_server else frozenset({443})
+        try:
+            table = RouteTable.build(options.policy, default_ports)
+        except ConfigError as error:
+            raise _unusable(error) from None
+        request = _request(arguments["url"], arguments["method"], default_ports)
+        identity = _person(arguments["user"], arguments["group"], arguments["claim"], options)
+        found = _explained(request, identity, options, table, default_ports)
+        self.stdout.write(json.dumps(found, indent=2) if arguments["json"] else "\n".join(_lines(found)))
+
+
+def _options() -> Options:
+    if settings.GATE_CONFIG_ERROR is not None:
+        raise _unusable(settings.GATE_CONFIG_ERROR)
+    options: Options = settings.GATE_OPTIONS
+    return options
+
+
+def _unusable(error: ConfigError) -> CommandError:
+    more = f" (and {len(error.problems) - 1} more; manage.py checkconfig prints all)" if len(error.problems) > 1 else ""
+    return CommandError(f"the configuration has a problem: {error.problems[0]}{more}")
+
+
+def _request(url: str, method: str, default_ports: frozenset[int]) -> AccessRequest:
+    """What a browser would send for this URL; CommandError where it can't be asked for."""
+    try:
+        parts = urlsplit(url)
+        if _CONTROLS.search(url) or parts.scheme not in ("https", "http") or not parts.hostname or "@" in parts.netloc:
+            raise ValueError("write it as in https://app.example.com/path")
+        port = parts.port if parts.port or parts.scheme == "https" else 80
+        host = canonical_host(f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname)
+        path, query = (quote(part, safe="".join(map(chr, range(0x21, 0x7F)))).encode() for part in (parts.path or "/", parts.query))
+        return access_request(method.upper(), f"{host}:{port}".encode() if port else host.encode(), path, query, default_ports)
+    except (ValueError, BadRequest) as error:
+        raise CommandError(f"the URL {url!r} can't be used: {error}") from None
+
+
+def _person(user: str | None, groups: list[str], claims: Iterable[str], options: Options) -> Identity | None:
+    """Made of records as those of a sign-in are, so that the same rules decide what counts."""
+    said = _claims(claims)
+    if user is None:
+        if groups or said:
+            raise CommandError("--group and --claim describe a person: name one with --user")
+        return None
+    provider, subject = options.idp_provider, ""
+    if "/" in user:
+        provider, _, subject = user.partition("/")
+    elif "@" in user:
+        said.setdefault("email", user)
+    else:
+        subject = user
+    if subject:
+        said.setdefault("sub", subject)
+    user_id, now = f"{provider}/{subject}", time.time()
+    email, verified, name = (said.get(claim) for claim in ("email", "email_verified", "name"))
+    session = Session("explained", user_id, subject, provider, now, now + 1, said)
+    person = User(user_id, email or "", verified, name or "", said)
+    return identity_of(Facts(session, person, DirectoryUser(user_id, group_ids=tuple(groups))), options.groups_claim)
+
+
+def _claims(written: Iterable[str]) -> dict[str, Any]:
+    claims: dict[str, Any] = {}
+    for claim in written:
+        name, separator, text = claim.partition("=")
+        if not (name and separator):
+            raise CommandError(f"--claim {claim!r} must be name=value")
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        claims[name] = value if name not in claims else [*_listed(claims[name]), *_listed(value)]
+    return claims
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _explained(
+    request: AccessRequest, identity: Identity | None, options: Options, table: RouteTable, default_ports: frozenset[int]
+) -> dict[str, Any]:
+    try:
+        decision: Decision | None = decide(request, identity, table)
+        problem = ""
+    except BadRequest as error:
+        decision, problem = None, f"This address can't be used: {error}."
+    looks = explain.route_looks(request, options.policy, default_ports)
+    return {
+        "request": {"method": request.method, "host": request.host_port, "path": request.path},
+        "person": _described(identity),
+        "routes": [_route(look) for look in looks],
+        "rules": explain.rows(decision) if decision else [],
+        "outcome": decision.outcome.value if decision else "bad request",
+        "reason": explain.sentence(decision) if decision else problem,
+        "note": _note(request, options),
+    }
+
+
+def _described(identity: Identity | None) -> dict[str, Any] | None:
+    if identity is None:
+        return None
+    return {
+        "user_id": identity.user_id if identity.subject else "",
+        "email": identity.email,
+        "email_counts": bool(identity.rule_email),
+        "groups": list(identity.groups),
+        "claims": {name: list(values) for name, values in identity.claims.items()},
+    }
+
+
+def _route(look: explain.RouteLook) -> dict[str, Any]:
+    route = look.route
+    conditions = {key: getattr(route, key) for key in ("path", "prefix", "regex") if getattr(route, key) is not None}
+    name = {"name": route.name} if route.name else {}
+    return {
+        "key": f"policy[{look.index}]",
+        "id": route.id,
+        **name,
+        "from": str(route.from_),
+        **conditions,
+        "matches": not look.misses,
+        "misses": list(look.misses),
+    }
+
+
+def _note(request: AccessRequest, options: Options) -> str:
+    """Rules are not asked where gate itself answers (proxy/own_paths.py)."""
+    own = options.authenticate_service_url
+    if request.path.startswith(("/.gate/", "/.well-known/gate/")) or request.path in ("/ping", "/healthz"):
+        return "This path is gate's own on every host; no route is asked about it."
+    if (request.host, request.port) == (own.host, own.port):
+        return "This is the authenticate host; where it has no route, gate's own pages answer."
+    return ""
+
+
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    request, person = found["request"], found["person"]
+    yield f"{request['method']} {request['host']}{request['path']}, {_who(person)}"
+    yield ""
+    yield "Routes of this host, in order:" if found["routes"] else "No route has this host."
+    for route in found["routes"]:
+        conditions = "".join(f", {key} {route[key]}" for key in ("path", "prefix", "regex") if key in route)
+        name = f" ({route['name']})" if "name" in route else ""
+        yield f"  {route['key']}{name} {route['from']}{conditions}: {'matches' if route['matches'] else 'does not match'}"
+        yield from (f"      {miss}" for miss in route["misses"])
+    if found["rules"]:
+        yield ""
+        yield "Its rules, of which any one suffices, up to the one that decides:"
+        yield from (f"  {'yes' if rule['holds'] else 'no ':3} {rule['rule']}: {rule['reason']}" for rule in found["rules"])
+    yield ""
+    yield f"Outcome: {found['outcome']}. {found['reason']}"
+    if found["note"]:
+        yield found["note"]
+
+
+def _who(person: dict[str, Any] | None) -> str:
+    if person is None:
+        return "nobody is signed in"
+    names = [name for name in (person["email"], person["user_id"]) if name]
+    ignored = "" if person["email_counts"] or not person["email"] else ", an address that no rule on e-mail takes"
+    groups = f", groups {', '.join(person['groups'])}" if person["groups"] else ", no groups"
+    return f"signed in as {' = '.join(names) or 'somebody'}{ignored}{groups}"

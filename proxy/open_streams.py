@@ -1,0 +1,79 @@
+"""What is being carried right now, for whom; ends it when the session ends or the policy no longer allows it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from databroker.records import SESSION
+from databroker.replica import EVERYTHING
+from databroker.store.base import Change
+from gateproject.errors import BrokerError
+from proxy.forwarding.http import Leash
+from proxy.incoming import Incoming
+
+log = structlog.get_logger(__name__)
+
+# An ended session ends its streams at once; any other change of records or policy is looked at this often, in seconds.
+LOOK_EVERY = 0.25
+
+
+@dataclass(slots=True, eq=False)
+class Stream(Leash):
+    """One request under way; `session_id` is empty where nobody is signed in."""
+
+    incoming: Incoming = field(kw_only=True)
+    session_id: str = ""
+
+
+class OpenStreams:
+    """Outlives the reload of a configuration, because streams do."""
+
+    def __init__(self) -> None:
+        self._by_session: dict[str, set[Stream]] = {}
+        self._must_look = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<OpenStreams {sum(map(len, self._by_session.values()))} of {len(self._by_session)} sessions>"
+
+    def open(self, incoming: Incoming, session_id: str) -> Stream:
+        stream = Stream(incoming=incoming, session_id=session_id)
+        self._by_session.setdefault(session_id, set()).add(stream)
+        return stream
+
+    def close(self, stream: Stream) -> None:
+        streams = self._by_session[stream.session_id]
+        streams.discard(stream)
+        if not streams:
+            del self._by_session[stream.session_id]
+
+    def on_change(self, change: Change) -> None:
+        """For the replica: called for each change of a record."""
+        if change is not EVERYTHING and change.type == SESSION and change.record is None:
+            self._end(self._by_session.get(change.id, ()), "the session has ended")
+        else:
+            self._must_look.set()
+
+    def policy_changed(self) -> None:
+        self._must_look.set()
+
+    async def run(self, may_go_on: Callable[[Incoming], Awaitable[bool]]) -> None:
+        """Judge open streams anew whenever something may have changed, for ever."""
+        while True:
+            await self._must_look.wait()
+            self._must_look.clear()
+            for stream in [stream for streams in self._by_session.values() for stream in streams]:
+                try:
+                    if not await may_go_on(stream.incoming):
+                        self._end((stream,), "access was withdrawn")
+                except BrokerError:
+                    # Nothing is known: new requests are refused meanwhile, and the next change is looked at again.
+                    self._must_look.set()
+                    break
+            await asyncio.sleep(LOOK_EVERY)
+
+    def _end(self, streams: "set[Stream] | tuple[Stream, ...]", why: str) -> None:
+        for stream in list(streams):
+            log.info("stream ended", reason=why, session_id=stream.session_id, request_id=stream.incoming.request_id)
+            stream.end()

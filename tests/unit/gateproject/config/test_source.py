@@ -1,0 +1,107 @@
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gateproject.config.source import ConfigSource, watched_files
+from gateproject.errors import ConfigError
+from tests.support.options import MINIMAL
+
+
+def write(path: Path, **settings: object) -> None:
+    """As editors and Kubernetes do it: a new file takes the old one's place."""
+    new = path.with_suffix(".new")
+    new.write_text(yaml.safe_dump({**MINIMAL, "data_dir": str(path.parent), **settings}))
+    new.replace(path)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    write(path)
+    return path
+
+
+def test_nothing_changed_until_the_file_does(path: Path) -> None:
+    source = ConfigSource(path, {})
+    source.load()
+    assert not source.has_changed()
+    write(path, cookie_name="other")
+    assert source.has_changed()
+    assert source.load().cookie_name == "other"
+    assert not source.has_changed()
+
+
+def test_a_broken_file_is_reported_once(path: Path) -> None:
+    source = ConfigSource(path, {})
+    source.load()
+    path.write_text("cookie_nam: x\n")
+    assert source.has_changed()
+    with pytest.raises(ConfigError):
+        source.load()
+    assert not source.has_changed()
+
+
+def test_a_file_that_vanishes_and_returns_is_a_change_each_time(path: Path) -> None:
+    source = ConfigSource(path, {})
+    source.load()
+    path.unlink()
+    assert source.has_changed()
+    with pytest.raises(ConfigError):
+        source.load()
+    write(path)
+    assert source.has_changed()
+
+
+def test_a_swapped_symbolic_link_is_noticed(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "config.yaml", cookie_name=name)
+    link = tmp_path / "current"
+    link.symlink_to(tmp_path / "one")
+    source = ConfigSource(link / "config.yaml", {})
+    assert source.load().cookie_name == "one"
+    replacement = tmp_path / "next"
+    replacement.symlink_to(tmp_path / "two")
+    replacement.replace(link)
+    assert source.has_changed()
+    assert source.load().cookie_name == "two"
+
+
+def test_files_that_settings_name_count_too(tmp_path: Path, path: Path) -> None:
+    (tmp_path / "key.pem").write_bytes(_signing_key())
+    write(path, signing_key_file="key.pem")
+    source = ConfigSource(path, {})
+    options = source.load()
+    assert [file.path for file in watched_files(options)] == [tmp_path / "key.pem"]
+    before = source.checksum()
+    (tmp_path / "key.pem").write_bytes(_signing_key())
+    os.utime(tmp_path / "key.pem", (1, 1))
+    assert source.has_changed()
+    assert source.checksum() != before
+
+
+def test_the_environment_is_the_one_of_the_start(path: Path) -> None:
+    environ = {"COOKIE_NAME": "first"}
+    source = ConfigSource(path, environ)
+    environ["COOKIE_NAME"] = "second"
+    assert source.load().cookie_name == "first"
+
+
+def test_the_checksum_follows_the_bytes(path: Path) -> None:
+    source = ConfigSource(path, {})
+    source.load()
+    before = source.checksum()
+    assert before == source.checksum()
+    assert len(before) == 16
+    path.write_bytes(path.read_bytes() + b"\n")
+    assert source.checksum() != before
+
+
+def _signing_key() -> bytes:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

@@ -1,0 +1,110 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from databroker.records import SESSION, USER, Record
+from databroker.replica import EVERYTHING
+from databroker.store.base import Change
+from gateproject.errors import BrokerError
+from proxy.incoming import Incoming
+from proxy.open_streams import OpenStreams
+from tests.support.asgi import incoming_from
+
+INCOMING = incoming_from("https://app.example.com/")
+ENDED = Change(2, SESSION, "s1", None)
+CHANGED = Change(3, USER, "oidc/ann", Record(USER, "oidc/ann", {}, 3, 0.0))
+
+
+def opened(streams: OpenStreams, session_id: str, ended: list[str]) -> None:
+    streams.open(INCOMING, session_id).end = lambda: ended.append(session_id)
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def running():
+    tasks = []
+
+    def run(streams: OpenStreams, judge: Callable[[Incoming], Awaitable[bool]]) -> None:
+        tasks.append(asyncio.ensure_future(streams.run(judge)))
+
+    yield run
+    for task in tasks:
+        task.cancel()
+
+
+def test_the_end_of_a_session_ends_its_streams_at_once_and_no_others() -> None:
+    streams, ended = OpenStreams(), []
+    for session_id in ("s1", "s1", "s2", ""):
+        opened(streams, session_id, ended)
+    streams.on_change(ENDED)
+    assert ended == ["s1", "s1"]
+
+
+def test_a_stream_that_closed_is_forgotten() -> None:
+    streams, ended = OpenStreams(), []
+    stream = streams.open(INCOMING, "s1")
+    stream.end = lambda: ended.append("s1")
+    streams.close(stream)
+    streams.on_change(ENDED)
+    assert ended == []
+    assert repr(streams) == "<OpenStreams 0 of 0 sessions>"
+
+
+@pytest.mark.parametrize("change", [CHANGED, EVERYTHING, Change(4, SESSION, "s1", Record(SESSION, "s1", {}, 4, 0.0))])
+async def test_any_other_change_has_open_streams_judged_anew(change: Change, running) -> None:
+    streams, ended = OpenStreams(), []
+    opened(streams, "s1", ended)
+    running(streams, _answer(False))
+    await settle()
+    assert ended == []
+    streams.on_change(change)
+    await settle()
+    assert ended == ["s1"]
+
+
+async def test_a_changed_policy_has_everything_judged_anew(running) -> None:
+    streams, ended = OpenStreams(), []
+    opened(streams, "", ended)
+    running(streams, _answer(False))
+    streams.policy_changed()
+    await settle()
+    assert ended == [""]
+
+
+async def test_what_is_still_allowed_goes_on(running) -> None:
+    streams, ended = OpenStreams(), []
+    opened(streams, "s1", ended)
+    running(streams, _answer(True))
+    streams.policy_changed()
+    await settle()
+    assert ended == []
+
+
+async def test_while_the_broker_is_away_nothing_is_decided_and_it_is_asked_again(running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.open_streams.LOOK_EVERY", 0)
+    streams, ended, asked = OpenStreams(), [], []
+
+    async def judge(incoming: Incoming) -> bool:
+        asked.append(incoming)
+        if len(asked) < 3:
+            raise BrokerError("away")
+        return False
+
+    opened(streams, "s1", ended)
+    running(streams, judge)
+    streams.policy_changed()
+    await settle()
+    await settle()
+    assert ended[:1] == ["s1"]
+
+
+def _answer(answer: bool) -> Callable[[Incoming], Awaitable[bool]]:
+    async def judge(incoming: Incoming) -> bool:
+        return answer
+
+    return judge
