@@ -1,0 +1,158 @@
+"""Starting, stopping and reloading the product as an operator does."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from tests.support.children import Child, clean_environment, free_port
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.options import MINIMAL
+from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstreams import CanaryUpstream, Conversation
+
+HTML = {"Accept": "text/html"}
+
+
+def plain(directory: Path, **settings: object) -> Path:
+    """A configuration without TLS; returns its file."""
+    path = directory / "config.yaml"
+    path.write_text(yaml.safe_dump({**MINIMAL, "data_dir": str(directory / "data"), **settings}))
+    return path
+
+
+def test_a_broken_configuration_names_every_problem_and_starts_nothing(tmp_path: Path) -> None:
+    policy = [{"from": "https://a.example.com/path", "to": "http://127.0.0.1:1"}, {"from": "https://b.example.com"}]
+    path = plain(tmp_path, policy=policy, cookie_expire="soon", cookie_secret="short", cache_service_url="https://x.example")
+    for command in (("manage.py", "rungate"), ("manage.py", "checkconfig")):
+        with Child.python(*command, "-config", path) as child:
+            assert child.process.wait(20) == 1
+        for key in ("policy[0].from", "policy[1]", "cookie_expire", "cookie_secret", "cache_service_url"):
+            assert key in child.output
+        assert "Traceback" not in child.output
+        assert "short" not in child.output
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_good_configuration_passes_the_check(tmp_path: Path) -> None:
+    with Child.python("manage.py", "checkconfig", "--config", plain(tmp_path)) as child:
+        assert child.process.wait(20) == 0
+
+
+def test_a_taken_port_is_a_clear_error(tmp_path: Path, upstream: SampleUpstream) -> None:
+    path = plain(tmp_path, address=upstream.url.removeprefix("http://"))
+    with Child.python("manage.py", "rungate", "-config", path) as child:
+        assert child.process.wait(20) == 1
+    assert "can't listen on" in child.output
+    assert "Traceback" not in child.output
+
+
+def test_the_version_is_printed() -> None:
+    with Child.python("manage.py", "rungate", "-version") as child:
+        assert child.process.wait(20) == 0
+    assert child.output.startswith("v0.")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_stop_lets_a_running_request_end(number: signal.Signals, tmp_path: Path) -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nfir")
+        begun.set()
+        await may_end.wait()
+        await conversation.send(b"st!")
+
+    async with CanaryUpstream(script=slow) as canary:
+        port = free_port()
+        route = {"from": "https://app.example.com", "to": canary.url, "allow_public_unauthenticated_access": True}
+        with Child.python("manage.py", "rungate", "-config", plain(tmp_path, address=f"127.0.0.1:{port}", policy=[route])) as child:
+            child.wait_for_line("gate is ready")
+            async with httpx.AsyncClient(trust_env=False) as client:
+                asked = asyncio.ensure_future(client.get(f"http://127.0.0.1:{port}/", headers={"Host": "app.example.com"}))
+                await asyncio.wait_for(begun.wait(), 10)
+                child.process.send_signal(number)
+                await asyncio.sleep(0.05)
+                may_end.set()
+                assert (await asyncio.wait_for(asked, 10)).text == "first!"
+            assert await asyncio.to_thread(child.process.wait, 15) == 0
+        assert "gate has stopped" in child.output
+        assert "Traceback" not in child.output
+
+
+def test_the_stock_server_runs_it_too(tmp_path: Path, upstream: SampleUpstream) -> None:
+    route = {"from": "https://app.example.com", "to": upstream.url, "allow_public_unauthenticated_access": True}
+    environment = clean_environment(GATE_CONFIG=str(plain(tmp_path, policy=[route])))
+    port = str(free_port())
+    with Child.python("-m", "daphne", "-b", "127.0.0.1", "-p", port, "gateproject.asgi:application", environment=environment) as child:
+        child.wait_for(lambda: _status(port, "app.example.com") == 200, "the application answers through daphne")
+        assert _status(port, "auth.example.com", "/.gate/") == 302
+        assert _status(port, "unknown.example.com") == 404
+        assert child.stop() == 0
+
+
+def _status(port: str, host: str, path: str = "/") -> int:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}{path}", headers={"Host": host, **HTML}, trust_env=False).status_code
+    except httpx.TransportError:
+        return 0
+
+
+@pytest.fixture
+def reloadable(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path):
+    builder = GateBuilder(provider.url).setting(groups_claim="groups")
+    builder.route("app.localhost", to=upstream.url, allow_any_authenticated_user=True)
+    builder.route("second.localhost", to=upstream.url, allow_any_authenticated_user=True)
+    with builder.start(tmp_path) as running:
+        yield running
+
+
+def rewrite(gate: RunningGate, **changes: object) -> None:
+    config = yaml.safe_load(gate.config_file.read_text())
+    new = gate.config_file.with_suffix(".new")
+    new.write_text(yaml.safe_dump({**config, **changes}))
+    new.replace(gate.config_file)
+
+
+async def test_a_changed_policy_takes_over_and_sessions_live_on(reloadable: RunningGate) -> None:
+    gate = reloadable
+    policy = yaml.safe_load(gate.config_file.read_text())["policy"]
+    async with gate.client() as client:
+        assert (await sign_in(client, gate.url("app.localhost"), "bob")).status_code == 200
+        stricter = [{"from": route["from"], "to": route["to"], "allowed_groups": ["engineering"]} for route in policy[:1]] + policy[1:]
+        rewrite(gate, policy=stricter)
+        gate.wait_for_event("configuration reloaded")
+        assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == 403
+        rewrite(gate, policy=policy)
+        gate.child.wait_for(lambda: sum(entry["event"] == "configuration reloaded" for entry in gate.log) == 2, "the second reload")
+        assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == 200
+
+
+async def test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong(reloadable: RunningGate) -> None:
+    gate = reloadable
+    async with gate.client() as client:
+        await sign_in(client, gate.url("app.localhost"), "bob")
+        rewrite(gate, policy=[{"from": "https://broken.example/path"}], log_level="loud")
+        gate.wait_for_event("configuration refused, the last good one stays in force", lambda entry: "policy[0].from" in entry["problem"])
+        gate.wait_for_event("configuration refused, the last good one stays in force", lambda entry: "log_level" in entry["problem"])
+        assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == 200
+
+
+async def test_what_needs_a_restart_says_so_and_the_rest_takes_over(reloadable: RunningGate) -> None:
+    gate = reloadable
+    rewrite(gate, cookie_name="other", address="127.0.0.1:1", policy=[])
+    entry = gate.wait_for_event("these settings take effect at the next start")
+    assert entry["settings"] == ["address", "cookie_name"]
+    gate.wait_for_event("configuration reloaded")
+    async with gate.client() as client:
+        assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == 404
+
+
+async def test_sighup_reloads_at_once_even_an_unchanged_file(reloadable: RunningGate) -> None:
+    reloadable.child.process.send_signal(signal.SIGHUP)
+    reloadable.wait_for_event("configuration reloaded")
