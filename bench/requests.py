@@ -64,7 +64,7 @@ def main() -> None:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream = start_nginx(stack, directory)
-        contenders = [start_bare(stack, upstream), start_gate(stack, directory, upstream)]
+        contenders = [start_bare(stack, upstream), *start_gates(stack, directory, upstream)]
         rates: dict[str, list[float]] = {contender.name: [] for contender in contenders}
         for contender in contenders:
             load(contender, 1)
@@ -118,14 +118,17 @@ def start_bare(stack: ExitStack, upstream: str) -> Contender:
     return Contender("bare Daphne + aiohttp forwarder", port, ())
 
 
-def start_gate(stack: ExitStack, directory: Path, upstream: str) -> Contender:
+def start_gates(stack: ExitStack, directory: Path, upstream: str) -> Iterator[Contender]:
+    """Without the access log, like the baseline, and with it, as it runs unless it is told otherwise."""
     provider = start_provider(stack)
-    port = free_port()
-    config = directory / "config.yaml"
-    config.write_text(yaml.safe_dump(gate_settings(directory, port, provider, upstream)))
-    stack.enter_context(child([sys.executable, "manage.py", "rungate", "-config", str(config)], core=0))
-    wait_for(port)
-    return Contender("gate, embedded plane, signed in", port, (f"Host: {HOST}", f"Cookie: {signed_in_cookie(port)}"))
+    for name, level in (("gate, signed in", "warn"), ("gate, signed in, access log", "info")):
+        port = free_port()
+        config = directory / f"{level}.yaml"
+        config.write_text(yaml.safe_dump({**gate_settings(directory, port, provider, upstream), "proxy_log_level": level}))
+        command = [sys.executable, "manage.py", "rungate", "-config", str(config)]
+        stack.enter_context(child(command, core=0, stdout=subprocess.DEVNULL))
+        wait_for(port)
+        yield Contender(name, port, (f"Host: {HOST}", f"Cookie: {signed_in_cookie(port)}"))
 
 
 def gate_settings(directory: Path, port: int, provider: str, upstream: str) -> dict[str, object]:

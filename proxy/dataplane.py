@@ -5,13 +5,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import structlog
-
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
 from authorize.service import AuthorizeService, Check
 from gateproject.config.options import Options
 from gateproject.errors import AccessEnded, BadRequest, BrokerError, UpstreamError, UpstreamTimeout
+from gateproject.telemetry.logs import is_access_logged, log_access
 from proxy.answers import send_error, send_redirect
 from proxy.forwarding.http import Ending, ForwardResult, forward
 from proxy.headers import Headers, TrustedPeers
@@ -21,9 +20,6 @@ from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
 from proxy.state import ProxyState
 from proxy.upstreams.client import UpstreamClient
-
-access_log = structlog.get_logger("gate.access")
-_is_logged = logging.getLogger("gate.access").isEnabledFor
 
 # What the log says where the client left before there was an answer.
 CLIENT_LEFT = 499
@@ -143,8 +139,8 @@ class Story:
             self.status = (self.result.status or CLIENT_LEFT) if self.result else 500
         is_trouble = bool(self.problem) or (self.result is not None and self.result.ending is Ending.BROKE_OFF)
         level = logging.WARNING if is_trouble else logging.INFO
-        if _is_logged(level):
-            access_log.log(level, "request", **self._fields())
+        if is_access_logged(level):
+            log_access(level, self._fields())
 
     def _fields(self) -> dict[str, object]:
         request, check = self._incoming.request, self.check

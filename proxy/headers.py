@@ -39,9 +39,10 @@ _DASHLESS_PREFIXES = (
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 5.6.2
 _FOLD = bytes(byte if chr(byte).isalnum() and byte < 0x80 else ord("-") for byte in range(256)).lower()
+_DASHES = re.compile(rb"-+")
 _UNSAFE_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110 5.5, as our listener reads it
 _CONNECTION_STATES = frozenset((b"close", b"keep-alive"))
-_OUR_CREDENTIALS = (b"gate ", b"bearer gate-")
+_OUR_CREDENTIALS = re.compile(rb"[ \t]*(?:gate[ \t]|bearer[ \t]+gate-)", re.IGNORECASE)
 _PLAIN_HOST = re.compile(rb"[A-Za-z0-9.:_\[\]-]+")
 
 PLAIN, DROP, CONNECTION, COOKIE, AUTHORIZATION, TRUSTED_ONLY = range(6)
@@ -54,6 +55,7 @@ def fold(name: bytes) -> bytes:
 
 def is_internal_header(folded: bytes) -> bool:
     """Does this folded name carry identity, or anything else that only we may tell an upstream?  The only door for such names."""
+    folded = _DASHES.sub(b"-", folded).strip(b"-")
     if folded in _INTERNAL_NAMES or folded.startswith(_INTERNAL_PREFIXES):
         return True
     squeezed = folded.replace(b"-", b"")
@@ -163,7 +165,7 @@ class RouteHeaders:
                 continue
             elif kind == COOKIE:
                 kept += [(pair[0], value) for value in self._without_ours(pair[1])]
-            elif kind != AUTHORIZATION or not pair[1].lstrip(b" \t").lower().startswith(_OUR_CREDENTIALS):
+            elif kind != AUTHORIZATION or _OUR_CREDENTIALS.match(pair[1]) is None:
                 kept.append(pair)
         return kept, options, forwarded
 

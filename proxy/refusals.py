@@ -9,10 +9,16 @@ from authorize.service import Check
 from gateproject.config.options import Options
 from proxy.answers import Headers, send_error, send_redirect
 from proxy.incoming import Incoming, Send
-from proxy.sign_in import SignInRedirects
+from proxy.sign_in import SignInRedirects, return_url
+from proxy.sign_in_loops import SignInLoops
 
 SIGN_IN_ADVICE = "Sign in, then try again."
 FORBIDDEN_ADVICE = "If you should have access, ask the people who run this application to let you in."
+LOOP = "You were signed in several times in a row, and each time your session was gone again."
+LOOP_ADVICE = (
+    "Your browser may be blocking or clearing cookies for this site; a private window or an extension can do that. "
+    "If it goes on, the people who run this site find the cause in the log with the request id below."
+)
 
 
 class Refusals:
@@ -20,6 +26,7 @@ class Refusals:
         own = f"{options.authenticate_service_url.origin}/.gate/"
         self._links = (("Who am I signed in as?", own), ("Sign in as somebody else", f"{own}signout/"))
         self._sign_in = SignInRedirects(options)
+        self._loops = SignInLoops(options)
         self._is_route_origin = is_route_origin
 
     async def send(self, incoming: Incoming, check: Check, send: Send, now: float) -> int:
@@ -43,9 +50,17 @@ class Refusals:
             await send_error(incoming, send, 401, "You are not signed in.", advice=SIGN_IN_ADVICE, extra_headers=extra)
             return 401
         scheme = decision.route.route.from_.scheme if decision.route else "https"
+        if self._loops.is_looping(incoming.cookies, incoming.request.host_port, now):
+            return await self._loop(incoming, scheme, send)
         location, set_cookies = self._sign_in.begin(incoming, scheme, now)
         await send_redirect(incoming, send, location, set_cookies=set_cookies)
         return 302
+
+    async def _loop(self, incoming: Incoming, scheme: str, send: Send) -> int:
+        links = (("Try again", return_url(incoming, scheme)), *self._links[:1])
+        extra = [(b"set-cookie", self._loops.clear().encode())]
+        await send_error(incoming, send, 400, LOOP, advice=LOOP_ADVICE, links=links, extra_headers=extra)
+        return 400
 
     def _cors(self, incoming: Incoming, decision: Decision) -> Headers:
         """A script may read why it was refused where the route lets its origin in, or where that origin is a route of ours."""

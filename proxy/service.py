@@ -13,6 +13,7 @@ from proxy.dataplane import Carrying, DataPlane
 from proxy.headers import TrustedPeers
 from proxy.incoming import Incoming, Send, client_address
 from proxy.own_paths import Owner, owner
+from proxy.sign_in_loops import SignInLoops
 
 
 class ProxyService:
@@ -26,6 +27,7 @@ class ProxyService:
         self.session_cookies = SessionCookies(options)
         self.attempts = SignInAttempts(options, "route")
         self.hand_overs = HandOvers(options)
+        self.loops = SignInLoops(options)
 
     def owner(self, request: AccessRequest) -> Owner:
         found = owner(

@@ -40,7 +40,11 @@ async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
     now, host_port = own.proxy.clock(), own.incoming.request.host_port
     attempt = own.proxy.attempts.find(hand_over.attempt_id, own.incoming.cookies, host_port, now)
     if attempt is None:
-        return await _continue_or_refuse(request, hand_over.redirect_uri, "This sign-in was begun in another browser, or too long ago.")
+        return await _continue_or_refuse(
+            request,
+            hand_over.redirect_uri,
+            "This sign-in was begun in another browser or too long ago, or your browser keeps no cookies of ours.",
+        )
     if not await own.broker.spend(f"hand-over/{hand_over.id}", hand_over.expires):
         return await _continue_or_refuse(request, hand_over.redirect_uri, "This sign-in link was used before.")
     record = await own.broker.get(SESSION, hand_over.session_id)
@@ -50,7 +54,11 @@ async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
     cookies = own.proxy.session_cookies
     value = cookies.seal(session.id, host_port, now, session.expires)
     log.info("session handed over", session_id=session.id, user_id=session.user_id, host=host_port, request_id=own.incoming.request_id)
-    set_cookies = [cookies.set_cookie(value, host_port, session.expires, now), own.proxy.attempts.clear(hand_over.attempt_id)]
+    set_cookies = [
+        cookies.set_cookie(value, host_port, session.expires, now),
+        own.proxy.attempts.clear(hand_over.attempt_id),
+        own.proxy.loops.completed(own.incoming.cookies, host_port, now),
+    ]
     return redirect(hand_over.redirect_uri, set_cookies)
 
 

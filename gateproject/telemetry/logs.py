@@ -1,7 +1,9 @@
 """How log lines look: JSON by default, coloured and readable with gate_debug; one format for our lines and everybody else's."""
 
+import json
 import logging
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
@@ -12,8 +14,33 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING,
 QUIET = ("daphne", "django.request", "django.channels", "asyncio", "httpx", "httpcore", "aiohttp", "mozilla_django_oidc", "urllib3")
 
 
+_access = logging.getLogger("gate.access")
+_is_readable = False
+
+
+def is_access_logged(level: int) -> bool:
+    return _access.isEnabledFor(level)
+
+
+def log_access(level: int, fields: dict[str, Any]) -> None:
+    """The line about one request.
+
+    Written directly, in the same form as every other line: through the general machinery it took a third of the data plane's
+    time (bench/requests.py, with and without the access log).
+    """
+    if _is_readable:
+        structlog.get_logger("gate.access").log(level, "request", **fields)
+        return
+    now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    name = "warning" if level >= logging.WARNING else "info"
+    sys.stdout.write(json.dumps({"event": "request", "level": name, "time": now, **fields}) + "\n")
+    sys.stdout.flush()
+
+
 def configure_logs(level: str, access_level: str, *, readable: bool) -> None:
     """Levels are those of the specification; `access_level` applies to the lines about proxied requests."""
+    global _is_readable
+    _is_readable = readable
     shared: list[Any] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
@@ -36,6 +63,6 @@ def configure_logs(level: str, access_level: str, *, readable: bool) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(LEVELS[level])
-    logging.getLogger("gate.access").setLevel(LEVELS[access_level])
+    _access.setLevel(LEVELS[access_level])
     for name in QUIET:
         logging.getLogger(name).setLevel(max(LEVELS[level], logging.WARNING))

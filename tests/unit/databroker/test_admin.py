@@ -1,15 +1,17 @@
 """Do the admin's pages show what there is, change nothing, and end sessions in the broker?"""
 
+import re
 from datetime import UTC, datetime
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
+from django.contrib.auth import get_user_model
 
 from databroker import admin
+from databroker.admin import SessionAdmin
 from databroker.client import LocalBroker
-from databroker.models import Group, Membership, Session, User
+from databroker.models import AuditEntry, Group, Membership, Session, User
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
 from gateproject.errors import BrokerError
@@ -19,7 +21,8 @@ from tests.support.database import in_database
 pytestmark = pytest.mark.usefixtures("database")
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
-LISTS = ["databroker/session/", "databroker/user/", "databroker/group/"]
+SEEN = datetime(2026, 3, 4, 13, 30, tzinfo=UTC)
+LISTS = ["databroker/session/", "databroker/user/", "databroker/group/", "databroker/auditentry/"]
 
 
 class AwayStore(MemoryStore):
@@ -46,7 +49,8 @@ def people(store: MemoryStore) -> None:
     Membership.objects.create(user_id="oidc/alice", group_id="a-group-without-a-record")
     for id, user in (("s1", "oidc/alice"), ("s2", "oidc/alice"), ("s3", "oidc/nobody"), ("s4", None)):
         Session.objects.create(id=id, user_id=user, since=NOON, expires=NOON, client_address="192.0.2.1", user_agent="Browser/1.0")
-        async_to_sync(store.put)(SESSION, id, {})
+        async_to_sync(store.put)(SESSION, id, {"user_id": user})
+    Session.objects.filter(pk="s1").update(last_seen=SEEN, last_route="app.a.org:8443")
 
 
 @pytest.mark.parametrize("page", ["", "databroker/", *LISTS])
@@ -57,11 +61,12 @@ def test_every_page_renders_when_there_is_nothing(pages, page):
 @pytest.mark.parametrize(
     ("page", "expected"),
     [
-        ("", ["Data broker", "Sessions", "Users", "Groups"]),
+        ("", ["Data broker", "Sessions", "Users", "Groups", "Audit log"]),
         ("databroker/session/", ["alice@a.org", "oidc/nobody", "unknown", "192.0.2.1", "Browser/1.0", "March 4, 2026", "4 sessions"]),
+        ("databroker/session/", ["Last seen", "March 4, 2026, 1:30 p.m.", "Last route", "app.a.org:8443"]),
         ("databroker/user/", ["oidc/alice", "alice@a.org", "Alice", "bob@a.org", "2 users"]),
         ("databroker/group/", ["engineering", "eng@a.org", "1 group"]),
-        ("databroker/session/s1/change/", ["alice@a.org", "Browser/1.0"]),
+        ("databroker/session/s1/change/", ["alice@a.org", "Browser/1.0", "Last seen: March 4, 2026, 1:30 p.m.", "app.a.org:8443"]),
         ("databroker/session/s3/change/", ["oidc/nobody"]),
         ("databroker/session/s4/change/", ["s4"]),
         (f"databroker/user/{quote('oidc/alice')}/change/", ["engineering", "since 2026-03-04 12:00 from 192.0.2.1"]),
@@ -82,6 +87,7 @@ def test_every_page_shows_what_there_is(pages, people, page, expected):
         ("databroker/session/", {"q": "192.0.2.1"}, "4 sessions"),
         ("databroker/session/", {"user__id__exact": "oidc/alice"}, "2 sessions"),
         ("databroker/session/", {"q": "nothing"}, "0 sessions"),
+        ("databroker/session/", {"q": "app.a.org"}, "1 session"),
         ("databroker/user/", {"q": "engineering"}, "1 user"),
         ("databroker/user/", {"groups__id__exact": "g1"}, "1 user"),
         ("databroker/group/", {"members__id__exact": "oidc/alice"}, "1 group"),
@@ -108,7 +114,8 @@ def test_what_people_send_can_not_become_markup(pages):
     Group.objects.create(id="g", name=evil)
     User.objects.create(id="oidc/e", name=evil, email=evil)
     Membership.objects.create(user_id="oidc/e", group_id="g")
-    Session.objects.create(id="s", user_id="oidc/e", user_agent=evil, client_address=evil)
+    Session.objects.create(id="s", user_id="oidc/e", user_agent=evil, client_address=evil, last_route=evil)
+    AuditEntry.objects.create(user=get_user_model().objects.get(), object_repr=evil, change_message=evil, action_flag=2)
     for page in (*LISTS, "databroker/session/s/change/", f"databroker/user/{quote('oidc/e')}/change/", "databroker/group/g/change/"):
         content = pages.get(page).content.decode()
         assert "alert(1)" in content
@@ -129,7 +136,8 @@ def test_who_is_not_of_the_staff_sees_nothing(store, people):
     pages = AdminPages(admin.register, is_staff=False, broker=LocalBroker(store))
     for page in LISTS:
         assert pages.get(page).status_code == 302
-        pages.post(page, action="end_sessions", _selected_action=["s1"])
+        for action in ("end_sessions", "end_all"):
+            pages.post(page, action=action, _selected_action=["s1", "oidc/alice"])
     assert async_to_sync(store.get)(SESSION, "s1")
 
 
@@ -143,7 +151,7 @@ def test_deleting_a_session_ends_it_in_the_broker(pages, people, store):
     assert async_to_sync(store.get)(SESSION, "s1") is None
     assert async_to_sync(store.get)(SESSION, "s2")
     assert not Session.objects.filter(pk="s1").exists()
-    assert LogEntry.objects.get().object_id == "s1"
+    assert AuditEntry.objects.get().object_id == "s1"
 
 
 def test_the_selected_sessions_end_in_the_broker(pages, people, store):
@@ -151,7 +159,7 @@ def test_the_selected_sessions_end_in_the_broker(pages, people, store):
     assert "2 sessions ended." in text_of(response)
     assert [record.id for record in async_to_sync(store.page)(SESSION, "", 9)] == ["s2", "s4"]
     assert sorted(Session.objects.values_list("pk", flat=True)) == ["s2", "s4"]
-    assert sorted(LogEntry.objects.values_list("object_id", flat=True)) == ["s1", "s3"]
+    assert sorted(AuditEntry.objects.values_list("object_id", flat=True)) == ["s1", "s3"]
 
 
 async def test_a_session_ends_also_from_within_the_running_loop(pages, people, store):
@@ -160,10 +168,67 @@ async def test_a_session_ends_also_from_within_the_running_loop(pages, people, s
     assert not await in_database(Session.objects.filter(pk="s1").exists)
 
 
-def test_there_is_one_action_and_it_says_what_it_does(pages, people):
-    page = pages.get("databroker/session/").content.decode()
-    assert '<option value="end_sessions">End the selected sessions</option>' in page
-    assert "delete_selected" not in page
+@pytest.mark.parametrize(
+    ("page", "actions"),
+    [
+        ("databroker/session/", {"end_sessions": "End the selected sessions", "end_all": "End all sessions of these people"}),
+        ("databroker/user/", {"end_all": "End all sessions of the selected people"}),
+        ("databroker/group/", {}),
+        ("databroker/auditentry/", {}),
+    ],
+)
+def test_actions_end_sessions_and_nothing_else(pages, people, page, actions):
+    pages.post("databroker/session/", action="end_sessions", _selected_action=["s4"])
+    offered = dict(re.findall(r'<option value="([a-z_]+)">([^<]+)</option>', pages.get(page).content.decode()))
+    assert offered == actions
+
+
+def test_all_sessions_of_a_person_end_from_the_list_of_people(pages, people, store):
+    async_to_sync(store.put)(SESSION, "without-a-row", {"user_id": "oidc/alice"})
+    response = pages.post("databroker/user/", action="end_all", _selected_action=["oidc/alice", "oidc/bob"])
+    assert "3 sessions ended." in text_of(response)
+    assert [record.id for record in async_to_sync(store.page)(SESSION, "", 9)] == ["s3", "s4"]
+    assert sorted(Session.objects.values_list("pk", flat=True)) == ["s3", "s4"]
+
+
+def test_all_sessions_of_the_people_behind_some_sessions_end(pages, people, store):
+    response = pages.post("databroker/session/", action="end_all", _selected_action=["s1", "s4"])
+    assert "3 sessions ended." in text_of(response)
+    assert [record.id for record in async_to_sync(store.page)(SESSION, "", 9)] == ["s3"]
+
+
+def test_sessions_are_sorted_by_when_they_were_last_seen(pages, people):
+    Session.objects.filter(pk="s3").update(last_seen=NOON)
+    column = str(SessionAdmin.list_display.index("last_seen") + 1)
+    content = pages.get("databroker/session/", o=f"-{column}").content.decode()
+    assert [id for id in re.findall(r"session/(s\d)/change/", content) if id in ("s1", "s3")] == ["s1", "s3"]
+
+
+def test_the_audit_log_says_who_did_what_to_whom(pages, people):
+    get_user_model().objects.filter(username="ann").update(email="ann@a.org")
+    pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
+    pages.post("databroker/session/s2/delete/", post="yes")
+    pages.post("databroker/user/", action="end_all", _selected_action=["oidc/bob"])
+    text = text_of(pages.get("databroker/auditentry/"))
+    assert "3 audit log" in text
+    for words in ("ann@a.org ended the session alice@a.org, from 192.0.2.1", "ann@a.org ended all sessions of this person bob@a.org"):
+        assert words in text
+    assert "1 audit log entry" in text_of(pages.get("databroker/auditentry/", q="bob@a.org"))
+    assert "3 audit log" in text_of(pages.get("databroker/auditentry/", q="ann@a.org"))
+    entry = AuditEntry.objects.get(object_id="s1")
+    detail = text_of(pages.get(f"databroker/auditentry/{entry.pk}/change/"))
+    assert [words for words in ("ann@a.org", "ended the session", "s1") if words not in detail] == []
+
+
+def test_nobody_changes_or_deletes_what_the_audit_log_says(pages, people):
+    pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
+    entry = AuditEntry.objects.get()
+    before = AuditEntry.objects.values().get()
+    for page, form in (("change/", {"object_repr": "x"}), ("delete/", {"post": "yes"})):
+        assert pages.post(f"databroker/auditentry/{entry.pk}/{page}", **form).status_code == 403
+    assert pages.get("databroker/auditentry/add/").status_code == 403
+    pages.post("databroker/auditentry/", action="delete_selected", _selected_action=[str(entry.pk)], post="yes")
+    assert AuditEntry.objects.values().get() == before
 
 
 def test_a_broker_that_is_away_is_said_and_no_row_is_lost(people):
@@ -174,7 +239,7 @@ def test_a_broker_that_is_away_is_said_and_no_row_is_lost(people):
     ):
         assert "The data broker is away" in text_of(response)
     assert Session.objects.filter(pk="s1").exists()
-    assert not LogEntry.objects.exists()
+    assert not AuditEntry.objects.exists()
 
 
 def test_a_group_keeps_its_size_in_a_filtered_list(pages, people):

@@ -1,10 +1,16 @@
 """Do rows say what the records say, and nothing that was not said?"""
 
+from datetime import UTC, datetime
+
 import pytest
+from django.db import connection
 
 from databroker.models import Group, Session, User
 from databroker.records import DIRECTORY_USER, USER, Record
-from databroker.rows import Rows, add_group, add_session, add_user
+from databroker.rows import AT_ONCE, Rows, add_group, add_session, add_user, write, write_seen
+from gateproject.errors import BrokerError
+
+NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 
 
 def record(type: str, **data: object) -> Record:
@@ -45,3 +51,46 @@ def test_only_the_directory_makes_members():
     rows = Rows()
     add_user(rows, "oidc/1", record(USER, group_ids=["admins"]), record(DIRECTORY_USER, group_ids=["b", "a", "b"]))
     assert rows.members == [("oidc/1", "a"), ("oidc/1", "b")]
+
+
+@pytest.mark.usefixtures("database")
+def test_when_a_session_was_last_seen_is_written_to_its_row_and_makes_none():
+    Session.objects.bulk_create([Session(id="s1", client_address="192.0.2.1"), Session(id="s2", last_route="kept")])
+    missing = write_seen({"s1": (NOON.timestamp(), "x" * 300), "gone": (NOON.timestamp(), "a.org")})
+    assert missing == {"gone"}
+    assert list(Session.objects.order_by("pk").values_list("pk", "last_seen", "last_route", "client_address")) == [
+        ("s1", NOON, "x" * 255, "192.0.2.1"),
+        ("s2", None, "kept", ""),
+    ]
+
+
+@pytest.mark.usefixtures("database")
+def test_many_sessions_are_written_in_short_transactions():
+    ids = [f"{number:05}" for number in range(2 * AT_ONCE + 1)]
+    Session.objects.bulk_create([Session(id=id) for id in ids[1:]])
+    assert write_seen({id: (NOON.timestamp(), "a.org") for id in ids}) == {"00000"}
+    assert Session.objects.filter(last_seen=NOON, last_route="a.org").count() == 2 * AT_ONCE
+
+
+@pytest.mark.usefixtures("database")
+def test_a_session_that_is_refreshed_keeps_when_it_was_last_seen():
+    refreshed = Record("session", "s", {"user_id": "oidc/1", "user_agent": "new"}, version=2, modified=0.0)
+    Session.objects.create(id="s", last_seen=NOON, last_route="a.org", user_agent="old")
+    batch = Rows()
+    add_session(batch, "s", refreshed)
+    write(batch)
+    assert list(Session.objects.values_list("user_agent", "last_seen", "last_route")) == [("new", NOON, "a.org")]
+
+
+@pytest.mark.usefixtures("database")
+def test_a_database_in_trouble_is_the_brokers_trouble():
+    def rename(before: str, after: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE {before} RENAME TO {after}")
+
+    rename("databroker_session", "away")
+    try:
+        with pytest.raises(BrokerError):
+            write_seen({"s": (NOON.timestamp(), "a.org")})
+    finally:
+        rename("away", "databroker_session")

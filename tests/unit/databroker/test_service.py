@@ -1,13 +1,14 @@
 """Do store, replica and tables work together, and end together?"""
 
 import asyncio
+import time
 
 import pytest
 
 from databroker.models import Session
-from databroker.records import SESSION
+from databroker.records import SESSION, SPENT
 from databroker.replica import UNKNOWN
-from databroker.service import DataBrokerService
+from databroker.service import SWEEP_AT_ONCE, SWEEP_INTERVAL, DataBrokerService
 from gateproject.errors import BrokerError
 from tests.support.database import in_database
 
@@ -71,3 +72,41 @@ async def test_stopping_without_a_start_is_no_error():
     await service.stop()
     with pytest.raises(BrokerError):
         await anext(service.client.changes(0))
+
+
+async def test_where_people_are_reaches_the_tables():
+    service = DataBrokerService(activity_interval=0.01)
+    await service.start()
+    try:
+        await service.client.put(SESSION, "s", {"user_id": "oidc/1"})
+        service.activity.saw("s", time.time(), "app.example.com")
+
+        async def is_shown() -> bool:
+            return await in_database(Session.objects.filter(last_route="app.example.com", last_seen__isnull=False).exists)
+
+        await until(is_shown)
+    finally:
+        await service.stop()
+
+
+async def test_many_that_expire_at_once_hold_nobody_up():
+    now = NOW
+    service = DataBrokerService(clock=lambda: now, sweep_interval=0.01)
+    for number in range(10 * SWEEP_AT_ONCE):
+        await service.client.put(SPENT, str(number), {}, expires=NOW + 1)
+    await service.start()
+    now += 1
+    steps = []
+    version = (await service.client.put(SESSION, "last", {})).version
+    async with asyncio.timeout(10):
+        while sum(steps) < 10 * SWEEP_AT_ONCE:
+            await asyncio.sleep(0)
+            latest = (await service.client.put(SESSION, "last", {})).version
+            steps.append(latest - version - 1)
+            version = latest
+    await service.stop()
+    assert max(steps) == SWEEP_AT_ONCE
+
+
+def test_an_expired_session_is_told_of_within_a_second():
+    assert SWEEP_INTERVAL <= 0.5

@@ -1,11 +1,11 @@
 """The whole path of one request, from ASGI messages to the bytes at the upstream."""
 
 import asyncio
+import json
 import logging
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from databroker.store.base import Change
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, body_of, incoming_from
@@ -170,17 +170,33 @@ async def test_a_cookie_of_another_host_is_worth_nothing(tmp_path: Path) -> None
         assert (await gate.ask(URL, headers={"cookie": ann.cookie("app.example.com:8443")})).status == 302
 
 
-async def test_each_request_is_one_line_in_the_log_without_its_query(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_request_is_one_line_in_the_log_without_its_query(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
     caplog.set_level(logging.INFO, "gate.access")
     async with proxied(tmp_path, ANYONE) as gate:
         ann = await sign_in(gate.broker, gate.options)
-        with capture_logs() as lines:
-            await gate.ask("https://app.example.com/page?token=s3cret", headers={"cookie": ann.cookie("app.example.com")})
-    (line,) = [line for line in lines if line["event"] == "request"]
-    expected = {"method": "GET", "host": "app.example.com", "path": "/page", "status": 200, "user_id": "oidc/ann", "outcome": "allowed"}
+        capsys.readouterr()
+        await gate.ask("https://app.example.com/page?token=s3cret", headers={"cookie": ann.cookie("app.example.com")})
+        output = capsys.readouterr().out
+    line = json.loads(output)
+    expected = {"event": "request", "method": "GET", "host": "app.example.com", "path": "/page", "status": 200, "level": "info"}
     assert expected.items() <= line.items()
-    assert "s3cret" not in str(lines)
-    assert ann.cookie("app.example.com") not in str(lines)
+    assert (line["user_id"], line["outcome"], line["reason"]) == ("oidc/ann", "allowed", "any signed-in person may enter")
+    assert "s3cret" not in output
+    assert ann.cookie("app.example.com") not in output
+
+
+async def test_trouble_is_a_warning_that_names_the_problem(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.WARNING, "gate.access")
+    async with proxied(tmp_path, {**PUBLIC, "to": "http://127.0.0.1:9"}) as gate:
+        capsys.readouterr()
+        await gate.ask(URL)
+        await gate.ask("https://unknown.example.com/")
+        (line,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (line["status"], line["level"], line["problem"]) == (502, "warning", "no connection to the upstream")
 
 
 async def test_a_post_streams_its_body(tmp_path: Path) -> None:

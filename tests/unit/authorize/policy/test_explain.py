@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from authorize.policy.decision import decide
-from authorize.policy.explain import rows, sentence
+from authorize.policy.explain import route_looks, rows, sentence
 from authorize.policy.identity import Identity
-from tests.unit.authorize.builders import make_route, request, table, user
+from gateproject.config.route import Route
+from tests.unit.authorize.builders import HTTPS, make_route, request, table, user
 
 
 def explained(keys: dict[str, Any], caller: Identity | None, target: str = "/") -> str:
@@ -52,4 +53,68 @@ def test_the_rows_are_the_trace() -> None:
     assert rows(found) == [
         {"rule": "allowed_users", "holds": False, "reason": "you are not among the people listed"},
         {"rule": "allowed_domains", "holds": True, "reason": "the domain of this person's e-mail address is listed"},
+    ]
+
+
+def looked(target: str, *routes: Route, host: str = "app.example.com") -> list[tuple[int, tuple[str, ...]]]:
+    """(index, misses) of each; and what is found is what a decision finds."""
+    asked = request(target, host)
+    looks = route_looks(asked, routes, HTTPS)
+    found = table(*routes).match(asked)
+    assert [look.route for look in looks if not look.misses] == ([found.route] if found else [])
+    return [(look.index, look.misses) for look in looks]
+
+
+def test_a_route_is_passed_over_for_each_condition_that_does_not_hold() -> None:
+    routes = (
+        make_route(path="/login"),
+        make_route(prefix="/admin", regex="/[a-z]+/[0-9]"),
+        make_route(prefix="/a", regex="/a/[a-z]+"),
+        make_route(),
+        make_route(),
+    )
+    assert looked("/a/1", *routes) == [
+        (0, ("path: /a/1 is not /login",)),
+        (1, ("prefix: /a/1 does not begin with /admin",)),
+        (2, ("regex: /a/1 does not match, as a whole, /a/[a-z]+",)),
+        (3, ()),
+    ]
+
+
+def test_a_route_of_another_host_is_not_looked_at() -> None:
+    assert looked("/", make_route("a.example.com"), make_route("*.other.com"), make_route()) == [(2, ())]
+
+
+def test_a_route_of_another_port_is_passed_over_for_its_port() -> None:
+    routes = (make_route("app.example.com:8443"), make_route("app.example.com:443"))
+    assert looked("/", *routes) == [(0, ("port: the route is for port 8443, the request is for the default port",)), (1, ())]
+    assert looked("/", *routes, host="app.example.com:99") == [
+        (0, ("port: the route is for port 8443, the request is for port 99",)),
+        (1, ("port: the route is for the default port, the request is for port 99",)),
+    ]
+
+
+def test_a_wildcard_is_passed_over_where_the_host_has_routes_of_its_own() -> None:
+    routes = (make_route("*.example.com"), make_route(path="/x"))
+    assert looked("/", *routes) == [
+        (0, ("host: app.example.com has routes of its own, so none for *.example.com is asked",)),
+        (1, ("path: / is not /x",)),
+    ]
+    assert looked("/", *routes, host="b.example.com") == [(0, ())]
+
+
+def test_a_host_without_any_route_has_nothing_to_look_at() -> None:
+    assert looked("/", make_route(), host="nowhere.test") == []
+
+
+def test_paths_are_compared_in_canonical_form() -> None:
+    assert looked("/%61%20b/../%C3%BC", make_route(path="/ü"), make_route()) == [(0, ())]
+
+
+def test_a_path_with_two_readings_names_the_route_it_could_belong_to() -> None:
+    looks = route_looks(request("//admin/x"), (make_route(prefix="/admin"), make_route(prefix="/b"), make_route()), HTTPS)
+    assert [look.misses for look in looks] == [
+        ("prefix: //admin/x does not begin with /admin", "an upstream may all the same read //admin/x as one of this route"),
+        ("prefix: //admin/x does not begin with /b",),
+        (),
     ]

@@ -47,7 +47,18 @@ async def test_a_sweep_has_a_limit_and_can_be_continued():
     store = MemoryStore(lambda: NOW)
     for number in range(25):
         await store.put(SPENT, str(number), {}, expires=NOW)
-    assert [store.expire(NOW, 10) for _ in range(4)] == [10, 10, 5, 0]
+    assert [(store.has_expired(NOW), store.expire(NOW, 10)) for _ in range(4)] == [(True, 10), (True, 10), (True, 5), (False, 0)]
+
+
+async def test_a_sweep_is_not_held_up_by_records_that_were_written_again():
+    store = MemoryStore(lambda: NOW)
+    for _ in range(2):
+        for number in range(25):
+            await store.put(SESSION, str(number), {}, expires=NOW + 1)
+    swept = []
+    while store.has_expired(NOW + 1):
+        swept.append(store.expire(NOW + 1, 10))
+    assert (len(swept), sum(swept)) == (5, 25)
 
 
 async def test_a_session_that_is_rewritten_for_ever_costs_no_memory():

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from gateproject.telemetry.logs import QUIET, configure_logs
+from gateproject.telemetry.logs import QUIET, configure_logs, log_access
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +66,22 @@ def test_chatty_libraries_are_quiet_unless_they_warn(capsys: pytest.CaptureFixtu
     configure_logs("debug", "debug", readable=False)
     logging.getLogger("httpx").info("GET https://idp.example/token")
     assert lines_of(capsys) == []
+
+
+def test_an_access_line_looks_like_every_other(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "info", readable=False)
+    log_access(logging.INFO, {"path": "/a\n{", "status": 200})
+    structlog.get_logger("x").info("something")
+    access, other = (json.loads(line) for line in lines_of(capsys))
+    assert set(other) <= set(access)
+    assert (access["event"], access["path"], access["level"]) == ("request", "/a\n{", "info")
+    assert access["time"].endswith("Z")
+    assert len(access["time"]) == len(other["time"])
+
+
+def test_readers_get_readable_access_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "info", readable=True)
+    log_access(logging.WARNING, {"path": "/a"})
+    (line,) = lines_of(capsys)
+    assert "request" in line
+    assert not line.startswith("{")

@@ -1,0 +1,46 @@
+"""Is this browser going round in circles: signed in again and again, and each time its session is not there?"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from gateproject.config.options import Options
+from gateproject.crypto import cookies
+from gateproject.crypto.sealing import Sealer
+from gateproject.errors import SealError
+
+WINDOW = 30.0  # seconds
+TOO_MANY = 3
+
+
+class SignInLoops:
+    """Completed sign-ins are counted in a short-lived sealed cookie.
+
+    Counting completions, not beginnings, keeps a browser that restores twenty tabs at once from looking like a loop.
+    """
+
+    def __init__(self, options: Options):
+        self._name = f"{options.cookie_name}_signin_count"
+        self._secure = options.cookie_secure
+        self._sealer = Sealer(options.cookie_secret, "sign-in count")
+
+    def completed(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> str:
+        """The Set-Cookie value after one more completed sign-in."""
+        count = self._count(cookie_headers, host_port, now)
+        value = self._sealer.seal({"n": count + 1}, audience=host_port, expires=now + WINDOW)
+        return cookies.set_cookie(self._name, value, max_age=int(WINDOW), secure=self._secure)
+
+    def is_looping(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> bool:
+        return self._count(cookie_headers, host_port, now) >= TOO_MANY
+
+    def clear(self) -> str:
+        return cookies.set_cookie(self._name, "", max_age=0, secure=self._secure)
+
+    def _count(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> int:
+        for name, value in cookies.parse(cookie_headers):
+            if name == self._name.encode():
+                try:
+                    claims: dict[str, Any] = self._sealer.open(value.decode("ascii"), audience=host_port, now=now)
+                    return int(claims["n"])
+                except (SealError, UnicodeDecodeError):
+                    continue
+        return 0

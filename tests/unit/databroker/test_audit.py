@@ -1,0 +1,98 @@
+"""Is every action told once, with who did it, and can nobody fill the log who is not let in?"""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AnonymousUser
+from django.http import HttpRequest
+from django.utils import timezone
+from structlog.testing import capture_logs
+
+from databroker.admin import record_action
+from databroker.audit import STRANGER, name_of, who
+from databroker.models import AuditEntry, Session, User
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+def request_of(user: Any) -> HttpRequest:
+    request = HttpRequest()
+    request.user = user
+    return request
+
+
+def account(username: str = "sso-1234", **facts: Any) -> Any:
+    return get_user_model().objects.create_user(username, **facts)
+
+
+def test_an_action_is_a_row_and_a_line_in_the_log():
+    ann = account(email="ann@a.org")
+    with capture_logs() as logged:
+        record_action(request_of(ann), "entered the admin", object_repr="Ann", object_id="oidc/ann")
+    entry = AuditEntry.objects.get()
+    assert (entry.user, entry.change_message, entry.object_repr, entry.object_id) == (ann, "entered the admin", "Ann", "oidc/ann")
+    expected = {"event": "admin action", "action": "entered the admin", "object": "Ann", "object_id": "oidc/ann", "by": "ann@a.org"}
+    assert [{**entry, "log_level": ""} for entry in logged] == [{**expected, "log_level": ""}]
+
+
+def test_the_row_says_what_was_done_not_which_fields():
+    record_action(request_of(account()), "entered the admin", object_repr="Ann")
+    assert AuditEntry.objects.get().get_change_message() == "entered the admin"
+
+
+def test_a_name_longer_than_its_column_is_cut():
+    record_action(request_of(account()), "entered the admin", object_repr="x" * 500)
+    assert AuditEntry.objects.get().object_repr == "x" * 200
+
+
+def test_somebody_without_an_account_is_told_of_too():
+    record_action(request_of(AnonymousUser()), "was refused", object_repr="bob@a.org", object_id="oidc/bob")
+    entry = AuditEntry.objects.get()
+    assert (entry.user.username, entry.object_repr) == (STRANGER, "bob@a.org")
+
+
+def test_the_account_of_strangers_can_not_be_used():
+    for _ in range(2):
+        record_action(request_of(AnonymousUser()), "was refused", object_repr="bob@a.org")
+    stranger = get_user_model().objects.get()
+    assert (stranger.is_active, stranger.is_staff, stranger.has_usable_password()) == (False, False, False)
+
+
+def test_a_stranger_who_knocks_again_and_again_fills_no_table():
+    request = request_of(AnonymousUser())
+    with capture_logs() as logged:
+        for _ in range(20):
+            record_action(request, "was refused", object_repr="bob@a.org", object_id="oidc/bob")
+        record_action(request, "was refused", object_repr="eve@a.org", object_id="oidc/eve")
+    assert sorted(AuditEntry.objects.values_list("object_id", flat=True)) == ["oidc/bob", "oidc/eve"]
+    assert len(logged) == 21
+
+
+def test_a_stranger_who_comes_back_later_is_told_of_again():
+    request = request_of(AnonymousUser())
+    record_action(request, "was refused", object_repr="bob@a.org")
+    AuditEntry.objects.update(action_time=timezone.now() - timedelta(minutes=2))
+    record_action(request, "was refused", object_repr="bob@a.org")
+    assert AuditEntry.objects.count() == 2
+
+
+def test_what_an_administrator_repeats_is_told_each_time():
+    request = request_of(account())
+    for _ in range(3):
+        record_action(request, "entered the admin", object_repr="Ann")
+    assert AuditEntry.objects.count() == 3
+
+
+def test_an_administrator_is_named_as_people_know_them():
+    assert who(account("sso-1", email="ann@a.org", first_name="Ann")) == "ann@a.org"
+    assert who(account("sso-2", first_name="Ann")) == "Ann"
+    assert who(account("root")) == "root"
+
+
+def test_a_session_is_named_in_words_that_outlive_it():
+    User.objects.create(id="oidc/bob", email="bob@a.org")
+    assert name_of(Session(id="s", user_id="oidc/bob", client_address="192.0.2.1")) == "bob@a.org, from 192.0.2.1"
+    assert name_of(Session(id="s", user_id="oidc/none")) == "oidc/none, from an unknown address"
+    assert name_of(Session(id="s")) == "an unknown person, from an unknown address"
