@@ -32,16 +32,20 @@ def end_all_sessions(request: HttpRequest, user_ids: Iterable[str]) -> int:
 
 def _end(request: HttpRequest, ids: Sequence[str]) -> None:
     names = {row.pk: name_of(row) for row in Session.objects.select_related("user").filter(pk__in=ids)}
-    delete = async_to_sync(request.scope["gate"].broker.delete)
-    ended = []
+    ended: list[str] = []
     try:
-        for id in ids:
-            delete(SESSION, id)
-            ended.append(id)
+        async_to_sync(_delete)(request.scope["gate"].broker, ids, ended)
     finally:
         record_actions(request, ENDED, [(id, names.get(id, id)) for id in ended], Session)
         # The projection would remove them a moment later, but the next page is shown before.
         Session.objects.filter(pk__in=ended).delete()
+
+
+async def _delete(broker: BrokerClient, ids: Sequence[str], ended: list[str]) -> None:
+    """`ended` grows with each, so that it is right also where the broker fails halfway."""
+    for id in ids:
+        await broker.delete(SESSION, id)
+        ended.append(id)
 
 
 async def _sessions_of(broker: BrokerClient, people: set[str]) -> list[str]:

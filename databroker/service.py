@@ -4,8 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from databroker import rows
-from databroker.activity import Activity
+from databroker import activity, rows
 from databroker.client import LocalBroker
 from databroker.projection import Projection
 from databroker.replica import Replica
@@ -21,13 +20,19 @@ SWEEP_AT_ONCE = 100
 class DataBrokerService:
     """`start` and `stop` belong to the same event loop; records can be read and written before `start`."""
 
-    def __init__(self, clock: Callable[[], float] = time.time, *, sweep_interval: float = SWEEP_INTERVAL):
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        *,
+        sweep_interval: float = SWEEP_INTERVAL,
+        activity_interval: float = activity.INTERVAL,
+    ):
         self._clock = clock
         self._sweep_interval = sweep_interval
         self._store = MemoryStore(clock)
         self.client = LocalBroker(self._store)
         self.replica = Replica(self.client, clock=clock)
-        self.activity = Activity(rows.write_seen, clock=clock)
+        self.activity = activity.Activity(rows.write_seen, clock=clock, interval=activity_interval)
         self._projection = Projection(self.client)
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -3,7 +3,6 @@
 import hashlib
 from urllib.parse import urlsplit
 
-import structlog
 from asgiref.sync import async_to_sync
 from django.contrib.admin import AdminSite
 from django.contrib.auth import get_user_model, login
@@ -15,8 +14,6 @@ import proxy.admin
 from authorize.policy.identity import Identity
 from gateproject.middleware import ADMIN
 from gateproject.responses import error_page
-
-log = structlog.get_logger(__name__)
 
 SESSION_KEY = "gate_session"
 BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -47,16 +44,15 @@ class GateAdminSite(AdminSite):
         if identity is None:
             return HttpResponseRedirect(own.authenticate.sign_in_url_for(_target(request)))
         if not may_administer(request, identity):
-            log.warning("admin refused", user_id=identity.user_id, request_id=own.request_id)
-            who = identity.email or identity.name or identity.user_id
-            reason = f"You are signed in as {who}, who is not one of the people who administer this gate."
+            databroker.admin.record_action(request, "was refused at the admin", object_repr=_named(identity), object_id=identity.user_id)
+            reason = f"You are signed in as {_named(identity)}, who is not one of the people who administer this gate."
             advice = "Administrators are named by admin_allowed_users and admin_allowed_groups in the configuration."
             return error_page(
                 request, 403, reason, advice=advice, links=(("Who am I?", "/.gate/"), ("Sign in as somebody else", "/.gate/signout/"))
             )
         login(request, _django_user(identity), backend=BACKEND)
         request.session[SESSION_KEY] = identity.session_id
-        log.info("admin entered", user_id=identity.user_id, request_id=own.request_id)
+        databroker.admin.record_action(request, "entered the admin", object_repr=_named(identity), object_id=identity.user_id)
         return HttpResponseRedirect(_target(request))
 
 
@@ -68,6 +64,10 @@ def identity_of(request: HttpRequest) -> Identity | None:
 def may_administer(request: HttpRequest, identity: Identity) -> bool:
     own = request.scope["gate"]
     return bool(own.authorize.may_administer(identity))
+
+
+def _named(identity: Identity) -> str:
+    return identity.email or identity.name or identity.user_id
 
 
 def _django_user(identity: Identity) -> AbstractBaseUser:

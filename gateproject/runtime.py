@@ -83,11 +83,12 @@ class Runtime:
     world: World = field(init=False)
     status: ConfigurationStatus = field(init=False)
     _databroker: DataBrokerService = field(init=False)
-    _carrying: Carrying = field(default_factory=Carrying)
+    _carrying: Carrying = field(init=False)
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._databroker = DataBrokerService(clock=self.clock)
+        self._carrying = Carrying(saw=self._databroker.activity.saw)
         self.source.follow(self.options)
         self.world = self._build(self.options, None)
         self.status = self._in_force()

@@ -44,6 +44,7 @@ ROOT_URLCONF = "gateproject.urls"
 INSTALLED_APPS = [
     "gateproject",
     "authenticate",
+    "authorize",
     "databroker",
     "proxy",
     "django.contrib.admin.apps.SimpleAdminConfig",

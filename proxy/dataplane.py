@@ -27,10 +27,14 @@ CLIENT_LEFT = 499
 
 @dataclass(frozen=True, slots=True)
 class Carrying:
-    """What outlives the reload of a configuration: the pools of upstream connections, and what is being carried."""
+    """What outlives the reload of a configuration: the pools of upstream connections, what is being carried, who was seen.
+
+    `saw` is told of every request that is let through for a session: its id, the time, the host.
+    """
 
     client: UpstreamClient = field(default_factory=UpstreamClient)
     streams: OpenStreams = field(default_factory=OpenStreams)
+    saw: Callable[[str, float, str], None] = lambda session_id, now, host: None
 
 
 class DataPlane:
@@ -52,6 +56,8 @@ class DataPlane:
         story = Story(incoming, self._trusted)
         try:
             story.check = check = await self._authorize.check(incoming.request, incoming.cookies)
+            if check.identity is not None and check.decision.is_allowed:
+                self._carrying.saw(check.identity.session_id, self._clock(), incoming.request.host_port)
             compiled = check.decision.route
             if compiled is None or not check.decision.is_allowed:
                 story.status = await self._refusals.send(incoming, check, send, self._clock())

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from authorize.policy.canonical import lenient_reading
 from authorize.policy.compiled_route import compile_route
 from authorize.policy.criteria import Reason
 from authorize.policy.decision import Decision, Outcome
@@ -87,6 +88,9 @@ def _misses(path: str, route: Route) -> Iterator[str]:
         others: dict[str, None] = {other: None for other in _CONDITIONS if other != condition}
         if not compile_route(route.model_copy(update=others), condition).matches(path):
             yield f"{condition}: {path} {_MISS[condition]} {wanted}"
+    # Such a path is refused where a later route matches it (HostRoutes.match).
+    if not compile_route(route, "").matches(path) and compile_route(route, "").resembles(lenient_reading(path)):
+        yield f"an upstream may all the same read {path} as one of this route"
 
 
 _MISS = {"path": "is not", "prefix": "does not begin with", "regex": "does not match, as a whole,"}

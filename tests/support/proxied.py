@@ -28,6 +28,7 @@ class Proxied:
     options: Options
     plane: DataPlane
     streams: OpenStreams
+    seen: list[tuple[str, float, str]]
 
     async def ask(self, url: str, *body: bytes, **scope: Any) -> Answer:
         answer = Answer()
@@ -45,8 +46,9 @@ async def proxied(
         options = make_options(directory, insecure_server=True, policy=policy, **settings)
         broker = LocalBroker(MemoryStore())
         authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
-        carrying = Carrying()
+        seen: list[tuple[str, float, str]] = []
+        carrying = Carrying(saw=lambda *who_when_where: seen.append(who_when_where))
         try:
-            yield Proxied(upstream, broker, options, DataPlane(options, authorize, carrying), carrying.streams)
+            yield Proxied(upstream, broker, options, DataPlane(options, authorize, carrying), carrying.streams, seen)
         finally:
             await carrying.client.close()

@@ -138,6 +138,8 @@ def _explained(
         "person": _described(identity),
         "routes": [_route(look) for look in looks],
         "rules": explain.rows(decision) if decision else [],
+        "route": decision.route.id if decision and decision.route else None,
+        "allowed": decision is not None and decision.is_allowed,
         "outcome": decision.outcome.value if decision else "bad request",
         "reason": explain.sentence(decision) if decision else problem,
         "note": _note(request, options),

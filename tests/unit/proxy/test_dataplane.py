@@ -253,3 +253,11 @@ class Recorded(Answer):
         await super().send(message)
         if message.get("body"):
             self.has_body.set()
+
+
+async def test_a_session_is_seen_where_it_was_let_in(tmp_path: Path) -> None:
+    async with proxied(tmp_path, {"allowed_users": ["ann@example.com"]}) as gate:
+        ann, bob = await sign_in(gate.broker, gate.options), await sign_in(gate.broker, gate.options, "bob")
+        for person in (ann, bob):
+            await gate.ask(URL, headers={"cookie": person.cookie("app.example.com")})
+    assert [(session_id, host) for session_id, _, host in gate.seen] == [(ann.session.id, "app.example.com")]

@@ -1,0 +1,109 @@
+"""The admin over live sessions: where people are, all of a person's sessions ended at once, and a log of it that stays."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from tests.support.children import ROOT, clean_environment
+from tests.support.gate import RunningGate, follow, sign_in
+
+HTML = {"Accept": "text/html"}
+
+
+def admin(gate: RunningGate, path: str = "") -> str:
+    return gate.url("authenticate.localhost", f"/.gate/admin/{path}")
+
+
+async def post(client: httpx.AsyncClient, gate: RunningGate, page: str, **form: str) -> httpx.Response:
+    """As the page's own form would, with its token."""
+    shown = await client.get(admin(gate, page), headers=HTML)
+    token = re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', shown.text)[0]
+    origin = {"Origin": gate.url("authenticate.localhost", "")}
+    return await client.post(admin(gate, page), data={"csrfmiddlewaretoken": token, **form}, headers={**HTML, **origin})
+
+
+async def rows(client: httpx.AsyncClient, gate: RunningGate, page: str, **query: str) -> list[str]:
+    """The rows of the list, each as its text."""
+    shown = await client.get(admin(gate, page), params=query, headers=HTML)
+    assert shown.status_code == 200
+    found = re.findall(r'(?s)<tr><td class="action-checkbox">.*?</tr>', shown.text) or re.findall(r"(?s)<tr><th .*?</tr>", shown.text)
+    return [" ".join(re.sub(r"<[^>]*>", " ", row).split()) for row in found]
+
+
+async def test_the_admin_shows_where_a_person_was_last_seen(gate: RunningGate) -> None:
+    async with gate.client() as carol, gate.client() as alice:
+        await sign_in(carol, gate.url("other.localhost"), "carol")
+        await sign_in(alice, admin(gate), "alice")
+        async with asyncio.timeout(20):
+            while not any(f"other.localhost:{gate.port}" in row for row in await rows(alice, gate, "databroker/session/", q="carol")):
+                await asyncio.sleep(0.05)
+
+
+async def test_all_sessions_of_a_person_end_at_once_and_nobody_elses(gate: RunningGate) -> None:
+    async with gate.client() as desk, gate.client() as phone, gate.client() as bob, gate.client() as alice:
+        for browser, person in ((desk, "carol"), (phone, "carol"), (bob, "bob")):
+            assert (await sign_in(browser, gate.url("app.localhost"), person)).status_code == 200
+        await sign_in(alice, admin(gate), "alice")
+        ended = await post(alice, gate, "databroker/user/", action="end_all", _selected_action="oidc/carol")
+        assert ended.status_code == 302
+        after = [(await browser.get(gate.url("app.localhost"), headers=HTML)).status_code for browser in (desk, phone, bob)]
+        assert after == [302, 302, 200]
+        assert await rows(alice, gate, "databroker/session/", q="carol") == []
+        told, *_ = await rows(alice, gate, "databroker/auditentry/", q="ended all sessions of this person")
+    assert "alice@example.com" in told
+    assert "carol@example.com" in told
+    line = gate.wait_for_event("admin action", lambda entry: entry["action"] == "ended all sessions of this person")
+    assert (line["by"], line["object_id"]) == ("alice@example.com", "oidc/carol")
+
+
+async def test_the_audit_log_can_not_be_changed_by_those_it_is_about(gate: RunningGate) -> None:
+    async with gate.client() as carol, gate.client() as alice:
+        await sign_in(carol, gate.url("app.localhost"), "carol")
+        await sign_in(alice, admin(gate), "alice")
+        await post(alice, gate, "databroker/user/", action="end_all", _selected_action="oidc/carol")
+        shown = await alice.get(admin(gate, "databroker/auditentry/"), headers=HTML)
+        entry = re.findall(r"/databroker/auditentry/(\d+)/change/", shown.text)[0]
+        before = await rows(alice, gate, "databroker/auditentry/")
+        assert "delete_selected" not in shown.text
+        for page in ("change", "delete"):
+            refused = await alice.post(
+                admin(gate, f"databroker/auditentry/{entry}/{page}/"),
+                data={"csrfmiddlewaretoken": await token_of(alice, gate), "post": "yes", "object_repr": "x"},
+                headers={**HTML, "Origin": gate.url("authenticate.localhost", "")},
+            )
+            assert refused.status_code == 403
+            assert "CSRF" not in refused.text
+        assert await rows(alice, gate, "databroker/auditentry/") == before
+
+
+async def token_of(client: httpx.AsyncClient, gate: RunningGate) -> str:
+    shown = await client.get(admin(gate, "databroker/session/"), headers=HTML)
+    return re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', shown.text)[0]
+
+
+@pytest.mark.parametrize(
+    ("person", "groups", "outcome", "status"),
+    [("alice", ["engineering"], "allowed", 200), ("bob", ["sales"], "forbidden", 403), (None, [], "sign in", 302)],
+)
+async def test_explainaccess_says_what_the_running_product_does(
+    gate: RunningGate, person: str | None, groups: list[str], outcome: str, status: int
+) -> None:
+    url = gate.url("engineering.localhost", "/a")
+    who = ["--user", f"{person}@example.com", *(part for group in groups for part in ("--group", group))] if person else []
+    async with gate.client() as client:
+        if person:
+            await sign_in(client, gate.url("app.localhost"), person)
+            answer = await follow(client, await client.get(url, headers=HTML))
+        else:
+            answer = await client.get(url, headers=HTML)
+    command = [sys.executable, "manage.py", "explainaccess", "-config", str(gate.config_file), url, *who, "--json"]
+    run = await asyncio.to_thread(
+        subprocess.run, command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert (json.loads(run.stdout)["outcome"], answer.status_code) == (outcome, status)
