@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.providers.base import groups_in
+from authenticate.providers.base import groups_in, merged
 from authenticate.providers.registry import provider_of
 from tests.support.options import make_options
 
@@ -21,6 +21,14 @@ def user(tmp_path: Path, **claims: Any) -> Any:
 )  # fmt: skip
 def test_only_true_is_verified_and_only_absence_is_unknown(tmp_path: Path, claims: dict[str, Any], is_verified: bool | None) -> None:
     assert user(tmp_path, **claims).email_verified is is_verified
+
+
+@pytest.mark.parametrize("doubt", [False, "false", None, 0, 1, [], "yes"])
+def test_an_address_that_either_source_does_not_vouch_for_stays_unverified(tmp_path: Path, doubt: Any) -> None:
+    for id_token, userinfo in (({"email_verified": doubt}, {"email_verified": True}), ({"email_verified": True}, {"email_verified": doubt})):
+        assert user(tmp_path, **merged(id_token, userinfo)).email_verified is False
+    assert user(tmp_path, **merged({"email_verified": True}, {})).email_verified is True
+    assert user(tmp_path, **merged({}, {"email": "new@corp.example"})).email_verified is None
 
 
 @pytest.mark.parametrize("email", [["a@corp.example"], {"a": 1}, 7, None, True])

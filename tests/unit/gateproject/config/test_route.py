@@ -109,7 +109,12 @@ def test_claims_are_flattened() -> None:
         ("tls_custom_ca", "not base64", "whitespace"),
         ("tls_custom_ca_file", "missing.pem", "can't be read"),
         ("prefixx", "/", "did you mean prefix?"),
-        ("allow_websockets", False, "not available in this release"),
+        ("allow_websockets", "maybe", "true or false"),
+        ("websocket_origins", ["app.example.com"], "needs a scheme"),
+        ("websocket_origins", ["https://app.example.com/"], "not an origin"),
+        ("websocket_origins", ["https://app.example.com?a"], "not an origin"),
+        ("websocket_origins", ["wss://app.example.com"], "not an origin"),
+        ("websocket_origins", ["https://app.example.com"], "no effect without allow_websockets"),
         ("tls_downstream_client_ca", "x", "not available in this release"),
     ],
 )

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from gateproject.telemetry import logs
 from gateproject.telemetry.logs import QUIET, configure_logs, log_access
 
 
 @pytest.fixture(autouse=True)
-def _logging_restored() -> Iterator[None]:
+def _logging_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(logs, "_is_readable", False)
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     configured = structlog.get_config()
