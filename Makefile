@@ -11,7 +11,7 @@ COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo test test-fast check fix lock bench clean tools venv venv-demo venv-test
+.PHONY: help demo test test-fast check fix lock attack mutants bench clean tools venv venv-demo venv-test
 .NOTPARALLEL:
 
 help: ## this list
@@ -46,6 +46,12 @@ lock: venv-test ## compile the requirement files from their .in files (U=--upgra
 	@$(COMPILE) $(U) requirements.in --output-file requirements.txt
 	@$(COMPILE) $(U) requirements-demo.in --output-file requirements-demo.txt
 	@$(COMPILE) $(U) requirements-dev.in --output-file requirements-dev.txt
+
+attack: tools venv-test ## the full counts of every attack class against the running product (C=B5: only that class)
+	@$(PY) -m tests.attack.run $(if $(C),--class $(C))
+
+mutants: tools venv-test ## switch off one defence at a time: do the tests notice?
+	@$(PY) -m tests.mutants
 
 bench: tools venv-test ## the benchmarks: tables with ratios measured in one run
 	@status=0; for file in $$(grep -l __main__ bench/*.py); do $(PY) -m "bench.$$(basename "$$file" .py)" || status=1; done; exit $$status
