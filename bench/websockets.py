@@ -1,0 +1,173 @@
+"""What does a websocket cost that gate carries?  Memory of an idle one, and echoed messages a second against a bare tunnel.
+
+`python -m bench.websockets`: 1,000 idle ones with and without TLS; then 32 at ping-pong with 64 bytes, five runs each, in turns; medians.
+"""
+
+import argparse
+import asyncio
+import re
+import resource
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import yaml
+
+from bench.requests import HOST, child, free_port, gate_settings, pin, signed_in_cookie, start_provider, wait_for
+from tests.support.certs import certificate_files
+
+KEY = "dGhlIHNhbXBsZSBub25jZQ=="
+PING = b"\x82\xc0\0\0\0\0" + b"x" * 64  # binary, 64 bytes, masked with zeroes
+GOAL_KIB, GOAL_RATIO = 48, 0.6
+
+
+class Client(asyncio.Protocol):
+    """Opens one websocket; with `play` it answers each echo with the next message."""
+
+    def __init__(self, cookie: str):
+        loop = asyncio.get_running_loop()
+        self.opened, self.lost, self.echoes, self.is_playing = loop.create_future(), loop.create_future(), 0, False
+        self._request = (
+            f"GET / HTTP/1.1\r\nHost: {HOST}\r\nCookie: {cookie}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n\r\n"
+        ).encode()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.opened.done():
+            self.opened.set_result(data.startswith(b"HTTP/1.1 101 "))
+            return
+        self.echoes += 1
+        if self.is_playing:
+            self.transport.write(PING)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.opened.done():
+            self.opened.set_result(False)
+        self.lost.set_result(None)
+
+
+async def connect(port: int, cookie: str, count: int, tls: ssl.SSLContext | None = None) -> list[Client]:
+    loop = asyncio.get_running_loop()
+    options = {"ssl": tls, "server_hostname": HOST} if tls else {}
+    clients = []
+    for _ in range(count):
+        _, client = await loop.create_connection(lambda: Client(cookie), "127.0.0.1", port, **options)
+        if not await client.opened:
+            sys.exit(f"port {port} opened no websocket")
+        clients.append(client)
+    return clients
+
+
+async def disconnect(clients: list[Client]) -> None:
+    for client in clients:
+        client.transport.abort()
+    await asyncio.gather(*(client.lost for client in clients))
+    await asyncio.sleep(0.5)
+
+
+async def idle_memory(process: subprocess.Popen[str], port: int, cookie: str, count: int, tls: ssl.SSLContext | None = None) -> float:
+    """KiB of the process for each of `count` idle websockets."""
+    await disconnect(await connect(port, cookie, 20, tls))
+    before = resident(process.pid)
+    clients = await connect(port, cookie, count, tls)
+    await asyncio.sleep(1)
+    after = resident(process.pid)
+    if any(client.lost.done() for client in clients):
+        sys.exit("an idle websocket was closed")
+    await disconnect(clients)
+    return (after - before) / count
+
+
+def resident(pid: int) -> int:
+    return int(re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[1])
+
+
+async def echo_rate(port: int, cookie: str, count: int, seconds: float) -> float:
+    clients = await connect(port, cookie, count)
+    for client in clients:
+        client.is_playing = True
+        client.transport.write(PING)
+    await asyncio.sleep(0.3)
+    begun, before = time.perf_counter(), sum(client.echoes for client in clients)
+    await asyncio.sleep(seconds)
+    rate = (sum(client.echoes for client in clients) - before) / (time.perf_counter() - begun)
+    await disconnect(clients)
+    return rate
+
+
+def start(stack: ExitStack, *command: str, core: int) -> subprocess.Popen[str]:
+    return stack.enter_context(child([sys.executable, *command], core=core, stdout=subprocess.DEVNULL))
+
+
+def start_gate(stack: ExitStack, directory: Path, upstream: str, provider: str, **settings: object) -> tuple[subprocess.Popen[str], int]:
+    port = free_port()
+    made = {**gate_settings(directory, port, provider, upstream), **settings}
+    made["policy"][0]["allow_websockets"] = True
+    file = directory / f"{port}.yaml"
+    file.write_text(yaml.safe_dump(made))
+    process = start(stack, "manage.py", "rungate", "-config", str(file), core=0)
+    wait_for(port)
+    return process, port
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--idle", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3)
+    arguments = parser.parse_args()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two files for each websocket, more than the usual 1,024
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        echo = free_port()
+        start(stack, "-m", "bench.bare_tunnel", "echo", str(echo), core=1)
+        wait_for(echo)
+        provider = start_provider(stack)
+        plain, plain_port = start_gate(stack, directory, f"http://127.0.0.1:{echo}", provider)
+        cookie = signed_in_cookie(plain_port)
+        secrets = {key: value for key, value in yaml.safe_load((directory / f"{plain_port}.yaml").read_text()).items() if "secret" in key}
+        files = certificate_files(directory, HOST)
+        pair = {"certificate_file": str(files.certificate), "certificate_key_file": str(files.key), "insecure_server": False}
+        # One data directory and the same secrets do not share sessions: with TLS the route is public.
+        encrypted, encrypted_port = start_gate(
+            stack, directory, f"http://127.0.0.1:{echo}", provider, **secrets, **pair, **open_policy(echo)
+        )
+        bare = free_port()
+        start(stack, "-m", "bench.bare_tunnel", "tunnel", str(bare), str(echo), core=0)
+        wait_for(bare)
+        pin(1)
+        print(f"{f'memory of {arguments.idle} idle websockets':34} {'KiB each':>8}   goal below {GOAL_KIB}")
+        print(f"{'gate':34} {asyncio.run(idle_memory(plain, plain_port, cookie, arguments.idle)):8.1f}")
+        tls = files.client_context()
+        print(f"{'gate, TLS':34} {asyncio.run(idle_memory(encrypted, encrypted_port, '', arguments.idle, tls)):8.1f}")
+        rates: dict[str, list[float]] = {"bare tunnel": [], "gate": []}
+        for _ in range(arguments.runs):
+            for name, port in (("bare tunnel", bare), ("gate", plain_port)):
+                rates[name].append(asyncio.run(echo_rate(port, cookie, 32, arguments.seconds)))
+    report(rates)
+
+
+def open_policy(echo: int) -> dict[str, object]:
+    return {"policy": [{"from": f"https://{HOST}", "to": f"http://127.0.0.1:{echo}", "allow_public_unauthenticated_access": True}]}
+
+
+def report(rates: dict[str, list[float]]) -> None:
+    base = statistics.median(rates["bare tunnel"])
+    print(f"{'echoed messages/s, 32 at 64 bytes':34} {'median':>8} {'ratio':>6}   goal {GOAL_RATIO}; runs")
+    for name, each in rates.items():
+        median = statistics.median(each)
+        print(f"{name:34} {median:8.0f} {median / base:6.2f}   {' '.join(f'{rate:.0f}' for rate in each)}")
+
+
+if __name__ == "__main__":
+    main()
