@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from bench.requests import child, free_port, gate_settings, wait_for
+from bench.rig import child, free_port, gate_settings, wait_for
 
 HOST = "reload.localhost"
 CONNECTIONS = 16

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from bench.requests import child, free_port, gate_settings, wait_for
+from bench.rig import child, free_port, gate_settings, wait_for
 
 BODY = 1 << 30
 CHUNK = b"x" * (1 << 16)
