@@ -18,6 +18,7 @@ from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthen
 
 from authenticate.discovery import Discovery
 from authenticate.provider_client import ProviderClient, with_query
+from authenticate.providers.base import merged
 from databroker.records import User
 from gateproject.config.options import Options
 from gateproject.errors import BadRequest, ProviderError
@@ -209,7 +210,7 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
         """The person, known by `sub`; the library would look for the e-mail among Django's users."""
         userinfo = await self.get_userinfo(access_token, id_token, payload)
         about_person = {name: value for name, value in userinfo.items() if name not in TOKEN_CLAIMS}
-        return self._client.provider.user({**payload, **about_person}, self._clock())
+        return self._client.provider.user(merged(payload, about_person), self._clock())
 
     def _expiry(self, expires_in: object) -> float | None:
         if isinstance(expires_in, int) and not isinstance(expires_in, bool) and 0 < expires_in < MAX_EXPIRES_IN:

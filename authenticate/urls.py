@@ -1,6 +1,6 @@
 """Every page of the authenticate host."""
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import path, re_path
 
 from authenticate.views.callback import callback
@@ -8,12 +8,13 @@ from authenticate.views.dashboard import dashboard
 from authenticate.views.sign_in import sign_in
 from authenticate.views.sign_out import sign_out
 from authenticate.views.well_known import endpoints, jwks
+from gateproject.responses import error_page
 
 
 async def _configured_callback(request: HttpRequest, path: str) -> HttpResponse:
     """`authenticate_callback_path` is a setting of the running world, not of Django's, so it is compared here."""
     if "/" + path != request.scope["gate"].options.authenticate_callback_path:
-        raise Http404
+        return error_page(request, 404, "There is no such page.", links=(("Who am I?", "/.gate/"),))
     return await callback(request)
 
 
@@ -23,5 +24,5 @@ urlpatterns = [
     re_path(r"^\.gate/(?:signout/?|sign_out/?)$", sign_out),
     path(".well-known/gate/jwks.json", jwks),
     path(".well-known/gate/", endpoints),
-    re_path(r"^(?P<path>.+)$", _configured_callback),
+    re_path(r"^(?P<path>.*)$", _configured_callback),
 ]

@@ -58,9 +58,10 @@ class AuthorizeService:
         if decision.outcome is Outcome.SIGN_IN:
             identity = await self._identify(cookie_headers, request.host_port, now)
             decision = judge(request, identity, route) if identity is not None else decision
-        elif route.route.pass_identity_headers:
+        elif route.route.pass_identity_headers and not decision.is_preflight:
             identity = await self._identify_if_possible(cookie_headers, request.host_port, now)
-        headers = self.identity_headers.headers_for(request, route, identity, now) if decision.is_allowed else ()
+        is_told = decision.is_allowed and not decision.is_preflight
+        headers = self.identity_headers.headers_for(request, route, identity, now) if is_told else ()
         return Check(decision, identity, headers)
 
     def knows_host(self, host: str, port: int | None) -> bool:

@@ -8,6 +8,8 @@ from django.contrib.admin import AdminSite
 from django.contrib.auth import get_user_model, login
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
 
 import databroker.admin
 import proxy.admin
@@ -36,6 +38,7 @@ class GateAdminSite(AdminSite):
         identity = identity_of(request)
         return identity is not None and identity.session_id == signed_in_by and may_administer(request, identity)
 
+    @method_decorator(never_cache)
     def login(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
         own = request.scope["gate"]
         if own.options.admin_password_login and (request.method == "POST" or "password" in request.GET):
@@ -86,7 +89,10 @@ def _django_user(identity: Identity) -> AbstractBaseUser:
 def _target(request: HttpRequest) -> str:
     """Where to go after signing in: a page of the admin, whatever the query asks."""
     wanted = request.GET.get("next", ADMIN)
-    parts = urlsplit(wanted)
+    try:
+        parts = urlsplit(wanted)
+    except ValueError:  # a bracket that opens no IPv6 address
+        return ADMIN
     is_inside = not parts.scheme and not parts.netloc and parts.path.startswith(ADMIN) and "\\" not in wanted
     return wanted if is_inside and not parts.path.startswith(f"{ADMIN}log") else ADMIN
 

@@ -30,6 +30,8 @@ _DASHLESS_PREFIXES = (
     b"xgatejwt",
     b"xgateclaim",
     b"xgateset",
+    b"xgatesession",
+    b"xgateroute",
     b"xenvoy",
     b"xforwarded",
     b"impersonateuser",
@@ -77,6 +79,11 @@ def _known(name: bytes) -> tuple[int, bytes]:
     if folded == b"cookie":
         return COOKIE, folded
     return (AUTHORIZATION if folded == b"authorization" else PLAIN), folded
+
+
+def without_credentials(headers: Iterable[Header]) -> Headers:
+    """What passes of a request that was let in whoever sent it: a CORS preflight."""
+    return [pair for pair in headers if _known(pair[0])[0] not in (COOKIE, AUTHORIZATION)]
 
 
 class TrustedPeers:

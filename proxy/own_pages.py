@@ -10,6 +10,9 @@ ROBOTS = "User-agent: *\nDisallow: /"
 
 async def answer(owner: Owner, incoming: Incoming, options: Options, send: Send) -> None:
     path = incoming.request.path
+    if owner is Owner.NOTHING:
+        await send_error(incoming, send, 404, "No application is configured at this address.", advice="Check the address for a typo.")
+        return
     if incoming.request.method not in ("GET", "HEAD"):
         extra = [(b"allow", b"GET, HEAD")]
         await send_error(incoming, send, 405, f"{path} answers GET and HEAD only.", extra_headers=extra)
@@ -23,5 +26,3 @@ async def answer(owner: Owner, incoming: Incoming, options: Options, send: Send)
             await send_redirect(incoming, send, f"{path}/", status=301)
         case Owner.TO_DASHBOARD:
             await send_redirect(incoming, send, f"{options.authenticate_service_url.origin}/.gate/")
-        case _:
-            await send_error(incoming, send, 404, "No application is configured at this address.", advice="Check the address for a typo.")

@@ -11,7 +11,7 @@ from gateproject.errors import BadRequest
 TOKEN_KEY = b"gate_session"
 
 # A segment that some server reads as "." or "..": plain, encoded, with path parameters, or beside an encoded slash.
-_DOT_SEGMENT = re.compile(r"(?:/|%2f|%5c)(?:\.|%2e){1,2}(?:;[^/]*)?(?=/|%2f|%5c|$)", re.IGNORECASE)
+_DOT_SEGMENT = re.compile(r"(?:/|%2f|%5c)(?:\.|%2e){1,2}(?:(?:;|%3b)[^/]*)?(?=/|%2f|%5c|$)", re.IGNORECASE)
 _UNSAFE_TARGET = re.compile(r"[^\x21-\x7e]")
 
 

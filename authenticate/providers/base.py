@@ -34,3 +34,15 @@ def groups_in(claims: Mapping[str, Any], groups_claim: str) -> tuple[str, ...]:
     value = claims.get(groups_claim) if groups_claim else None
     values = value if isinstance(value, list) else [value]
     return tuple(group for group in values if isinstance(group, str) and group)
+
+
+def vouches(email_verified: object) -> bool:
+    """Only true and "true" (as Cognito writes it) are yes, so that nothing unknown counts as verified."""
+    return email_verified is True or (isinstance(email_verified, str) and email_verified.lower() == "true")
+
+
+def merged(id_token: Mapping[str, Any], userinfo: Mapping[str, Any]) -> dict[str, Any]:
+    """What both say of a person.  Userinfo is the newer; but an address that either does not vouch for stays unverified."""
+    said = [claims["email_verified"] for claims in (id_token, userinfo) if "email_verified" in claims]
+    doubted = {"email_verified": False} if said and not all(map(vouches, said)) else {}
+    return {**id_token, **userinfo, **doubted}

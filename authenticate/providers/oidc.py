@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from authenticate.providers.base import vouches
 from databroker.records import User
 from gateproject.config.options import Options
 
@@ -42,8 +43,5 @@ def _text(value: object) -> str:
 
 
 def _is_verified(claims: Mapping[str, Any]) -> bool | None:
-    """Absent is None; only true and "true" (as Cognito writes it) are yes, so that nothing unknown counts as verified."""
-    if "email_verified" not in claims:
-        return None
-    value = claims["email_verified"]
-    return value is True or (isinstance(value, str) and value.lower() == "true")
+    """None where the provider says nothing about it."""
+    return vouches(claims["email_verified"]) if "email_verified" in claims else None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from authorize.policy.compiled_route import CompiledRoute
-from authorize.policy.criteria import Step
+from authorize.policy.criteria import Reason, Step
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
@@ -28,6 +28,11 @@ class Decision:
     @property
     def is_allowed(self) -> bool:
         return self.outcome is Outcome.ALLOWED
+
+    @property
+    def is_preflight(self) -> bool:
+        """Let in because it is a CORS preflight, whoever asked: browsers send no credentials with one, so none may pass with it."""
+        return self.is_allowed and self.trace[-1].reason is Reason.PREFLIGHT
 
 
 NO_ROUTE = Decision(Outcome.NO_ROUTE, None, ())

@@ -66,3 +66,9 @@ def test_whatever_is_accepted_reads_the_same_to_another_parser(rest: str, beginn
         parts = urlsplit(target.url)
         assert f"{parts.scheme}://{parts.netloc}" in ROUTES | {OWN}
         assert parts.netloc == target.host_port
+
+
+def test_a_port_that_is_the_other_schemes_default_is_no_port_of_ours() -> None:
+    """Whoever decides by origin may hold both default ports for none, so such a URL must not come that far."""
+    for url in ("https://app.example.com:80/", "http://app.example.com:443/"):
+        assert TARGETS.target(url, lambda origin: True) is None

@@ -17,4 +17,6 @@ async def test_the_callback_path_is_a_setting(tmp_path: Path, site: Site) -> Non
 
 async def test_unknown_pages_are_404(site: Site) -> None:
     for path in ("/", "/.gate/x", "/.gate/sign_in/", "/.gate", "/.well-known/gate/x"):
-        assert (await site.browser().get(path)).status == 404
+        answer = await site.browser().get(path)
+        assert answer.status == 404
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]

@@ -85,6 +85,16 @@ async def test_a_refused_person_is_known_but_nothing_is_attested(world: World) -
     assert check.identity is not None
 
 
+async def test_nothing_about_anybody_goes_with_a_preflight(world: World) -> None:
+    asked = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
+    check = await world.service.check(request("/", **asked), [f"_gate={world.value()}".encode()])
+    assert check.decision.is_preflight
+    assert check.identity_headers == ()
+    check = await world.service.check(request("/", method="OPTIONS"), [f"_gate={world.value()}".encode()])
+    assert not check.decision.is_preflight
+    assert check.identity_headers != ()
+
+
 async def test_nobody_is_asked_to_sign_in(world: World) -> None:
     assert await world.outcome("/") is Outcome.SIGN_IN
     assert await world.outcome("/public") is Outcome.ALLOWED

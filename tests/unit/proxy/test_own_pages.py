@@ -42,7 +42,8 @@ async def test_the_front_door_of_the_authenticate_host_leads_to_the_dashboard(tm
     assert (answer.status, answer.header("location")) == (302, "https://auth.example.com/.gate/")
 
 
-async def test_an_unknown_host_learns_nothing(tmp_path: Path) -> None:
-    answer = await answer_to(Owner.NOTHING, "/", tmp_path)
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE"])
+async def test_an_unknown_host_learns_nothing(method: str, tmp_path: Path) -> None:
+    answer = await answer_to(Owner.NOTHING, "/", tmp_path, method)
     assert answer.status == 404
     assert b"auth.example.com" not in answer.body

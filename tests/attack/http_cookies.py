@@ -1,0 +1,212 @@
+"""B14, B17, B46: whose session do planted, swapped, cut and bent cookies give?"""
+
+import base64
+import json
+from collections.abc import Iterator
+from functools import partial
+from itertools import permutations
+
+from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
+from tests.attack.target import SIGNED_IN_SITES, Target, new_marker
+
+JUNK = (
+    *(
+        b"_gate=",
+        b"_gate=junk",
+        b"_gate=" + b"A" * 200,
+        b"_gate=" + b"A" * 8000,
+        b'_gate="quoted"',
+        b"_gate_0=x",
+        b"_gate_1=x",
+        b"_gate_-1=x",
+        b"_gate_99999=x",
+    ),
+    *(
+        b"_GATE=x",
+        b"_Gate=" + b"A" * 200,
+        b"__Host-_gate=x",
+        b"__Secure-_gate=x",
+        b"%5fgate=x",
+        b"_gat%65=x",
+        b"_gate =x",
+        b" _gate=x",
+        b"_gate",
+        b"=_gate",
+        b"_gate\t=x",
+    ),
+    *(
+        b"_gate=x=y",
+        b"_gate[]=x",
+        b"$Version=1; _gate=x; $Path=/",
+        b"_gate=\xff\xfe",
+        b"_gate=%00",
+        b"_gate=null",
+        b"_gate_csrf=x",
+        b"_gate_signin_x=y",
+        b"_gate_admin=x",
+    ),
+    *(
+        b"; ".join([b"_gate=" + b"B" * 100] * 180),
+        b"; ".join(b"_gate_%d=x" % number for number in range(180)),
+        b"; ".join([b"a=b"] * 300),
+        b"_gate=" + b"{" * 300,
+    ),
+    *(
+        b"_gate=e30.e30.",
+        b"_gate=eyJhbGciOiJub25lIn0.eyJlbWFpbCI6ImEifQ.",
+        b"_gate=../../x",
+        b"_gate=1 OR 1=1",
+        b"_gate=" + b"=" * 100,
+        b"_gate=-",
+        b",_gate=x",
+    ),
+)
+EMAIL = b"%b@example.com"
+
+
+def _told(hit) -> tuple[list[bytes], str]:
+    (assertion,) = hit.values(b"x-gate-jwt-assertion")
+    claims = json.loads(base64.urlsafe_b64decode(assertion.split(b".")[1] + b"=="))
+    return hit.values(b"x-gate-claim-email"), claims.get("email", "")
+
+
+@attack("B14", "cookie tossing, shadowing, fixation")
+def tossed(target: Target) -> Iterator[Case]:
+    for junk in JUNK:
+        for person in ("alice", "carol", None):
+            for form in ("%b; %b", "second header", "first header"):
+                for order in (0, 1):
+                    yield Case(f"{junk[:40]!r} with {person}'s, {form} {order}", partial(_toss, junk, person, form, order))
+    for sites in permutations(SIGNED_IN_SITES, 2):
+        yield Case(f"carol's cookie of {sites[0]} planted at {sites[1]}", partial(_foreign_before_own, *sites))
+    for number in range(10):
+        yield Case(f"fixation {number}", _fixation)
+
+
+async def _toss(junk: bytes, person: str | None, form: str, order: int, target: Target) -> Outcome:
+    marker, own = new_marker(), target.cookie(person, "any")
+    parts = [part for part in ((junk, own) if order else (own, junk)) if part]
+    lines = b"Cookie: %b\r\n" % b"; ".join(parts) if form == "%b; %b" else b"".join(b"Cookie: %b\r\n" % part for part in parts)
+    data = target.request(b"GET", b"/t", "any", marker=marker, headers=lines)
+    answer = await target.send(data)
+    hits = target.ledger.hits(marker)
+    if person is None:
+        expect(not hits and answer.statuses[0] in (302, 400, 431), f"answered {answer.raw[:80]!r}", data)
+        return REFUSED
+    if answer.statuses[0] in (400, 431) and not hits:
+        expect(len(junk) > 8000 or any(byte in junk for byte in b"\xff\x00"), f"locked out: {answer.raw[:300]!r}", data)
+        return REFUSED
+    expect(len(hits) == 1, f"locked out: {answer.raw[:300]!r}", data)
+    email = EMAIL % person.encode()
+    expect(_told(hits[0]) == ([email], email.decode()), f"came as {_told(hits[0])}", data)
+    expect(not any(b"_gate=" + b"A" * 50 in value for value in hits[0].values(b"cookie")), "our cookie went upstream", data)
+    return ACCEPTED
+
+
+async def _foreign_before_own(elsewhere: str, site: str, target: Target) -> Outcome:
+    marker = new_marker()
+    line = b"Cookie: %b; %b\r\n" % (target.cookie("carol", elsewhere), target.cookie("alice", site))
+    data = target.request(b"GET", b"/admin/t", site, marker=marker, headers=line)
+    answer = await target.send(data)
+    hits = target.ledger.hits(marker)
+    expect(len(hits) == 1, f"locked out: {answer.raw[:200]!r}", data)
+    expect(site == "bare" or _told(hits[0])[0] == [b"alice@example.com"], "came as somebody else", data)
+    return ACCEPTED
+
+
+async def _fixation(target: Target) -> Outcome:
+    """A value that was there before the sign-in is worth nothing after it, and no two sign-ins give the same session."""
+    planted = b"_gate=" + b"P" * 200
+    first, second = [await target.sign_in("bob", "any") for _ in range(2)]
+    expect(first["any"] != second["any"], "two sign-ins gave one cookie")
+    marker = new_marker()
+    data = target.request(b"GET", b"/f", "any", marker=marker, headers=b"Cookie: %b\r\n" % planted)
+    answer = await target.send(data)
+    expect(not target.ledger.hits(marker) and answer.statuses == [302], "a planted value became a session", data)
+    return REFUSED
+
+
+PLACES = (*SIGNED_IN_SITES, "elsewhere", "authenticate", "public", "nowhere")
+
+
+@attack("B17", "a cookie of one host at every other")
+def swapped(target: Target) -> Iterator[Case]:
+    for origin in SIGNED_IN_SITES:
+        for place in PLACES:
+            for person in ("alice", "carol"):
+                yield Case(f"{person}'s cookie of {origin} at {place}", partial(_swap, origin, place, person))
+        for form in _other_carriers():
+            yield Case(f"cookie of {origin} as {form[:30]!r}", partial(_carried, origin, form))
+
+
+async def _swap(origin: str, place: str, person: str, target: Target) -> Outcome:
+    marker = new_marker()
+    data = target.request(b"GET", b"/admin/s", place, marker=marker, headers=b"Cookie: %b\r\n" % target.cookie(person, origin))
+    answer = await target.send(data)
+    hits = target.ledger.hits(marker)
+    if place == "public":
+        expect(len(hits) == 1 and not hits[0].values(b"x-gate-claim-email"), "a session of another host was taken", data)
+        return REFUSED
+    if place == origin:
+        is_allowed = person == "alice" or place in ("any", "bare", "default")
+        expect(bool(hits) is is_allowed and answer.statuses == [200 if is_allowed else 403], f"answered {answer.statuses}", data)
+        return ACCEPTED if hits else REFUSED
+    expect(not hits and answer.statuses[0] in (302, 404, 421), f"answered {answer.raw[:200]!r}", data)
+    return REFUSED
+
+
+def _other_carriers() -> list[bytes]:
+    """What else may carry a token, for another host than its own: %b stands for it."""
+    return [
+        b"Authorization: Gate %b",
+        b"Authorization: Bearer Gate-%b",
+        b"Authorization: Bearer %b",
+        b"X-Gate-Authorization: %b",
+        b"Cookie: _gate_0=%b",
+    ]
+
+
+async def _carried(origin: str, form: bytes, target: Target) -> Outcome:
+    marker, place = new_marker(), "group" if origin != "group" else "any"
+    data = target.request(b"GET", b"/s", place, marker=marker, headers=form % target.cookies["alice"][origin] + b"\r\n")
+    answer = await target.send(data)
+    expect(not target.ledger.hits(marker) and answer.statuses[0] in (302, 401), f"answered {answer.raw[:200]!r}", data)
+    return REFUSED
+
+
+@attack("B46", "sealed cookies, bent and cut")
+def bent(target: Target) -> Iterator[Case]:
+    value = target.cookies["alice"]["any"]
+    alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    for position in range(len(value)):
+        for bit in range(6):
+            changed = alphabet[alphabet.index(value[position : position + 1]) ^ (1 << bit)]
+            yield _sealed(f"bit {bit} of letter {position}", value[:position] + bytes([changed]) + value[position + 1 :], value)
+        yield _sealed(f"cut at {position}", value[:position], value)
+        yield _sealed(f"from {position}", value[position + 1 :], value)
+        for odd in (b" ", b"%00", b"=", b"/", b"+", b".", b"\xff"):
+            yield _sealed(f"{odd!r} at {position}", value[:position] + odd + value[position:], value)
+    other = target.cookies["carol"]["any"]
+    for position in range(0, min(len(value), len(other)), 3):
+        yield _sealed(f"spliced at {position}", value[:position] + other[position:], value)
+
+
+def _sealed(label: str, changed: bytes, value: bytes) -> Case:
+    return Case(label, partial(_open_bent, changed, value))
+
+
+async def _open_bent(changed: bytes, value: bytes, target: Target) -> Outcome:
+    if _bytes_of(changed.strip(b" ")) == _bytes_of(value) or changed == target.cookies["carol"]["any"]:
+        return ACCEPTED  # blanks around it, spare bits of its last letter: the same sealed bytes in another spelling
+    marker = new_marker()
+    data = target.request(b"GET", b"/b", "any", marker=marker, headers=b"Cookie: _gate=%b\r\n" % changed)
+    answer = await target.send(data)
+    expect(not target.ledger.hits(marker) and answer.statuses[0] in (302, 400), f"answered {answer.raw[:200]!r}", data)
+    return REFUSED
+
+
+def _bytes_of(value: bytes) -> bytes | None:
+    try:
+        return base64.b64decode(value + b"=" * (-len(value) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        return None

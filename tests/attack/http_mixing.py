@@ -1,0 +1,201 @@
+"""B42: does each answer belong to its question, whatever came before it on the connection, and whoever left in the middle?"""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from tests.attack.http_responses import split_responses
+from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
+from tests.attack.target import Target, new_marker
+
+CONNECTIONS = 4000  # with up to 24 requests each
+MIXES = 2500  # connections, with four requests on average: ten thousand in all
+
+
+@dataclass(frozen=True)
+class Question:
+    """One request, and what must come back: the marker (from the canary), a status (from gate), or an end of the connection."""
+
+    data: bytes
+    method: bytes
+    marker: bytes
+    status: int
+    is_forwarded: bool = False
+    ends: bool = False
+
+
+def _good(target: Target, dice: random.Random) -> Question:
+    site, person = dice.choice(
+        (("public", None), ("any", "alice"), ("any", "carol"), ("group", "alice"), ("bare", "carol"), ("mixed", None))
+    )
+    marker, method = new_marker(), dice.choice((b"GET", b"POST", b"PUT", b"HEAD", b"OPTIONS", b"DELETE"))
+    body = b"" if method in (b"GET", b"HEAD") else dice.randbytes(dice.choice((0, 1, 100, 70_000)))
+    return Question(_request(target, dice, method, marker, site, person, body), method, marker, 200, is_forwarded=True)
+
+
+def _refused(target: Target, dice: random.Random) -> Question:
+    site, person, status = dice.choice(
+        (("group", None, 302), ("group", "carol", 403), ("any", None, 302), ("nowhere", None, 404), ("redirect", None, 301))
+    )
+    marker, method = new_marker(), dice.choice((b"GET", b"POST", b"HEAD", b"PUT"))
+    body = b"" if method in (b"GET", b"HEAD") else dice.randbytes(dice.choice((0, 5, 1000, 30_000)))
+    return Question(_request(target, dice, method, marker, site, person, body), method, marker, status)
+
+
+def _broken(target: Target, dice: random.Random) -> Question:
+    marker = new_marker()
+    host = b"Host: %b\r\n" % target.host("public").encode()
+    data, status = dice.choice(
+        (
+            (b"GET /%b HTTP/1.1\r\n\r\n" % marker, 400),
+            (b"GET /%b HTTP/1.0\r\n%b\r\n" % (marker, host), 426),
+            (b"GET /%b HTTP/1.1\r\n%bX : y\r\n\r\n" % (marker, host), 400),
+            (b"POST /%b HTTP/1.1\r\n%bContent-Length: x\r\n\r\n" % (marker, host), 400),
+            (b"POST /%b HTTP/1.1\r\n%bContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n" % (marker, host), 400),
+            (b"TRACE /%b HTTP/1.1\r\n%b\r\n" % (marker, host), 405),
+            (b"GET /%b%b HTTP/1.1\r\n%b\r\n" % (b"a" * 9000, marker, host), 414),
+            (b"GET /%b HTTP/1.1\r\n%bX: %b\r\n\r\n" % (marker, host, b"a" * 20_000), 431),
+            (b"POST /%b HTTP/1.1\r\n%bTransfer-Encoding: gzip\r\n\r\n" % (marker, host), 501),
+            (b"\x00\x01%b\r\n\r\n" % marker, 400),
+        )
+    )
+    return Question(data, b"GET", marker, status, ends=True)
+
+
+def _bad_path(target: Target, dice: random.Random) -> Question:
+    """Refused by what is behind the listener: the connection stays."""
+    marker = new_marker()
+    return Question(target.request(b"GET", b"/%00" + marker, "public", close=False), b"GET", marker, 400)
+
+
+def _request(target: Target, dice: random.Random, method: bytes, marker: bytes, site: str, person: str | None, body: bytes) -> bytes:
+    if body and dice.random() < 0.5:
+        chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[: len(body) // 2], body[len(body) // 2 :]) if part)
+        head = target.request(method, b"/" + marker, site, person=person, headers=b"Transfer-Encoding: chunked\r\n", close=False)
+        return head + chunks + b"0\r\n\r\n"
+    return target.request(method, b"/" + marker, site, person=person, body=body, close=False)
+
+
+@attack("B42", "keep-alive mixes of good, refused and broken", together=96)
+def mixes(target: Target) -> Iterator[Case]:
+    for number in range(MIXES):
+        yield Case(f"mix {number}", partial(_mix, number))
+
+
+async def _mix(seed: int, target: Target) -> Outcome:
+    dice = random.Random(seed)
+    questions = [dice.choices((_good, _refused, _bad_path, _broken), (5, 4, 1, 0.6))[0](target, dice) for _ in range(dice.randint(1, 7))]
+    data = b"".join(question.data for question in questions)
+    if dice.random() < 0.6:
+        received, is_closed = await _pipelined(target, dice, data)
+    else:
+        received, is_closed = await _in_turn(target, questions)
+    answers = split_responses(received, tuple(question.method for question in questions), is_closed=is_closed)
+    until = next((number + 1 for number, question in enumerate(questions) if question.ends), len(questions))
+    expected = questions[:until]
+    for number, question in enumerate(questions):
+        hits = target.ledger.hits(question.marker)
+        is_answered = number < len(answers)
+        expect(bool(hits) <= question.is_forwarded and len(hits) <= 1, f"question {number} ({question.status}) reached {hits}", data)
+        expect(number < until or not hits, f"question {number} came after the end of the connection", data)
+        expect(
+            not (is_answered and question.is_forwarded) or len(hits) == 1, f"question {number} was answered, but not by its upstream", data
+        )
+    expect(len(answers) <= len(expected), f"{len(answers)} answers to {len(expected)} questions", data)
+    for question, answer in zip(expected, answers, strict=False):
+        expect(answer.status == question.status, f"{question.data[:60]!r} got {answer.status}, not {question.status}", data)
+        if question.is_forwarded and question.method != b"HEAD":
+            expect(answer.body == b"/" + question.marker, f"{question.marker!r} got the answer {answer.body[:60]!r}", data)
+        expect(question.is_forwarded or not answer.values(b"x-canary"), "gate's own answer came from an upstream", data)
+    closes = next((number + 1 for number, answer in enumerate(answers) if answer.announces_close), 0)
+    expect(
+        len(answers) == (closes or len(expected)),
+        f"{len(answers)} answers to {len(expected)} questions, the connection {'was' if is_closed else 'is not'} closed",
+        data,
+    )
+    return REFUSED if any(not question.is_forwarded for question in expected) else ACCEPTED
+
+
+async def _pipelined(target: Target, dice: random.Random, data: bytes) -> tuple[bytes, bool]:
+    cuts = sorted(dice.randrange(len(data) + 1) for _ in range(dice.randint(0, 4)))
+    parts = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+    answer = await target.send(*parts, quiet=1.0)
+    return answer.raw, answer.is_closed
+
+
+async def _in_turn(target: Target, questions: list[Question]) -> tuple[bytes, bool]:
+    """Keep-alive: each question after the answer to the one before."""
+    reader, writer = await target.open()
+    received = bytearray()
+    try:
+        for question in questions:
+            writer.write(question.data)
+            answer = await _one(reader, question.method)
+            received += answer
+            if not answer or b"\r\nconnection: close" in answer.lower().partition(b"\r\n\r\n")[0]:
+                return bytes(received), True
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+    return bytes(received), False
+
+
+async def _one(reader: asyncio.StreamReader, method: bytes) -> bytes:
+    try:
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
+        if method == b"HEAD" or b"content-length" not in fields:
+            return head
+        return head + await reader.readexactly(int(fields[b"content-length"]))
+    except (EOFError, ConnectionError):
+        return b""
+
+
+@attack("B42", "tagged requests, clients that leave", together=48)
+def tagged(target: Target) -> Iterator[Case]:
+    for number in range(CONNECTIONS):
+        yield Case(f"connection {number}", partial(_tagged, number))
+
+
+async def _tagged(seed: int, target: Target) -> Outcome:
+    dice = random.Random(-seed - 1)
+    questions = [_good(target, dice) for _ in range(dice.randint(1, 24))]
+    data = b"".join(question.data for question in questions)
+    leaves = dice.random() < 0.3
+    reader, writer = await target.open()
+    writer.write(data[: dice.randrange(len(data))] if leaves else data)
+    received = bytearray()
+    with suppress(TimeoutError, ConnectionError):
+        while not leaves or dice.random() < 0.7:
+            more = await asyncio.wait_for(reader.read(1 << 20), 10 if not leaves else 0.05)
+            received += more
+            if not more or (not leaves and received.count(b"HTTP/1.1 ") >= len(questions) and received.endswith(_ending(questions[-1]))):
+                break
+    writer.transport.abort()
+    if leaves:
+        return _belongs_so_far(bytes(received), questions, data)
+    answers = split_responses(bytes(received), tuple(question.method for question in questions), is_closed=False)
+    expect(len(answers) == len(questions), f"{len(answers)} answers to {len(questions)} questions", data)
+    for question, answer in zip(questions, answers, strict=True):
+        expect(answer.status == 200, f"{question.marker!r} got {answer.status}", data)
+        expect(
+            answer.body == (b"" if question.method == b"HEAD" else b"/" + question.marker), f"{question.marker!r} got {answer.body!r}", data
+        )
+    return ACCEPTED
+
+
+def _ending(question: Question) -> bytes:
+    return b"\r\n\r\n" if question.method == b"HEAD" else b"/" + question.marker
+
+
+def _belongs_so_far(received: bytes, questions: list[Question], data: bytes) -> Outcome:
+    """Answers that came before the client left are in order, too."""
+    bodies = [part for part in received.split(b"\r\n\r\n")[1:] if part.startswith(b"/EVIL-")]
+    wanted = [b"/" + question.marker for question in questions if question.method != b"HEAD"]
+    for body, mine in zip(bodies, wanted, strict=False):
+        expect(body.startswith(mine) or mine.startswith(body), f"{mine!r} got {body[:40]!r}", data)
+    return ACCEPTED

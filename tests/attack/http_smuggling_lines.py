@@ -1,0 +1,207 @@
+"""The header lines, lengths, chunks and line ends that some parser forgave."""
+
+from collections.abc import Iterator
+
+TRANSFER_ENCODINGS = (
+    *(b"Transfer-Encoding: chunked", b"Transfer-Encoding: Chunked", b"Transfer-Encoding: CHUNKED", b"transfer-encoding:chunked"),
+    *(b"Transfer-Encoding: identity", b"Transfer-Encoding: xchunked", b"Transfer-Encoding: chunkedx", b"Transfer-Encoding: chunk"),
+    *(b"Transfer-Encoding: chunked, identity", b"Transfer-Encoding: identity, chunked", b"Transfer-Encoding: gzip, chunked"),
+    *(b"Transfer-Encoding: chunked, chunked", b"Transfer-Encoding: chunked,", b"Transfer-Encoding: ,chunked", b"Transfer-Encoding:"),
+    *(
+        b'Transfer-Encoding: "chunked"',
+        b"Transfer-Encoding: 'chunked'",
+        b"Transfer-Encoding: chunked;q=1",
+        b"Transfer-Encoding: chunked; a",
+    ),
+    *(
+        b"Transfer-Encoding: chun\xe2\x84\xaaed",
+        b"Transfer-Encoding: chun\xc4\xb1ed",
+        b"Tran\xc5\xbffer-Encoding: chunked",
+        b"Transfer-Encoding: c\xad",
+    ),
+    *(b"Transfer_Encoding: chunked", b"Transfer.Encoding: chunked", b"TransferEncoding: chunked", b"Transfer Encoding: chunked"),
+    *(b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity", b"Transfer-Encoding: identity\r\nTransfer-Encoding: chunked"),
+    *(b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", b"Transfer-Encoding:\r\n chunked", b"Transfer-Encoding: x\r\n chunked"),
+    *(
+        b"X: y\r\n Transfer-Encoding: chunked",
+        b"X: y\nTransfer-Encoding: chunked",
+        b"X: y\rTransfer-Encoding: chunked",
+        b"Foo\r\nTransfer-Encoding: chunked",
+    ),
+    *(
+        b"Connection: transfer-encoding\r\nTransfer-Encoding: chunked",
+        b"TE: chunked\r\nTransfer-Encoding: chunked",
+        b"X-Transfer-Encoding: chunked",
+    ),
+    *(
+        b"Transfer-Encoding: chunked\r\nContent-Encoding: gzip",
+        b"Content-Encoding: chunked",
+        b"Transfer-Encoding\r\n: chunked",
+        b"Transfer-Encoding: chunked\r",
+    ),
+)
+LENGTHS = (
+    *(
+        b"+%d",
+        b"-%d",
+        b"%d ",
+        b" %d",
+        b"0%d",
+        b"000000000000000000000%d",
+        b"%d,%d",
+        b"%d, %d",
+        b"%d;",
+        b"%d.0",
+        b"%de0",
+        b"0x%x",
+        b"0o%o",
+        b'"%d"',
+    ),
+    *(
+        b"%d_0",
+        b"_%d",
+        b"%d\x00",
+        b"\x0b%d",
+        b"%d\x0c",
+        b"\x85%d",
+        b"\xa0%d",
+        b"\xd9%d",
+        b"%d a",
+        b"%d\t",
+        b"",
+        b"x",
+        b"%d\r\n %d",
+        b"%d\r",
+        b"-0",
+        b"--%d",
+    ),
+    *(
+        b"99999999999999999999999%d",
+        b"18446744073709551616",
+        b"9223372036854775808",
+        b"4294967296",
+        b"1e1",
+        b"\xef\xbc\x91",
+        b"\xc2\xb9",
+        b"%d\r\nX: y",
+    ),
+)
+TWO_LENGTHS = (
+    b"Content-Length: %d\r\nContent-Length: %d",
+    b"Content-Length: %d\r\ncontent-length: 0",
+    b"Content-Length: 0\r\nContent-Length: %d",
+)
+DISGUISED_LENGTHS = (
+    *(
+        b"Content_Length",
+        b"Content.Length",
+        b"ContentLength",
+        b"Content-Length ",
+        b" Content-Length",
+        b"Content-Length\t",
+        b"\tContent-Length",
+        b"Content Length",
+    ),
+    *(
+        b"X: y\r\n Content-Length",
+        b"X: y\nContent-Length",
+        b"X: y\rContent-Length",
+        b"Content-Length\x00",
+        b"Content-L\xc4\x99ngth",
+        b"\x00Content-Length",
+    ),
+)
+CHUNK_SIZES = (
+    *(
+        b"0x%x",
+        b"0X%x",
+        b"+%x",
+        b"-%x",
+        b"%x_",
+        b"_%x",
+        b" %x",
+        b"%x ",
+        b"\t%x",
+        b"%x\t",
+        b"%x;a",
+        b"%x;a=b",
+        b'%x;a="b"',
+        b'%x;a="\r\n"',
+        b"%x;\n",
+        b"%x;a\rb",
+    ),
+    *(
+        b"%x;\x00",
+        b"%x ;a",
+        b"%x; a=b",
+        b"%x;;",
+        b"%x,",
+        b"%x.0",
+        b"%xg",
+        b"g%x",
+        b"",
+        b"%x\r",
+        b"%x\n",
+        b"\n%x",
+        b"\r\n%x",
+        b"%x\x0b",
+        b"\xa0%x",
+        b"%x\x85",
+    ),
+    *(
+        b"0" * 15 + b"%x",
+        b"0" * 16 + b"%x",
+        b"0" * 10_000 + b"%x",
+        b"1" + b"0" * 16 + b"%x",
+        b"ffffffffffffffff",
+        b"fffffffffffffff0",
+        b"8000000000000000",
+    ),
+    *(b"%x;" + b"a" * 5000, b"%x;" + b"a" * 100_000, b"%X", b"\xef\xbc\x91", b"%x%%", b"%x\\r\\n", b'%x;a="\n"', b"%x;a=b;c=d"),
+)
+LINE_ENDS = (b"\r\n", b"\n", b"\r", b"", b"\n\r", b"\r\r\n", b"\r\n\n", b"\r\n\r\n", b"ab", b"X\n", b" \r\n", b"\x00\r\n", b"\x0b\n")
+TRAILERS = (
+    *(
+        b"",
+        b"X-T: 1\r\n",
+        b"Content-Length: 5\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"Host: evil\r\n",
+        b"X-T: 1\n",
+        b"X-T : 1\r\n",
+        b" folded\r\n",
+        b"bad\r\n",
+    ),
+    *(
+        b": x\r\n",
+        b"X-T: a\x00b\r\n",
+        b"X-T: a\rb\r\n",
+        b"X-T: " + b"a" * 40_000 + b"\r\n",
+        b"X-T: 1\r\n" * 200,
+        b"GET / HTTP/1.1\r\n",
+        b"X-T: \x85\r\n",
+    ),
+)
+
+
+def mutations() -> Iterator[bytes]:
+    """Every byte at every place of a Transfer-Encoding line where some parser forgave one, as HTTP-desync scanners do."""
+    for byte in range(256):
+        odd = bytes([byte])
+        yield from (
+            b"Transfer-Encoding:" + odd + b"chunked",
+            b"Transfer-Encoding" + odd + b": chunked",
+            odd + b"Transfer-Encoding: chunked",
+            b"Transfer-Encoding: chunked" + odd,
+            b"Transfer-Encoding: " + odd + b"chunked",
+            b"Transfer" + odd + b"Encoding: chunked",
+            b"Transfer-Encoding: ch" + odd + b"unked",
+            b"X: y" + odd + b"Transfer-Encoding: chunked",
+            b"X: y\r" + odd + b"Transfer-Encoding: chunked",
+            b"X: y" + odd + b"\nTransfer-Encoding: chunked",
+            b"X: y\r\n" + odd + b"Transfer-Encoding: chunked",
+            b"Transfer-Encoding: chunked" + odd + b"\r\nX: y",
+            b"Transfer-Encoding: chunked\r" + odd,
+            b"Transfer-Encoding: " + odd + b", chunked",
+            b"Transfer-Encoding: chunked" + odd + b"identity",
+        )

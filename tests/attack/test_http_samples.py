@@ -1,0 +1,22 @@
+"""A seeded sample of each attack over HTTP; `make attack` runs them whole."""
+
+import pytest
+
+from tests.attack.run import Attack, check_sample, load_attacks
+from tests.attack.target import Target
+
+# Cases of most attacks take a fraction of a millisecond; of these, longer.
+SMALLER = {"B16": 3, "B20": 3, "B21": 21, "B22": 12, "B41": 150, "B42": 75}
+USUAL = 250
+ATTACKS = [chosen for chosen in load_attacks("http") if chosen.cases.__module__.startswith("tests.attack.http_")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chosen", ATTACKS, ids=lambda chosen: f"{chosen.name} {chosen.title}")
+def test_a_sample_of_the_attack_is_withstood(target: Target, chosen: Attack) -> None:
+    check_sample(target, chosen, SMALLER.get(chosen.name, USUAL))
+
+
+def test_every_class_of_attacks_over_http_is_here() -> None:
+    wanted = "B1 B2 B3 B4 B5 B6 B8 B14 B16 B17 B20 B21 B22 B41 B42 B45 B46 B47 B48"
+    assert {chosen.name for chosen in ATTACKS} == set(wanted.split())

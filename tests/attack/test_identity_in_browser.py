@@ -1,0 +1,93 @@
+"""Chromium as the judge: where do our redirects really land, and does markup in a claim ever run?"""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from selenium.common.exceptions import NoAlertPresentException
+
+from tests.attack.identity_browser import Browser
+from tests.attack.identity_open_redirect import Surfaces
+from tests.attack.identity_pages import MARKUP
+from tests.attack.identity_redirect_corpus import as_path, corpus, in_query
+from tests.attack.identity_stage import ANN, ANYONE, CORP, MOVED, OTHER, PUBLIC, Stage, new_person, staged
+from tests.attack.run import SEED
+from tests.support.browser import Browser as Chromium
+from tests.support.browser import headless_browser
+from tests.support.gate import AUTHENTICATE_HOST
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with staged(tmp_path_factory.mktemp("gate")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def chromium(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with headless_browser(tmp_path_factory.mktemp("profile"), trusted_spki=stage.gate.certificates.spki_hash) as browser:
+        yield browser
+
+
+def origin(url: str) -> str:
+    return "/".join(url.split("/")[:3])
+
+
+def ours(stage: Stage) -> set[str]:
+    return {*(stage.url(host, "") for host in (AUTHENTICATE_HOST, ANYONE, OTHER, PUBLIC, CORP, ANN)), stage.idp.issuer}
+
+
+def give_cookies(chromium: Chromium, stage: Stage, person: Browser, host: str) -> None:
+    for name, value in person.cookies[host].items():
+        chromium.driver.execute_cdp_cmd(
+            "Network.setCookie", {"name": name, "value": value, "url": stage.url(host), "secure": True, "httpOnly": True}
+        )
+
+
+def sample(stage: Stage, count: int) -> list[str]:
+    return random.Random(SEED).sample(corpus(f"{ANYONE}:{stage.gate.port}"), count)
+
+
+def test_no_answer_leads_to_a_stranger_as_chromium_reads_it(stage: Stage, chromium: Chromium) -> None:
+    surfaces = Surfaces(stage)
+    for surface, text in random.Random(SEED).sample(list(surfaces.cases()), 500):
+        surfaces.attempt(surface, text)
+    assert len(surfaces.landings.seen) > 100
+    assert surfaces.landings.strangers(chromium) == []
+
+
+def test_chromium_lands_at_home_from_any_path_through_sign_in(stage: Stage, chromium: Chromium) -> None:
+    person = stage.browser()
+    stage.sign_in(person)
+    give_cookies(chromium, stage, person, AUTHENTICATE_HOST)
+    for text in ["/plain", *sample(stage, 20)]:
+        for host in (OTHER, MOVED):
+            chromium.open(stage.url(host, as_path(text)))
+            # What is refused stays where it was asked for.
+            assert origin(chromium.url) in ({stage.url(OTHER, "")} if text == "/plain" else {stage.url(OTHER, ""), stage.url(host, "")}), (
+                text
+            )
+
+
+def test_chromium_lands_at_home_after_signing_out(stage: Stage, chromium: Chromium) -> None:
+    for text in [*sample(stage, 15), stage.url(ANYONE, "/after")]:
+        chromium.forget_everything()
+        chromium.open(stage.url(AUTHENTICATE_HOST, f"/.gate/signout/?gate_redirect_uri={in_query(text)}"))
+        chromium.click("button")
+        assert origin(chromium.url) in ours(stage), text
+    assert chromium.url == stage.url(ANYONE, "/after") or origin(chromium.url) == stage.idp.issuer
+
+
+def test_markup_in_claims_runs_nowhere(stage: Stage, chromium: Chromium) -> None:
+    for text in random.Random(SEED).sample(MARKUP, 6):
+        person = stage.browser()
+        stage.sign_in(person, new_person(name=text, email=text, groups=MARKUP, picture="".join(MARKUP), given_name=text))
+        give_cookies(chromium, stage, person, AUTHENTICATE_HOST)
+        for url in (stage.url(AUTHENTICATE_HOST, "/.gate/"), stage.url(AUTHENTICATE_HOST, "/.gate/admin/login/"), stage.url(ANN)):
+            chromium.open(url)
+            with pytest.raises(NoAlertPresentException):
+                _ = chromium.driver.switch_to.alert
+            assert origin(chromium.url) in ours(stage)
+            assert chromium.driver.execute_script("return document.scripts.length + document.images.length") == 0
