@@ -25,7 +25,8 @@ def test_only_true_is_verified_and_only_absence_is_unknown(tmp_path: Path, claim
 
 @pytest.mark.parametrize("doubt", [False, "false", None, 0, 1, [], "yes"])
 def test_an_address_that_either_source_does_not_vouch_for_stays_unverified(tmp_path: Path, doubt: Any) -> None:
-    for id_token, userinfo in (({"email_verified": doubt}, {"email_verified": True}), ({"email_verified": True}, {"email_verified": doubt})):
+    yes, no = {"email_verified": True}, {"email_verified": doubt}
+    for id_token, userinfo in ((no, yes), (yes, no)):
         assert user(tmp_path, **merged(id_token, userinfo)).email_verified is False
     assert user(tmp_path, **merged({"email_verified": True}, {})).email_verified is True
     assert user(tmp_path, **merged({}, {"email": "new@corp.example"})).email_verified is None
@@ -58,3 +59,10 @@ def test_the_issuer_is_as_written(tmp_path: Path) -> None:
 def test_groups_are_the_texts_in_the_claim(claims: dict[str, Any], groups: tuple[str, ...]) -> None:
     assert groups_in(claims, "groups") == groups
     assert groups_in(claims, "") == ()
+
+
+def test_a_word_for_one_address_does_not_vouch_for_another(tmp_path: Path) -> None:
+    id_token = {"email": "old@corp.example", "email_verified": True}
+    assert user(tmp_path, **merged(id_token, {"email": "new@corp.example"})).email_verified is False
+    assert user(tmp_path, **merged(id_token, {"email": "new@corp.example", "email_verified": True})).email_verified is True
+    assert user(tmp_path, **merged(id_token, {"email": "old@corp.example"})).email_verified is True
