@@ -18,7 +18,7 @@ from pathlib import Path
 
 import yaml
 
-from bench.requests import HOST, child, free_port, gate_settings, pin, signed_in_cookie, start_provider, wait_for
+from bench.rig import HOST, child, free_port, gate_settings, pin, signed_in_cookie, start_provider, wait_for
 from tests.support.certs import certificate_files
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="

@@ -12,14 +12,16 @@ from gateproject.config.options import Options
 from gateproject.errors import AccessEnded, BadRequest, BrokerError, UpstreamError, UpstreamTimeout
 from gateproject.telemetry.logs import is_access_logged, log_access
 from proxy.answers import send_error, send_redirect
-from proxy.forwarding.http import Ending, ForwardResult, forward
+from proxy.forwarding.handshake import HandshakeRefused, handshake
+from proxy.forwarding.http import Ending, ForwardResult, Switch, forward
+from proxy.forwarding.websocket import Upgrade
 from proxy.headers import Headers, TrustedPeers
 from proxy.incoming import Incoming, Receive, Send, client_address
 from proxy.open_streams import OpenStreams
 from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
 from proxy.state import ProxyState
-from proxy.upstreams.client import UpstreamClient
+from proxy.upstreams.client import OutgoingRequest, UpstreamClient
 
 # What the log says where the client left before there was an answer.
 CLIENT_LEFT = 499
@@ -64,21 +66,40 @@ class DataPlane:
             elif compiled.route.redirect is not None:
                 story.status = await self._redirect(incoming, compiled, send)
             elif is_websocket(incoming):
-                story.status = await _no_websocket(incoming, send)
+                story.result = await self._websocket(incoming, compiled, check, receive, send)
             else:
-                story.result = await self._forward(incoming, compiled, check, receive, send)
+                forwarding, is_preflight = self._state.forwarding(compiled), check.decision.is_preflight
+                outgoing = forwarding.outgoing(incoming, check.identity_headers, is_preflight=is_preflight)
+                story.result = await self._carry(incoming, check, outgoing, receive, send)
         except (AccessEnded, BadRequest, BrokerError, UpstreamError) as error:
             story.status, story.problem = error.status, str(error)
             await _explain(incoming, error, send)
         finally:
             story.tell()
 
-    async def _forward(self, incoming: Incoming, compiled: CompiledRoute, check: Check, receive: Receive, send: Send) -> ForwardResult:
+    async def _websocket(self, incoming: Incoming, compiled: CompiledRoute, check: Check, receive: Receive, send: Send) -> ForwardResult:
+        scope, route = incoming.scope, compiled.route
+        if not route.allow_websockets:
+            raise HandshakeRefused(403, "this application's route carries no websockets")
+        own_origin = f"{route.from_.scheme}://{incoming.request.host_port}"
+        offer = handshake(scope["method"], scope["headers"], own_origin, route.websocket_origins)
+        tunnel = scope.get("extensions", {}).get("gate.tunnel")
+        if tunnel is None:
+            raise HandshakeRefused(501, "this server can't hand a connection over")
         outgoing = self._state.forwarding(compiled).outgoing(incoming, check.identity_headers)
+        outgoing.headers, outgoing.is_upgrade = offer.for_upstream(outgoing.headers), True
+        # The default bounds the handshake alone; a timeout that was set bounds the websocket too.
+        lifetime = None if outgoing.is_default_timeout else outgoing.timeout
+        upgrade = Upgrade(offer, tunnel["take_over"], self._response_headers, lifetime)
+        return await self._carry(incoming, check, outgoing, receive, send, upgrade.carry)
+
+    async def _carry(
+        self, incoming: Incoming, check: Check, outgoing: OutgoingRequest, receive: Receive, send: Send, switch: Switch | None = None
+    ) -> ForwardResult:
         streams = self._carrying.streams
         stream = streams.open(incoming, check.identity.session_id if check.identity else "")
         try:
-            return await forward(outgoing, self._carrying.client, receive, send, self._response_headers, stream)
+            return await forward(outgoing, self._carrying.client, receive, send, self._response_headers, stream, switch)
         finally:
             streams.close(stream)
 
@@ -88,7 +109,9 @@ class DataPlane:
             check = await self._authorize.check(incoming.request, incoming.cookies)
         except BadRequest:
             return False
-        return check.decision.is_allowed
+        if check.decision.route is None or not check.decision.is_allowed:
+            return False
+        return check.decision.route.route.allow_websockets or not is_websocket(incoming)
 
     def _response_headers(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
         return self._state.response_headers.for_client(headers)
@@ -106,14 +129,12 @@ def is_websocket(incoming: Incoming) -> bool:
     return incoming.is_upgrade and b"websocket" in incoming.headers[b"upgrade"].lower()
 
 
-async def _no_websocket(incoming: Incoming, send: Send) -> int:
-    await send_error(incoming, send, 403, "This application's route carries no websockets.")
-    return 403
-
-
 async def _explain(incoming: Incoming, error: AccessEnded | BadRequest | BrokerError | UpstreamError, send: Send) -> None:
     """What a person is told; the cause itself is for the log."""
+    extra_headers: Headers = []
     match error:
+        case HandshakeRefused():
+            reason, advice, extra_headers = f"This websocket is refused: {error}.", "", list(error.headers)
         case BadRequest():
             reason, advice = f"This request can't be answered: {error}.", ""
         case AccessEnded():
@@ -124,7 +145,7 @@ async def _explain(incoming: Incoming, error: AccessEnded | BadRequest | BrokerE
             reason, advice = "The application behind this address did not answer in time.", "Please try again in a moment."
         case _:
             reason, advice = "The application behind this address can't be reached.", "Please try again in a moment."
-    await send_error(incoming, send, error.status, reason, advice=advice)
+    await send_error(incoming, send, error.status, reason, advice=advice, extra_headers=extra_headers)
 
 
 class Story:
@@ -164,6 +185,8 @@ class Story:
             fields["user_id"] = check.identity.user_id if check.identity else ""
         if self.result is not None:
             fields |= {"bytes_sent": self.result.bytes_sent, "ending": self.result.ending.value}
+            if self.result.bytes_received is not None:
+                fields["bytes_received"] = self.result.bytes_received
         if self.problem:
             fields["problem"] = self.problem
         return fields

@@ -6,7 +6,7 @@ from datetime import timedelta
 from authorize.policy.compiled_route import CompiledRoute
 from gateproject.config.options import Options
 from proxy.forwarding.http import framing
-from proxy.headers import Downstream, ResponseHeaders, RouteHeaders
+from proxy.headers import Downstream, ResponseHeaders, RouteHeaders, without_credentials
 from proxy.incoming import Incoming
 from proxy.rewrite import HostRewrite, PathRewrite, target, without_token
 from proxy.upstreams.client import OutgoingRequest, Upstream
@@ -36,17 +36,20 @@ class RouteForwarding:
             is_default_timeout=route.timeout is None,
         )
 
-    def outgoing(self, incoming: Incoming, identity_headers: tuple[tuple[bytes, bytes], ...]) -> OutgoingRequest:
+    def outgoing(
+        self, incoming: Incoming, identity_headers: tuple[tuple[bytes, bytes], ...], *, is_preflight: bool = False
+    ) -> OutgoingRequest:
         """Raises BadRequest where the request can't be forwarded with one reading."""
         scope, request = incoming.scope, incoming.request
         host = incoming.headers[b"host"]
+        client_headers = without_credentials(scope["headers"]) if is_preflight else scope["headers"]
         has_body, content_length = framing(scope["headers"])
         downstream = Downstream(incoming.peer, scope["scheme"], host, incoming.request_id)
         return OutgoingRequest(
             upstream=self.upstream,
             method=request.method,
-            target=target(self.path.apply(request.path), without_token(scope["query_string"])),
-            headers=self.headers.for_upstream(scope["headers"], downstream, self.host.apply(host), identity_headers),
+            target=target(self.path.apply(request.path), without_token(scope["query_string"]), is_bare="gate.bare_query" in scope),
+            headers=self.headers.for_upstream(client_headers, downstream, self.host.apply(host), identity_headers),
             has_body=has_body,
             content_length=content_length,
             timeout=self.timeout,

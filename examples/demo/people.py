@@ -59,12 +59,21 @@ class Site:
             return "everybody"
         if self.visitors == PEOPLE:
             return "any signed-in person"
-        rule = [f"group {group}" for group in self.access.get("allowed_groups", ())] or ["only"]
-        return " ".join([*rule, *(person.sub if rule == ["only"] else f"({person.sub})" for person in self.visitors)])
+        names = ", ".join(person.sub for person in self.visitors)
+        groups = " or ".join(self.access.get("allowed_groups", ()))
+        return f"group {groups} ({names})" if groups else f"only {names}"
 
 
 SITES = (
     Site("hello", "Hello", "what an application learns about you", {"allow_any_authenticated_user": True}, PEOPLE, passes_identity=True),
+    Site(
+        "chat",
+        "Chat",
+        "two browsers talk over a websocket",
+        {"allowed_groups": ["engineering", "sales"], "allow_websockets": True},
+        (ALICE, BOB),
+        passes_identity=True,
+    ),
     Site("files", "Files", "large downloads and uploads", {"allowed_groups": ["engineering"]}, (ALICE,), passes_identity=True),
     Site("finance", "Finance", "this quarter's numbers", {"allowed_users": [ALICE.email]}, (ALICE,), passes_identity=True),
     Site("public", "Public", "a page without a sign-in", {"allow_public_unauthenticated_access": True}, None),

@@ -18,6 +18,7 @@ import jinja2
 from aiohttp import web
 
 from examples.demo.assertion import HEADER, AssertionVerifier, Verdict
+from examples.demo.chat import Room
 from examples.demo.people import SITES, Site
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -45,6 +46,7 @@ class Application:
         port = issuer.partition(":")[2]
         self.base = f":{port}" if port else ""
         self.verifier = AssertionVerifier(issuer, ca_file)
+        self.room = Room()
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
         )
@@ -61,6 +63,9 @@ class Application:
 
     async def page(self, request: web.Request) -> web.Response:
         return self.rendered(request, status=200)
+
+    async def talk(self, request: web.Request) -> web.WebSocketResponse:
+        return await self.room.visit(request, request[VERDICT])
 
     def rendered(self, request: web.Request, status: int) -> web.Response:
         html = self._templates.get_template(f"{self.site.name}.html").render(
@@ -136,7 +141,7 @@ def parsed_size(text: str) -> int:
 
 
 async def script(request: web.Request) -> web.FileResponse:
-    return web.FileResponse(TEMPLATES / "files.js", headers={"Cache-Control": "no-store"})
+    return web.FileResponse(TEMPLATES / request.path[1:], headers={"Cache-Control": "no-store"})
 
 
 async def ping(request: web.Request) -> web.Response:
@@ -151,9 +156,12 @@ def web_application(site: Site, issuer: str, ca_file: Path) -> web.Application:
     ]
     if site.name == "files":
         routes += [("GET", "/download", download), ("*", "/upload", upload), ("GET", "/files.js", script)]
+    if site.name == "chat":
+        routes += [("GET", "/talk", application.talk), ("GET", "/chat.js", script)]
     web_app = web.Application(middlewares=[application.judge])
     for method, path, handler in (*routes, ("*", "/{rest:.*}", application.page)):
         web_app.router.add_route(method, path, handler)
+    web_app.on_shutdown.append(lambda _: application.room.close())
     web_app.on_cleanup.append(lambda _: application.verifier.close())
     return web_app
 

@@ -140,6 +140,17 @@ def redirect_code(value: Any) -> int:
     return value
 
 
+def origins(value: Any) -> tuple[str, ...]:
+    return tuple(_origin(element) for element in text_list(value))
+
+
+def _origin(written: str) -> str:
+    parsed = parse_url(written)
+    if parsed.scheme not in ("http", "https") or parsed.path or parsed.query:
+        raise ValueError(f"{written!a} is not an origin as browsers send it: https://app.example.com, without a path")
+    return parsed.origin
+
+
 def web_scheme(value: Any) -> str:
     if value not in ("http", "https"):
         raise ValueError("must be http or https")
@@ -184,10 +195,15 @@ def _open_routes_have_no_lists(route: Any) -> Iterator[Finding]:
             yield (key,), f"lets everybody pass, so {', '.join(lists)} would have no effect: remove one or the other"
 
 
+def _origins_need_websockets(route: Any) -> Iterator[Finding]:
+    if route.websocket_origins and not route.allow_websockets:
+        yield ("websocket_origins",), "has no effect without allow_websockets"
+
+
 class Route(Settings):
     """`path`, `prefix`, `regex` and `prefix_rewrite` are as written; policy brings them into canonical form."""
 
-    RULES = (_leads_somewhere, _open_routes_have_no_lists)
+    RULES = (_leads_somewhere, _open_routes_have_no_lists, _origins_need_websockets)
     UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.ROUTE_KEYS
 
     from_: Annotated[Url, PlainValidator(from_url)] = Field(alias="from")
@@ -205,6 +221,8 @@ class Route(Settings):
     allow_public_unauthenticated_access: Bool = False
     allow_any_authenticated_user: Bool = False
     cors_allow_preflight: Bool = False
+    allow_websockets: Bool = False
+    websocket_origins: Annotated[tuple[str, ...], PlainValidator(origins)] = ()
     timeout: Duration | None = None
     set_request_headers: RequestHeaders = Field(default_factory=dict)
     remove_request_headers: RemovableHeaders = ()

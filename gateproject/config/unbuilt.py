@@ -48,7 +48,6 @@ SETTINGS = (
 
 ROUTE_KEYS = (
     "allow_spdy",
-    "allow_websockets",
     "cluster_service_account_token",
     "cluster_service_account_token_file",
     "enable_cloud_serverless_authentication",
@@ -70,7 +69,6 @@ ROUTE_KEYS = (
     "tls_client_key_file",
     "tls_downstream_client_ca",
     "tls_downstream_client_ca_file",
-    "websocket_origins",
 )
 
 # Values of settings that exist: setting -> values.

@@ -29,7 +29,19 @@ class FrameWalker:
     A header of which only a part has arrived is held back, so that what has passed ends within a payload or between two frames.
     """
 
-    __slots__ = ("_allows_rsv", "_frame_bytes", "_held", "_is_fragmented", "_left", "_mask", "_message", "_message_bytes", "fault", "frames", "has_closed")
+    __slots__ = (
+        "_allows_rsv",
+        "_frame_bytes",
+        "_held",
+        "_is_fragmented",
+        "_left",
+        "_mask",
+        "_message",
+        "_message_bytes",
+        "fault",
+        "frames",
+        "has_closed",
+    )
 
     def __init__(self, *, is_masked: bool, allows_rsv: bool, frame_bytes: int = FRAME_BYTES, message_bytes: int = MESSAGE_BYTES):
         self._mask = _MASKED if is_masked else 0
@@ -68,11 +80,12 @@ class FrameWalker:
         return data
 
     def finish_frame(self, data: bytes) -> bytes:
-        """What of `data` still belongs to the current frame; no frame is begun any more."""
-        self._held = b""
-        data = data[: self._left]
-        self._left -= len(data)
-        return data
+        """What of `data` still belongs to the current frame.  The rest is walked, so that a Close is noticed, and may not pass."""
+        passed, rest = data[: self._left], data[self._left :]
+        self._left -= len(passed)
+        if rest:
+            self.feed(rest)
+        return passed
 
     def _frame(self, data: bytes, at: int, end: int) -> int:
         """The size of the frame at `at`, 0 where its header is incomplete or refused."""

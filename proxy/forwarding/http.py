@@ -18,6 +18,7 @@ ResponseRule = Callable[[int, Sequence[Header]], list[Header]]
 # A request without a body is answered by then, as a rule, and never pays for a task that waits for its client to leave.
 WATCH_AFTER = 0.05  # seconds
 
+SWITCHING_PROTOCOLS = 101
 ABORT = {"type": "gate.response.abort"}
 
 
@@ -27,6 +28,8 @@ class Ending(StrEnum):
     TIMED_OUT = "timed out"
     BROKE_OFF = "upstream broke off"
     REVOKED = "access ended"
+    STOPPED = "gate stopped"
+    BAD_FRAME = "forbidden frame"
 
 
 @dataclass(slots=True, eq=False)  # not frozen: one is made for each request
@@ -38,11 +41,19 @@ class Leash:
 
 @dataclass(slots=True)
 class ForwardResult:
-    """`status` is None where the client left before the upstream answered; `bytes_sent` counts the response body."""
+    """`status` is None where the client left before the upstream answered; `bytes_sent` counts the response body.
+
+    `bytes_received` is None for all but what became a tunnel.
+    """
 
     status: int | None = None
     bytes_sent: int = 0
     ending: Ending = Ending.COMPLETE
+    bytes_received: int | None = None
+
+
+# What takes both connections over where an upstream changes protocols as it was asked; returns at their end.
+Switch = Callable[[Exchange, Sequence[Header], Leash, ForwardResult], Awaitable[None]]
 
 
 def framing(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bool, int | None]:
@@ -60,7 +71,13 @@ def framing(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bool, int | None]:
 
 
 async def forward(
-    request: OutgoingRequest, client: UpstreamClient, receive: Receive, send: Send, response_headers: ResponseRule, leash: Leash
+    request: OutgoingRequest,
+    client: UpstreamClient,
+    receive: Receive,
+    send: Send,
+    response_headers: ResponseRule,
+    leash: Leash,
+    switch: Switch | None = None,
 ) -> ForwardResult:
     """Raises UpstreamError, UpstreamTimeout or AccessEnded only while nothing has been sent; later, the client sees a broken response."""
     result = ForwardResult()
@@ -73,7 +90,14 @@ async def forward(
         exchange = await client.open(request)
         if request.has_body:
             watch.start_upload(exchange)
-        await _carry_response(request, exchange, send, response_headers, watch, result)
+        status, headers = await exchange.response()
+        if status == SWITCHING_PROTOCOLS and switch is not None:
+            watch.stop()
+            await switch(exchange, headers, leash, result)
+        else:
+            if request.is_default_timeout and _is_event_stream(headers):
+                watch.be_patient()
+            await _carry_response(exchange, send, status, response_headers(status, headers), result)
         return result
     except asyncio.CancelledError:
         result.ending = watch.ending()
@@ -91,13 +115,7 @@ async def forward(
     return result
 
 
-async def _carry_response(
-    request: OutgoingRequest, exchange: Exchange, send: Send, response_headers: ResponseRule, watch: "_Watch", result: ForwardResult
-) -> None:
-    status, raw_headers = await exchange.response()
-    headers = response_headers(status, raw_headers)
-    if request.is_default_timeout and _is_event_stream(raw_headers):
-        watch.be_patient()
+async def _carry_response(exchange: Exchange, send: Send, status: int, headers: list[Header], result: ForwardResult) -> None:
     try:
         await send({"type": "http.response.start", "status": status, "headers": headers})
     except ValueError as error:

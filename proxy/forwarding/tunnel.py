@@ -2,8 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 # An end that takes nothing for so long is gone, whatever its kernel says.
 STALL_SECONDS = 300.0
@@ -19,22 +18,23 @@ class Connection(Protocol):
     def write(self, data: bytes) -> None: ...
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """After everything that was written."""
+
     def abort(self) -> None: ...
+    def get_extra_info(self, name: str) -> Any: ...
 
 
 class Side(asyncio.Protocol):
-    """What comes from one connection; `peer` is where it goes.  `inspect` sees all bytes and gives back those that may pass."""
+    """What comes from one connection; `peer` is where it goes.  An asyncio protocol that is also told when the listener stops."""
 
-    __slots__ = ("_holds", "_on_lost", "_stalled", "connection", "inspect", "passed", "peer")
+    __slots__ = ("_holds", "_stalled", "connection", "passed", "peer")
 
     connection: Connection
     peer: "Side"
 
-    def __init__(self, inspect: Callable[["Side", bytes], bytes], on_lost: Callable[["Side"], None]):
-        self.inspect = inspect
+    def __init__(self) -> None:
         self.passed = 0
-        self._on_lost = on_lost
         self._holds = 0
         self._stalled: asyncio.TimerHandle | None = None
 
@@ -43,24 +43,22 @@ class Side(asyncio.Protocol):
         """Whether this end does not read what it is sent."""
         return self._stalled is not None
 
-    def data_received(self, data: bytes) -> None:
-        if data := self.inspect(self, data):
-            self.passed += len(data)
-            self.peer.connection.write(data)
-
     def pause_writing(self) -> None:
         self._stalled = asyncio.get_running_loop().call_later(STALL_SECONDS, self.connection.abort)
         self.peer.hold(CONGESTED)
 
     def resume_writing(self) -> None:
-        self.stop_waiting()
+        self._take_heart()
         self.peer.release(CONGESTED)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.stop_waiting()
-        self._on_lost(self)
+        self._take_heart()
 
-    def stop_waiting(self) -> None:
+    def stop(self) -> None:
+        self._take_heart()
+        self.connection.close()
+
+    def _take_heart(self) -> None:
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
@@ -80,9 +78,10 @@ def pair(first: Side, second: Side) -> None:
     first.peer, second.peer = second, first
 
 
-def keep_alive(sock: socket.socket) -> None:
+def keep_alive(connection: Connection) -> None:
     """Let the kernel find a peer that is gone while nothing is said."""
-    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+    sock = connection.get_extra_info("socket")
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE:

@@ -4,7 +4,7 @@ import re
 from typing import Protocol
 
 from proxy.listener.head import HEADER_LINE, TOKEN, Refused
-from proxy.listener.limits import HEADER_COUNT
+from proxy.listener.limits import DRAIN_BYTES, HEADER_COUNT
 
 # RFC 9112 7.1.1: well-formed extensions are ignored.
 _EXTENSION = rb';%b++(?:=(?:%b++|"[\t\x20\x21\x23-\x5b\x5d-\x7e]*+"))?' % (TOKEN, TOKEN)
@@ -24,6 +24,11 @@ class Body(Protocol):
         """Bytes still to come, None where the client has not said."""
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]: ...
+
+
+def is_short(body: Body) -> bool:
+    """Whether we would read the rest of it to keep the connection, after an early answer (a 403 to an upload, say)."""
+    return body.remaining is not None and body.remaining <= DRAIN_BYTES
 
 
 class LengthBody:

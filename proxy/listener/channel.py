@@ -8,10 +8,12 @@ exchange    | the body; later ones wait       | timeout_read a gap, only while  
 drain       | nobody: answered early, little  | DRAIN_SECONDS                     | head or closing
             | of the body is left             |                                   |
 closing     | nobody                          | LINGER_SECONDS                    | closed
+tunnel      | who took it over after a 101    | none                              | closing, or closed
 """
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from twisted.internet.interfaces import IPushProducer, ISSLTransport, ITCPTransport
@@ -19,12 +21,13 @@ from twisted.internet.protocol import Protocol
 from zope.interface import implementer
 
 from proxy.listener import limits
-from proxy.listener.body import Body, ChunkedBody, LengthBody
+from proxy.listener.body import Body, ChunkedBody, LengthBody, is_short
 from proxy.listener.deadline import Deadline
-from proxy.listener.head import Refused, RequestHead, check_unfinished, parse_head
+from proxy.listener.head import HeadSearch, Refused, RequestHead
 from proxy.listener.request import Exchange
 from proxy.listener.response import ResponseHead, refusal
-from proxy.listener.site import Site, scope_address
+from proxy.listener.site import Site, TunnelProtocol, scope_address
+from proxy.listener.tunnel import TunnelEnd
 
 
 @implementer(IPushProducer)
@@ -38,24 +41,22 @@ class Channel(Protocol):
         self.server: list[Any] | None = None
         self.is_write_paused = False
         self._is_closing = False
-        self._is_read_paused = False
-        self._closes_after_answer = False
+        self._is_read_paused = self._closes_after_answer = False
         self._buffer = bytearray()
-        self._checked = 0
+        self._heads = HeadSearch()
         self._has_begun_head = False
-        self._has_skipped_line = False
         self._exchange: Exchange | None = None
         self._body: Body | None = None
+        self._tunnel: TunnelProtocol | None = None
         self._window = site.limits.read
         self._window_bytes = 0
         self._linger_left = limits.LINGER_BYTES
-        self._stalled: asyncio.TimerHandle | None = None
 
     # Twisted calls these.
 
     def connectionMade(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self._deadline = Deadline(self.loop)
+        self._deadline, self._stall = Deadline(self.loop), Deadline(self.loop)
         self._is_tls = ISSLTransport.providedBy(self.transport)
         self.scheme = "https" if self._is_tls else "http"
         self.client, self.server = scope_address(self.transport.getPeer()), scope_address(self.transport.getHost())
@@ -67,7 +68,9 @@ class Channel(Protocol):
         self._deadline.start(self.site.limits.read, self._close_idle)
 
     def dataReceived(self, data: bytes) -> None:
-        if self._is_closing:
+        if self._tunnel is not None:
+            self._tunnel.data_received(data)
+        elif self._is_closing:
             self._linger_left -= len(data)
             if self._linger_left < 0:
                 self.transport.abortConnection()
@@ -78,39 +81,44 @@ class Channel(Protocol):
             if self._exchange is None and not self.is_write_paused:
                 self._next_request()
             elif len(self._buffer) > limits.BODY_BUFFER_BYTES:
-                self._pause_reading()
+                self.pause_reading()
 
     def connectionLost(self, reason: object = None) -> None:
         self._is_closing = True
         self._deadline.close()
-        self._stop_stall_timer()
+        self._stall.close()
         self.site.channels.discard(self)
         if not self.site.channels:
             self.site.emptied.set()
+        self._lose_tunnel()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.lose()
 
     def pauseProducing(self) -> None:
         self.is_write_paused = True
-        if self._stalled is None:
-            self._stalled = self.loop.call_later(self.site.limits.idle, self.transport.abortConnection)
+        self._stall.start(self.site.limits.idle, self.transport.abortConnection)
+        if self._tunnel is not None:
+            self._tunnel.pause_writing()
 
     def resumeProducing(self) -> None:
         self.is_write_paused = False
-        self._stop_stall_timer()
+        self._stall.close()
         if self._is_closing:
             self._half_close()
+        elif self._tunnel is not None:
+            self._tunnel.resume_writing()
         elif self._exchange is not None:
             self._exchange.writable()
         else:
             self.resume_reading()
             self._next_request()
 
-    def stopProducing(self) -> None:
+    def stopProducing(self) -> None:  # Twisted calls this, too, when the connection is lost, and before connectionLost
+        self._lose_tunnel()
         self.close()
 
-    # The exchange calls these.
+    # The exchange calls these, and the end of a tunnel.
 
     def write(self, data: bytes) -> None:
         self.transport.write(data)
@@ -121,20 +129,37 @@ class Channel(Protocol):
     def wait_for_body(self, exchange: Exchange) -> None:
         exchange.send_continue()
         self.resume_reading()
-        self._deadline.start(self._window, self._body_late)
+        self._deadline.start(self._window, partial(self._too_late, "body"))
 
     def body_unwanted(self, exchange: Exchange) -> None:
         if exchange is self._exchange and not exchange.is_answered and (left := self._deadline.clear()) is not None:
             self._window = left
+
+    def pause_reading(self) -> None:
+        if not self._is_read_paused:
+            self._is_read_paused = True
+            self.transport.pauseProducing()
 
     def resume_reading(self) -> None:
         if self._is_read_paused:
             self._is_read_paused = False
             self.transport.resumeProducing()
 
+    def begin_tunnel(self, protocol: TunnelProtocol) -> tuple[TunnelEnd, bytes]:
+        """Every byte from now on is the protocol's; returned with the connection are those that have come already."""
+        self._tunnel = protocol
+        sent_ahead, self._buffer = bytes(self._buffer), bytearray()
+        self._deadline.close()
+        self.resume_reading()
+        if self.site.is_stopping:
+            self.loop.call_soon(protocol.stopped)
+        return TunnelEnd(self, is_tls=self._is_tls), sent_ahead
+
     def closes_after(self, head: RequestHead, response: ResponseHead) -> bool:
         """Whether the connection ends with this response; decided once, when its head is written."""
-        self._closes_after_answer = head.wants_close or response.wants_close or self.site.is_stopping or self._can_not_drain(head)
+        # Without our 100 the client may or may not send the body: nothing after it could be told apart.
+        is_drained = self._body is None or (not head.expects_continue and is_short(self._body))
+        self._closes_after_answer = head.wants_close or response.wants_close or self.site.is_stopping or not is_drained
         return self._closes_after_answer
 
     def answered(self) -> None:
@@ -159,7 +184,7 @@ class Channel(Protocol):
         if self._is_closing:
             return
         self._is_closing = True
-        exchange, self._exchange, self._body = self._exchange, None, None
+        exchange, self._exchange, self._body, self._tunnel = self._exchange, None, None, None
         self._buffer.clear()
         self._deadline.clear()
         if not self.is_write_paused:
@@ -170,7 +195,9 @@ class Channel(Protocol):
     def finish_soon(self) -> None:
         """The listener stops: an idle connection closes now, a busy one after its answer."""
         self._closes_after_answer = True
-        if self._exchange is None:
+        if self._tunnel is not None:
+            self._tunnel.stopped()
+        elif self._exchange is None:
             self._close_idle()
 
     def _close_idle(self) -> None:
@@ -195,6 +222,11 @@ class Channel(Protocol):
         self._deadline.start(self.site.limits.idle, self.transport.abortConnection)
         (self.transport.transport if self._is_tls else self.transport).loseConnection()
 
+    def _lose_tunnel(self) -> None:
+        tunnel, self._tunnel = self._tunnel, None
+        if tunnel is not None:
+            tunnel.connection_lost(None)
+
     # Reading.
 
     def _await_request(self) -> None:
@@ -208,25 +240,15 @@ class Channel(Protocol):
         # Requests sent ahead wait until the client has read the answers before them.
         if self.is_write_paused or not self._buffer:
             return
-        if not self._has_skipped_line and self._buffer.startswith(b"\r\n"):
-            # RFC 9112 2.2: one empty line before a request is ignored.
-            self._has_skipped_line = True
-            del self._buffer[:2]
-        end = self._buffer.find(b"\r\n\r\n", max(0, self._checked - 3))
         try:
-            if end == -1:
-                self._await_head()
-            else:
-                self._begin(parse_head(bytes(self._buffer[: end + 2])), end + 4)
+            found = self._heads.find(self._buffer)
+            if found is not None:
+                self._begin(*found)
+            elif not self._has_begun_head:
+                self._has_begun_head = True
+                self._deadline.start(self.site.limits.read, partial(self._too_late, "head"))
         except Refused as refused:
             self.refuse(refused)
-
-    def _await_head(self) -> None:
-        check_unfinished(self._buffer, self._checked)
-        if not self._has_begun_head:
-            self._has_begun_head = True
-            self._deadline.start(self.site.limits.read, self._head_late)
-        self._checked = len(self._buffer)
 
     def _begin(self, head: RequestHead, body_start: int) -> None:
         rest, content, body = bytes(self._buffer[body_start:]), b"", None
@@ -236,7 +258,7 @@ class Channel(Protocol):
             content, rest = body.feed(rest)
         self._deadline.clear()
         self._buffer = bytearray(rest)
-        self._checked, self._has_begun_head, self._has_skipped_line = 0, False, False
+        self._has_begun_head = False
         self._body = None if body is None or body.finished else body
         self._window, self._window_bytes = self.site.limits.read, 0
         self._exchange = Exchange(self, head)
@@ -272,27 +294,7 @@ class Channel(Protocol):
 
     def _limit_reading(self) -> None:
         if self._exchange is not None and self._exchange.buffered + len(self._buffer) >= limits.BODY_BUFFER_BYTES:
-            self._pause_reading()
+            self.pause_reading()
 
-    def _pause_reading(self) -> None:
-        if not self._is_read_paused:
-            self._is_read_paused = True
-            self.transport.pauseProducing()
-
-    def _can_not_drain(self, head: RequestHead) -> bool:
-        """Whether body bytes may follow that we don't want to read to the end (a 403 to an upload, say)."""
-        if self._body is None:
-            return False
-        # Without our 100 the client may or may not send the body: nothing after it could be told apart.
-        return head.expects_continue or self._body.remaining is None or self._body.remaining > limits.DRAIN_BYTES
-
-    def _head_late(self) -> None:
-        self.refuse(Refused(408, "The request head took too long."))
-
-    def _body_late(self) -> None:
-        self.refuse(Refused(408, "The request body took too long."))
-
-    def _stop_stall_timer(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+    def _too_late(self, what: str) -> None:
+        self.refuse(Refused(408, f"The request {what} took too long."))

@@ -20,7 +20,7 @@ _METHOD_BYTES = 32
 _REFUSED_METHODS = frozenset({b"TRACE", b"TRACK", b"CONNECT"})
 # Daphne would take its root path from a client's header.
 _DROPPED = frozenset({b"daphne-root-path"})
-_WATCHED = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"expect"})
+_WATCHED = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade"})
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -35,7 +35,7 @@ class Refused(BadRequest):
 
 @dataclass(slots=True)
 class RequestHead:
-    """`body_length` is None for a chunked body; `headers` have lower-case names."""
+    """`body_length` is None for a chunked body; `headers` have lower-case names; `has_bare_query`: the target ends in a bare `?`."""
 
     method: bytes
     raw_path: bytes
@@ -44,6 +44,32 @@ class RequestHead:
     body_length: int | None = 0
     expects_continue: bool = False
     wants_close: bool = False
+    is_handshake: bool = False
+    has_bare_query: bool = False
+
+
+class HeadSearch:
+    """Finds the end of a request head in what has arrived, looking at each byte once."""
+
+    __slots__ = ("_checked", "_has_skipped_line")
+
+    def __init__(self) -> None:
+        self._checked = 0
+        self._has_skipped_line = False
+
+    def find(self, buffer: bytearray) -> tuple[RequestHead, int] | None:
+        """The head and where its body begins; None while it is unfinished.  Raises Refused as soon as it can't become good."""
+        if not self._has_skipped_line and buffer.startswith(b"\r\n"):
+            # RFC 9112 2.2: one empty line before a request is ignored.
+            self._has_skipped_line = True
+            del buffer[:2]
+        end = buffer.find(b"\r\n\r\n", max(0, self._checked - 3))
+        if end == -1:
+            check_unfinished(buffer, self._checked)
+            self._checked = len(buffer)
+            return None
+        self._checked, self._has_skipped_line = 0, False
+        return parse_head(bytes(buffer[: end + 2])), end + 4
 
 
 def check_unfinished(buffer: bytes | bytearray, checked: int) -> None:
@@ -65,7 +91,8 @@ def parse_head(text: bytes) -> RequestHead:
     method, target = _parse_request_line(line)
     head = RequestHead(method, b"", b"", [])
     host = _parse_headers(header_lines, head)
-    head.raw_path, _, head.query_string = _origin_form(target, host).partition(b"?")
+    head.raw_path, mark, head.query_string = _origin_form(target, host).partition(b"?")
+    head.has_bare_query = bool(mark) and not head.query_string
     return head
 
 
@@ -138,6 +165,9 @@ def _read_framing(watched: dict[bytes, list[bytes]], head: RequestHead) -> None:
     for value in watched.get(b"connection", ()):
         if b"close" in [option.strip(b" \t") for option in value.lower().split(b",")]:
             head.wants_close = True
+    if any(b"websocket" in value.lower() for value in watched.get(b"upgrade", ())):
+        # Whatever the answer will be: what a client sends behind its handshake are frames, never another request.
+        head.is_handshake = head.wants_close = True
     if (expectations := watched.get(b"expect")) is not None:
         if [value.lower() for value in expectations] != [b"100-continue"]:
             raise Refused(417, "The expectation can't be met.")

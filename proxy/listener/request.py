@@ -2,11 +2,13 @@
 
 Besides ASGI's own messages, `{"type": "gate.response.abort"}` ends the connection without ending the body, so that the
 client sees a broken answer as broken.  Raising after the answer has begun, and stopping before its end, do the same.
+A websocket handshake offers the extension "gate.tunnel": its `take_over` answers 101 and gives the connection away.
 `send()` waits while the client does not read, and raises `ClientGone` once it has left.
 """
 
 import asyncio
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -15,7 +17,9 @@ import structlog
 from gateproject.tasks import spawn
 from proxy.listener.head import Refused, RequestHead
 from proxy.listener.limits import APPLICATION_GRACE_SECONDS
-from proxy.listener.response import CONTINUE, LAST_CHUNK, ResponseHead
+from proxy.listener.response import CONTINUE, LAST_CHUNK, ResponseHead, switching_protocols
+from proxy.listener.site import TunnelProtocol
+from proxy.listener.tunnel import TunnelEnd
 
 if TYPE_CHECKING:
     from proxy.listener.channel import Channel
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 ABORT = "gate.response.abort"
+TUNNEL = "gate.tunnel"
 Message = dict[str, Any]
 
 
@@ -40,6 +45,7 @@ class Exchange:
         "_is_complete",
         "_is_delivered",
         "_is_lost",
+        "_is_tunnel",
         "_late",
         "_loop",
         "_readers",
@@ -62,6 +68,7 @@ class Exchange:
         self._is_complete = False
         self._is_delivered = False
         self._is_lost = False
+        self._is_tunnel = False
         self._response: ResponseHead | None = None
         self._sent = 0
         self._readers: list[asyncio.Future[None]] = []
@@ -72,7 +79,7 @@ class Exchange:
 
     @property
     def is_started(self) -> bool:
-        return self._response is not None
+        return self._response is not None or self._is_tunnel
 
     # What the channel says.
 
@@ -121,21 +128,36 @@ class Exchange:
         if self._is_lost:
             raise ClientGone("the client has gone")
         kind = message["type"]
+        if kind == ABORT:
+            self._channel.close()
+            return
         if self.is_answered:
             raise RuntimeError(f"{kind} after the end of the response")
         if kind == "http.response.body":
             self._send_body(message.get("body", b""), is_last=not message.get("more_body", False))
         elif kind == "http.response.start":
             self._send_head(ResponseHead(self.head.method, message["status"], message.get("headers", ())))
-        elif kind == ABORT:
-            self._channel.close()
-            return
         else:
             raise ValueError(f"unknown message type {kind!r}")
         while self._channel.is_write_paused and not self.is_answered:
             await self._wait_in(self._writers)
             if self._is_lost:
                 raise ClientGone("the client has gone")
+
+    def take_over(self, headers: Iterable[tuple[bytes, bytes]], protocol: TunnelProtocol) -> tuple[TunnelEnd, bytes]:
+        """Answer 101; returns the connection, used like an asyncio transport, and what the client sent ahead.
+
+        The connection ends with the application at the latest.  Raises ValueError for malformed headers, with nothing written.
+        """
+        if self._is_lost:
+            raise ClientGone("the client has gone")
+        if self.is_started:
+            raise RuntimeError("the response has begun already")
+        self._channel.write(switching_protocols(headers))
+        self._is_tunnel = self.is_answered = True
+        if self._late is not None:
+            self._late.cancel()
+        return self._channel.begin_tunnel(protocol)
 
     def writable(self) -> None:
         _wake(self._writers)
@@ -153,7 +175,9 @@ class Exchange:
 
     def _end(self) -> None:
         self._channel.site.exchanges.discard(self)
-        if not self.is_answered and not self._is_lost:
+        if self._is_tunnel:
+            self._channel.close()
+        elif not self.is_answered and not self._is_lost:
             self._channel.refuse(Refused(500, "The request could not be handled."))
         for timer in (self._late, self._grace):
             if timer is not None:
@@ -218,7 +242,10 @@ class Exchange:
 
     def _scope(self) -> Message:
         head, channel = self.head, self._channel
-        return {
+        extensions: Message = {ABORT: {}}
+        if head.is_handshake:
+            extensions[TUNNEL] = {"take_over": self.take_over}
+        scope: Message = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
             "http_version": "1.1",
@@ -231,8 +258,12 @@ class Exchange:
             "headers": head.headers,
             "client": channel.client,
             "server": channel.server,
-            "extensions": {ABORT: {}},
+            "extensions": extensions,
         }
+        if head.has_bare_query:
+            # ASGI can't say it, and some applications tell `/a?` from `/a`.
+            scope["gate.bare_query"] = True
+        return scope
 
 
 def _wake(waiters: list[asyncio.Future[None]]) -> None:

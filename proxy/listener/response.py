@@ -75,6 +75,12 @@ class ResponseHead:
         self.content_length = int(value)
 
 
+def switching_protocols(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The head of a 101 to a websocket handshake.  Raises ValueError for headers that would be more lines than they are."""
+    lines = ResponseHead(b"GET", 204, headers).lines
+    return b"".join((_STATUS_LINES[101], b"Upgrade: websocket\r\nConnection: Upgrade\r\n", lines, b"\r\n"))
+
+
 def refusal(refused: Refused, *, with_body: bool = True) -> bytes:
     """A whole answer of our own, after which the connection closes."""
     body = f"{refused.status} {refused}\n".encode()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from proxy.listener.limits import ListenerLimits
 
@@ -13,6 +13,17 @@ if TYPE_CHECKING:
     from proxy.listener.request import Exchange
 
 Application = Callable[[dict[str, Any], Callable[..., Awaitable[Any]], Callable[..., Awaitable[None]]], Awaitable[None]]
+
+
+class TunnelProtocol(Protocol):
+    """Who takes a connection over: asyncio's protocol without its first call, and with a last one."""
+
+    def data_received(self, data: bytes) -> None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+    def connection_lost(self, error: Exception | None) -> None: ...
+    def stopped(self) -> None:
+        """The listener stops: close soon."""
 
 
 @dataclass(slots=True)

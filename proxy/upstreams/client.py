@@ -69,6 +69,7 @@ class Upstream:
 @dataclass(slots=True)  # not frozen: one is made for each request
 class OutgoingRequest:
     """`headers` begin with Host and have no framing; it follows from `has_body` and `content_length` (None: chunked).
+    `is_upgrade`: they ask for a change of protocols.
 
     `timeout` is in seconds, from the end of the request to the end of the response; None is none.
     """
@@ -81,6 +82,7 @@ class OutgoingRequest:
     content_length: int | None = None
     timeout: float | None = None
     is_default_timeout: bool = False
+    is_upgrade: bool = False
 
 
 class UpstreamClient:
@@ -177,22 +179,35 @@ class Exchange:
             raise UpstreamError("the upstream broke off while the request was sent") from error
 
     async def response(self) -> tuple[int, Headers]:
-        """(status, headers as they came).  Interim responses are skipped (RFC 9110 15.2); we never ask for an upgrade."""
+        """(status, headers as they came).  Interim responses are skipped (RFC 9110 15.2) but for a 101 that was asked for."""
         while True:
             try:
                 message, payload = await self._protocol.read()
             except _TROUBLE as error:
                 raise UpstreamError("the upstream closed the connection or sent a malformed response") from error
-            if message.code == 101:
+            if message.code == 101 and not self._request.is_upgrade:
                 raise UpstreamError("the upstream changed protocols unasked")
-            if message.code >= 200:
+            if message.code >= 200 or message.code == 101:
                 break
         headers = message.raw_headers
         if sum(map(len, map(b"".join, headers))) > MAX_RESPONSE_HEADERS:
             raise UpstreamError("the upstream sent more than 64 KiB of headers")
         self._payload = payload
-        self._is_answered = True
+        # An upstream may believe in an upgrade that it did not confirm: its connection is not used again.
+        self._is_answered = not self._request.is_upgrade
         return message.code, headers
+
+    def take_over(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
+        """After a 101: the connection's bytes are the protocol's from now on; returns those that have come already.
+
+        Raises UpstreamError where the connection is gone.  `close` ends it still.
+        """
+        transport = self._protocol.transport
+        if transport is None or transport.is_closing():
+            raise UpstreamError("the upstream closed the connection with its handshake")
+        transport.set_protocol(protocol)
+        transport.resume_reading()
+        return transport, self._protocol._tail
 
     async def read(self) -> tuple[bytes, bool]:
         """(what has arrived of the body, is there more).  Raises UpstreamError when it broke off before its end."""

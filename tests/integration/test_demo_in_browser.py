@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 
 from examples.demo.configuration import Ports
-from examples.demo.people import ALICE, AUTHENTICATE_HOST
+from examples.demo.people import ALICE, AUTHENTICATE_HOST, BOB, Person
 from tests.support.browser import Browser, headless_browser
 from tests.support.certs import spki_hash
 from tests.support.children import Child, free_port
@@ -139,6 +139,52 @@ def test_an_upload_arrives_whole_and_is_hashed(demo: RunningDemo, browser: Brows
     browser.picture("files")
     assert not browser.find("#stop").is_displayed()
     assert browser.find("#result").text == f"All 5.1 MB arrived. SHA-256 {hashlib.sha256(content).hexdigest()}"
+
+
+def test_two_people_talk_and_each_reads_who_said_what(demo: RunningDemo, browser: Browser, tmp_path: Path) -> None:
+    sign_in(browser, demo, "alice", demo.url("chat"))
+    with headless_browser(tmp_path / "bob", trusted_spki=demo.trusted_spki) as other:
+        sign_in(other, demo, "bob", demo.url("chat"))
+        for each in (browser, other):
+            demo.child.wait_for(lambda each=each: "bob@example.com" in each.find("#here").text, "both are in the room")
+        say(browser, "Hello Bob, did the new release reach you?")
+        demo.child.wait_for(lambda: "did the new release reach you" in other.find("#messages").text, "alice's message at bob's")
+        say(other, "It did. <b>Thanks</b> & all the best!")
+        demo.child.wait_for(lambda: "all the best" in browser.find("#messages").text, "bob's message at alice's")
+        browser.picture("chat")
+        assert "It did. <b>Thanks</b> & all the best!" in browser.find("#messages").text
+        assert [who.text for who in browser.driver.find_elements("css selector", "#messages .who b")] == names_of(ALICE, BOB)
+        assert browser.find("#messages li.mine .text").text == "Hello Bob, did the new release reach you?"
+        assert other.find("#messages li.mine .text").text == "It did. <b>Thanks</b> & all the best!"
+
+
+def test_signing_out_ends_the_talk_at_once_and_says_so(demo: RunningDemo, browser: Browser) -> None:
+    sign_in(browser, demo, "bob", demo.url("chat"))
+    demo.child.wait_for(lambda: browser.find("#state").get_attribute("data-open") == "yes", "the websocket is open")
+    browser.driver.switch_to.new_window("tab")
+    browser.open(demo.url("hello"))
+    browser.click("#sign-out")
+    browser.click("main form button")
+    browser.wait_for_url(demo.ports.provider_url + "/oauth2/end_session")
+    browser.driver.close()
+    browser.driver.switch_to.window(browser.driver.window_handles[0])
+    demo.child.wait_for(lambda: "Your access has ended" in browser.find("#state").text, "the page says so")
+    browser.picture("chat-ended")
+    assert not browser.find("#say button").is_enabled()
+
+
+def test_carol_is_refused_at_the_chat(demo: RunningDemo, browser: Browser) -> None:
+    sign_in(browser, demo, "carol", demo.url("chat"))
+    assert "You don't have access" in browser.text
+
+
+def say(browser: Browser, text: str) -> None:
+    browser.find("#text").send_keys(text)
+    browser.click("#say button")
+
+
+def names_of(*people: Person) -> list[str]:
+    return [person.full_name for person in people]
 
 
 def test_the_admin_shows_alice_sessions_users_groups_and_routes(demo: RunningDemo, browser: Browser) -> None:

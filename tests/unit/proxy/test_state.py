@@ -46,3 +46,13 @@ def test_of_two_routes_that_nothing_tells_apart_the_first_counts(tmp_path: Path)
     forwarding = ProxyState(routes, options).forwarding(routes[1])
     sent = forwarding.outgoing(incoming_from("https://app.example.com/"), ())
     assert b"X-Second" not in dict(sent.headers)
+
+
+def test_no_credentials_go_with_a_preflight(tmp_path: Path) -> None:
+    options = make_options(tmp_path, policy=[ROUTE])
+    (compiled,) = RouteTable.build(options.policy).routes()
+    forwarding = ProxyState((compiled,), options).forwarding(compiled)
+    incoming = incoming_from("https://app.example.com/", headers={"cookie": "mine=1", "authorization": "Basic eDp5", "x-mine": "1"})
+    names = {b"cookie", b"authorization", b"x-mine"}
+    sent = [dict(forwarding.outgoing(incoming, (), is_preflight=is_preflight).headers) for is_preflight in (False, True)]
+    assert [names & headers.keys() for headers in sent] == [names, {b"x-mine"}]

@@ -161,3 +161,11 @@ async def test_there_is_no_admin_and_nothing_else_on_route_hosts(site: RouteSite
     for path in ("admin/", "sign_in", "static/admin/css/base.css", "x", "callback"):
         assert (await site.ask(f"https://{HOST}/.gate/{path}")).status == 404
     assert (await site.ask(f"https://{HOST}/.well-known/gate/jwks.json")).status == 404
+
+
+async def test_of_two_good_tokens_none_is_taken(site: RouteSite, ann: SignedIn) -> None:
+    browser = site.browser()
+    first, second = (callback_url(site, ann, browser.begin(HOST)) for _ in range(2))
+    answer = await browser.get(f"{first}&{second.partition('?')[2]}")
+    assert answer.status == 400
+    assert "_gate" not in browser.cookies[HOST]

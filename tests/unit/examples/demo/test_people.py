@@ -9,6 +9,7 @@ from examples.demo.people import ALICE, BOB, CAROL, SITES
     ("name", "visitors", "in_words"),
     [
         ("hello", (ALICE, BOB, CAROL), "any signed-in person"),
+        ("chat", (ALICE, BOB), "group engineering or sales (alice, bob)"),
         ("files", (ALICE,), "group engineering (alice)"),
         ("finance", (ALICE,), "only alice"),
         ("public", None, "everybody"),

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from pydantic import Field
+import pytest
+from pydantic import Field, ValidationError
 
 from gateproject.config.fields import Bool, Text
 from gateproject.config.validation import Finding, Rule, Settings, validate
@@ -73,3 +74,14 @@ def test_unknown_keys_are_explained() -> None:
 def test_what_is_no_map_says_so() -> None:
     assert findings([]) == {(): "must be a map"}
     assert findings({"many": 5}) == {("many",): "must be a list"}
+
+
+def test_not_even_the_validators_own_message_holds_the_value() -> None:
+    """Whatever logs the exception one day must not log a secret with it."""
+
+    class Numbered(Settings):
+        number: int
+
+    with pytest.raises(ValidationError) as caught:
+        Numbered.model_validate({"number": "hunter2"})
+    assert "hunter2" not in str(caught.value)

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from gateproject.crypto.sealing import Expired, Sealer, derive_key, from_text, to_text
+from gateproject.crypto.sealing import MAX_SEALED, Expired, Sealer, derive_key, from_text, to_text
 from gateproject.errors import SealError
 
 SECRET = bytes(range(32))
@@ -91,3 +91,10 @@ def test_each_purpose_has_a_key_of_its_own() -> None:
 def test_a_sealer_never_shows_its_key() -> None:
     assert repr(sealer("session cookie")) == "<Sealer session cookie>"
     assert SECRET.hex() not in json.dumps(str(vars(sealer())))
+
+
+def test_a_value_longer_than_any_of_ours_is_not_even_tried() -> None:
+    """It would open; but what is this long is not from us, and hundreds of them in one request are work for nothing."""
+    sealed = sealer().seal({"a": "x" * MAX_SEALED}, audience="a", expires=NOW + 1)
+    with pytest.raises(SealError):
+        sealer().open(sealed, audience="a", now=NOW)

@@ -199,6 +199,18 @@ def test_an_upgrade_is_an_ordinary_request(canary):
     assert ["upgrade", "websocket"] in call["headers"]
 
 
+@pytest.mark.parametrize("value", [b"websocket", b"WebSocket", b"websocket, h2c", b"h2c, websocket"])
+def test_nothing_behind_a_websocket_handshake_is_read_as_a_request(canary, value):
+    answer, closed = canary.ask(request(b"Connection: Upgrade", b"Upgrade: " + value) + request())
+    assert (answer.status, closed) == (200, True)
+    assert len(canary.calls) == 1
+
+
+@pytest.mark.parametrize(("target", "is_bare"), [(b"/a?", True), (b"/a", False), (b"/a?b", False), (b"http://x/a?", True)])
+def test_a_bare_question_mark_is_told(target, is_bare):
+    assert parse_head(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n").has_bare_query == is_bare
+
+
 def test_one_empty_line_before_a_request_is_ignored(canary):
     assert canary.ask(b"\r\n" + request(b"Connection: close"))[0].status == 200
 

@@ -1,0 +1,68 @@
+"""The chat room: everybody hears everybody, under the name that came with the verified assertion."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from examples.demo.assertion import Verdict
+from examples.demo.chat import LONGEST, Room, person_in
+
+
+@contextlib.asynccontextmanager
+async def room_client() -> AsyncIterator[TestClient]:
+    """`/NAME` enters as that person."""
+    room = Room()
+
+    async def enter(request: web.Request) -> web.WebSocketResponse:
+        name = request.match_info["name"]
+        return await room.visit(request, Verdict({"email": f"{name}@example.com", "name": name.capitalize()}))
+
+    app = web.Application()
+    app.router.add_get("/{name}", enter)
+    app.on_shutdown.append(lambda _: room.close())
+    async with TestClient(TestServer(app, host="127.0.0.1")) as client:
+        yield client
+
+
+async def next_of(socket, kind: str) -> dict:
+    while (heard := await socket.receive_json(timeout=5))["type"] != kind:
+        pass
+    return heard
+
+
+async def test_what_one_says_all_hear_under_the_speakers_name() -> None:
+    async with room_client() as client, client.ws_connect("/alice") as alice, client.ws_connect("/bob") as bob:
+        await alice.send_str("  hello <b>  ")
+        for each in (alice, bob):
+            heard = await next_of(each, "message")
+            assert (heard["person"]["name"], heard["text"]) == ("Alice", "hello <b>")
+
+
+async def test_a_newcomer_reads_what_was_said_and_who_is_here() -> None:
+    async with room_client() as client, client.ws_connect("/alice") as alice:
+        await alice.send_str("first")
+        await next_of(alice, "message")
+        async with client.ws_connect("/bob") as bob:
+            assert [entry["text"] for entry in (await next_of(bob, "welcome"))["said"]] == ["first"]
+            assert [person["name"] for person in (await next_of(bob, "here"))["people"]] == ["Alice", "Bob"]
+
+
+async def test_who_leaves_is_no_longer_here() -> None:
+    async with room_client() as client, client.ws_connect("/alice") as alice:
+        async with client.ws_connect("/bob"):
+            while len((await next_of(alice, "here"))["people"]) < 2:
+                pass
+        assert [person["name"] for person in (await next_of(alice, "here"))["people"]] == ["Alice"]
+
+
+async def test_a_message_is_cut_and_an_empty_one_is_none() -> None:
+    async with room_client() as client, client.ws_connect("/alice") as alice:
+        await alice.send_str("   ")
+        await alice.send_str("x" * 1000)
+        assert (await next_of(alice, "message"))["text"] == "x" * LONGEST
+
+
+def test_without_a_name_the_address_serves() -> None:
+    assert person_in(Verdict({"email": "dora@example.com", "sub": "1"})) == {"name": "Dora", "email": "dora@example.com"}

@@ -1,0 +1,118 @@
+"""Which bytes pass, whatever pieces they come in; and which frames do not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.forwarding.frames import PROTOCOL_ERROR, TOO_BIG, FrameWalker, close_frame
+from tests.support.websockets import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, frames_in, from_client, from_server
+
+GOOD = from_client(TEXT, b"hello") + from_client(BINARY, b"x" * 300) + from_client(PING) + from_client(BINARY, b"y" * 70_000)
+
+
+def walker(**options) -> FrameWalker:
+    return FrameWalker(**{"is_masked": True, "allows_rsv": False, **options})
+
+
+@given(st.lists(st.integers(1, 400), max_size=30))
+def test_good_frames_pass_byte_for_byte_in_whatever_pieces_they_come(sizes: list[int]) -> None:
+    walk, passed, at = walker(), b"", 0
+    for size in [*sizes, len(GOOD)]:
+        passed += walk.feed(GOOD[at : at + size])
+        at += size
+    assert passed == GOOD
+    assert (walk.fault, walk.frames, walk.is_between_frames) == (None, 4, True)
+
+
+@pytest.mark.parametrize(
+    ("frames", "code"),
+    [
+        (from_server(TEXT, b"not masked"), PROTOCOL_ERROR),
+        (from_client(3, b""), PROTOCOL_ERROR),
+        (from_client(11, b""), PROTOCOL_ERROR),
+        (from_client(TEXT, b"", rsv=0x40), PROTOCOL_ERROR),
+        (from_client(PING, b"x" * 126), PROTOCOL_ERROR),
+        (from_client(PING, b"", is_final=False), PROTOCOL_ERROR),
+        (from_client(CONTINUATION, b"of nothing"), PROTOCOL_ERROR),
+        (from_client(TEXT, b"a", is_final=False) + from_client(TEXT, b"b"), PROTOCOL_ERROR),
+        (b"\x82\xfe\x00\x7d" + b"m" * 129, PROTOCOL_ERROR),
+        (b"\x82\xff\x00\x00\x00\x00\x00\x00\xff\xff" + b"m" * 9, PROTOCOL_ERROR),
+        (b"\x82\xff\x80\x00\x00\x00\x00\x00\x00\x00" + b"m" * 9, TOO_BIG),
+        (b"\x82\xff" + (16 * 2**20 + 1).to_bytes(8, "big"), TOO_BIG),
+    ],
+)
+def test_a_forbidden_frame_does_not_pass_and_those_before_it_do(frames: bytes, code: int) -> None:
+    before = from_client(TEXT, b"before")
+    for cut in range(len(before), len(before) + 12):
+        walk = walker()
+        data = before + frames + from_client(TEXT, b"after")
+        passed = walk.feed(data[:cut]) + walk.feed(data[cut:])
+        assert walk.fault is not None
+        assert walk.fault.code == code
+        assert passed.startswith(before)
+        assert b"after" not in passed
+        assert all(frame.is_final or frame.opcode == TEXT for frame in frames_in(passed))
+
+
+def test_a_server_must_not_mask() -> None:
+    walk = walker(is_masked=False)
+    assert walk.feed(from_server(TEXT, b"good") + from_client(TEXT, b"bad")) == from_server(TEXT, b"good")
+    assert walk.fault is not None
+
+
+def test_reserved_bits_pass_where_an_extension_was_agreed_upon() -> None:
+    walk, compressed = walker(allows_rsv=True), from_client(TEXT, b"deflated", rsv=0x40)
+    assert walk.feed(compressed) == compressed
+
+
+def test_fragments_count_as_one_message_and_control_frames_may_come_between() -> None:
+    walk = walker(message_bytes=10)
+    good = from_client(TEXT, b"12345", is_final=False) + from_client(PING, b"ping") + from_client(CONTINUATION, b"67890", is_final=False)
+    assert walk.feed(good) == good
+    assert walk.feed(from_client(CONTINUATION, b"!")) == b""
+    assert walk.fault is not None
+    assert walk.fault.code == TOO_BIG
+
+
+def test_the_next_message_counts_anew() -> None:
+    walk = walker(message_bytes=10)
+    for _ in range(3):
+        assert walk.feed(from_client(TEXT, b"1234567890"))
+    assert walk.fault is None
+
+
+def test_nothing_passes_after_a_close() -> None:
+    walk = walker()
+    close = from_client(CLOSE, b"\x03\xe8")
+    assert walk.feed(close + from_client(TEXT, b"smuggled")) == close
+    assert walk.feed(from_client(TEXT, b"smuggled")) == b""
+    assert walk.has_closed
+
+
+def test_a_close_in_pieces_passes_whole() -> None:
+    walk, close = walker(), from_client(CLOSE, b"\x03\xe8bye")
+    assert b"".join(walk.feed(close[at : at + 1]) for at in range(len(close))) == close
+    assert walk.is_between_frames
+
+
+def test_finishing_passes_only_the_rest_of_the_current_frame_and_notices_the_close_behind_it() -> None:
+    walk, whole = walker(), from_client(BINARY, b"x" * 100)
+    passed = walk.feed(whole[:50])
+    assert not walk.is_between_frames
+    passed += walk.finish_frame(whole[50:80])
+    passed += walk.finish_frame(whole[80:] + from_client(PONG) + from_client(CLOSE))
+    assert passed == whole
+    assert walk.has_closed
+
+
+def test_a_held_back_header_is_not_begun() -> None:
+    walk = walker()
+    assert walk.feed(from_client(BINARY, b"x" * 300)[:3]) == b""
+    assert walk.is_between_frames
+
+
+@pytest.mark.parametrize("is_masked", [True, False])
+def test_our_close_says_its_code_and_reason_and_is_masked_for_servers(is_masked: bool) -> None:
+    (frame,) = frames_in(close_frame(1008, "access has ended", is_masked=is_masked))
+    assert (frame.opcode, frame.is_final, frame.is_masked) == (CLOSE, True, is_masked)
+    assert (frame.close_code, frame.payload[2:]) == (1008, b"access has ended")

@@ -1,0 +1,92 @@
+"""A reader that stops stops the writer, and nobody else."""
+
+import asyncio
+import socket
+
+from proxy.forwarding import tunnel
+from proxy.forwarding.tunnel import CONGESTED, RATE, Side, keep_alive, pair
+
+
+class Recorder:
+    """A connection that remembers what was done to it."""
+
+    def __init__(self):
+        self.written = b""
+        self.is_reading = True
+        self.ends = []
+        self.socket = None
+
+    def write(self, data):
+        self.written += data
+
+    def pause_reading(self):
+        self.is_reading = False
+
+    def resume_reading(self):
+        self.is_reading = True
+
+    def close(self):
+        self.ends.append("close")
+
+    def abort(self):
+        self.ends.append("abort")
+
+    def get_extra_info(self, name):
+        return self.socket
+
+
+def connected() -> tuple[Side, Side]:
+    sides = (Side(), Side())
+    pair(*sides)
+    for side in sides:
+        side.connection = Recorder()
+    return sides
+
+
+async def test_an_end_that_does_not_read_stops_the_reading_of_the_other():
+    first, second = connected()
+    first.pause_writing()
+    assert (second.connection.is_reading, first.connection.is_reading) == (False, True)
+    assert first.is_congested
+    first.resume_writing()
+    assert second.connection.is_reading
+    assert not first.is_congested
+
+
+async def test_reading_goes_on_when_every_reason_against_it_is_gone():
+    side, _ = connected()
+    side.hold(CONGESTED)
+    side.hold(RATE)
+    side.release(CONGESTED)
+    assert not side.connection.is_reading
+    side.release(RATE)
+    assert side.connection.is_reading
+
+
+async def test_an_end_that_reads_nothing_for_too_long_is_cut(monkeypatch):
+    monkeypatch.setattr(tunnel, "STALL_SECONDS", 0.01)
+    first, _ = connected()
+    first.pause_writing()
+    await asyncio.sleep(0.03)
+    assert first.connection.ends == ["abort"]
+
+
+async def test_one_that_reads_again_in_time_is_not(monkeypatch):
+    monkeypatch.setattr(tunnel, "STALL_SECONDS", 0.01)
+    first, _ = connected()
+    first.pause_writing()
+    first.resume_writing()
+    await asyncio.sleep(0.03)
+    assert first.connection.ends == []
+
+
+def test_a_vanished_peer_is_looked_for():
+    recorder = Recorder()
+    with socket.socket() as recorder.socket:
+        keep_alive(recorder)
+        assert recorder.socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert recorder.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
+def test_a_connection_without_a_socket_of_its_own_is_left_alone():
+    keep_alive(Recorder())

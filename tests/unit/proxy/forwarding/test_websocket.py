@@ -1,0 +1,161 @@
+"""Frames both ways, until somebody ends them; and nothing after that."""
+
+import asyncio
+
+import pytest
+
+from proxy.forwarding import websocket
+from proxy.forwarding.http import Ending, ForwardResult, Leash
+from proxy.forwarding.websocket import Upgrade
+from tests.support.websockets import ACCEPT, BINARY, CLOSE, PING, TEXT, frames_in, from_client, from_server
+
+from .test_handshake import ANSWER, offer
+from .test_tunnel import Recorder
+
+SOON = 3.0  # seconds
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(websocket, "GOODBYE_SECONDS", 0.1)
+
+
+class Carried:
+    """`Upgrade.carry` between two recorders; `client` and `upstream` are the sides that get what each says."""
+
+    def __init__(self, *, timeout: float | None = None, sent_ahead: bytes = b""):
+        self.to_client, self.to_upstream = Recorder(), Recorder()
+        self.leash, self.result = Leash(), ForwardResult()
+        self._sent_ahead = sent_ahead
+        self._upgrade = Upgrade(offer(), self._take_client, lambda status, headers: list(headers), timeout)
+
+    def _take_client(self, headers, side):
+        self.headers, self.client = dict(headers), side
+        return self.to_client, self._sent_ahead
+
+    def take_over(self, side):
+        self.upstream = side
+        return self.to_upstream, b""
+
+    async def __aenter__(self):
+        self.task = asyncio.ensure_future(self._upgrade.carry(self, ANSWER, self.leash, self.result))
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(self, *_):
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def ended(self) -> ForwardResult:
+        async with asyncio.timeout(SOON):
+            await asyncio.shield(self.task)
+        return self.result
+
+
+async def test_frames_pass_both_ways_as_they_are():
+    async with Carried(sent_ahead=from_client(TEXT, b"ahead")) as carried:
+        carried.client.data_received(from_client(BINARY, b"up"))
+        carried.upstream.data_received(from_server(PING, b"down"))
+        assert carried.to_upstream.written == from_client(TEXT, b"ahead") + from_client(BINARY, b"up")
+        assert carried.to_client.written == from_server(PING, b"down")
+        assert carried.headers[b"sec-websocket-accept"] == ACCEPT
+        carried.upstream.connection_lost(None)
+        result = await carried.ended()
+    assert (result.status, result.ending, result.bytes_sent, result.bytes_received) == (101, Ending.BROKE_OFF, 6, 19)
+    assert "close" in carried.to_client.ends
+
+
+async def test_a_revocation_puts_1008_into_both_directions_and_nothing_passes_after_it():
+    async with Carried() as carried:
+        carried.leash.end()
+        carried.client.data_received(from_client(TEXT, b"too late"))
+        carried.upstream.data_received(from_server(TEXT, b"too late"))
+        for written, is_masked in ((carried.to_client.written, False), (carried.to_upstream.written, True)):
+            (frame,) = frames_in(written)
+            assert (frame.opcode, frame.close_code, frame.is_masked) == (CLOSE, 1008, is_masked)
+        assert (await carried.ended()).ending is Ending.REVOKED
+
+
+async def test_our_close_waits_for_the_end_of_the_frame_that_is_passing():
+    async with Carried() as carried:
+        whole = from_server(BINARY, b"x" * 50)
+        carried.upstream.data_received(whole[:20])
+        carried.leash.end()
+        assert carried.to_client.written == whole[:20]
+        carried.upstream.data_received(whole[20:] + from_server(TEXT, b"too late"))
+        last, close = frames_in(carried.to_client.written)
+        assert (last.payload, close.close_code) == (b"x" * 50, 1008)
+
+
+async def test_a_frame_that_never_ends_does_not_keep_a_revoked_websocket_open():
+    async with Carried() as carried:
+        carried.upstream.data_received(from_server(BINARY, b"x" * 50)[:20])
+        carried.leash.end()
+        assert (await carried.ended()).ending is Ending.REVOKED
+    assert "abort" in carried.to_client.ends
+
+
+async def test_ends_that_answer_our_close_are_let_go_at_once():
+    async with Carried() as carried:
+        carried.leash.end()
+        carried.client.data_received(from_client(CLOSE, b"\x03\xf0"))
+        assert carried.to_client.ends == ["close"]
+        carried.upstream.data_received(from_server(CLOSE, b"\x03\xf0"))
+        async with asyncio.timeout(websocket.GOODBYE_SECONDS / 2):
+            await asyncio.shield(carried.task)
+
+
+async def test_a_revocation_ends_a_websocket_that_is_closing_slowly():
+    async with Carried() as carried:
+        carried.client.data_received(from_client(CLOSE, b"\x03\xe8"))
+        carried.upstream.data_received(from_server(TEXT, b"still here"))
+        carried.leash.end()
+        assert [frame.opcode for frame in frames_in(carried.to_client.written)] == [TEXT, CLOSE]
+        assert [frame.opcode for frame in frames_in(carried.to_upstream.written)] == [CLOSE]
+        assert (await carried.ended()).ending is Ending.REVOKED
+
+
+async def test_a_close_of_theirs_passes_and_the_connection_must_end_soon_after(monkeypatch):
+    monkeypatch.setattr(websocket, "CLOSE_SECONDS", 0.02)
+    async with Carried() as carried:
+        carried.client.data_received(from_client(CLOSE, b"\x03\xe8"))
+        assert (await carried.ended()).ending is Ending.COMPLETE
+    assert frames_in(carried.to_upstream.written)[0].close_code == 1000
+
+
+@pytest.mark.parametrize(("bad", "code"), [(from_server(TEXT, b"unmasked"), 1002), (b"\x82\xff" + (2**30).to_bytes(8, "big"), 1009)])
+async def test_a_forbidden_frame_ends_both_sides_with_its_code(bad: bytes, code: int):
+    async with Carried() as carried:
+        carried.client.data_received(from_client(TEXT, b"good") + bad)
+        assert frames_in(carried.to_client.written)[-1].close_code == code
+        good, close = frames_in(carried.to_upstream.written)
+        assert (good.payload, close.close_code) == (b"good", code)
+        assert (await carried.ended()).ending is Ending.BAD_FRAME
+
+
+async def test_a_set_timeout_ends_it_with_1001():
+    async with Carried(timeout=0.02) as carried:
+        assert (await carried.ended()).ending is Ending.TIMED_OUT
+    assert frames_in(carried.to_client.written)[0].close_code == 1001
+
+
+async def test_a_sender_of_too_many_frames_is_read_more_slowly_and_not_closed(monkeypatch):
+    monkeypatch.setattr(websocket, "FRAMES_PER_SECOND", 20_000)
+    async with Carried() as carried:
+        many = from_client(TEXT) * 600
+        carried.client.data_received(many)
+        assert not carried.to_client.is_reading
+        assert carried.to_upstream.is_reading
+        await asyncio.sleep(0.05)
+        assert carried.to_client.is_reading
+        assert carried.to_upstream.written == many
+
+
+async def test_a_client_that_left_still_delivers_what_it_had_sent():
+    async with Carried() as carried:
+        carried.upstream.pause_writing()
+        carried.client.connection_lost(None)
+        assert carried.to_upstream.ends == ["close"]
+        assert not carried.task.done()
+        carried.upstream.connection_lost(None)
+        assert (await carried.ended()).ending is Ending.CLIENT_LEFT

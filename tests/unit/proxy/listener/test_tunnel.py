@@ -1,0 +1,179 @@
+"""A connection that became a tunnel: whose bytes are they, and how does it end?"""
+
+import asyncio
+
+import pytest
+from twisted.internet.testing import StringTransport
+
+from proxy.listener.channel import Channel
+from proxy.listener.limits import ListenerLimits
+from proxy.listener.request import ClientGone
+from proxy.listener.server import drain
+from proxy.listener.site import Site
+
+HANDSHAKE = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+ORDINARY = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Wire(StringTransport):
+    is_half_closed = is_aborted = False
+
+    def loseWriteConnection(self):
+        self.is_half_closed = True
+
+    def abortConnection(self):
+        self.is_aborted = True
+
+
+class Taken:
+    """Who takes the connection over, and until when."""
+
+    def __init__(self, *headers):
+        self.headers = headers
+        self.calls = []
+        self.opened, self.finished = asyncio.Event(), asyncio.Event()
+        self.wire = Wire()
+        self.site = Site(self.application, ListenerLimits())
+        self.channel = Channel(self.site)
+        self.channel.makeConnection(self.wire)
+
+    async def application(self, scope, receive, send):
+        self.scope, self.send = scope, send
+        self.end, self.ahead = scope["extensions"]["gate.tunnel"]["take_over"](self.headers, self)
+        self.opened.set()
+        await self.finished.wait()
+
+    async def open(self, ahead=b""):
+        self.channel.dataReceived(HANDSHAKE + ahead)
+        async with asyncio.timeout(3):
+            await self.opened.wait()
+
+    def data_received(self, data):
+        self.calls.append(data)
+
+    def pause_writing(self):
+        self.calls.append("pause")
+
+    def resume_writing(self):
+        self.calls.append("resume")
+
+    def connection_lost(self, error):
+        self.calls.append("lost")
+
+    def stopped(self):
+        self.calls.append("stopped")
+
+
+async def turns():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_it_answers_101_and_gives_every_byte_away():
+    taken = Taken((b"sec-websocket-accept", b"x"), (b"content-length", b"5"))
+    await taken.open(ORDINARY)
+    taken.channel.dataReceived(ORDINARY)
+    taken.end.write(b"frames")
+    head, _, rest = taken.wire.value().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n")
+    assert b"sec-websocket-accept: x" in head
+    assert b"content-length" not in head
+    assert (rest, taken.ahead, taken.calls) == (b"frames", ORDINARY, [ORDINARY])
+    taken.channel.connectionLost()
+
+
+async def test_it_is_offered_for_a_handshake_alone():
+    scopes = []
+
+    async def application(scope, receive, send):
+        scopes.append(scope)
+
+    channel = Channel(Site(application, ListenerLimits()))
+    channel.makeConnection(Wire())
+    channel.dataReceived(ORDINARY)
+    await turns()
+    assert "gate.tunnel" not in scopes[0]["extensions"]
+    channel.connectionLost()
+
+
+async def test_back_pressure_is_told_both_ways():
+    taken = Taken()
+    await taken.open()
+    taken.channel.pauseProducing()
+    taken.channel.resumeProducing()
+    taken.end.pause_reading()
+    assert taken.wire.producerState == "paused"
+    taken.end.resume_reading()
+    assert taken.wire.producerState == "producing"
+    assert taken.calls == ["pause", "resume"]
+    taken.channel.connectionLost()
+
+
+@pytest.mark.parametrize("how", ["stopProducing", "connectionLost"])
+async def test_a_lost_connection_is_told_once(how):
+    taken = Taken()
+    await taken.open()
+    getattr(taken.channel, how)()
+    taken.channel.connectionLost()
+    assert taken.calls == ["lost"]
+
+
+async def test_nothing_is_told_after_it_was_closed():
+    taken = Taken()
+    await taken.open()
+    taken.end.close()
+    taken.channel.dataReceived(ORDINARY)
+    taken.channel.connectionLost()
+    assert taken.wire.is_half_closed
+    assert taken.calls == []
+
+
+async def test_it_ends_with_the_application():
+    taken = Taken()
+    await taken.open()
+    taken.finished.set()
+    await turns()
+    assert taken.wire.is_half_closed
+    taken.channel.connectionLost()
+
+
+async def test_an_abort_sends_nothing_more():
+    taken = Taken()
+    await taken.open()
+    taken.end.abort()
+    assert taken.wire.is_aborted
+    taken.channel.connectionLost()
+
+
+async def test_timeouts_of_requests_do_not_count():
+    taken = Taken()
+    taken.site.limits = ListenerLimits(read=0.01, write=0.01, idle=0.01)
+    await taken.open()
+    await asyncio.sleep(0.04)
+    assert not taken.wire.is_half_closed
+    assert not taken.wire.is_aborted
+    taken.channel.connectionLost()
+
+
+async def test_a_stop_is_told_also_to_one_that_opens_late():
+    early = Taken()
+    await early.open()
+    await drain(early.site, 0)
+    assert early.calls == ["stopped"]
+    late = Taken()
+    late.site.is_stopping = True
+    await late.open()
+    await turns()
+    assert late.calls == ["stopped"]
+    for each in (early, late):
+        each.channel.connectionLost()
+
+
+async def test_malformed_headers_write_nothing_and_a_client_that_left_gets_nothing():
+    taken = Taken((b"x", b"a\r\nset-cookie: _gate=forged"))
+    taken.channel.dataReceived(HANDSHAKE)
+    await turns()
+    assert b"101" not in taken.wire.value()
+    taken.channel.connectionLost()
+    with pytest.raises(ClientGone):
+        taken.scope["extensions"]["gate.tunnel"]["take_over"]((), taken)
