@@ -34,7 +34,9 @@ class Incoming:
     @property
     def is_upgrade(self) -> bool:
         """A websocket or any other upgrade (RFC 9110 7.8)."""
-        return b"upgrade" in self.headers and b"upgrade" in self.headers.get(b"connection", b"").lower()
+        if b"upgrade" not in self.headers:
+            return False
+        return any(b"upgrade" in value.lower() for name, value in self.scope["headers"] if name == b"connection")
 
     @property
     def is_grpc(self) -> bool:

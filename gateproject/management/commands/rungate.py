@@ -1,5 +1,6 @@
 """Run gate with its own listeners, as the configuration says."""
 
+import resource
 import sys
 from typing import Any
 
@@ -17,6 +18,7 @@ class Command(BaseCommand):
         parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
+        allow_many_connections()
         from gateproject.asgi import application, runtime  # exits where the configuration has problems
         from proxy.listener import listen
 
@@ -24,3 +26,10 @@ class Command(BaseCommand):
             listen.serve(application, runtime.options, on_ready=runtime.say_ready, on_stop=runtime.stop)
         except ConfigError as error:
             sys.exit(f"nothing was started\n{error}")
+
+
+def allow_many_connections() -> None:
+    """Each request and each websocket takes two file descriptors, and the usual soft limit is 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -27,6 +27,9 @@ def test_an_upgrade_needs_both_headers() -> None:
     both = {"connection": "keep-alive, Upgrade", "upgrade": "websocket"}
     assert incoming_from("https://a.example/", headers=both).is_upgrade
     assert not incoming_from("https://a.example/", headers={"upgrade": "websocket"}).is_upgrade
+    two_lines = incoming_from("https://a.example/", headers={"upgrade": "websocket", "connection": "Upgrade"})
+    two_lines.scope["headers"].append((b"connection", b"keep-alive"))
+    assert two_lines.is_upgrade
     assert not incoming_from("https://a.example/", headers={"connection": "upgrade"}).is_upgrade
 
 

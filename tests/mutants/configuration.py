@@ -1,0 +1,58 @@
+"""Defences of the configuration: what it says is understood, or the operator hears why it is not."""
+
+from tests.mutants.mutant import door
+
+validation = door("gateproject/config/validation.py", "unit/gateproject/config/test_validation.py", "unit/gateproject/config/test_load.py")
+validation.without("an unknown key is an error", 'extra="forbid"', 'extra="ignore"')
+validation.without("a message holds no value", "hide_input_in_errors=True, ", "")
+
+options = door("gateproject/config/options.py", "unit/gateproject/config/test_options.py", "unit/gateproject/config/test_unbuilt.py")
+options.without("no TLS is a decision", "if not settings.insecure_server and not settings.certificates and not any(forms):", "if False:")
+
+route = door("gateproject/config/route.py", "unit/gateproject/config/test_route.py")
+route.without("an open route has no lists", "RULES = (_leads_somewhere, _open_routes_have_no_lists,", "RULES = (_leads_somewhere,")
+route.without("a route is reached by https", '    if parsed.scheme != "https":\n', "    if False:\n")
+
+config_headers = door("gateproject/config/headers.py", "unit/gateproject/config/test_headers.py")
+config_headers.without("a configured header can't say who somebody is", 'if folded(name).startswith("x-gate-"):', "if False:")
+config_headers.without("a configured value can't end its header", "if not _VALUE.fullmatch(content):", "if False:")
+
+fields = door("gateproject/config/fields.py", "unit/gateproject/config/test_fields.py")
+fields.without("a key has 32 bytes", "if len(secret) != 32:", "if not secret:")
+
+documents = door("gateproject/config/documents.py", "unit/gateproject/config/test_documents.py")
+documents.without("a key that is there twice is a mistake", "        elif key in parent.container:\n", "        elif False:\n")
+documents.without("aliases unfold to a bounded size", "if self._aliased > MOST_ALIASED_VALUES:", "if False:")
+
+authenticate = door("gateproject/config/authenticate.py", "unit/gateproject/config/test_authenticate.py")
+authenticate.without(
+    "a provider is reached by https", 'if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.host)):', "if False:"
+)
+authenticate.without("a configured parameter can't replace state, nonce or PKCE", "if name.lower() in OWN_PARAMETERS:", "if False:")
+
+shared = door("gateproject/config/shared.py", "unit/gateproject/config/test_shared.py", "unit/gateproject/config/test_options.py")
+shared.without(
+    "a value that is not built is an error",
+    '            raise ValueError(f"{value} is specified but not available in this release")',
+    "            return str(value)",
+    "unit/gateproject/config/test_shared.py",
+    "unit/gateproject/config/test_unbuilt.py",
+    "unit/gateproject/config/test_options.py",
+)
+
+load = door("gateproject/config/load.py", "unit/gateproject/config/test_load.py")
+load.without("a configuration with any mistake is refused whole", "if problems or options is None:", "if options is None:")
+
+LIVE_RELOAD = "integration/test_rungate.py"
+runtime = door("gateproject/runtime.py", f"{LIVE_RELOAD}::test_what_needs_a_restart_says_so_and_the_rest_takes_over")
+runtime.without("what needs a restart waits for it", "            options = self._without_restart_only_changes(options)\n", "")
+runtime.without(
+    "a broken configuration takes nothing over",
+    "            self._refuse(error)\n            return\n",
+    "            self._refuse(error)\n"
+    '            options = self.options.model_copy(update={"policy": ()})\n'
+    "            world = self._build(options, self.world.signing_key)\n",
+    f"{LIVE_RELOAD}::test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong",
+)
+
+DOORS = (load, runtime, validation, options, route, config_headers, fields, documents, authenticate, shared)

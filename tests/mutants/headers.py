@@ -1,0 +1,133 @@
+"""Defences on the way to the upstream and back: what only we may say, what may not be split, which connection is used again."""
+
+from tests.mutants.mutant import door
+
+names = door("proxy/headers.py", "unit/proxy/test_headers.py")
+names.without("names are compared folded", "return name.translate(_FOLD)", "return name.lower()")
+names.without(
+    "names without their dashes are ours, too",
+    "return squeezed in _DASHLESS_NAMES or squeezed.startswith(_DASHLESS_PREFIXES)",
+    "return False",
+)
+names.without("identity headers of clients are dropped", " or is_internal_header(folded):\n        return DROP", ":\n        return DROP")
+names.without(
+    "hop-by-hop headers are dropped",
+    "if folded in HOP_BY_HOP or is_internal_header(folded):\n        return DROP",
+    "if is_internal_header(folded):\n        return DROP",
+)
+names.without("our cookies stay here", "return cookies.without([cookie], self.is_our_cookie)", "return [cookie]")
+names.without("our credentials stay here", "elif kind != AUTHORIZATION or _OUR_CREDENTIALS.match(pair[1]) is None:", "else:")
+names.without("Connection can't take Cookie or Authorization away", " or _known(pair[0])[0] in (COOKIE, AUTHORIZATION)]", "]")
+names.without(
+    "what Connection names goes no further",
+    "        if options - _CONNECTION_STATES:\n            kept = _without_named(kept, options)\n",
+    "",
+)
+names.without(
+    "forwarding headers are a trusted peer's", "forwarded if forwarded and downstream.address in self.trusted else []", "forwarded"
+)
+names.without(
+    "a route's headers can't say who somebody is", "added=tuple(pair for pair in added if _may_be_set(fold(pair[0]))),", "added=added,"
+)
+names.without("a response header is not split", "if _UNSAFE_VALUE.search(value):", "if False:")
+names.without("an upstream can't set our cookies", ' or (name == b"set-cookie" and self._sets_ours(value)):', ":")
+
+cookies = door("gateproject/crypto/cookies.py", "unit/gateproject/crypto/test_cookies.py")
+cookies.without("our cookies are ours in any case", "folded, own = name.lower(),", "folded, own = name,")
+cookies.without("the companions are ours", ' or folded.startswith(own + b"_")', "")
+cookies.without(
+    "cookies are hidden from scripts",
+    "    if http_only:\n",
+    "    if False:\n",
+    "unit/gateproject/crypto/test_cookies.py",
+    "unit/gateproject/crypto/test_session_cookie.py",
+)
+cookies.without(
+    "cookies are not sent across sites",
+    ', "SameSite=Lax"]',
+    "]",
+    "unit/gateproject/crypto/test_cookies.py",
+    "unit/gateproject/crypto/test_session_cookie.py",
+)
+
+identity_headers = door("authorize/identity_headers.py", "unit/authorize/test_identity_headers.py")
+identity_headers.without("identity is passed where the route says so", "if not route.route.pass_identity_headers:", "if False:")
+identity_headers.without(
+    "what was signed of old facts is not used again", "cached is not None and cached[0] is identity and", "cached is not None and"
+)
+identity_headers.without("an assertion is for one host", 'else "", host_port, route.id)', 'else "", "", route.id)')
+identity_headers.without("a claim can't end its header", "if text.isascii() and text.isprintable():", "if text.isascii():")
+identity_headers.without("one group can't read as two", '.replace(b",", b"%2C")', "")
+identity_headers.without("upstreams get verified addresses", '(identity.email if identity.rule_email else "")', "identity.email")
+
+rewrite = door("proxy/rewrite.py", "unit/proxy/test_rewrite.py")
+rewrite.without("a rewritten path stays where it belongs", "_DOT_SEGMENT.search(joined) or ", "")
+rewrite.without("a rewritten path is no host", 'if joined.startswith("//") and not path.startswith("//"):', "if False:")
+rewrite.without("our token is not forwarded", "    return query if len(kept)", "    return query if True or len(kept)")
+
+redirects = door("proxy/redirects.py", "unit/proxy/test_redirects.py")
+redirects.without(
+    "a redirected path can't end its header", 'return quote(path if path.startswith("/") else "/" + path, safe=_PATH_SAFE)', "return path"
+)
+
+upstream = door("proxy/upstreams/client.py", "unit/proxy/upstreams/test_client.py")
+upstream.without("a request head is not split", '(head.count(b"\\r\\n") == head.count(b"\\n") == head.count(b"\\r") == len(parts))', "True")
+upstream.without(
+    "a connection that spoke unasked is not used again", "while cast(ResponseHandler, connection.protocol).should_close:", "while False:"
+)
+upstream.without("a request body is not shorter than it says", "        if self._unsent:\n", "        if False:\n")
+upstream.without(
+    "a connection whose messages did not end is not used again",
+    "self._request_ended and self._is_answered and self._payload.at_eof()",
+    "True",
+)
+
+forwarding = door("proxy/forwarding/http.py", "unit/proxy/forwarding/test_http.py")
+forwarding.without("a request has one framing", "        if lengths:\n", "        if False:\n")
+
+own_paths = door("proxy/own_paths.py", "unit/proxy/test_own_paths.py")
+own_paths.without("a host that nobody configured has no pages", "if not (is_authenticate_host or is_route_host):", "if False:")
+
+pages = door("gateproject/pages.py", "unit/gateproject/test_pages.py")
+pages.without("pages escape what they show", "autoescape=True", "autoescape=False")
+
+incoming = door("proxy/incoming.py", "unit/proxy/test_incoming.py")
+incoming.without("a client's address is believed of trusted peers", "while hops and address in trusted:", "while hops:")
+
+frames = door("proxy/forwarding/frames.py", "unit/proxy/forwarding/test_frames.py")
+frames.without("a client masks its frames and a server does not", "if second & _MASKED != self._mask:", "if False:")
+frames.without("a message is of a sensible size", "if length > self._frame_bytes or self._message > self._message_bytes:", "if False:")
+frames.without("the fragments of a message are in order", "elif (opcode == _CONTINUATION) != self._is_fragmented:", "elif False:")
+
+handshake = door("proxy/forwarding/handshake.py", "unit/proxy/forwarding/test_handshake.py")
+handshake.without("a page of another origin opens no websocket", "if origin.lower() not in allowed:", "if False:")
+handshake.without("a 101 answers this handshake", 'if answer.get(b"sec-websocket-accept") != [accept_key(self.key)]:', "if False:")
+handshake.without("a subprotocol was offered", "if len(protocol) > 1 or not self.protocols.issuperset(protocol):", "if False:")
+
+DATAPLANE = "unit/proxy/test_dataplane.py"
+dataplane = door("proxy/dataplane.py", f"{DATAPLANE}::test_a_websocket_is_refused_where_the_route_carries_none")
+dataplane.without("a route carries websockets where it says so", "if not route.allow_websockets:", "if False:")
+
+forwarding.without(
+    "what is carried ends with its session", "    leash.end = watch.revoke\n", "", f"{DATAPLANE}::test_a_stream_ends_with_its_session"
+)
+
+refusals = door("proxy/refusals.py", f"{DATAPLANE}::test_a_script_reads_its_401_only_from_origins_we_know", "unit/proxy/test_refusals.py")
+refusals.without("a foreign page can't read a refusal", "if not (route_allows or self._is_route_origin(origin)):", "if False:")
+
+DOORS = (
+    frames,
+    handshake,
+    dataplane,
+    refusals,
+    names,
+    cookies,
+    identity_headers,
+    rewrite,
+    redirects,
+    upstream,
+    forwarding,
+    own_paths,
+    pages,
+    incoming,
+)

@@ -1,0 +1,74 @@
+"""Defences of the listener: what is not strict HTTP/1.1 is refused, and every answer belongs to its question."""
+
+from tests.mutants.mutant import door
+
+head = door("proxy/listener/head.py", "unit/proxy/listener/test_head.py")
+head.without("Content-Length beside Transfer-Encoding is refused", "        if lengths is not None:\n", "        if False:\n")
+head.without("a second Content-Length is refused", "if len(lengths) != 1 or _CONTENT_LENGTH", "if _CONTENT_LENGTH")
+head.without("a Content-Length is digits", 'rb"[0-9]{1,18}"', r'rb"[+-]?[0-9_ ]{1,18}"')
+head.without("the only coding is chunked", 'if codings[0].lower() != b"chunked":', 'if b"chunked" not in codings[0].lower():')
+head.without("malformed header lines and folded ones are refused", "if HEADER_LINES.fullmatch(lines) is None:", "if False:")
+head.without("a Latin-1 line end in a value is refused", r"\x80-\x84\x86-\xff", r"\x80-\xff")
+head.without("names with an underscore are dropped", 'if b"_" in raw_name:', "if False:")
+head.without("exactly one Host", "if len(hosts) != 1:", "if not hosts:")
+head.without("a Host is a host", "if _HOST.fullmatch(hosts[0]) is None:", "if False:")
+head.without("HTTP/1.0 is refused", 'if (major, minor) != (b"1", b"1"):', 'if (major, minor) not in ((b"1", b"1"), (b"1", b"0")):')
+head.without("a URL is at most 8 KiB", "if len(target) > URL_BYTES:", "if False:")
+head.without("TRACE and CONNECT are refused", "if method.upper() in _REFUSED_METHODS:", "if False:")
+head.without("target and Host name the same host", "if authority.lower() != host.lower():", "if False:")
+head.without(
+    "a bare line feed is refused",
+    "if line_end == 0 or buffer[line_end - 1] != 0x0D:",
+    "if False:",
+    "unit/proxy/listener/test_head.py",
+    "unit/proxy/listener/test_channel.py",
+)
+
+body = door("proxy/listener/body.py", "unit/proxy/listener/test_body.py")
+body.without("a chunk size is hexadecimal", r'rb"([0-9A-Fa-f]{1,16}+)(?:%b)*+"', r'rb"(?:0x)?([0-9A-Fa-f]{1,16}+)[ \t]*(?:%b)*+"')
+body.without("a chunk ends where it says", 'if end == b"\\r\\n":', "if len(end) == 2:")
+body.without("chunk lines end with CR LF", "if end < at or data[end] != 0x0D:", "if False:")
+body.without("trailers are checked", " or HEADER_LINE.fullmatch(data, at, end + 2) is None", "")
+
+channel = door("proxy/listener/channel.py", "unit/proxy/listener/test_channel.py")
+channel.without(
+    "what follows an early answer is no request",
+    "is_drained = self._body is None or (not head.expects_continue and is_short(self._body))",
+    "is_drained = True",
+)
+channel.without(
+    "without our 100 nobody knows what follows",
+    "(not head.expects_continue and is_short(self._body))",
+    "is_short(self._body)",
+    "unit/proxy/listener/test_request.py",
+)
+channel.without(
+    "a broken body ends the connection",
+    "        except Refused as refused:\n            self.refuse(refused)\n            return\n",
+    "        except Refused:\n            return\n",
+    "unit/proxy/listener/test_body.py",
+)
+channel.without(
+    "a head that takes too long ends", """self._deadline.start(self.site.limits.read, partial(self._too_late, "head"))""", "pass"
+)
+channel.without("requests sent ahead are not all kept", "elif len(self._buffer) > limits.BODY_BUFFER_BYTES:", "elif False:")
+channel.without(
+    "a client that reads no answers is not asked for more", "if self.is_write_paused or not self._buffer:", "if not self._buffer:"
+)
+
+response = door("proxy/listener/response.py", "unit/proxy/listener/test_response.py")
+response.without("a response header is one line", ' or block.count(b"\\n") != len(lines)', "")
+response.without("a response header has no control characters", "_LINES.fullmatch(block) is None or ", "")
+response.without("the framing of our connection is ours", "if folded in _OURS:", "if False:")
+
+request = door("proxy/listener/request.py", "unit/proxy/listener/test_request.py")
+request.without(
+    "a response is as long as it says",
+    "if self._sent > response.content_length or (is_last and self._sent < response.content_length):",
+    "if False:",
+    "unit/proxy/listener/test_request.py",
+    "unit/proxy/listener/test_response.py",
+    "unit/proxy/listener/test_channel.py",
+)
+
+DOORS = (head, body, channel, response, request)

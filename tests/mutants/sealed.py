@@ -1,0 +1,78 @@
+"""Defences of what travels through a browser: sealed for one purpose and one receiver, signed, and not for ever."""
+
+from tests.mutants.mutant import door
+
+sealing = door("gateproject/crypto/sealing.py", "unit/gateproject/crypto/test_sealing.py")
+sealing.without("each purpose has a key of its own", 'info=b"gate/1/" + purpose.encode()', 'info=b"gate/1/"')
+sealing.without("a sealed value expires", "        if now >= expires:\n", "        if False:\n")
+sealing.without("a value has one spelling", "if to_text(value) != text:", "if False:")
+sealing.without("a sealed value is of a sensible size", "if not NONCE_BYTES + TAG_BYTES < len(sealed) <= MAX_SEALED:", "if False:")
+
+session_cookie = door("gateproject/crypto/session_cookie.py", "unit/gateproject/crypto/test_session_cookie.py")
+session_cookie.without("a cookie of one host is none at another", 'else f"host:{host_port}"', 'else "host"')
+session_cookie.without("a domain covers its own hosts only", 'host.endswith("." + self._domain)', "host.endswith(self._domain)")
+session_cookie.without("a cookie covers its own domain only", "if self.covers(host_port) else f", "if self._domain else f")
+
+attempts = door("gateproject/crypto/sign_in_attempts.py", "unit/gateproject/crypto/test_sign_in_attempts.py")
+attempts.without("an attempt belongs to its host", 'return f"{attempt_id}@{host_port}"', "return attempt_id")
+attempts.without("an attempt answers to its own id", 'return f"{attempt_id}@{host_port}"', "return host_port")
+attempts.without("the two kinds of attempts are never interchanged", 'f"sign-in attempt/{purpose}"', '"sign-in attempt"')
+
+hand_over = door("gateproject/crypto/hand_over.py", "unit/gateproject/crypto/test_hand_over.py")
+hand_over.without(
+    "a hand-over is for five minutes", "audience=host_port, expires=now + LIFETIME)", "audience=host_port, expires=now + 10 * LIFETIME)"
+)
+
+signed_urls = door("gateproject/crypto/signed_urls.py", "unit/gateproject/crypto/test_signed_urls.py")
+signed_urls.without(
+    "a signed URL is ours",
+    "if not hmac.compare_digest(claimed_signature.encode(), self._signature(base, params).encode()):",
+    "if not claimed_signature:",
+)
+signed_urls.without("a signed URL grows old", "if now > expiry + LEEWAY or now < issued - LEEWAY:", "if now < issued - LEEWAY:")
+signed_urls.without("a signed URL is not of the future", " or now < issued - LEEWAY:", ":")
+signed_urls.without("a parameter given twice is refused", "if len(params) != len(pairs) or SIGNATURE", "if SIGNATURE")
+signed_urls.without("the signature covers the address", "_join(url, params).encode()", '_join("", params).encode()')
+
+csrf = door("gateproject/crypto/csrf_token.py", "unit/gateproject/crypto/test_csrf_token.py")
+csrf.without(
+    "a CSRF token is this browser's", "return hmac.compare_digest(_xor(masked[:TOKEN_BYTES], masked[TOKEN_BYTES:]), token)", "return True"
+)
+csrf.without(
+    "a CSRF token needs its cookie",
+    "if token is None or len(masked) != 2 * TOKEN_BYTES:",
+    "if token is None:\n            return True\n        if len(masked) != 2 * TOKEN_BYTES:",
+)
+
+sign_out = door("authenticate/views/sign_out.py", "unit/authenticate/views/test_sign_out.py")
+sign_out.without("sign-out needs proof", 'if request.method == "HEAD" or not is_proven:', 'if request.method == "HEAD":')
+sign_out.without("sign-out's proof is this session's", 'return session.id if session is not None else ""', 'return ""')
+
+callback = door("proxy/views.py", "unit/proxy/test_views.py")
+callback.without("a hand-over is this browser's", "    if attempt is None:\n", "    if False:\n")
+callback.without("a hand-over is used once", 'if not await own.broker.spend(f"hand-over/{hand_over.id}", hand_over.expires):', "if False:")
+callback.without(
+    "a hand-over stays on its host",
+    "    if _origin(hand_over.redirect_uri) != own.proxy.origin_of(own.incoming.request):\n",
+    "    if False:\n",
+)
+callback.without("one hand-over at a time", "if len(tokens) != 1:", "if not tokens:")
+callback.without("an ended session is not handed over", "    if record is None:\n", "    if False:\n")
+
+loops = door("proxy/sign_in_loops.py", "unit/proxy/test_sign_in_loops.py")
+loops.without("a sign-in loop ends", ">= TOO_MANY", "> 10**9")
+
+targets = door("authenticate/targets.py", "unit/authenticate/test_targets.py")
+targets.without(
+    "a browser is sent to hosts of ours only",
+    "if target is not None and (self.is_own(target) or is_route_origin(target.origin)):",
+    "if target is not None:",
+)
+targets.without("a backslash is no slash", r"[!-\[\]-~]", "[!-~]")
+targets.without(
+    "a port of the other scheme is no port",
+    "(port > MAX_PORT or (port in _DEFAULT_PORTS.values() and port != _DEFAULT_PORTS[scheme]))",
+    "port > MAX_PORT",
+)
+
+DOORS = (sealing, session_cookie, attempts, hand_over, signed_urls, csrf, sign_out, callback, loops, targets)

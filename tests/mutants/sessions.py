@@ -1,0 +1,60 @@
+"""Defences of what lives: sessions that ended stay ended, streams end with them, the admin is for whom it names."""
+
+from tests.mutants.mutant import door
+
+broker = door("databroker/client.py", "unit/databroker/test_client.py")
+broker.without(
+    "an id is spent once",
+    "        except VersionConflict:\n            return False\n",
+    "        except VersionConflict:\n            return True\n",
+)
+
+memory = door("databroker/store/memory.py", "unit/databroker/store/test_memory.py", "contract/test_stores.py")
+memory.without(
+    "an expired record is gone",
+    "if record is None or (record.expires is not None and record.expires <= self._clock()):",
+    "if record is None:",
+)
+memory.without(
+    "who writes second is told", "if only_if_version is not None and only_if_version != (found.version if found else 0):", "if False:"
+)
+
+replica = door("databroker/replica.py", "unit/databroker/test_replica.py")
+replica.without(
+    "an ended session leaves the replica",
+    "                del self._cache[key]\n        self._tell(change)",
+    "                pass\n        self._tell(change)",
+)
+replica.without(
+    "an expired record leaves the replica",
+    "if record is not None and record.expires is not None and record.expires <= self._clock():",
+    "if False:",
+)
+replica.without("nothing is believed while the stream is broken", "        self._cache.clear()\n", "")
+replica.without("an answer that a change overtook is not remembered", "        self._calls.pop(key, None)  # what", "        pass  # what")
+replica.without("a new session is seen at once", " or (record is None and key[0] == SESSION):", ":")
+replica.without("what was derived hears of a change", "        self._tell(change)\n\n    async def _fetch", "\n    async def _fetch")
+
+streams = door("proxy/open_streams.py", "unit/proxy/test_open_streams.py")
+streams.without("a stream ends with its session", 'self._end(self._by_session.get(change.id, ()), "the session has ended")', "pass")
+streams.without("a stream ends where its policy does", 'self._end((stream,), "access was withdrawn")', "pass")
+
+LIVE_ADMIN = "integration/test_admin.py"
+admin_site = door("gateproject/admin_site.py", LIVE_ADMIN)
+admin_site.without(
+    "the admin asks for the session again",
+    "return identity is not None and identity.session_id == signed_in_by and may_administer(request, identity)",
+    "return True",
+)
+admin_site.without("the admin is for whom it names", "if not may_administer(request, identity):", "if False:")
+admin_site.without("the admin's next page is the admin's", "return wanted if is_inside and", "return wanted if")
+
+databroker_admin = door("databroker/admin.py", "unit/databroker/test_admin.py")
+databroker_admin.without(
+    "nobody edits rows",
+    "def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:\n        return False",
+    "def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:\n        return True",
+)
+databroker_admin.without("the admin's tables are for its people", "return request.user.is_active and request.user.is_staff", "return True")
+
+DOORS = (broker, memory, replica, streams, admin_site, databroker_admin)

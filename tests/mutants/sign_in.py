@@ -1,0 +1,97 @@
+"""Defences of the sign-in: the provider is the configured one, its answer is to our question, and the token is for us."""
+
+from tests.mutants.mutant import door
+
+id_token = door("authenticate/id_token.py", "unit/authenticate/test_id_token.py")
+id_token.without(
+    "an ID token's signature is checked", "jwt.PyJWS(algorithms=[algorithm]).decode_complete(token, key, algorithms=[algorithm])", "pass"
+)
+id_token.without("an ID token is signed as the provider offers", " or algorithm not in allowed:", ":")
+id_token.without("critical extensions are refused", "if any(name in header for name in _REFUSED_HEADERS):", "if False:")
+id_token.without(
+    "another kind of token is no ID token",
+    'if not isinstance(kind, str) or kind.lower().removeprefix("application/") != "jwt":',
+    "if False:",
+)
+id_token.without("an ID token is of our issuer", 'if payload.get("iss") != expected.issuer:', "if False:")
+id_token.without(
+    "an ID token is for us",
+    "if not isinstance(audiences, list) or expected.client_id not in audiences:",
+    "if not isinstance(audiences, list):",
+)
+id_token.without("an ID token was issued to us", "if issued_to != expected.client_id:", "if False:")
+id_token.without(
+    "an ID token is of this sign-in",
+    "if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode(), expected.nonce.encode()):",
+    "if False:",
+)
+id_token.without("an ID token expires", 'if _time(payload, "exp") <= now - LEEWAY:', "if False:")
+id_token.without("an ID token is not of the future", 'if _time(payload, "iat") > now + LEEWAY or', "if")
+id_token.without(
+    "an access token belongs to its ID token",
+    "if not isinstance(claimed, str) or not hmac.compare_digest(claimed.encode(), expected.encode()):",
+    "if False:",
+)
+
+key_set = door("authenticate/key_set.py", "unit/authenticate/test_key_set.py", "unit/authenticate/test_id_token.py")
+key_set.without("the key is the one that the token names", '(kid is None or key.get("kid") == kid)', "True")
+key_set.without("no key is guessed", "if len(fitting) != 1:", "if not fitting:")
+key_set.without("a key is for its algorithm", 'and key.get("alg", algorithm) == algorithm', "")
+
+discovery = door("authenticate/discovery.py", "unit/authenticate/test_discovery.py")
+discovery.without("the provider is the configured issuer", "if named != issuer:", "if False:")
+discovery.without(
+    "endpoints keep to TLS",
+    'return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))',
+    'return parts.scheme in ("http", "https")',
+)
+
+strict_json = door("authenticate/strict_json.py", "unit/authenticate/test_strict_json.py")
+strict_json.without("no key twice", "if len(members) != len(pairs):", "if False:")
+
+provider_http = door("authenticate/provider_http.py", "unit/authenticate/test_provider_http.py")
+provider_http.without("an answer is bounded in size", "if len(body) > MAX_BODY:", "if False:")
+provider_http.without("the provider's redirects are not followed", "follow_redirects=False", "follow_redirects=True")
+provider_http.without(
+    "cookies are not kept for the next person", "self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))", "pass"
+)
+
+oidc = door("authenticate/oidc.py", "unit/authenticate/views/test_callback.py", "unit/authenticate/test_oidc.py")
+oidc.without("a state is used once", "if not await self.service.spend_state(state):", "if False:")
+oidc.without("an answer is of our issuer", "        check_issuer(params, client.provider.issuer)\n", "")
+oidc.without("an answer names its sender where it always does", 'if discovery.sends_issuer and "iss" not in params:', "if False:")
+oidc.without("an answer says nothing twice", "if len(params) != len(pairs):", "if False:")
+oidc.without("userinfo is about the same person", 'if userinfo.get("sub") != payload["sub"]:', "if False:")
+oidc.without("userinfo has no say in the token's claims", " if name not in TOKEN_CLAIMS}", "}")
+oidc.without("the code's verifier is sent", '                "code_verifier": code_verifier,\n', "")
+oidc.without(
+    "the code challenge is sent",
+    '            "code_challenge": generate_code_challenge(code_verifier, "S256"),\n',
+    "",
+    "unit/authenticate/views/test_sign_in.py",
+    "unit/authenticate/views/test_callback.py",
+)
+
+sign_in_view = door("authenticate/views/sign_in.py", "unit/authenticate/views/test_sign_in.py")
+sign_in_view.without(
+    "sign-in leads to hosts of ours with an attempt only",
+    "if target is None or not (service.targets.is_own(target) or is_attempt_id(attempt_id)):",
+    "if target is None:",
+)
+
+sessions = door("authenticate/sessions.py", "unit/authenticate/test_sessions.py")
+sessions.without(
+    "a planted cookie hides no session at the sign-in",
+    "            except SealError:\n                continue\n",
+    "            except SealError:\n                break\n",
+)
+sessions.without(
+    "what has expired is no session at the sign-in",
+    "if record is not None and (session := Session.from_record(record)).expires > now:\n                return session",
+    "if record is not None:\n                return Session.from_record(record)",
+)
+
+provider = door("authenticate/providers/base.py", "unit/authenticate/providers/test_oidc.py", "unit/authenticate/views/test_callback.py")
+provider.without("an address that either does not vouch for is unverified", ", **doubted}", "}")
+
+DOORS = (provider, id_token, key_set, discovery, strict_json, provider_http, oidc, sign_in_view, sessions)
