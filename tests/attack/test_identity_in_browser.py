@@ -14,6 +14,7 @@ from tests.attack.identity_stage import ANN, ANYONE, CORP, MOVED, OTHER, PUBLIC,
 from tests.attack.run import SEED
 from tests.support.browser import Browser as Chromium
 from tests.support.browser import headless_browser
+from tests.support.children import wait_until
 from tests.support.gate import AUTHENTICATE_HOST
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
@@ -74,8 +75,12 @@ def test_chromium_lands_at_home_from_any_path_through_sign_in(stage: Stage, chro
 def test_chromium_lands_at_home_after_signing_out(stage: Stage, chromium: Chromium) -> None:
     for text in [*sample(stage, 15), stage.url(ANYONE, "/after")]:
         chromium.forget_everything()
-        chromium.open(stage.url(AUTHENTICATE_HOST, f"/.gate/signout/?gate_redirect_uri={in_query(text)}"))
+        asking = stage.url(AUTHENTICATE_HOST, f"/.gate/signout/?gate_redirect_uri={in_query(text)}")
+        chromium.open(asking)
+        before = chromium.url
         chromium.click("button")
+        # A click does not wait for the page it leads to.
+        wait_until(lambda before=before: chromium.url != before, f"the page after signing out towards {text!r}")
         assert origin(chromium.url) in ours(stage), text
     assert chromium.url == stage.url(ANYONE, "/after") or origin(chromium.url) == stage.idp.issuer
 
