@@ -1,0 +1,92 @@
+"""What is under way ends with the session behind it, and nobody reads faster than the slowest reader."""
+
+import asyncio
+import re
+import socket
+import ssl
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.upstreams import OK, CanaryUpstream, Conversation
+
+HTML = {"Accept": "text/html"}
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n6\r\ndata\n\n\r\n"
+SOON = 10.0  # seconds; a generous bound for what takes less than one
+
+
+async def application(conversation: Conversation) -> None:
+    while (await conversation.request()).target != b"/events":
+        await conversation.send(OK)
+    await conversation.send(EVENTS)
+    await conversation.ended()
+
+
+async def open_stream(client, gate: RunningGate):
+    """A response whose first event has arrived; events are flushed at once."""
+    response = await client.send(client.build_request("GET", gate.url("app.localhost", "/events")), stream=True)
+    assert response.status_code == 200
+    events = response.aiter_raw()
+    assert await asyncio.wait_for(anext(events), SOON) == b"data\n\n"
+    return events
+
+
+async def ends(events) -> None:
+    """Cut, so that it can't be taken for a whole response."""
+    with pytest.raises(httpx.TransportError):
+        await asyncio.wait_for(anext(events), SOON)
+
+
+@pytest.mark.parametrize("way", ["sign-out", "expiry"])
+async def test_a_stream_ends_with_its_session(way: str, provider: DevelopmentProvider, tmp_path: Path) -> None:
+    async with CanaryUpstream(script=application) as canary:
+        builder = GateBuilder(provider.url).route("app.localhost", to=canary.url, allow_any_authenticated_user=True)
+        if way == "expiry":
+            builder.setting(cookie_expire="2s")
+        with builder.start(tmp_path) as gate:
+            async with gate.client() as client:
+                assert (await sign_in(client, gate.url("app.localhost"), "alice")).status_code == 200
+                events = await open_stream(client, gate)
+                if way == "sign-out":
+                    page = await client.get(gate.url("authenticate.localhost", "/.gate/"), headers=HTML)
+                    (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
+                    await client.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": token})
+                await ends(events)
+            gate.wait_for_event("stream ended", lambda entry: entry["reason"] == "the session has ended")
+
+
+async def test_a_reader_that_stops_reading_stops_the_upstream(provider: DevelopmentProvider, tmp_path: Path) -> None:
+    sent = 0
+
+    async def flood(conversation: Conversation) -> None:
+        nonlocal sent
+        await conversation.request()
+        await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")
+        while True:
+            await conversation.send(b"x" * 65536)
+            sent += 65536
+
+    async with CanaryUpstream(script=flood) as canary:
+        builder = GateBuilder(provider.url).route("app.localhost", to=canary.url, allow_public_unauthenticated_access=True)
+        with builder.start(tmp_path) as gate:
+            with await asyncio.to_thread(idle_reader, gate):
+                before = -1
+                deadline = time.monotonic() + SOON
+                while before != sent and time.monotonic() < deadline:
+                    before = sent
+                    await asyncio.sleep(0.05)
+                assert 0 < sent < 32 * 1024 * 1024
+            async with gate.client() as other:
+                assert (await other.get(gate.url("app.localhost", "/ping"))).status_code == 200
+
+
+def idle_reader(gate: RunningGate) -> ssl.SSLSocket:
+    """Asks, and never reads the answer."""
+    raw = socket.create_connection(("127.0.0.1", gate.port))
+    connection = gate.certificates.client_context().wrap_socket(raw, server_hostname="app.localhost")
+    connection.sendall(f"GET / HTTP/1.1\r\nHost: app.localhost:{gate.port}\r\n\r\n".encode())
+    return connection
