@@ -22,3 +22,10 @@ def test_every_file_and_symbol_named_in_the_docs_exists(document: Path) -> None:
                 if not re.search(rf"\b(?:def|class) {name}\b|^\s*(?:self\.)?{name}\b.*=", path.read_text(), re.MULTILINE):
                     missing.append(f"{place} {symbol}")
     assert missing == []
+
+
+def test_every_decision_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    for page in (ROOT / "docs" / "decisions").glob("*.md"):
+        title = page.read_text().splitlines()[0].removeprefix("# ")
+        assert page.name == "README.md" or f"- [{title}]({page.name})" in index, page.name
