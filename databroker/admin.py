@@ -9,6 +9,7 @@ from django.contrib.admin.utils import quote
 from django.db.models import Count, Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
@@ -83,9 +84,8 @@ class EndsSessions(LookOnly):
 
 
 class SessionAdmin(EndsSessions):
-    list_display = ["person", "since", "expires", "last_seen", "last_route", "client_address", "browser"]
+    list_display = ["person", "began", "ends", "seen", "last_route", "client_address", "browser"]
     list_display_links = ["person"]
-    list_filter = ["since", "expires", "last_seen"]
     list_select_related = ["user"]
     search_fields = ["id", "user__id", "user__email", "user__name", "client_address", "last_route"]
     search_help_text = "Person, session id, client address or route"
@@ -103,9 +103,22 @@ class SessionAdmin(EndsSessions):
         user = user_of(session)
         return self.link(user) if user else (session.user_id or "")
 
+    # The list has many columns: short forms here, whole ones on the session's own page.
+    @admin.display(description="since", ordering="since")
+    def began(self, session: Session) -> str:
+        return _short(session.since)
+
+    @admin.display(description="expires", ordering="expires")
+    def ends(self, session: Session) -> str:
+        return _short(session.expires)
+
+    @admin.display(description="last seen", ordering="last_seen")
+    def seen(self, session: Session) -> str:
+        return _short(session.last_seen)
+
     @admin.display(description="user agent", ordering="user_agent")
     def browser(self, session: Session) -> str:
-        return session.user_agent if len(session.user_agent) <= 60 else f"{session.user_agent[:60]}…"
+        return session.user_agent if len(session.user_agent) <= 32 else f"{session.user_agent[:32]}…"
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return self.has_view_permission(request, obj)
@@ -218,3 +231,8 @@ def _summary(row: Model) -> str:
 
 def _minute(moment: datetime | None) -> str:
     return f"{moment:%Y-%m-%d %H:%M}" if moment else "an unknown time"
+
+
+def _short(moment: datetime | None) -> str:
+    """Day, month and time (UTC): a session lives for hours."""
+    return "-" if moment is None else date_format(moment, "j M, H:i")

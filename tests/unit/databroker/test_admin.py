@@ -62,8 +62,8 @@ def test_every_page_renders_when_there_is_nothing(pages, page):
     ("page", "expected"),
     [
         ("", ["Data broker", "Sessions", "Users", "Groups", "Audit log"]),
-        ("databroker/session/", ["alice@a.org", "oidc/nobody", "unknown", "192.0.2.1", "Browser/1.0", "March 4, 2026", "4 sessions"]),
-        ("databroker/session/", ["Last seen", "March 4, 2026, 1:30 p.m.", "Last route", "app.a.org:8443"]),
+        ("databroker/session/", ["alice@a.org", "oidc/nobody", "unknown", "192.0.2.1", "Browser/1.0", "4 Mar, 12:00", "4 sessions"]),
+        ("databroker/session/", ["Last seen", "4 Mar, 13:30", "Last route", "app.a.org:8443"]),
         ("databroker/user/", ["oidc/alice", "alice@a.org", "Alice", "bob@a.org", "2 users"]),
         ("databroker/group/", ["engineering", "eng@a.org", "1 group"]),
         ("databroker/session/s1/change/", ["alice@a.org", "Browser/1.0", "Last seen: March 4, 2026, 1:30 p.m.", "app.a.org:8443"]),
@@ -199,7 +199,7 @@ def test_all_sessions_of_the_people_behind_some_sessions_end(pages, people, stor
 
 def test_sessions_are_sorted_by_when_they_were_last_seen(pages, people):
     Session.objects.filter(pk="s3").update(last_seen=NOON)
-    column = str(SessionAdmin.list_display.index("last_seen") + 1)
+    column = str(SessionAdmin.list_display.index("seen") + 1)
     content = pages.get("databroker/session/", o=f"-{column}").content.decode()
     assert [id for id in re.findall(r"session/(s\d)/change/", content) if id in ("s1", "s3")] == ["s1", "s3"]
 
