@@ -1,7 +1,7 @@
 """The authenticate service: what its pages share, and what runs in the background for it."""
 
+import asyncio
 import time
-from asyncio import Task
 from collections.abc import Callable, Iterable
 
 import structlog
@@ -44,16 +44,18 @@ class AuthenticateService:
         self.signer = UrlSigner(options)
         self.targets = Targets(self.origin)
         self._hand_overs = HandOvers(options)
-        self._background: Task[None] | None = None
+        self._background: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         if self.options.directory_file:
             follower = DirectoryFollower(self.options.directory_file, self.broker, self.options.idp_provider)
             self._background = spawn(follower.run(), name="directory file")
 
-    async def stop(self) -> None:
+    async def stop(self, grace: float = 0.0) -> None:
+        """Nothing new begins; sign-ins under way have `grace` seconds left with the provider."""
         if self._background is not None:
             self._background.cancel()
+        await asyncio.sleep(grace)
         await self.provider_client.close()
 
     async def session_of(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Session | None:

@@ -85,6 +85,10 @@ class AuthorizeService:
         route = self.routes.match(request)
         return route is not None and route.route.allow_public_unauthenticated_access
 
+    def may_enter_host(self, request: AccessRequest, identity: Identity) -> bool:
+        """Does any route of this host let this person in?  Where none does, nothing is attested about them for it."""
+        return any(judge(request, identity, route).is_allowed for route in self.routes.routes_of(request.host, request.port))
+
     def may_administer(self, identity: Identity) -> bool:
         """By the same rules as routes: `admin_allowed_users` and `admin_allowed_groups`, any hit in either."""
         return any(rule(ADMIN_REQUEST, identity).holds for rule in self._admin_rules)

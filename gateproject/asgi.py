@@ -17,17 +17,19 @@ from django.conf import settings  # noqa: E402
 from django.core.asgi import get_asgi_application  # noqa: E402
 
 from authorize.policy.request import AccessRequest, access_request  # noqa: E402
-from gateproject.config.source import ConfigSource  # noqa: E402
 from gateproject.errors import BadRequest, ConfigError  # noqa: E402
 from gateproject.runtime import ConfigurationStatus, Runtime, World, prepare  # noqa: E402
 from gateproject.telemetry.request_id import new_request_id  # noqa: E402
 from proxy.answers import send_error  # noqa: E402
-from proxy.incoming import Incoming, Receive, Send  # noqa: E402
+from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, bounded  # noqa: E402
 from proxy.listener import listen  # noqa: E402
 from proxy.listener.limits import ListenerLimits  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
 
 log = structlog.get_logger(__name__)
+
+# Django gathers a body whole, on disk, before it asks whose it is.  Our largest form is the admin's, with a page of ids.
+PAGE_BODY_BYTES = 64 * 1024
 
 UNREADABLE = AccessRequest(method="", host="", port=None, path="/")
 
@@ -83,7 +85,10 @@ class Edge:
         # which is not ours where TLS ends in front of us.
         scheme = world.options.authenticate_service_url.scheme
         scope = {**incoming.scope, "path": path, "raw_path": path.encode(), "root_path": "", "scheme": scheme, "gate": own}
-        await self._pages(scope, receive, send)
+        try:
+            await self._pages(scope, bounded(receive, PAGE_BODY_BYTES), send)
+        except BodyTooLarge as error:
+            await send_error(incoming, send, error.status, f"This request can't be answered: {error}.")
 
 
 def _read(scope: dict[str, Any], headers: dict[bytes, bytes], default_ports: frozenset[int]) -> AccessRequest:
@@ -109,7 +114,7 @@ def _runtime() -> Runtime:
         if settings.GATE_CONFIG_ERROR is not None:
             raise settings.GATE_CONFIG_ERROR
         prepare(settings.GATE_OPTIONS)
-        return Runtime(settings.GATE_OPTIONS, ConfigSource(settings.GATE_CONFIG_PATH, os.environ))  # noqa: TID251 - an entry point
+        return Runtime(settings.GATE_OPTIONS, settings.GATE_SOURCE)
     except ConfigError as error:
         sys.exit(f"{settings.GATE_CONFIG_PATH or 'environment'}: {len(error.problems)} problem(s), nothing was started\n{error}")
 

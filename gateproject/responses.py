@@ -1,7 +1,7 @@
 """Django responses as all our pages give them: our headers, our cookies, errors in the form the client reads."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
@@ -33,6 +33,21 @@ def json_page(document: dict[str, object], *, status: int = 200) -> HttpResponse
 
 def redirect(location: str, set_cookies: Iterable[str] = ()) -> HttpResponse:
     return finished(HttpResponseRedirect(location), set_cookies)
+
+
+def _handler(status: int, reason: str) -> Callable[..., HttpResponse]:
+    def answer(request: HttpRequest, exception: Exception | None = None, **_: object) -> HttpResponse:
+        return error_page(request, status, reason, links=(("Who am I?", "/.gate/"),))
+
+    return answer
+
+
+# What Django itself refuses, and what fails: by these names it finds them in the modules of URLs and in the settings.
+handler400 = _handler(400, "This request is not one that we understand.")
+handler403 = _handler(403, "You may not do this.")
+handler404 = _handler(404, "There is no such page.")
+handler500 = _handler(500, "Something went wrong on our side; the log says what, under the request id.")
+csrf_failure = _handler(403, "This form is too old, or was not one of ours. Open the page again.")
 
 
 def finished(response: HttpResponse, set_cookies: Iterable[str] = (), form_targets: str = "'self'") -> HttpResponse:

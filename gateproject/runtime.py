@@ -28,6 +28,7 @@ from proxy.service import ProxyService
 log = structlog.get_logger(__name__)
 
 LOOK_EVERY = 1.0  # seconds between two looks at the configuration's files
+SIGN_IN_SECONDS = 60.0  # how long a sign-in may still talk to the provider after a reload; four exchanges end within that
 
 # What the process was built around: the listener, Django's settings, the database.  A change of these waits for a restart.
 NEEDS_RESTART = (
@@ -85,11 +86,11 @@ class Runtime:
     _databroker: DataBrokerService = field(init=False)
     _carrying: Carrying = field(init=False)
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
+    _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self._databroker = DataBrokerService(clock=self.clock)
         self._carrying = Carrying(saw=self._databroker.activity.saw)
-        self.source.follow(self.options)
         self.world = self._build(self.options, None)
         self.status = self._in_force()
 
@@ -136,6 +137,10 @@ class Runtime:
 
     async def reload(self) -> None:
         """All or nothing: the new world is built completely, off the event loop, then swapped in with one assignment."""
+        async with self._reloading:  # SIGHUP and a changed file at once: else the older file could win
+            await self._reload()
+
+    async def _reload(self) -> None:
         try:
             options = await asyncio.to_thread(self.source.load)
             options = self._without_restart_only_changes(options)
@@ -146,7 +151,8 @@ class Runtime:
         old, self.world, self.options = self.world, world, options
         self.status = self._in_force()
         configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
-        await old.authenticate.stop()
+        self._background = [task for task in self._background if not task.done()]
+        self._background.append(spawn(old.authenticate.stop(SIGN_IN_SECONDS), name="old sign-ins"))
         await world.authenticate.start()
         self._carrying.streams.policy_changed()
         log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))

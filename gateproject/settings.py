@@ -4,16 +4,18 @@ import os
 import secrets
 from pathlib import Path
 
-from gateproject.config.load import config_path, load_options
+from gateproject.config.load import config_path
 from gateproject.config.options import Options
+from gateproject.config.source import ConfigSource
 from gateproject.crypto.sealing import derive_key
 from gateproject.errors import ConfigError
 
 GATE_OPTIONS: Options | None = None
 GATE_CONFIG_ERROR: ConfigError | None = None
 GATE_CONFIG_PATH = config_path(os.environ, Path.cwd())  # noqa: TID251 - an entry point
+GATE_SOURCE = ConfigSource(GATE_CONFIG_PATH, os.environ)  # noqa: TID251
 try:
-    GATE_OPTIONS = load_options(GATE_CONFIG_PATH, os.environ)  # noqa: TID251
+    GATE_OPTIONS = GATE_SOURCE.load()
 except ConfigError as error:
     GATE_CONFIG_ERROR = error
 
@@ -90,6 +92,7 @@ SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = "/.gate/admin/"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = GATE_OPTIONS.cookie_secure if GATE_OPTIONS else True
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_FAILURE_VIEW = "gateproject.responses.csrf_failure"
 SESSION_COOKIE_AGE = int(GATE_OPTIONS.cookie_expire.total_seconds()) if GATE_OPTIONS else 14 * 3600
 
 STATIC_URL = "/.gate/static/"

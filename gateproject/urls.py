@@ -3,6 +3,9 @@
 from django.urls import include, path
 
 from gateproject.admin_site import site
+from gateproject.responses import handler400, handler403, handler404, handler500
+
+__all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 
 urlpatterns = [
     path(".gate/admin/", site.urls),

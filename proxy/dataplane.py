@@ -55,7 +55,7 @@ class DataPlane:
         self._refusals = Refusals(options, authorize.is_route_origin)
 
     async def __call__(self, incoming: Incoming, receive: Receive, send: Send) -> None:
-        story = Story(incoming, self._trusted)
+        story, judged_at = Story(incoming, self._trusted), self._carrying.streams.changes
         try:
             story.check = check = await self._authorize.check(incoming.request, incoming.cookies)
             if check.identity is not None and check.decision.is_allowed:
@@ -66,18 +66,20 @@ class DataPlane:
             elif compiled.route.redirect is not None:
                 story.status = await self._redirect(incoming, compiled, send)
             elif is_websocket(incoming):
-                story.result = await self._websocket(incoming, compiled, check, receive, send)
+                story.result = await self._websocket(incoming, compiled, check, judged_at, receive, send)
             else:
                 forwarding, is_preflight = self._state.forwarding(compiled), check.decision.is_preflight
                 outgoing = forwarding.outgoing(incoming, check.identity_headers, is_preflight=is_preflight)
-                story.result = await self._carry(incoming, check, outgoing, receive, send)
+                story.result = await self._carry(incoming, check, judged_at, outgoing, receive, send)
         except (AccessEnded, BadRequest, BrokerError, UpstreamError) as error:
             story.status, story.problem = error.status, str(error)
             await _explain(incoming, error, send)
         finally:
             story.tell()
 
-    async def _websocket(self, incoming: Incoming, compiled: CompiledRoute, check: Check, receive: Receive, send: Send) -> ForwardResult:
+    async def _websocket(
+        self, incoming: Incoming, compiled: CompiledRoute, check: Check, judged_at: int, receive: Receive, send: Send
+    ) -> ForwardResult:
         scope, route = incoming.scope, compiled.route
         if not route.allow_websockets:
             raise HandshakeRefused(403, "this application's route carries no websockets")
@@ -91,13 +93,20 @@ class DataPlane:
         # The default bounds the handshake alone; a timeout that was set bounds the websocket too.
         lifetime = None if outgoing.is_default_timeout else outgoing.timeout
         upgrade = Upgrade(offer, tunnel["take_over"], self._response_headers, lifetime)
-        return await self._carry(incoming, check, outgoing, receive, send, upgrade.carry)
+        return await self._carry(incoming, check, judged_at, outgoing, receive, send, upgrade.carry)
 
     async def _carry(
-        self, incoming: Incoming, check: Check, outgoing: OutgoingRequest, receive: Receive, send: Send, switch: Switch | None = None
+        self,
+        incoming: Incoming,
+        check: Check,
+        judged_at: int,
+        outgoing: OutgoingRequest,
+        receive: Receive,
+        send: Send,
+        switch: Switch | None = None,
     ) -> ForwardResult:
         streams = self._carrying.streams
-        stream = streams.open(incoming, check.identity.session_id if check.identity else "")
+        stream = streams.open(incoming, check.identity.session_id if check.identity else "", judged_at)
         try:
             return await forward(outgoing, self._carrying.client, receive, send, self._response_headers, stream, switch)
         finally:

@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from authorize.policy.request import AccessRequest
+from gateproject.errors import BadRequest
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -52,6 +53,27 @@ class Incoming:
             return True
         accept = self.headers.get(b"accept", b"").lower()
         return b"json" in accept and b"text/html" not in accept
+
+
+class BodyTooLarge(BadRequest):
+    """For pages of ours, which need no more than a form."""
+
+    status = 413
+
+
+def bounded(receive: Receive, most: int) -> Receive:
+    """`receive` for a reader that gathers the whole body, as Django does, on disk if need be: BodyTooLarge beyond `most` bytes."""
+    received = 0
+
+    async def receive_some() -> dict[str, Any]:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > most:
+            raise BodyTooLarge("its body is too large")
+        return message
+
+    return receive_some
 
 
 def client_address(incoming: Incoming, trusted: Container[str]) -> str:

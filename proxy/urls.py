@@ -2,7 +2,10 @@
 
 from django.urls import path, re_path
 
+from gateproject.responses import handler400, handler403, handler404, handler500
 from proxy import views
+
+__all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 
 urlpatterns = [
     path(".gate/", views.dashboard),

@@ -92,6 +92,9 @@ async def assertion(request: HttpRequest) -> HttpResponse:
     identity = await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port)
     if identity is None:
         return error_page(request, 401, "You are not signed in here.", links=(("Sign in", "/"),))
+    if not own.authorize.may_enter_host(own.incoming.request, identity):
+        # An upstream that trusts the assertion may be reachable past us.
+        return error_page(request, 403, "No application of this host lets you in.", links=(("Open the application", "/"),))
     token = own.authorize.identity_headers.assertion(identity, own.incoming.request.host_port)
     return HttpResponse(token, content_type="application/jwt", headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
 

@@ -70,6 +70,10 @@ class RouteTable:
     def knows_host(self, host: str, port: int | None) -> bool:
         return self._host_routes(host, port) is not None
 
+    def routes_of(self, host: str, port: int | None) -> tuple[CompiledRoute, ...]:
+        found = self._host_routes(host, port)
+        return found.routes if found is not None else ()
+
     def scheme_of(self, host: str, port: int | None) -> str:
         """The scheme of the `from` of this host's routes; `https` for a host that has none."""
         found = self._host_routes(host, port)

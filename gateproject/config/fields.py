@@ -102,7 +102,10 @@ def secret_bytes(value: Any) -> SecretBytes:
 
 
 def key_of_32_bytes(value: Any) -> SecretBytes:
-    secret = secret_bytes(value)
+    try:
+        secret = secret_bytes(value)
+    except ValueError as error:
+        raise ValueError(f"{error}: {HOW_TO_MAKE_ONE}") from None
     if len(secret) != 32:
         raise ValueError(f"must decode to exactly 32 bytes, not {len(secret)}: {HOW_TO_MAKE_ONE}")
     return secret

@@ -23,15 +23,14 @@ class ConfigSource:
 
     def load(self) -> Options:
         """Raises ConfigError.  What was seen is remembered either way: a broken file is reported once, not each second."""
-        self._seen = self._stamps()
+        files, before = tuple(self._files()), self._stamps()
+        self._seen = before
         options = load_options(self.path, self._environ)
-        self.follow(options)
-        return options
-
-    def follow(self, options: Options) -> None:
-        """From now on also the files that these Options name count as the configuration."""
         self._named = tuple(sorted({file.path for file in watched_files(options)}))
-        self._seen = self._stamps()
+        # What is written while it is being read, by an editor in two steps say, is a change still to come.
+        known = dict(zip(files, before, strict=True))
+        self._seen = tuple(known.get(path, stamp) for path, stamp in zip(self._files(), self._stamps(), strict=True))
+        return options
 
     def has_changed(self) -> bool:
         return self._stamps() != self._seen
@@ -51,7 +50,7 @@ class ConfigSource:
             yield self.path
         yield from self._named
 
-    def _stamps(self) -> object:
+    def _stamps(self) -> tuple[object, ...]:
         return tuple(map(_stamp, self._files()))
 
 

@@ -156,3 +156,16 @@ async def test_what_needs_a_restart_says_so_and_the_rest_takes_over(reloadable: 
 async def test_sighup_reloads_at_once_even_an_unchanged_file(reloadable: RunningGate) -> None:
     reloadable.child.process.send_signal(signal.SIGHUP)
     reloadable.wait_for_event("configuration reloaded")
+
+
+async def test_a_stranger_can_not_fill_the_disk_through_our_pages(reloadable: RunningGate) -> None:
+    """Django gathers a body whole before it knows whose it is, so it is cut before Django."""
+    gate = reloadable
+    async with gate.client() as client:
+        for host in ("authenticate.localhost", "app.localhost"):
+            try:
+                status = (await client.post(gate.url(host, "/.gate/signout/"), content=b"x" * (4 << 20))).status_code
+            except httpx.TransportError:
+                continue  # cut while it was still sending
+            assert status == 413
+            assert (await client.post(gate.url(host, "/.gate/signout/"), content=b"x" * 60_000)).status_code != 413

@@ -31,3 +31,11 @@ async def test_the_directory_file_is_followed_while_the_service_runs(tmp_path: P
         while await follower.broker.get(DIRECTORY_USER, "oidc/alice") is None:
             await asyncio.sleep(0.01)
     await follower.service.stop()
+
+
+async def test_a_sign_in_under_way_ends_well_while_a_new_configuration_takes_over(site: Site) -> None:
+    stopping = asyncio.create_task(site.service.stop(grace=30))
+    await asyncio.sleep(0)
+    answer = await site.browser().sign_in()
+    stopping.cancel()
+    assert answer.location.startswith("https://app.example.com/.gate/callback/")

@@ -1,6 +1,7 @@
 from types import SimpleNamespace
 
 import pytest
+from django.http import HttpResponse
 from django.test import RequestFactory
 
 from gateproject import responses
@@ -38,3 +39,19 @@ def test_every_response_has_our_headers() -> None:
     for response in (responses.redirect("/"), responses.error_page(request_with(""), 404, "x")):
         assert "default-src 'none'" in response.headers["Content-Security-Policy"]
         assert response.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (responses.handler400(request_with(""), ValueError("secret")), 400),
+        (responses.handler403(request_with(""), ValueError("secret")), 403),
+        (responses.handler404(request_with(""), ValueError("secret")), 404),
+        (responses.handler500(request_with("")), 500),
+        (responses.csrf_failure(request_with(""), reason="secret"), 403),
+    ],
+)
+def test_what_fails_in_django_says_the_request_id_and_nothing_of_the_cause(answer: HttpResponse, status: int) -> None:
+    assert answer.status_code == status
+    assert answer.headers["X-Request-Id"] == "id1"
+    assert b"secret" not in answer.content

@@ -1,8 +1,8 @@
 import pytest
 
 from proxy.headers import TrustedPeers
-from proxy.incoming import client_address
-from tests.support.asgi import CURL, NAVIGATION, SCRIPT, incoming_from
+from proxy.incoming import BodyTooLarge, bounded, client_address
+from tests.support.asgi import CURL, NAVIGATION, SCRIPT, body_of, incoming_from
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,12 @@ def test_the_client_is_named_by_trusted_proxies_only(peer: str, forwarded_for: s
     incoming = incoming_from("https://a.example/", headers={"x-forwarded-for": forwarded_for}, client=peer)
     assert client_address(incoming, TrustedPeers(["10.0.0.0/8"])) == client
     assert client_address(incoming, TrustedPeers([])) == peer
+
+
+async def test_a_body_for_a_page_of_ours_is_cut_at_its_bound() -> None:
+    receive = bounded(body_of(b"12345", b"67890"), 10)
+    assert [(await receive())["body"] for _ in range(2)] == [b"12345", b"67890"]
+    receive = bounded(body_of(b"12345", b"67890"), 9)
+    await receive()
+    with pytest.raises(BodyTooLarge):
+        await receive()

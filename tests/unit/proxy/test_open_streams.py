@@ -17,7 +17,7 @@ CHANGED = Change(3, USER, "oidc/ann", Record(USER, "oidc/ann", {}, 3, 0.0))
 
 
 def opened(streams: OpenStreams, session_id: str, ended: list[str]) -> None:
-    streams.open(INCOMING, session_id).end = lambda: ended.append(session_id)
+    streams.open(INCOMING, session_id, streams.changes).end = lambda: ended.append(session_id)
 
 
 async def settle() -> None:
@@ -47,7 +47,7 @@ def test_the_end_of_a_session_ends_its_streams_at_once_and_no_others() -> None:
 
 def test_a_stream_that_closed_is_forgotten() -> None:
     streams, ended = OpenStreams(), []
-    stream = streams.open(INCOMING, "s1")
+    stream = streams.open(INCOMING, "s1", streams.changes)
     stream.end = lambda: ended.append("s1")
     streams.close(stream)
     streams.on_change(ENDED)
@@ -74,6 +74,43 @@ async def test_a_changed_policy_has_everything_judged_anew(running) -> None:
     streams.policy_changed()
     await settle()
     assert ended == [""]
+
+
+@pytest.mark.parametrize("happens", [lambda streams: streams.on_change(ENDED), OpenStreams.policy_changed])
+async def test_a_stream_that_opens_after_a_change_it_was_not_judged_by_is_judged_anew(
+    happens: Callable[[OpenStreams], None], running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.open_streams.LOOK_EVERY", 0)
+    streams, ended = OpenStreams(), []
+    running(streams, _answer(False))
+    judged_at = streams.changes
+    happens(streams)
+    await settle()
+    streams.open(INCOMING, "s1", judged_at).end = lambda: ended.append("s1")
+    await settle()
+    assert ended == ["s1"]
+
+
+async def test_requests_are_answered_while_many_streams_are_judged_and_what_closed_meanwhile_is_left_alone(running) -> None:
+    streams, ended, judged = OpenStreams(), [], []
+
+    async def judge(incoming: Incoming) -> bool:
+        judged.append(incoming)
+        return False
+
+    opened_streams = [streams.open(INCOMING, "s1", streams.changes) for _ in range(120)]
+    for stream in opened_streams:
+        stream.end = lambda: ended.append("s1")
+    running(streams, judge)
+    streams.policy_changed()
+    while not judged:
+        await asyncio.sleep(0)
+    assert len(judged) < 120
+    for stream in opened_streams:
+        streams.close(stream)
+    judged_before = len(judged)
+    await settle()
+    assert len(judged) == len(ended) == judged_before
 
 
 async def test_what_is_still_allowed_goes_on(running) -> None:

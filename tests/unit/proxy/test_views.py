@@ -157,6 +157,13 @@ async def test_the_signed_in_may_read_their_assertion(site: RouteSite, ann: Sign
     assert (await site.ask(f"https://{HOST}/.gate/jwt", headers={"cookie": ann.cookie("other.example.com")})).status == 401
 
 
+async def test_nothing_is_attested_for_a_host_that_lets_the_person_nowhere(site: RouteSite, ann: SignedIn) -> None:
+    url, host = "https://finance.example.com/.gate/jwt", "finance.example.com"
+    assert (await site.ask(url, headers={"cookie": ann.cookie(host)})).status == 403
+    boss = await sign_in(site.broker, site.options, "boss")
+    assert (await site.ask(url, headers={"cookie": boss.cookie(host)})).status == 200
+
+
 async def test_there_is_no_admin_and_nothing_else_on_route_hosts(site: RouteSite) -> None:
     for path in ("admin/", "sign_in", "static/admin/css/base.css", "x", "callback"):
         assert (await site.ask(f"https://{HOST}/.gate/{path}")).status == 404
@@ -169,3 +176,10 @@ async def test_of_two_good_tokens_none_is_taken(site: RouteSite, ann: SignedIn) 
     answer = await browser.get(f"{first}&{second.partition('?')[2]}")
     assert answer.status == 400
     assert "_gate" not in browser.cookies[HOST]
+
+
+async def test_what_django_itself_refuses_looks_like_any_refusal_of_ours(site: RouteSite) -> None:
+    too_many = "&".join(["a"] * 1500)
+    answer = await site.ask(f"https://{HOST}/.gate/callback/?{too_many}", headers={"accept": "application/json"})
+    assert (answer.status, answer.json["status"], answer.json["request_id"]) == (400, 400, "f" * 32)
+    assert "default-src 'none'" in answer.header("content-security-policy")

@@ -1,9 +1,12 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from gateproject.config.load import load_options
+from gateproject.config.options import Options
 from gateproject.config.source import ConfigSource, watched_files
 from gateproject.errors import ConfigError
 from tests.support.options import MINIMAL
@@ -105,3 +108,18 @@ def _signing_key() -> bytes:
 
     key = ec.generate_private_key(ec.SECP256R1())
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+
+def test_a_change_while_the_file_is_being_read_is_not_missed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_then_written(*where: Any) -> Options:
+        options = load_options(*where)
+        write(path, cookie_name="later")
+        return options
+
+    source = ConfigSource(path, {})
+    monkeypatch.setattr("gateproject.config.source.load_options", read_then_written)
+    assert source.load().cookie_name != "later"
+    monkeypatch.undo()
+    assert source.has_changed()
+    assert source.load().cookie_name == "later"
+    assert not source.has_changed()
