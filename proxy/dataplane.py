@@ -135,7 +135,8 @@ class DataPlane:
 
 
 def is_websocket(incoming: Incoming) -> bool:
-    return incoming.is_upgrade and b"websocket" in incoming.headers[b"upgrade"].lower()
+    upgrades = (value.lower() for name, value in incoming.scope["headers"] if name == b"upgrade")
+    return incoming.is_upgrade and any(b"websocket" in value for value in upgrades)
 
 
 async def _explain(incoming: Incoming, error: AccessEnded | BadRequest | BrokerError | UpstreamError, send: Send) -> None:

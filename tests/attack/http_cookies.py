@@ -1,11 +1,13 @@
 """B14, B17, B46: whose session do planted, swapped, cut and bent cookies give?"""
 
+import asyncio
 import base64
 import json
 from collections.abc import Iterator
 from functools import partial
-from itertools import permutations
+from itertools import permutations, product
 
+from tests.attack.http_stage import stage
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import SIGNED_IN_SITES, Target, new_marker
 
@@ -152,6 +154,40 @@ async def _swap(origin: str, place: str, person: str, target: Target) -> Outcome
         expect(bool(hits) is is_allowed and answer.statuses == [200 if is_allowed else 403], f"answered {answer.statuses}", data)
         return ACCEPTED if hits else REFUSED
     expect(not hits and answer.statuses[0] in (302, 404, 421), f"answered {answer.raw[:200]!r}", data)
+    return REFUSED
+
+
+@attack("B17", "one session's cookies at ten hosts, all pairs")
+def everywhere(target: Target) -> Iterator[Case]:
+    """Hosts that differ by their port, too; not by the name alone, as browsers have it."""
+    home = stage()
+    cookies = asyncio.run(home.cookies_of_all_places("alice"))
+    for origin, place in product(cookies, cookies):
+        for form in (b"Cookie: _gate=%b", b"Cookie: a=b; _gate=%b; _gate=junk", *_other_carriers()[:3]):
+            attempt = partial(_at_another_place, cookies[origin], origin == place, place, form)
+            yield Case(f"the cookie of {origin} at {place} as {form!r}", attempt)
+    for origin in cookies:
+        yield Case(f"the cookie of {origin} at the authenticate host", partial(_at_authenticate, cookies[origin]))
+
+
+async def _at_another_place(cookie: bytes, is_its_own: bool, place: str, form: bytes, _: Target) -> Outcome:
+    target, marker = stage(), new_marker()
+    data = target.request(b"GET", b"/s", "", host=place.encode(), marker=marker, headers=form % cookie + b"\r\n")
+    answer = await target.send(data)
+    hits = target.ledger.hits(marker)
+    if is_its_own and form.startswith(b"Cookie"):
+        expect(len(hits) == 1 and answer.statuses == [200], f"answered {answer.raw[:200]!r}", data)
+        return ACCEPTED
+    expect(not hits and answer.statuses[0] in (302, 401), f"answered {answer.raw[:200]!r}", data)
+    return REFUSED
+
+
+async def _at_authenticate(cookie: bytes, _: Target) -> Outcome:
+    target = stage()
+    for path in (b"/.gate/", b"/.gate/admin/", b"/.gate/admin/databroker/session/"):
+        data = target.request(b"GET", path, "authenticate", headers=b"Accept: text/html\r\nCookie: _gate=%b\r\n" % cookie)
+        answer = await target.send(data)
+        expect(answer.statuses[0] in (302, 401) and b"alice" not in answer.raw, f"answered {answer.raw[:300]!r}", data)
     return REFUSED
 
 

@@ -1,12 +1,22 @@
-"""B21: do slow clients end at their deadline, and does everybody else notice nothing meanwhile?  (timeout_read is 2 s here.)"""
+"""B21: do slow clients end at their deadline, and does everybody else notice nothing meanwhile?  (timeout_read is 2 s here.)
+
+Two thousand of them are held for a minute; GATE_ATTACK_SLOW_SECONDS=300 is the reference's length.  Each is cut at its deadline
+(timeout_read 5 s for heads and bodies; a reader that takes nothing ends by itself), and another one takes its place.
+"""
 
 import asyncio
+import os
+import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
-from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
+from tests.attack.http_load import UntilTime
+from tests.attack.http_stage import BIG, Stage, stage
+from tests.attack.http_stage import READ_LIMIT as HELD_LIMIT
+from tests.attack.run import ACCEPTED, REFUSED, Case, Indexed, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
 
 READ_LIMIT = 2.0  # seconds, as target.py sets it
@@ -14,6 +24,10 @@ IDLE_LIMIT = 6.0
 GRACE = 6.0
 PATIENCE = 5.0  # seconds that a good client may wait while hundreds of slow ones are there; no speed is measured here
 TOGETHER = 400
+HELD_TOGETHER = 2000
+HELD_SECONDS = float(os.environ.get("GATE_ATTACK_SLOW_SECONDS", "60"))
+HELD_MODES = ("head", "body", "chunked body", "no end of head", "reader")
+READING = 8.0  # seconds that a slow reader stays
 MODES = ("head", "no end of head", "body", "chunked body", "nothing", "range flood", "half request line")
 
 
@@ -26,7 +40,68 @@ def slow(target: Target) -> Iterator[Case]:
             yield Case(f"good client {number}", _good)
 
 
-async def _slow(mode: str, target: Target) -> Outcome:
+@attack("B21", "two thousand slow clients, held", together=HELD_TOGETHER)
+def held(target: Target) -> Indexed:
+    home, cut, waits = stage(), Counter[str](), list[float]()
+    most = [0]
+
+    def case(number: int) -> Case:
+        if number % 500 == 499:
+            return Case(f"good client {number}", partial(_good_among, waits, most, home))
+        mode = HELD_MODES[number % len(HELD_MODES)]
+        return Case(f"held {mode} {number}", partial(_held, mode, cut, home))
+
+    def told() -> str:
+        waits.sort()
+        median, worst = (waits[len(waits) // 2], waits[len(waits) * 99 // 100]) if waits else (0, 0)
+        slow = ", ".join(f"{number} {mode}" for mode, number in cut.items())
+        return (
+            f"ended: {slow}; {len(waits)} good answers, median {median:.3f} s, p99 {worst:.3f} s; gate grew by {most[0] >> 20} MiB at most"
+        )
+
+    return UntilTime(HELD_TOGETHER * (2 + int(HELD_SECONDS / HELD_LIMIT)), case, HELD_SECONDS, told)
+
+
+async def _held(mode: str, cut: Counter[str], target: Stage, _: Target) -> Outcome:
+    started = time.monotonic()
+    await (_slow_reader(target) if mode == "reader" else _slow(mode, target, HELD_LIMIT + 2 * GRACE))
+    cut[mode] += 1
+    expect(time.monotonic() - started > HELD_LIMIT / 2, f"{mode}: cut after {time.monotonic() - started:.1f} s")
+    return REFUSED
+
+
+async def _slow_reader(target: Stage) -> None:
+    """Takes a hundred bytes now and then, of an answer that does not fit into the buffers between."""
+    marker = new_marker()
+    data = target.request(b"GET", b"/%b/big" % marker, "public", marker=marker)
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.setblocking(False)
+    loop = asyncio.get_running_loop()
+    with connection:
+        await loop.sock_connect(connection, ("127.0.0.1", target.port))
+        await loop.sock_sendall(connection, data)
+        received, end = 0, time.monotonic() + READING
+        while time.monotonic() < end:
+            more = await asyncio.wait_for(loop.sock_recv(connection, 100), 20)
+            received += len(more)
+            expect(more and received < BIG, "a slow reader was cut", data)
+            await asyncio.sleep(1)
+
+
+async def _good_among(waits: list[float], most: list[int], target: Stage, _: Target) -> Outcome:
+    for _again in range(40):
+        marker, started = new_marker(), time.monotonic()
+        data = target.request(b"GET", b"/%b" % marker, "any", person="alice")
+        answer = await target.send(data, wait=2 * PATIENCE)
+        waits.append(time.monotonic() - started)
+        most[0] = max(most[0], target.growth())
+        expect(answer.statuses == [200] and waits[-1] < PATIENCE, f"a good client waited {waits[-1]:.1f} s: {answer.raw[:100]!r}", data)
+        await asyncio.sleep(0.25)
+    return ACCEPTED
+
+
+async def _slow(mode: str, target: Target, most: float = 0.0) -> Outcome:
     marker = new_marker()
     host = target.host("public").encode()
     start, drop = {
@@ -45,7 +120,7 @@ async def _slow(mode: str, target: Target) -> Outcome:
         ),
     }[mode]
     reader, writer = await target.open()
-    started, limit = time.monotonic(), (IDLE_LIMIT if mode == "nothing" else READ_LIMIT) + GRACE
+    started, limit = time.monotonic(), most or (IDLE_LIMIT if mode == "nothing" else READ_LIMIT) + GRACE
     dripping = asyncio.ensure_future(_drip(writer, start, drop))
     try:
         with suppress(ConnectionError):
