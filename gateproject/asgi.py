@@ -123,5 +123,5 @@ runtime = _runtime()
 application = ProtocolTypeRouter({"http": Edge(runtime)})
 # The stock `daphne` command imports this module and nothing else of ours: it must find our connections in place of its own, and the
 # background work must begin with its event loop.
-listen.install(ListenerLimits.from_options(runtime.options))
+listen.install(ListenerLimits.from_options(runtime.options), on_serve=runtime.say_served_by_daphne, on_stop=runtime.stop)
 listen.when_running(runtime.begin)

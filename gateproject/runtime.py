@@ -123,6 +123,9 @@ class Runtime:
     def say_ready(self) -> None:
         log.info("gate is ready", routes=len(self.options.policy), authenticate=self.options.authenticate_service_url.origin)
 
+    def say_served_by_daphne(self) -> None:
+        log.warning("served by the daphne command: address and TLS are its own arguments, those of the configuration are not used")
+
     async def _may_go_on(self, incoming: Incoming) -> bool:
         return await self.world.proxy.dataplane.may_go_on(incoming)
 

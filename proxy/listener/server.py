@@ -107,9 +107,17 @@ def when_running(callback: Callable[[], None]) -> None:
     reactor.callWhenRunning(lambda: loop().call_soon(callback))
 
 
-def install(limits: ListenerLimits | None = None) -> None:
-    """Make the stock `daphne` command build our connections: it looks the factory's name up when it starts."""
-    daphne.server.HTTPFactory = lambda server: ChannelFactory(server, limits)
+def install(limits: ListenerLimits | None = None, *, on_serve: Callable[[], None] = lambda: None, on_stop: OnStop | None = None) -> None:
+    """Make the stock `daphne` command build our connections: it looks the factory's name up when it starts.
+
+    `on_serve` is called when that command begins to serve, `on_stop` is awaited after its last request.
+    """
+
+    def factory(server: "daphne.server.Server") -> ChannelFactory:
+        on_serve()
+        return ChannelFactory(server, limits, on_stop)
+
+    daphne.server.HTTPFactory = factory
 
 
 async def drain(site: Site, seconds: float = STOP_SECONDS) -> None:
