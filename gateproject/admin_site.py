@@ -47,15 +47,15 @@ class GateAdminSite(AdminSite):
         if identity is None:
             return HttpResponseRedirect(own.authenticate.sign_in_url_for(_target(request)))
         if not may_administer(request, identity):
-            databroker.admin.record_action(request, "was refused at the admin", object_repr=_named(identity), object_id=identity.user_id)
-            reason = f"You are signed in as {_named(identity)}, who is not one of the people who administer this gate."
+            databroker.admin.record_action(request, "was refused at the admin", object_repr=identity.shown_as, object_id=identity.user_id)
+            reason = f"You are signed in as {identity.shown_as}, who is not one of the people who administer this gate."
             advice = "Administrators are named by admin_allowed_users and admin_allowed_groups in the configuration."
             return error_page(
                 request, 403, reason, advice=advice, links=(("Who am I?", "/.gate/"), ("Sign in as somebody else", "/.gate/signout/"))
             )
         login(request, _django_user(identity), backend=BACKEND)
         request.session[SESSION_KEY] = identity.session_id
-        databroker.admin.record_action(request, "entered the admin", object_repr=_named(identity), object_id=identity.user_id)
+        databroker.admin.record_action(request, "entered the admin", object_repr=identity.shown_as, object_id=identity.user_id)
         return HttpResponseRedirect(_target(request))
 
 
@@ -67,10 +67,6 @@ def identity_of(request: HttpRequest) -> Identity | None:
 def may_administer(request: HttpRequest, identity: Identity) -> bool:
     own = request.scope["gate"]
     return bool(own.authorize.may_administer(identity))
-
-
-def _named(identity: Identity) -> str:
-    return identity.email or identity.name or identity.user_id
 
 
 def _django_user(identity: Identity) -> AbstractBaseUser:

@@ -11,8 +11,7 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateproject.settings")  # noqa: TID251 - an entry point
 django.setup()
 
-import structlog  # noqa: E402 - Django must be set up first
-from channels.routing import ProtocolTypeRouter  # noqa: E402
+from channels.routing import ProtocolTypeRouter  # noqa: E402 - Django must be set up first
 from django.conf import settings  # noqa: E402
 from django.core.asgi import get_asgi_application  # noqa: E402
 
@@ -25,8 +24,6 @@ from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, bounded  # noq
 from proxy.listener import listen  # noqa: E402
 from proxy.listener.limits import ListenerLimits  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
-
-log = structlog.get_logger(__name__)
 
 # Django gathers a body whole, on disk, before it asks whose it is.  Our largest form is the admin's, with a page of ids.
 PAGE_BODY_BYTES = 64 * 1024

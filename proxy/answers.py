@@ -59,6 +59,11 @@ async def send_error(
     await send_response(send, status, headers, body, head_only=incoming.request.method == "HEAD")
 
 
+async def send_unknown_address(incoming: Incoming, send: Send) -> None:
+    """For a host, or a path of it, that no route has."""
+    await send_error(incoming, send, 404, "No application is configured at this address.", advice="Check the address for a typo.")
+
+
 async def send_grpc_error(send: Send, status: int, reason: str) -> None:
     """gRPC over HTTP/2 "Trailers-Only": status 200, the outcome in headers."""
     message = reason.encode("ascii", "replace").replace(b"%", b"%25")

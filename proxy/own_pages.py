@@ -1,7 +1,7 @@
 """The smallest of our pages, which every host has and which work while nothing else does: health, robots.txt, redirects."""
 
 from gateproject.config.options import Options
-from proxy.answers import send_error, send_redirect, send_text
+from proxy.answers import send_error, send_redirect, send_text, send_unknown_address
 from proxy.incoming import Incoming, Send
 from proxy.own_paths import Owner
 
@@ -11,7 +11,7 @@ ROBOTS = "User-agent: *\nDisallow: /"
 async def answer(owner: Owner, incoming: Incoming, options: Options, send: Send) -> None:
     path = incoming.request.path
     if owner is Owner.NOTHING:
-        await send_error(incoming, send, 404, "No application is configured at this address.", advice="Check the address for a typo.")
+        await send_unknown_address(incoming, send)
         return
     if incoming.request.method not in ("GET", "HEAD"):
         extra = [(b"allow", b"GET, HEAD")]

@@ -7,7 +7,7 @@ from authorize.policy.explain import sentence
 from authorize.policy.identity import Identity
 from authorize.service import Check
 from gateproject.config.options import Options
-from proxy.answers import Headers, send_error, send_redirect
+from proxy.answers import Headers, send_error, send_redirect, send_unknown_address
 from proxy.incoming import Incoming, Send
 from proxy.sign_in import SignInRedirects, return_url
 from proxy.sign_in_loops import SignInLoops
@@ -40,8 +40,7 @@ class Refusals:
                 await send_error(incoming, send, 403, sentence(decision), advice=advice, links=self._links, extra_headers=extra)
                 return 403
             case _:
-                reason = "No application is configured at this address."
-                await send_error(incoming, send, 404, reason, advice="Check the address for a typo.")
+                await send_unknown_address(incoming, send)
                 return 404
 
     async def _not_signed_in(self, incoming: Incoming, decision: Decision, send: Send, now: float) -> int:
@@ -78,5 +77,4 @@ class Refusals:
 
 
 def _signed_in_as(identity: Identity | None) -> str:
-    who = (identity.email or identity.name or identity.user_id) if identity is not None else ""
-    return f"You are signed in as {who}. " if who else ""
+    return f"You are signed in as {identity.shown_as}. " if identity is not None else ""

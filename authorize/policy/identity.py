@@ -30,3 +30,8 @@ class Identity:
     group_names: frozenset[str] = frozenset()
     groups: tuple[str, ...] = ()
     claims: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def shown_as(self) -> str:
+        """Who this is, for people to read; never for a rule to compare."""
+        return self.email or self.name or self.user_id
