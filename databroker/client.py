@@ -4,14 +4,14 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Protocol
 
 from databroker.records import SPENT, Record
-from databroker.store.base import Change, Store, VersionConflict
+from databroker.store.base import BackEnd, Change, Lease, VersionConflict
 
 # Spent ids outlive what they guard by this many seconds, because the clocks of two machines may differ.
 CLOCK_SKEW = 60.0
 
 
 class BrokerClient(Protocol):
-    """As the Store (there are the promises), plus `spend`.  Any method raises BrokerError when the broker is away."""
+    """As the Store and the Leases (there are the promises), plus `spend`.  Any method raises BrokerError when the broker is away."""
 
     async def get(self, type: str, id: str) -> Record | None: ...
 
@@ -27,6 +27,12 @@ class BrokerClient(Protocol):
 
     async def server_version(self) -> str: ...
 
+    async def acquire(self, name: str, ttl: float) -> Lease | None: ...
+
+    async def renew(self, lease: Lease, ttl: float) -> bool: ...
+
+    async def release(self, lease: Lease) -> None: ...
+
     async def spend(self, id: str, expires: float) -> bool:
         """True for the first caller with this id and for nobody after; False too for what has long expired.
 
@@ -38,7 +44,7 @@ class BrokerClient(Protocol):
 class LocalBroker:
     """The broker in this process: plain calls into its store."""
 
-    def __init__(self, store: Store):
+    def __init__(self, store: BackEnd):
         self._store = store
         self.get = store.get
         self.put = store.put
@@ -46,6 +52,9 @@ class LocalBroker:
         self.page = store.page
         self.changes = store.changes
         self.server_version = store.server_version
+        self.acquire = store.acquire
+        self.renew = store.renew
+        self.release = store.release
 
     async def spend(self, id: str, expires: float) -> bool:
         try:

@@ -1,7 +1,7 @@
 """What a store of records must do.  Three exist or will: memory, kvstore, database; one test suite runs over all."""
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from databroker.records import Record
@@ -73,3 +73,31 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to do the one thing called `name`; `token` tells this holder from every other."""
+
+    name: str
+    token: str = field(repr=False)
+
+
+class Leases(Protocol):
+    """Who of many processes does what only one may do?  A lease ends by itself `ttl` seconds after it was last renewed."""
+
+    async def acquire(self, name: str, ttl: float) -> Lease | None:
+        """None where somebody else holds it."""
+        ...
+
+    async def renew(self, lease: Lease, ttl: float) -> bool:
+        """False where it was lost: it ran out, and perhaps another holds it now."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Somebody else may have it at once; nothing happens where it was lost already."""
+        ...
+
+
+class BackEnd(Store, Leases, Protocol):
+    """What every kind of store is: records, and leases beside them."""

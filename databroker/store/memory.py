@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from databroker.records import Record
-from databroker.store.base import Change, StartOver, VersionConflict
+from databroker.store.base import Change, Lease, StartOver, VersionConflict
 from databroker.store.frozen import frozen_data
 from gateproject.errors import BrokerError
 
@@ -40,6 +40,7 @@ class MemoryStore:
         self._last_change: dict[type_and_id, int] = {}
         self._news = asyncio.Event()
         self._server_version = uuid.uuid4().hex
+        self._leases: dict[str, tuple[Lease, float]] = {}  # with the time when each ends
         self._closed = False
 
     async def get(self, type: str, id: str) -> Record | None:
@@ -93,6 +94,24 @@ class MemoryStore:
     async def close(self) -> None:
         self._closed = True
         self._wake_readers()
+
+    async def acquire(self, name: str, ttl: float) -> Lease | None:
+        if name in self._leases and self._leases[name][1] > self._clock():
+            return None
+        lease = Lease(name, uuid.uuid4().hex)
+        self._leases[name] = (lease, self._clock() + ttl)
+        return lease
+
+    async def renew(self, lease: Lease, ttl: float) -> bool:
+        holder, ends = self._leases.get(lease.name, (None, 0.0))
+        if holder != lease or ends <= self._clock():
+            return False
+        self._leases[lease.name] = (lease, self._clock() + ttl)
+        return True
+
+    async def release(self, lease: Lease) -> None:
+        if self._leases.get(lease.name, (None, 0.0))[0] == lease:
+            del self._leases[lease.name]
 
     def expire(self, now: float, limit: int = 1000) -> int:
         """Delete records that expired by `now`; returns how many.  Looks at `limit` entries at most: go on while `has_expired`."""

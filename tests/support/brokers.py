@@ -6,20 +6,20 @@ from contextlib import aclosing
 
 from databroker.client import LocalBroker
 from databroker.records import Record
-from databroker.store.base import Change, Store
+from databroker.store.base import BackEnd, Change
 from gateproject.errors import BrokerError
 
 
 class BrokerOverALine(LocalBroker):
     """As a LocalBroker, until the test touches the line.  `asked` lists every (type, id) that `get` carried."""
 
-    def __init__(self, store: Store):
+    def __init__(self, store: BackEnd):
         self.asked: list[tuple[str, str]] = []
         self.held: asyncio.Event | None = None  # answers of `get` wait for it, after the store was read
         self._cut = asyncio.Event()
         self._connect(store)
 
-    def _connect(self, store: Store) -> None:
+    def _connect(self, store: BackEnd) -> None:
         super().__init__(store)
         self._get_now, self.get = self.get, self._get
         self._changes_now, self.changes = self.changes, self._changes
@@ -28,7 +28,7 @@ class BrokerOverALine(LocalBroker):
     def cut(self) -> None:
         self._cut.set()
 
-    def mend(self, store: Store | None = None) -> None:
+    def mend(self, store: BackEnd | None = None) -> None:
         if store is not None:
             self._connect(store)
         self._cut.clear()

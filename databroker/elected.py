@@ -1,0 +1,78 @@
+"""How is work done by one process, whichever it is?  Whoever holds the lease does it, and stops when the lease may be lost."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from databroker.backoff import pauses
+from databroker.store.base import Lease, Leases
+from gateproject.errors import BrokerError
+from gateproject.tasks import spawn
+
+log = structlog.get_logger(__name__)
+
+FIRST_PAUSE = 0.1
+# Work is taken away this part of the way through the lease: clocks differ, and to stop takes a moment.
+CAUTION = 0.9
+
+
+async def run_elected(client: Leases, name: str, work: Callable[[], Coroutine[Any, Any, None]], *, ttl: float = 30.0) -> None:
+    """Run `work()` while this process holds the lease `name`, again whenever it ends or fails; never returns.
+
+    Work is cancelled before somebody else can hold the lease, also when the broker doesn't answer: at the latest `ttl` seconds
+    after the last renewal was asked for.
+    """
+    waits = pauses(FIRST_PAUSE)
+    while True:
+        asked = asyncio.get_running_loop().time()
+        try:
+            lease = await client.acquire(name, ttl)
+        except BrokerError as error:
+            log.warning("can't ask who does this work", work=name, reason=str(error))
+            await asyncio.sleep(next(waits))
+            continue
+        if lease is None:
+            await asyncio.sleep(ttl / 3)
+            continue
+        if await _hold(client, lease, work, asked, ttl):
+            waits = pauses(FIRST_PAUSE)
+        await asyncio.sleep(next(waits))
+
+
+async def _hold(client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, Any, None]], asked: float, ttl: float) -> bool:
+    """Whether the work ended well, or was taken away; a failed one waits longer each time."""
+    log.info("this process does the work now", work=lease.name)
+    task = spawn(work(), name=lease.name)
+    try:
+        is_ours = await _renew_while(task, client, lease, asked, ttl)
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        with suppress(BrokerError):
+            await client.release(lease)
+    if not is_ours:
+        log.warning("another process may do the work now", work=lease.name)
+    return task.cancelled() or task.exception() is None
+
+
+async def _renew_while(task: asyncio.Task[None], client: Leases, lease: Lease, asked: float, ttl: float) -> bool:
+    """True when the task has ended, False when the lease is lost, or may be."""
+    now = asyncio.get_running_loop().time
+    ends = asked + ttl * CAUTION
+    while not (await asyncio.wait({task}, timeout=min(ttl / 3, ends - now())))[0]:
+        asked = now()
+        try:
+            async with asyncio.timeout_at(ends):
+                if not await client.renew(lease, ttl):
+                    return False
+            ends = asked + ttl * CAUTION
+        except BrokerError as error:
+            log.warning("a lease can't be renewed", work=lease.name, reason=str(error))
+        except TimeoutError:
+            return False
+        if now() >= ends:
+            return False
+    return True
