@@ -7,7 +7,7 @@ from pathlib import Path
 from gateproject.config.load import config_path
 from gateproject.config.options import Options
 from gateproject.config.source import ConfigSource
-from gateproject.crypto.sealing import derive_key
+from gateproject.crypto.sealing import derive_keys
 from gateproject.errors import ConfigError
 
 GATE_OPTIONS: Options | None = None
@@ -37,7 +37,8 @@ def _cookie_name(suffix: str) -> str:
     return f"{GATE_OPTIONS.cookie_name if GATE_OPTIONS else '_gate'}_{suffix}"
 
 
-SECRET_KEY = derive_key(GATE_OPTIONS.cookie_secret, "django").hex() if GATE_OPTIONS else secrets.token_hex()
+_DJANGO_KEYS = [key.hex() for key in derive_keys(GATE_OPTIONS.cookie_secret, "django")] if GATE_OPTIONS else [secrets.token_hex()]
+SECRET_KEY, *SECRET_KEY_FALLBACKS = _DJANGO_KEYS
 DEBUG = False
 # The host is judged in gateproject/asgi.py, before Django sees the request.
 ALLOWED_HOSTS = ["*"]

@@ -111,6 +111,19 @@ def key_of_32_bytes(value: Any) -> SecretBytes:
     return secret
 
 
+def key_ring(value: Any) -> tuple[SecretBytes, ...]:
+    """One key, or a list of them (base64 has no comma): the first seals and signs, all of them open and verify."""
+    elements = value.split(",") if isinstance(value, str) else value
+    if not isinstance(elements, list | tuple):
+        raise ValueError(f"must be base64 text, or a list of it: {HOW_TO_MAKE_ONE}")
+    if not elements:
+        raise ValueError(f"must hold one key at least: {HOW_TO_MAKE_ONE}")
+    keys = tuple(key_of_32_bytes(element.strip() if isinstance(element, str) and len(elements) > 1 else element) for element in elements)
+    if len(set(keys)) != len(keys):
+        raise ValueError("holds the same key twice")
+    return keys
+
+
 def url(value: Any) -> Url:
     return value if isinstance(value, Url) else parse_url(text(value))
 
@@ -178,7 +191,7 @@ TextList = Annotated[tuple[str, ...], PlainValidator(text_list)]
 Address = Annotated[HostPort, PlainValidator(host_port)]
 Base64 = Annotated[bytes, PlainValidator(base64_bytes)]
 Base64Secret = Annotated[SecretBytes, PlainValidator(secret_bytes)]
-Key32 = Annotated[SecretBytes, PlainValidator(key_of_32_bytes)]
+KeyRing = Annotated[tuple[SecretBytes, ...], PlainValidator(key_ring)]
 WebUrl = Annotated[Url, PlainValidator(web_url)]
 Networks = Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], PlainValidator(networks)]
 File = Annotated[WatchedFile, PlainValidator(watched_file)]

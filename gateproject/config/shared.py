@@ -15,7 +15,7 @@ from gateproject.config.fields import (
     Duration,
     File,
     FilePath,
-    Key32,
+    KeyRing,
     PositiveDuration,
     Text,
     or_file,
@@ -84,8 +84,9 @@ class SharedSettings(Settings):
         None, validate_default=True, description="CA for the provider and internal traffic with custom certificates."
     )
     cookie_name: Annotated[Text, AfterValidator(_cookie_name)] = Field("_gate", description="Session cookie name.")
-    cookie_secret: Key32 = Field(
-        description="Encrypts and signs session cookies: base64 of 32 bytes.", json_schema_extra={"when_missing": HOW_TO_MAKE_ONE}
+    cookie_secret: KeyRing = Field(
+        description="Encrypts and signs session cookies: base64 of 32 bytes, or a list whose first key seals and all open.",
+        json_schema_extra={"when_missing": HOW_TO_MAKE_ONE},
     )
     cookie_domain: Annotated[Text, AfterValidator(lambda text: canonical_host(text.removeprefix(".")))] | None = Field(
         None, description="Scope of session cookies."
@@ -101,7 +102,8 @@ class SharedSettings(Settings):
     timeout_read: Duration = Field(timedelta(seconds=30), description="Bounds the request head and the gaps in its body.")
     timeout_write: Duration = Field(timedelta(0), description="Bounds a whole response; 0 is no bound.")
     timeout_idle: Duration = Field(timedelta(minutes=5), description="Bounds how long an idle connection stays open.")
-    shared_secret: Key32 = Field(
-        description="Authenticates requests between services: base64 of 32 bytes.", json_schema_extra={"when_missing": HOW_TO_MAKE_ONE}
+    shared_secret: KeyRing = Field(
+        description="Authenticates requests between services and seals records: base64 of 32 bytes, or a list as `cookie_secret`.",
+        json_schema_extra={"when_missing": HOW_TO_MAKE_ONE},
     )
     data_dir: FilePath = Field(description="Where the database and other files of ours live; mode 0700.")

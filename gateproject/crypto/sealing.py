@@ -4,6 +4,7 @@ import base64
 import binascii
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
@@ -24,6 +25,11 @@ def derive_key(secret: bytes, purpose: str) -> bytes:
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"gate/1/" + purpose.encode()).derive(secret)
 
 
+def derive_keys(secrets: Sequence[bytes], purpose: str) -> tuple[bytes, ...]:
+    """One key for each secret, in the same order: the first is for what is made now, all of them for what is there."""
+    return tuple(derive_key(secret, purpose) for secret in secrets)
+
+
 def to_text(value: bytes) -> str:
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
 
@@ -40,15 +46,17 @@ def from_text(text: str) -> bytes:
 
 
 class Sealer:
-    """AES-256-GCM under a key of its own purpose; the audience is bound as associated data, the expiry is inside.
+    """AES-256-GCM under keys of its own purpose; the audience is bound as associated data, the expiry is inside.
+
+    The first secret seals, all of them open: so a secret can be replaced without anybody noticing.
 
     Nonces are 96 random bits from the operating system, so they stay apart across forks and restarts (NIST SP 800-38D 8.2.2:
     up to 2^32 values a key).
     """
 
-    def __init__(self, secret: bytes, purpose: str):
+    def __init__(self, secrets: Sequence[bytes], purpose: str):
         self.purpose = purpose
-        self._cipher = AESGCM(derive_key(secret, purpose))
+        self._ciphers = [AESGCM(key) for key in derive_keys(secrets, purpose)]
 
     def __repr__(self) -> str:
         return f"<Sealer {self.purpose}>"
@@ -57,7 +65,7 @@ class Sealer:
         """`claims` (JSON values) as URL-safe text that only `open` with the same audience reads, until `expires` (Unix seconds)."""
         nonce = os.urandom(NONCE_BYTES)
         plain = json.dumps([expires, claims], separators=(",", ":")).encode()
-        return to_text(nonce + self._cipher.encrypt(nonce, plain, audience.encode()))
+        return to_text(nonce + self._ciphers[0].encrypt(nonce, plain, audience.encode()))
 
     def open(self, sealed: str, *, audience: str, now: float) -> dict[str, Any]:
         """The claims; SealError, always with the same words, where the value is not exactly one of ours for this audience."""
@@ -65,13 +73,23 @@ class Sealer:
             raise SealError("this value is not one of ours")
         try:
             box = from_text(sealed)
-            plain = self._cipher.decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], audience.encode())
-        except (ValueError, InvalidTag) as error:
+        except ValueError as error:
             raise SealError("this value is not one of ours") from error
+        plain = decrypted(self._ciphers, box, audience.encode())
         expires, claims = json.loads(plain)
         if now >= expires:
             raise Expired("this value has expired")
         return claims  # type: ignore[no-any-return]
+
+
+def decrypted(ciphers: Sequence[AESGCM], box: bytes, associated: bytes) -> bytes:
+    """What is in a box of nonce, ciphertext and tag; SealError where none of the ciphers opens it."""
+    for cipher in ciphers:
+        try:
+            return cipher.decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], associated)
+        except (ValueError, InvalidTag):
+            continue
+    raise SealError("this value is not one of ours")
 
 
 class Expired(SealError):

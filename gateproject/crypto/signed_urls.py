@@ -5,7 +5,7 @@ import hmac
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from gateproject.config.options import Options
-from gateproject.crypto.sealing import derive_key, to_text
+from gateproject.crypto.sealing import derive_keys, to_text
 from gateproject.errors import SealError
 
 LIFETIME = 300
@@ -23,29 +23,31 @@ class UrlExpired(SealError):
 
 
 class UrlSigner:
-    """HMAC-SHA256 under a key of `shared_secret` over the URL with its query sorted by key."""
+    """HMAC-SHA256 under keys of `shared_secret` over the URL with its query sorted by key: the first signs, all verify."""
 
     def __init__(self, options: Options):
-        self._key = derive_key(options.shared_secret, "signed URL")
+        self._keys = derive_keys(options.shared_secret, "signed URL")
 
     def sign(self, url: str, params: dict[str, str], now: float) -> str:
         """`url` (without a query) with `params` and a signature that holds for five minutes, plus one of leeway."""
         signed = {**params, ISSUED: str(int(now)), EXPIRY: str(int(now) + LIFETIME)}
-        return f"{_join(url, signed)}&{SIGNATURE}={self._signature(url, signed)}"
+        return f"{_join(url, signed)}&{SIGNATURE}={_signature(self._keys[0], url, signed)}"
 
     def verify(self, url: str, now: float) -> dict[str, str]:
         """The params; SealError where anything in the URL was changed, UrlExpired where it is only too old."""
         base, params = _split(url)
         claimed_signature = params.pop(SIGNATURE, "")
-        if not hmac.compare_digest(claimed_signature.encode(), self._signature(base, params).encode()):
+        claimed = claimed_signature.encode()
+        if not any(hmac.compare_digest(claimed, _signature(key, base, params).encode()) for key in self._keys):
             raise SealError("this link is not one of ours, or was changed")
         issued, expiry = int(params.pop(ISSUED)), int(params.pop(EXPIRY))
         if now > expiry + LEEWAY or now < issued - LEEWAY:
             raise UrlExpired(params)
         return params
 
-    def _signature(self, url: str, params: dict[str, str]) -> str:
-        return to_text(hmac.new(self._key, _join(url, params).encode(), hashlib.sha256).digest())
+
+def _signature(key: bytes, url: str, params: dict[str, str]) -> str:
+    return to_text(hmac.new(key, _join(url, params).encode(), hashlib.sha256).digest())
 
 
 def _join(url: str, params: dict[str, str]) -> str:

@@ -1,5 +1,6 @@
 """The settings of all parts: defaults of the specification, and what they refuse."""
 
+import base64
 from datetime import timedelta
 from typing import Any
 
@@ -69,3 +70,13 @@ def test_a_cookie_domain_has_one_form(load: Load) -> None:
 
 def test_a_certificates_entry_needs_both_halves(problems: Problems) -> None:
     assert problems(certificates=[{"cert": "missing.pem"}])["certificates[0].key"] == "is required"
+
+
+@pytest.mark.parametrize("secret", ["cookie_secret", "shared_secret"])
+def test_a_secret_may_be_a_list_of_keys(load: Load, problems: Problems, secret: str) -> None:
+    one, two = (base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))
+    for written in ([one, two], f"{one},{two}", f"{one}, {two}"):
+        assert getattr(load(**{secret: written}), secret) == (b"\1" * 32, b"\2" * 32)
+    assert getattr(load(**{secret: one}), secret) == (b"\1" * 32,)
+    for written, message in (([], "one key at least"), ([one, one], "same key twice"), ([one, "c2hvcnQ="], "exactly 32 bytes, not 5")):
+        assert message in problems(**{secret: written})[secret]

@@ -10,7 +10,7 @@ NOW = 1_800_000_000.0
 
 
 def sealer(purpose: str = "test", secret: bytes = SECRET) -> Sealer:
-    return Sealer(secret, purpose)
+    return Sealer((secret,), purpose)
 
 
 def test_what_was_sealed_opens_for_the_same_audience() -> None:
@@ -47,6 +47,18 @@ def test_a_value_opens_for_nobody_else(opener: Sealer, audience: str) -> None:
     sealed = sealer().seal({}, audience="a", expires=NOW + 1)
     with pytest.raises(SealError):
         opener.open(sealed, audience=audience, now=NOW)
+
+
+def test_the_first_secret_seals_and_all_of_them_open() -> None:
+    old, new, strange = (Sealer((secret,), "test") for secret in (SECRET, bytes(32), b"x" * 32))
+    rotating = Sealer((bytes(32), SECRET), "test")
+    before = old.seal({"n": 1}, audience="a", expires=NOW + 1)
+    after = rotating.seal({"n": 2}, audience="a", expires=NOW + 1)
+    assert [rotating.open(value, audience="a", now=NOW)["n"] for value in (before, after)] == [1, 2]
+    assert new.open(after, audience="a", now=NOW) == {"n": 2}
+    for opener, value in ((old, after), (new, before), (strange, before), (rotating, strange.seal({}, audience="a", expires=NOW + 1))):
+        with pytest.raises(SealError):
+            opener.open(value, audience="a", now=NOW)
 
 
 def test_an_expired_value_says_that_it_is_only_too_old() -> None:

@@ -69,3 +69,12 @@ def test_another_secret_signs_differently(signer: UrlSigner, tmp_path: Path) -> 
     other = UrlSigner(make_options(tmp_path, shared_secret=SHARED_SECRET.replace("I", "J", 1)))
     with pytest.raises(SealError):
         other.verify(signer.sign(URL, PARAMS, NOW), NOW)
+
+
+def test_while_a_secret_is_replaced_the_first_signs_and_both_verify(signer: UrlSigner, tmp_path: Path) -> None:
+    new = SHARED_SECRET.replace("I", "J", 1)
+    rotating = UrlSigner(make_options(tmp_path, shared_secret=[new, SHARED_SECRET]))
+    assert rotating.verify(signer.sign(URL, PARAMS, NOW), NOW) == PARAMS
+    assert UrlSigner(make_options(tmp_path, shared_secret=new)).verify(rotating.sign(URL, PARAMS, NOW), NOW) == PARAMS
+    with pytest.raises(SealError):
+        signer.verify(rotating.sign(URL, PARAMS, NOW), NOW)
