@@ -4,11 +4,11 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field, PlainValidator
+from pydantic import AfterValidator, Field
 
-from gateproject.config.fields import Base64Secret, File, Secret, Text, TextList, WebUrl, or_file, text
+from gateproject.config.fields import Base64Secret, File, Secret, Text, TextList, WebUrl, or_file, text, text_map
+from gateproject.config.reader import MAP, WEB_URL, Reader, one_of
 from gateproject.config.route import RewrittenPath
-from gateproject.config.shared import one_of
 from gateproject.config.types import SecretBytes, Url, parse_url
 from gateproject.config.validation import Finding, Rule, Settings
 
@@ -65,14 +65,11 @@ def _scopes(scopes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def request_params(value: Any) -> Mapping[str, str]:
-    if not isinstance(value, Mapping):
-        raise ValueError("must be a map of names to text (in the configuration file)")
-    for name, content in value.items():
-        if not isinstance(name, str) or not isinstance(content, str):
-            raise ValueError("names and values must be text: put them in quotes")
+    params = text_map(value)
+    for name in params:
         if name.lower() in OWN_PARAMETERS:
             raise ValueError(f"{name} is set by the service itself")
-    return dict(value)
+    return params
 
 
 def _https_unless_insecure(settings: Any) -> Iterator[Finding]:
@@ -85,35 +82,53 @@ class AuthenticateSettings(Settings):
 
     authenticate_service_url: Annotated[WebUrl, AfterValidator(_service_url)] = Field(
         description="Externally reachable URL of the authenticate service.",
+        examples=["https://authenticate.example.com"],
         json_schema_extra={"when_missing": "the URL under which browsers reach the sign-in, as in https://authenticate.example.com"},
     )
     authenticate_callback_path: Annotated[RewrittenPath, AfterValidator(_callback_path)] = Field(
-        "/oauth2/callback", description="Path that receives the provider's callback."
+        "/oauth2/callback",
+        description="Path that receives the provider's callback; the client's redirect URI at the provider must name it exactly.",
+        examples=["/oauth2/callback"],
     )
-    idp_provider: Annotated[str, one_of("idp_provider", "oidc")] = Field(
-        description="`oidc` for a generic OpenID Connect provider.", json_schema_extra={"when_missing": "write `oidc`"}
+    idp_provider: Annotated[str, one_of("oidc", later=("google", "azure", "okta", "onelogin", "github", "gitlab", "auth0"))] = Field(
+        description="The provider's short name; `oidc` for a generic OpenID Connect provider.",
+        examples=["oidc"],
+        json_schema_extra={"when_missing": "write `oidc`"},
     )
-    idp_provider_url: Annotated[str, PlainValidator(provider_url)] = Field(
+    idp_provider_url: Annotated[str, Reader("URL", provider_url, WEB_URL)] = Field(
         description="The provider's issuer URL, the base of its discovery document.",
+        examples=["https://idp.example.com"],
         json_schema_extra={"when_missing": "the provider's issuer URL, as in https://idp.example.com"},
     )
     idp_client_id: Text = Field(
-        description="OAuth 2.0 client identifier.", json_schema_extra={"when_missing": "the provider gives it when you register a client"}
+        description="OAuth 2.0 client identifier.",
+        examples=["gate"],
+        json_schema_extra={"when_missing": "the provider gives it when you register a client"},
     )
     idp_client_secret: Secret = Field(
-        description="OAuth 2.0 client secret.", json_schema_extra={"when_missing": "the provider gives it when you register a client"}
+        description="OAuth 2.0 client secret.",
+        examples=["the-secret-that-the-provider-gave-you"],
+        json_schema_extra={"when_missing": "the provider gives it when you register a client"},
     )
     idp_scopes: Annotated[TextList, AfterValidator(_scopes)] = Field(
-        ("openid", "profile", "email", "offline_access"), description="OAuth 2.0 scopes."
+        ("openid", "profile", "email", "offline_access"),
+        description="OAuth 2.0 scopes. Some providers do not support `offline_access`.",
+        examples=[["openid", "profile", "email"]],
     )
-    idp_request_params: Annotated[Mapping[str, str], PlainValidator(request_params)] = Field(
-        default_factory=dict, description="Extra parameters of the sign-in request."
+    idp_request_params: Annotated[Mapping[str, str], Reader("map string-to-string", request_params, MAP)] = Field(
+        default_factory=dict, description="Extra parameters of the sign-in request.", examples=[{"prompt": "select_account"}]
     )
-    signing_key_file: File | None = Field(None, description="File form of `signing_key`, PEM.")
+    signing_key_file: File | None = Field(None, description="File form of `signing_key`, PEM.", examples=["signing-key.pem"])
     signing_key: Annotated[Base64Secret | None, or_file("signing_key_file", SecretBytes)] = Field(
-        None, validate_default=True, description="Signs the attestation JWT: base64 of a PEM private key."
+        None,
+        validate_default=True,
+        description="Signs the attestation JWT: base64 of a PEM private key. Its public key is served at /.well-known/gate/jwks.json.",
+        examples=["BASE64-OF-signing-key.pem"],
+        json_schema_extra={"when_unset": "a new key at each start, which is not published"},
     )
-    signing_key_algorithm: Annotated[str, one_of("signing_key_algorithm", "ES256", "EdDSA", "RS256")] = Field(
-        "ES256", description="How the attestation JWT is signed."
+    signing_key_algorithm: Annotated[str, one_of("ES256", "EdDSA", "RS256")] = Field(
+        "ES256", description="How the attestation JWT is signed.", examples=["ES256"]
     )
-    signout_redirect_url: WebUrl | None = Field(None, description="Where people go after signing out; without it, a page of ours.")
+    signout_redirect_url: WebUrl | None = Field(
+        None, description="Where people go after signing out; without it, a page of ours.", examples=["https://www.example.com/bye"]
+    )

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, unquote
 
-from pydantic import Field, PlainValidator, ValidationInfo
+from pydantic import Field, ValidationInfo
 
 from gateproject.config.fields import files_of, text
-from gateproject.config.shared import one_of
+from gateproject.config.reader import TEXT, Reader, one_of
 from gateproject.config.validation import Settings
 
 _SQLITE = "sqlite:///"
@@ -29,11 +29,15 @@ def database_location(value: Any, info: ValidationInfo) -> str:
 
 
 class DatabrokerSettings(Settings):
-    databroker_storage_type: Annotated[str, one_of("databroker_storage_type", "memory")] = Field(
-        "memory", description="Where sessions, users and groups are kept."
+    databroker_storage_type: Annotated[str, one_of("memory", later=("kvstore", "redis", "database"))] = Field(
+        "memory", description="Where sessions, users and groups are kept. Restarting `memory` signs everybody out.", examples=["memory"]
     )
-    database_url: Annotated[str, PlainValidator(database_location)] = Field(
-        None, validate_default=True, description="Django's database; by default a SQLite file below data_dir."
+    database_url: Annotated[str, Reader("URL", database_location, TEXT)] = Field(
+        None,
+        validate_default=True,
+        description="Django's database, for the admin and its history.",
+        examples=["sqlite:////var/lib/gate/gate.sqlite3"],
+        json_schema_extra={"when_unset": "a SQLite file below `data_dir`"},
     )
 
     @property

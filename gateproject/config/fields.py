@@ -1,16 +1,27 @@
-"""How is the written form of a setting read?  Every reader raises ValueError without the value where it may be a secret."""
+"""How is the written form of a setting read?  Every reader raises ValueError without the value where it may be a secret.
+
+To declare a setting, add one field to its group (shared, authenticate, authorize, proxy, databroker) or to Route, typed by a kind
+from below: `refresh_cooldown: Duration = Field(timedelta(minutes=5), description="Least time between ...", examples=["5m"])`.
+The attribute is the file key, in upper case the environment variable.  A key of the specification waits in unbuilt.py: move its field
+from there and, for a value, drop it from `later=` of `one_of`.  A new kind is `Annotated[type, Reader(name, function, shape)]`.
+tests/repo/test_settings.py tells what a declaration lacks.  For a default that is computed, and for a required key's hint, there is
+`json_schema_extra={"when_unset": "...", "when_missing": "..."}`.
+"""
 
 import base64
 import binascii
 import ipaddress
+import json
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import PlainValidator, ValidationInfo, WrapValidator
+from pydantic import ValidationInfo, WrapValidator
 
+from gateproject.config.reader import BASE64, BOOL, DURATION, HOST_PORT, LIST, MAP, TEXT, URL, WEB_URL, Reader, Shape
 from gateproject.config.types import HostPort, SecretBytes, SecretText, Url, WatchedFile, canonical_host, parse_url
 
 HOW_TO_MAKE_ONE = "make one with `head -c32 /dev/urandom | base64`"
@@ -19,6 +30,9 @@ _FALSE = frozenset({"0", "f", "false", "n", "no", "off"})
 _UNIT_NANOSECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _ADDRESS = re.compile(r"(.*):([0-9]{1,5})")  # port 0: any that is free
+_NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{0,18})?(?:e-[0-9]{1,2})?")
+_KEY: Shape = {"type": "string", "minLength": 43, "pattern": r"^[A-Za-z0-9+/=]+( *, *[A-Za-z0-9+/=]+)*$"}
+KEY_RING: Shape = {"anyOf": [_KEY, {"type": "array", "minItems": 1, "items": _KEY}]}
 _LONGEST = timedelta(days=36500)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -73,6 +87,51 @@ def text_list(value: Any) -> tuple[str, ...]:
         return tuple(text(element) for element in elements)
     except ValueError as error:
         raise ValueError(f"each element {error}") from None
+
+
+def text_map(value: Any) -> Mapping[str, str]:
+    """A map, or as one text (in the environment) a JSON object or `name:value,name:value`."""
+    pairs = pairs_of(value) if isinstance(value, str) else value
+    if not isinstance(pairs, Mapping):
+        raise ValueError("must be a map of names to text")
+    if not all(isinstance(name, str) and name.strip() and isinstance(content, str) for name, content in pairs.items()):
+        raise ValueError("names and values must be text: put them in quotes")
+    return dict(pairs)
+
+
+def pairs_of(written: str) -> dict[str, Any]:
+    if written.lstrip().startswith("{"):
+        return _json_object(written)
+    pairs: dict[str, Any] = {}
+    for element in written.split(","):
+        name, colon, content = element.partition(":")
+        if not colon:
+            raise ValueError("must be a JSON object, or Name:value pairs with commas between them")
+        if name.strip() in pairs:
+            raise ValueError("holds a name twice")
+        pairs[name.strip()] = content.strip()
+    return pairs
+
+
+def _json_object(written: str) -> dict[str, Any]:
+    try:
+        parsed: dict[str, Any] = json.loads(written, object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
+        raise ValueError("is not valid JSON, or holds a name twice") from None
+    return parsed
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError
+    return dict(pairs)
+
+
+def number(value: Any) -> Decimal:
+    """A finite decimal number, not negative."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or not _NUMBER.fullmatch(str(value)):
+        raise ValueError("must be a number such as 0.25")
+    return Decimal(str(value))
 
 
 def host_port(value: Any) -> HostPort:
@@ -182,18 +241,21 @@ def or_file(sibling: str, make: type[bytes] = bytes) -> WrapValidator:
     return WrapValidator(choose)
 
 
-Text = Annotated[str, PlainValidator(text)]
-Secret = Annotated[SecretText, PlainValidator(lambda value: SecretText(text(value)))]
-Bool = Annotated[bool, PlainValidator(boolean)]
-Duration = Annotated[timedelta, PlainValidator(duration)]
-PositiveDuration = Annotated[timedelta, PlainValidator(positive_duration)]
-TextList = Annotated[tuple[str, ...], PlainValidator(text_list)]
-Address = Annotated[HostPort, PlainValidator(host_port)]
-Base64 = Annotated[bytes, PlainValidator(base64_bytes)]
-Base64Secret = Annotated[SecretBytes, PlainValidator(secret_bytes)]
-KeyRing = Annotated[tuple[SecretBytes, ...], PlainValidator(key_ring)]
-WebUrl = Annotated[Url, PlainValidator(web_url)]
-Networks = Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], PlainValidator(networks)]
-File = Annotated[WatchedFile, PlainValidator(watched_file)]
-FilePath = Annotated[Path, PlainValidator(path)]
-ExistingFile = Annotated[Path, PlainValidator(existing_file)]
+Text = Annotated[str, Reader("string", text, TEXT)]
+Secret = Annotated[SecretText, Reader("string", lambda value: SecretText(text(value)), TEXT)]
+Bool = Annotated[bool, Reader("bool", boolean, BOOL)]
+Number = Annotated[Decimal, Reader("number", number, {"type": ["number", "string"]})]
+Duration = Annotated[timedelta, Reader("duration", duration, DURATION)]
+PositiveDuration = Annotated[timedelta, Reader("duration", positive_duration, DURATION)]
+TextList = Annotated[tuple[str, ...], Reader("list of string", text_list, LIST)]
+TextMap = Annotated[Mapping[str, str], Reader("map string-to-string", text_map, MAP)]
+Address = Annotated[HostPort, Reader("host:port", host_port, HOST_PORT)]
+Base64 = Annotated[bytes, Reader("base64 string", base64_bytes, BASE64)]
+Base64Secret = Annotated[SecretBytes, Reader("base64 string", secret_bytes, BASE64)]
+KeyRing = Annotated[tuple[SecretBytes, ...], Reader("base64 string or list", key_ring, KEY_RING)]
+AnyUrl = Annotated[Url, Reader("URL", url, URL)]
+WebUrl = Annotated[Url, Reader("URL", web_url, WEB_URL)]
+Networks = Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], Reader("list of CIDR", networks, LIST)]
+File = Annotated[WatchedFile, Reader("file path", watched_file, TEXT)]
+FilePath = Annotated[Path, Reader("file path", path, TEXT)]
+ExistingFile = Annotated[Path, Reader("file path", existing_file, TEXT)]

@@ -1,13 +1,11 @@
 """Which header names and values may a configuration name?"""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import PlainValidator
-
-from gateproject.config.fields import text_list
+from gateproject.config.fields import boolean, pairs_of, text_list
+from gateproject.config.reader import BOOL, LIST, Reader, Shape
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
 _VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")  # no control characters: neither C0 nor C1 (0x85 is a line end to some)
@@ -35,7 +33,7 @@ def header_name(value: Any) -> str:
 
 def header_map(value: Any) -> Mapping[str, str]:
     """A map, a JSON object as text, or `Name:value,Name:value`."""
-    pairs = _pairs(value) if isinstance(value, str) else value
+    pairs = pairs_of(value) if isinstance(value, str) else value
     if not isinstance(pairs, Mapping):
         raise ValueError("must be a map of header names to values")
     seen: set[str] = set()
@@ -58,13 +56,15 @@ def _check_header(name: str, content: Any) -> None:
 
 def response_headers(value: Any) -> Mapping[str, str]:
     """As `header_map`; `disable: true` switches all of them off."""
-    pairs = _pairs(value) if isinstance(value, str) else value
+    pairs = pairs_of(value) if isinstance(value, str) else value
     if not isinstance(pairs, Mapping) or "disable" not in pairs:
         return header_map(pairs)
-    if str(pairs["disable"]).lower() not in ("true", "false"):
-        raise ValueError("disable must be true or false")
+    try:
+        disabled = boolean(pairs["disable"])
+    except ValueError:
+        raise ValueError("disable must be true or false") from None
     others = header_map({name: content for name, content in pairs.items() if name != "disable"})
-    return {} if str(pairs["disable"]).lower() == "true" else others
+    return {} if disabled else others
 
 
 def request_headers(value: Any) -> Mapping[str, str]:
@@ -91,29 +91,12 @@ def claim_names(value: Any) -> tuple[str, ...]:
     return names
 
 
-def _pairs(text: str) -> dict[str, Any]:
-    if text.lstrip().startswith("{"):
-        return _json_object(text)
-    pairs: dict[str, Any] = {}
-    for element in text.split(","):
-        name, colon, content = element.partition(":")
-        if not colon:
-            raise ValueError("must be a JSON object, or Name:value pairs with commas between them")
-        if name.strip() in pairs:
-            raise ValueError("holds a name twice")
-        pairs[name.strip()] = content.strip()
-    return pairs
+HEADER_MAP: Shape = {"anyOf": [{"type": "object", "additionalProperties": {"type": "string"}}, {"type": "string"}]}
+RESPONSE_HEADERS: Shape = {
+    "anyOf": [{"type": "object", "properties": {"disable": BOOL}, "additionalProperties": {"type": "string"}}, {"type": "string"}]
+}
 
-
-def _json_object(text: str) -> dict[str, Any]:
-    try:
-        parsed: dict[str, Any] = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ValueError("is not valid JSON") from None
-    return parsed
-
-
-ResponseHeaders = Annotated[Mapping[str, str], PlainValidator(response_headers)]
-RequestHeaders = Annotated[Mapping[str, str], PlainValidator(request_headers)]
-RemovableHeaders = Annotated[tuple[str, ...], PlainValidator(removable_headers)]
-ClaimNames = Annotated[tuple[str, ...], PlainValidator(claim_names)]
+ResponseHeaders = Annotated[Mapping[str, str], Reader("map string-to-string", response_headers, RESPONSE_HEADERS)]
+RequestHeaders = Annotated[Mapping[str, str], Reader("map string-to-string", request_headers, HEADER_MAP)]
+RemovableHeaders = Annotated[tuple[str, ...], Reader("list of string", removable_headers, LIST)]
+ClaimNames = Annotated[tuple[str, ...], Reader("list of string", claim_names, LIST)]

@@ -117,7 +117,11 @@ class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, Authenticate
     UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.SETTINGS
     REMOVED: ClassVar[dict[str, str]] = removed.SETTINGS
 
-    policy: tuple[Route, ...] = Field((), description="The routes, in the order in which they are tried.")
+    policy: tuple[Route, ...] = Field(
+        (),
+        description="The routes, in the order in which they are tried; also as base64 of a YAML or JSON list.",
+        examples=[[{"from": "https://app.example.com", "to": "http://127.0.0.1:8001", "allow_any_authenticated_user": True}]],
+    )
 
     @cached_property
     def certificate_pairs(self) -> tuple[CertificatePair, ...]:

@@ -7,16 +7,22 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 import re2
-from pydantic import AfterValidator, Field, PlainValidator
+from pydantic import AfterValidator, Field
 
 from gateproject.config import unbuilt
 from gateproject.config.fields import Base64, Bool, Duration, File, Text, TextList, or_file, text, text_list
 from gateproject.config.headers import RemovableHeaders, RequestHeaders
+from gateproject.config.reader import LIST, PATH, TEXT, Reader, Shape, one_of
 from gateproject.config.types import Url, canonical_host, parse_url
 from gateproject.config.validation import Finding, Settings
 
 REDIRECT_CODES = (301, 302, 303, 307, 308)
 _DEEPEST_CLAIM = 32
+
+FROM_URL: Shape = {"type": "string", "pattern": r"^([Hh][Tt][Tt][Pp][Ss]|[Tt][Cc][Pp]\+[Hh][Tt][Tt][Pp][Ss])://[^/?#]+/?$"}
+_UPSTREAM_URL: Shape = {"type": "string", "pattern": r"^([Hh][Tt][Tt][Pp][Ss]?|[Tt][Cc][Pp])://[^/?#]"}
+UPSTREAM_URLS: Shape = {"anyOf": [_UPSTREAM_URL, {"type": "array", "minItems": 1, "items": _UPSTREAM_URL}]}
+CLAIMS: Shape = {"type": "object"}
 
 
 def from_url(value: Any) -> Url:
@@ -151,20 +157,14 @@ def _origin(written: str) -> str:
     return parsed.origin
 
 
-def web_scheme(value: Any) -> str:
-    if value not in ("http", "https"):
-        raise ValueError("must be http or https")
-    return str(value)
-
-
 def _needs_an_effect(redirect: Any) -> Iterator[Finding]:
     targets = (redirect.scheme_redirect, redirect.host_redirect, redirect.port_redirect, redirect.path_redirect, redirect.prefix_rewrite)
     if not (redirect.https_redirect or redirect.strip_query or any(target is not None for target in targets)):
         yield (), "changes nothing, so it would lead to itself for ever"
 
 
-AbsolutePath = Annotated[str, PlainValidator(absolute_path)]
-RewrittenPath = Annotated[str, PlainValidator(rewritten_path)]
+AbsolutePath = Annotated[str, Reader("string", absolute_path, PATH)]
+RewrittenPath = Annotated[str, Reader("string", rewritten_path, PATH)]
 
 
 class Redirect(Settings):
@@ -172,14 +172,22 @@ class Redirect(Settings):
 
     RULES = (_needs_an_effect,)
 
-    https_redirect: Bool = False
-    scheme_redirect: Annotated[str, PlainValidator(web_scheme)] | None = None
-    host_redirect: Annotated[Text, AfterValidator(canonical_host)] | None = None
-    port_redirect: Annotated[int, PlainValidator(port)] | None = None
-    path_redirect: Annotated[str, PlainValidator(location_path)] | None = None
-    prefix_rewrite: RewrittenPath | None = None
-    response_code: Annotated[int, PlainValidator(redirect_code)] = 301
-    strip_query: Bool = False
+    https_redirect: Bool = Field(False, description="Leads to https.", examples=[True])
+    scheme_redirect: Annotated[str, one_of("http", "https")] | None = Field(None, description="Leads to this scheme.", examples=["https"])
+    host_redirect: Annotated[Text, AfterValidator(canonical_host)] | None = Field(
+        None, description="Leads to this host.", examples=["app.example.com"]
+    )
+    port_redirect: Annotated[int, Reader("integer", port, {"type": "integer", "minimum": 1, "maximum": 65535})] | None = Field(
+        None, description="Leads to this port.", examples=[8443]
+    )
+    path_redirect: Annotated[str, Reader("string", location_path, PATH)] | None = Field(
+        None, description="Leads to this path, which may hold a query.", examples=["/new"]
+    )
+    prefix_rewrite: RewrittenPath | None = Field(None, description="Replaces the matched prefix or path.", examples=["/new/"])
+    response_code: Annotated[int, Reader("integer", redirect_code, {"type": "integer", "enum": list(REDIRECT_CODES)})] = Field(
+        301, description="The status of the answer.", examples=[308]
+    )
+    strip_query: Bool = Field(False, description="Leaves the query out.", examples=[True])
 
 
 def _leads_somewhere(route: Any) -> Iterator[Finding]:
@@ -206,32 +214,74 @@ class Route(Settings):
     RULES = (_leads_somewhere, _open_routes_have_no_lists, _origins_need_websockets)
     UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.ROUTE_KEYS
 
-    from_: Annotated[Url, PlainValidator(from_url)] = Field(alias="from")
-    to: Annotated[tuple[Url, ...], PlainValidator(upstream_urls)] = ()
-    redirect: Redirect | None = None
-    path: AbsolutePath | None = None
-    prefix: AbsolutePath | None = None
-    regex: Annotated[str, PlainValidator(re2_expression)] | None = None
-    prefix_rewrite: RewrittenPath | None = None
-    preserve_host_header: Bool = False
-    allowed_domains: Annotated[tuple[str, ...], PlainValidator(domains)] = ()
-    allowed_groups: TextList = ()
-    allowed_users: TextList = ()
-    allowed_idp_claims: Annotated[Mapping[str, tuple[Any, ...]], PlainValidator(flattened_claims)] = Field(default_factory=dict)
-    allow_public_unauthenticated_access: Bool = False
-    allow_any_authenticated_user: Bool = False
-    cors_allow_preflight: Bool = False
-    allow_websockets: Bool = False
-    websocket_origins: Annotated[tuple[str, ...], PlainValidator(origins)] = ()
-    timeout: Duration | None = None
-    set_request_headers: RequestHeaders = Field(default_factory=dict)
-    remove_request_headers: RemovableHeaders = ()
-    pass_identity_headers: Bool = False
-    tls_skip_verify: Bool = False
-    tls_server_name: Annotated[Text, AfterValidator(canonical_host)] | None = None
-    tls_custom_ca_file: File | None = None
-    tls_custom_ca: Annotated[Base64 | None, or_file("tls_custom_ca_file")] = Field(default=None, validate_default=True)
-    name: Text | None = None
+    from_: Annotated[Url, Reader("URL", from_url, FROM_URL)] = Field(
+        alias="from",
+        description="External URL: scheme and host, no path. A first label `*` matches any one label.",
+        examples=["https://app.example.com"],
+    )
+    to: Annotated[tuple[Url, ...], Reader("URL or list of URLs", upstream_urls, UPSTREAM_URLS)] = Field(
+        (),
+        description="The upstream. Without a trailing slash the request's path is appended as it is; with one, it is placed below.",
+        examples=["http://127.0.0.1:8001", ["https://upstream.internal/base/"]],
+    )
+    redirect: Redirect | None = Field(
+        None, description="Answers with a redirect instead of proxying; needs no sign-in.", examples=[{"host_redirect": "app.example.com"}]
+    )
+    path: AbsolutePath | None = Field(None, description="Matches only this exact path.", examples=["/robots.txt"])
+    prefix: AbsolutePath | None = Field(None, description="Matches paths that begin with it.", examples=["/admin/"])
+    regex: Annotated[str, Reader("string", re2_expression, TEXT)] | None = Field(
+        None, description="Matches paths that the whole RE2 expression matches.", examples=["/item/[0-9]+"]
+    )
+    prefix_rewrite: RewrittenPath | None = Field(None, description="Replaces the matched prefix or path when forwarding.", examples=["/"])
+    preserve_host_header: Bool = Field(False, description="Passes the incoming Host header upstream.", examples=[True])
+    allowed_domains: Annotated[tuple[str, ...], Reader("list of string", domains, LIST)] = Field(
+        (), description="E-mail domains whose people may pass. A hit in any of the allow-lists is enough.", examples=[["example.com"]]
+    )
+    allowed_groups: TextList = Field((), description="Groups whose members may pass.", examples=[["engineering"]])
+    allowed_users: TextList = Field(
+        (), description="People who may pass: e-mail, provider/subject or subject.", examples=[["alice@example.com"]]
+    )
+    allowed_idp_claims: Annotated[Mapping[str, tuple[Any, ...]], Reader("map string to list of string", flattened_claims, CLAIMS)] = Field(
+        default_factory=dict,
+        description="Claim values that let pass. Nested maps become dotted keys, a single value a list of one.",
+        examples=[{"department": ["finance", "legal"]}],
+    )
+    allow_public_unauthenticated_access: Bool = Field(
+        False, description="Everybody passes, without signing in; no allow-list may be given.", examples=[True]
+    )
+    allow_any_authenticated_user: Bool = Field(
+        False, description="Everybody who can sign in passes; no allow-list may be given.", examples=[True]
+    )
+    cors_allow_preflight: Bool = Field(False, description="Lets OPTIONS preflight requests pass without signing in.", examples=[True])
+    allow_websockets: Bool = Field(False, description="Allows websockets; `timeout` bounds them, global timeouts don't.", examples=[True])
+    websocket_origins: Annotated[tuple[str, ...], Reader("list of string", origins, LIST)] = Field(
+        (), description="Other origins whose pages may open websockets here.", examples=[["https://app.example.com"]]
+    )
+    timeout: Duration | None = Field(
+        None,
+        description="From the end of the request to the end of the response; 0 is no limit.",
+        examples=["2m"],
+        json_schema_extra={"when_unset": "`default_upstream_timeout`; none for websockets and upgrades"},
+    )
+    set_request_headers: RequestHeaders = Field(
+        default_factory=dict, description="Request headers that the upstream receives.", examples=[{"X-Environment": "staging"}]
+    )
+    remove_request_headers: RemovableHeaders = Field(
+        (), description="Request headers that the upstream doesn't receive.", examples=[["X-Debug"]]
+    )
+    pass_identity_headers: Bool = Field(False, description="Sends `X-Gate-Jwt-Assertion` and `X-Gate-Claim-*` upstream.", examples=[True])
+    tls_skip_verify: Bool = Field(False, description="Accepts any upstream certificate and name; for testing only.", examples=[True])
+    tls_server_name: Annotated[Text, AfterValidator(canonical_host)] | None = Field(
+        None, description="The name to verify the upstream's certificate against.", examples=["upstream.internal"]
+    )
+    tls_custom_ca_file: File | None = Field(None, description="File form of `tls_custom_ca`.", examples=["ca.pem"])
+    tls_custom_ca: Annotated[Base64 | None, or_file("tls_custom_ca_file")] = Field(
+        default=None,
+        validate_default=True,
+        description="Root CAs for verifying the upstream, instead of the system's: base64 of PEM.",
+        examples=["BASE64-OF-ca.pem"],
+    )
+    name: Text | None = Field(None, description="The route's name in metrics and logs.", examples=["app"])
 
     @cached_property
     def id(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field, PlainValidator, WrapValidator
+from pydantic import AfterValidator, Field, WrapValidator
 
 from gateproject.config.fields import (
     HOW_TO_MAKE_ONE,
@@ -21,25 +21,11 @@ from gateproject.config.fields import (
     or_file,
 )
 from gateproject.config.headers import is_token
+from gateproject.config.reader import one_of
 from gateproject.config.types import HostPort, canonical_host
-from gateproject.config.unbuilt import VALUES
 from gateproject.config.validation import Finding, Rule, Settings
 
 LOG_LEVELS = ("debug", "info", "warn", "error")
-
-
-def one_of(setting: str, *choices: str) -> PlainValidator:
-    """One of `choices`; a value of the specification that is not built says so."""
-
-    def choose(value: Any) -> str:
-        if value in choices:
-            return str(value)
-        if value in VALUES.get(setting, ()):
-            raise ValueError(f"{value} is specified but not available in this release")
-        known = choices + VALUES.get(setting, ())
-        raise ValueError(f"must be one of {', '.join(known)}")
-
-    return PlainValidator(choose)
 
 
 def _else_log_level(value: Any, handler: Any, info: Any) -> Any:
@@ -64,46 +50,77 @@ def _cookie_prefix(settings: Any) -> Iterator[Finding]:
 class CertificateFiles(Settings):
     """One pair of `certificates`."""
 
-    cert: File
-    key: File
+    cert: File = Field(description="The certificate chain, PEM.", examples=["fullchain.pem"])
+    key: File = Field(description="The certificate's private key, PEM.", examples=["privkey.pem"])
 
 
 class SharedSettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_cookie_prefix,)
 
-    services: Annotated[str, one_of("services", "all")] = Field("all", description="Which services this process runs.")
-    address: Address = Field(HostPort("", 443), description="Where HTTP requests are served.")
-    insecure_server: Bool = Field(False, description="Runs without transport encryption, behind something that ends TLS.")
-    certificate: Base64 | None = Field(None, description="Certificate chain for HTTP, base64 of PEM.")
-    certificate_key: Base64Secret | None = Field(None, description="The certificate's private key, base64 of PEM.")
-    certificate_file: File | None = Field(None, description="File form of `certificate`.")
-    certificate_key_file: File | None = Field(None, description="File form of `certificate_key`.")
-    certificates: tuple[CertificateFiles, ...] = Field((), description="Several pairs at once, as files.")
-    certificate_authority_file: File | None = Field(None, description="File form of `certificate_authority`.")
-    certificate_authority: Annotated[Base64 | None, or_file("certificate_authority_file")] = Field(
-        None, validate_default=True, description="CA for the provider and internal traffic with custom certificates."
+    services: Annotated[str, one_of("all", later=("authenticate", "authorize", "databroker", "proxy"))] = Field(
+        "all", description="Which services this process runs.", examples=["all"]
     )
-    cookie_name: Annotated[Text, AfterValidator(_cookie_name)] = Field("_gate", description="Session cookie name.")
+    address: Address = Field(HostPort("", 443), description="Where HTTP requests are served; empty means `:443`.", examples=[":443"])
+    insecure_server: Bool = Field(False, description="Runs without transport encryption, behind something that ends TLS.", examples=[True])
+    certificate: Base64 | None = Field(
+        None, description="Certificate chain for HTTP and gRPC, base64 of PEM.", examples=["BASE64-OF-fullchain.pem"]
+    )
+    certificate_key: Base64Secret | None = Field(
+        None, description="The certificate's private key, base64 of PEM.", examples=["BASE64-OF-privkey.pem"]
+    )
+    certificate_file: File | None = Field(None, description="File form of `certificate`.", examples=["fullchain.pem"])
+    certificate_key_file: File | None = Field(None, description="File form of `certificate_key`.", examples=["privkey.pem"])
+    certificates: tuple[CertificateFiles, ...] = Field(
+        (),
+        description="Several pairs at once, as files. All forms of certificates count together.",
+        examples=[[{"cert": "fullchain.pem", "key": "privkey.pem"}]],
+    )
+    certificate_authority_file: File | None = Field(None, description="File form of `certificate_authority`.", examples=["ca.pem"])
+    certificate_authority: Annotated[Base64 | None, or_file("certificate_authority_file")] = Field(
+        None,
+        validate_default=True,
+        description="CA for the provider and internal traffic with custom or self-signed certificates, base64 of PEM; with intermediates.",
+        examples=["BASE64-OF-ca.pem"],
+    )
+    cookie_name: Annotated[Text, AfterValidator(_cookie_name)] = Field("_gate", description="Session cookie name.", examples=["_gate"])
     cookie_secret: KeyRing = Field(
         description="Encrypts and signs session cookies: base64 of 32 bytes, or a list whose first key seals and all open.",
+        examples=["PUT-A-SECRET-HERE"],
         json_schema_extra={"when_missing": HOW_TO_MAKE_ONE},
     )
     cookie_domain: Annotated[Text, AfterValidator(lambda text: canonical_host(text.removeprefix(".")))] | None = Field(
-        None, description="Scope of session cookies."
+        None, description="Scope of session cookies; unset, each host has its own.", examples=["example.com"]
     )
-    cookie_secure: Bool = Field(True, description="Browsers send the cookie only over HTTPS.")
-    cookie_http_only: Bool = Field(True, description="Hides the cookie from browser scripts.")
-    cookie_expire: PositiveDuration = Field(timedelta(hours=14), description="Lifetime of a session.")
-    gate_debug: Bool = Field(False, description="Coloured, human-readable logs.")
-    log_level: Annotated[str, one_of("log_level", *LOG_LEVELS)] = Field("info", description="Logs at this level and above.")
-    proxy_log_level: Annotated[Annotated[str, one_of("log_level", *LOG_LEVELS)], WrapValidator(_else_log_level)] = Field(
-        None, validate_default=True, description="The same for proxy access logs; default is log_level."
+    cookie_secure: Bool = Field(True, description="Browsers send the cookie only over HTTPS. False may expose it.", examples=[True])
+    cookie_http_only: Bool = Field(
+        True, description="Hides the cookie from browser scripts. False lets hostile scripts steal sessions.", examples=[True]
     )
-    timeout_read: Duration = Field(timedelta(seconds=30), description="Bounds the request head and the gaps in its body.")
-    timeout_write: Duration = Field(timedelta(0), description="Bounds a whole response; 0 is no bound.")
-    timeout_idle: Duration = Field(timedelta(minutes=5), description="Bounds how long an idle connection stays open.")
+    cookie_expire: PositiveDuration = Field(
+        timedelta(hours=14), description="Lifetime of a session; after it people must sign in again.", examples=["1h45m"]
+    )
+    gate_debug: Bool = Field(False, description="Coloured, human-readable logs, which may hold sensitive data.", examples=[True])
+    log_level: Annotated[str, one_of(*LOG_LEVELS)] = Field("info", description="Logs at this level and above.", examples=["warn"])
+    proxy_log_level: Annotated[Annotated[str, one_of(*LOG_LEVELS)], WrapValidator(_else_log_level)] = Field(
+        None,
+        validate_default=True,
+        description="The same for proxy access logs.",
+        examples=["info"],
+        json_schema_extra={"when_unset": "the value of `log_level`"},
+    )
+    timeout_read: Duration = Field(
+        timedelta(seconds=30), description="Bounds the request's head, and each gap in its body; 0 is no bound.", examples=["30s"]
+    )
+    timeout_write: Duration = Field(timedelta(0), description="Bounds a whole response; 0 is no bound.", examples=["1m"])
+    timeout_idle: Duration = Field(
+        timedelta(minutes=5), description="Bounds how long an idle connection stays open; 0 is no bound.", examples=["5m"]
+    )
     shared_secret: KeyRing = Field(
         description="Authenticates requests between services and seals records: base64 of 32 bytes, or a list as `cookie_secret`.",
+        examples=["PUT-ANOTHER-SECRET-HERE"],
         json_schema_extra={"when_missing": HOW_TO_MAKE_ONE},
     )
-    data_dir: FilePath = Field(description="Where the database and other files of ours live; mode 0700.")
+    data_dir: FilePath = Field(
+        description="Where the database and other files of ours live; mode 0700.",
+        examples=["/var/lib/gate"],
+        json_schema_extra={"when_unset": "`$XDG_DATA_HOME/gate`, else `~/.local/share/gate`"},
+    )

@@ -1,79 +1,182 @@
-"""Keys of the specification that this release does not have yet.
+"""Keys of the specification that this release does not have yet, declared as they will be.
 
-Naming one is an error: ignoring `client_ca`, say, would leave a door open that the operator believes shut.
+Naming one is an error: ignoring `client_ca`, say, would leave a door open that the operator believes shut.  Whoever builds a key
+moves its field from here to its group or to Route; values of existing keys wait at their declaration, in `later=` of `one_of`.
 """
 
-SETTINGS = (
-    "authorize_service_url",
-    "autocert",
-    "autocert_dir",
-    "autocert_must_staple",
-    "autocert_use_staging",
-    "client_ca",
-    "client_ca_file",
-    "cloud_serverless_authentication_service_account",
-    "data_plane",
-    "databroker_service_url",
-    "databroker_storage_ca_file",
-    "databroker_storage_cert_file",
-    "databroker_storage_connection_string",
-    "databroker_storage_key_file",
-    "databroker_storage_tls_skip_verify",
-    "dns_lookup_family",
-    "enable_cloud_serverless_authentication",
-    "forward_auth_url",
-    "grpc_address",
-    "grpc_client_dns_roundrobin",
-    "grpc_client_timeout",
-    "grpc_insecure",
-    "grpc_server_max_connection_age",
-    "grpc_server_max_connection_age_grace",
-    "http_redirect_addr",
-    "idp_refresh_directory_interval",
-    "idp_refresh_directory_timeout",
-    "idp_service_account",
-    "metrics_address",
-    "override_certificate_name",
-    "programmatic_redirect_domain_whitelist",
-    "refresh_cooldown",
-    "session_staleness",
-    "tracing_monitor_address",
-    "tracing_provider",
-    "tracing_sample_rate",
-    "tracing_span_endpoint",
-    "tracing_thrift_agent_endpoint",
-    "tracing_thrift_collector_endpoint",
-    "use_proxy_protocol",
-)
+from datetime import timedelta
+from decimal import Decimal
+from typing import Annotated, Any
 
-ROUTE_KEYS = (
-    "allow_spdy",
-    "cluster_service_account_token",
-    "cluster_service_account_token_file",
-    "enable_cloud_serverless_authentication",
-    "health_checks",
-    "host_path_regex_rewrite_pattern",
-    "host_path_regex_rewrite_substitution",
-    "host_rewrite",
-    "host_rewrite_header",
-    "lb_policy",
-    "least_request_lb_config",
-    "maglev_lb_config",
-    "outlier_detection",
-    "regex_rewrite_pattern",
-    "regex_rewrite_substitution",
-    "ring_hash_lb_config",
-    "tls_client_cert",
-    "tls_client_cert_file",
-    "tls_client_key",
-    "tls_client_key_file",
-    "tls_downstream_client_ca",
-    "tls_downstream_client_ca_file",
-)
+from pydantic import Field
 
-# Values of settings that exist: setting -> values.
-VALUES = {
-    "services": ("authenticate", "authorize", "databroker", "proxy"),
-    "idp_provider": ("google", "azure", "okta", "onelogin", "github", "gitlab", "auth0"),
-    "databroker_storage_type": ("kvstore", "redis", "database"),
-}
+from gateproject.config.fields import (
+    Address,
+    AnyUrl,
+    Base64,
+    Base64Secret,
+    Bool,
+    Duration,
+    File,
+    FilePath,
+    Number,
+    PositiveDuration,
+    Secret,
+    Text,
+    TextList,
+    WebUrl,
+)
+from gateproject.config.reader import Reader, one_of
+from gateproject.config.validation import Settings
+
+Map = Annotated[dict[str, Any], Reader("object", dict, {"type": "object"})]
+MapList = Annotated[tuple[dict[str, Any], ...], Reader("list of objects", tuple, {"type": "array", "items": {"type": "object"}})]
+
+
+class UnbuiltSettings(Settings):
+    authorize_service_url: WebUrl | None = Field(
+        None,
+        description="Internally reachable authorize service, for gRPC only.",
+        examples=["https://authorize.internal:5443"],
+        json_schema_extra={"when_unset": "this process, in mode `all`"},
+    )
+    autocert: Bool = Field(False, description="Gets and renews certificates from a public authority (ACME).", examples=[True])
+    autocert_dir: FilePath | None = Field(
+        None,
+        description="Where certificates are kept, shared between services.",
+        examples=["/data/autocert"],
+        json_schema_extra={"when_unset": "`$XDG_DATA_HOME/gate`, else `~/.local/share/gate`"},
+    )
+    autocert_must_staple: Bool = Field(False, description="Asks for certificates with the Must-Staple extension.", examples=[True])
+    autocert_use_staging: Bool = Field(False, description="Uses the authority's staging environment.", examples=[True])
+    client_ca: Base64 | None = Field(None, description="CA that client certificates must come from.", examples=["BASE64-OF-ca.pem"])
+    client_ca_file: File | None = Field(None, description="File form of `client_ca`.", examples=["ca.pem"])
+    cloud_serverless_authentication_service_account: Base64Secret | None = Field(
+        None, description="Credentials for the header to cloud serverless services.", examples=["BASE64-OF-account.json"]
+    )
+    data_plane: Annotated[str, one_of("embedded", "envoy")] = Field(
+        "embedded", description="Who carries proxied traffic: this process, or an Envoy child.", examples=["envoy"]
+    )
+    databroker_service_url: WebUrl | None = Field(
+        None,
+        description="The data broker that keeps sessions, users and groups.",
+        examples=["https://databroker.internal:5443"],
+        json_schema_extra={"when_unset": "`http://localhost:5443` in mode `all`"},
+    )
+    databroker_storage_ca_file: File | None = Field(None, description="Root certificates for verifying the back-end.", examples=["ca.pem"])
+    databroker_storage_cert_file: File | None = Field(None, description="Client certificate for the back-end.", examples=["client.pem"])
+    databroker_storage_connection_string: Secret | None = Field(
+        None,
+        description="Connection to the back-end, as `kvstore://` or with TLS `kvstores://`.",
+        examples=["kvstores://store.internal:6379/0"],
+    )
+    databroker_storage_key_file: File | None = Field(None, description="Client key for the back-end.", examples=["client-key.pem"])
+    databroker_storage_tls_skip_verify: Bool = Field(False, description="The back-end's certificate is not verified.", examples=[True])
+    dns_lookup_family: Annotated[str, one_of("AUTO", "V4_ONLY", "V6_ONLY")] = Field(
+        "AUTO", description="Which addresses of an upstream's name are used.", examples=["V4_ONLY"]
+    )
+    enable_cloud_serverless_authentication: Bool = Field(
+        False, description="Sends a signed Authorization header to upstream cloud serverless services.", examples=[True]
+    )
+    forward_auth_url: WebUrl | None = Field(
+        None, description="Switches the forward-auth endpoint on, on this host.", examples=["https://fwdauth.example.com"]
+    )
+    grpc_address: Address | None = Field(
+        None, description="Where gRPC is served.", examples=[":5443"], json_schema_extra={"when_unset": "`:443`, in mode `all` `:5443`"}
+    )
+    grpc_client_dns_roundrobin: Bool = Field(True, description="Spreads calls over all addresses of a service's name.", examples=[True])
+    grpc_client_timeout: PositiveDuration = Field(
+        timedelta(seconds=10), description="After it a gRPC request is given up; failures are retried until then.", examples=["10s"]
+    )
+    grpc_insecure: Bool | None = Field(
+        None, description="gRPC without transport security.", examples=[True], json_schema_extra={"when_unset": "true in mode `all`"}
+    )
+    grpc_server_max_connection_age: PositiveDuration = Field(
+        timedelta(minutes=5), description="After it clients are asked to connect anew.", examples=["5m"]
+    )
+    grpc_server_max_connection_age_grace: PositiveDuration = Field(
+        timedelta(minutes=5), description="Added to that age, after which connections are closed.", examples=["5m"]
+    )
+    http_redirect_addr: Address | None = Field(None, description="Where http is answered with a redirect to https.", examples=[":80"])
+    idp_refresh_directory_interval: PositiveDuration = Field(
+        timedelta(minutes=10), description="How often the provider's directory is read.", examples=["10m"]
+    )
+    idp_refresh_directory_timeout: PositiveDuration = Field(
+        timedelta(minutes=1), description="How long one reading may take.", examples=["1m"]
+    )
+    idp_service_account: Secret | None = Field(
+        None, description="Credentials for reading the provider's directory: groups.", examples=["BASE64-OF-account.json"]
+    )
+    metrics_address: Address | None = Field(None, description="Where Prometheus reads metrics.", examples=["127.0.0.1:9090"])
+    override_certificate_name: Text | None = Field(
+        None, description="The name to verify internal services' certificates against.", examples=["*.internal.example.com"]
+    )
+    programmatic_redirect_domain_whitelist: TextList = Field(
+        ("localhost",), description="Hosts that programmatic login may return to.", examples=[["localhost"]]
+    )
+    refresh_cooldown: Duration = Field(timedelta(minutes=5), description="Least time between two manual refreshes.", examples=["5m"])
+    session_staleness: Duration = Field(
+        timedelta(seconds=30), description="How long cached sessions are served while the data broker is away.", examples=["30s"]
+    )
+    tracing_monitor_address: Text = Field("localhost:8126", description="host:port of the monitoring agent.", examples=["localhost:8126"])
+    tracing_provider: Annotated[str, one_of("monitor", "thrift", "span", "datadog", "jaeger", "zipkin", "otlp")] | None = Field(
+        None, description="Where traces are sent.", examples=["span"]
+    )
+    tracing_sample_rate: Number = Field(Decimal("0.0001"), description="The part of requests that is traced.", examples=[0.01])
+    tracing_span_endpoint: AnyUrl | None = Field(
+        None, description="URL of the HTTP span endpoint.", examples=["http://localhost:9411/api/v2/spans"]
+    )
+    tracing_thrift_agent_endpoint: Text | None = Field(
+        None, description="host:port of the agent that receives spans.", examples=["localhost:6831"]
+    )
+    tracing_thrift_collector_endpoint: AnyUrl | None = Field(
+        None, description="URL of the HTTP Thrift collector.", examples=["http://localhost:14268/api/traces"]
+    )
+    use_proxy_protocol: Bool = Field(False, description="Incoming connections must begin with the PROXY protocol.", examples=[True])
+
+
+class UnbuiltRouteKeys(Settings):
+    allow_spdy: Bool = Field(False, description="Allows SPDY upgrades.", examples=[True])
+    cluster_service_account_token: Secret | None = Field(
+        None, description="Bearer token for a cluster's API server, where the user is impersonated.", examples=["PUT-THE-TOKEN-HERE"]
+    )
+    cluster_service_account_token_file: File | None = Field(
+        None, description="File form of `cluster_service_account_token`.", examples=["token"]
+    )
+    enable_cloud_serverless_authentication: Bool = Field(False, description="As the setting of that name, for this route.", examples=[True])
+    health_checks: MapList = Field(
+        (),
+        description="Periodic checks; an unhealthy upstream gets no traffic.",
+        examples=[[{"timeout": "5s", "interval": "30s", "http_health_check": {"path": "/healthz"}}]],
+    )
+    host_path_regex_rewrite_pattern: Text | None = Field(
+        None, description="Derives the upstream's Host from the path: what to find.", examples=["^/(.+)/.+$"]
+    )
+    host_path_regex_rewrite_substitution: Text | None = Field(None, description="And what to make of it.", examples=[r"\1.internal"])
+    host_rewrite: Text | None = Field(None, description="The Host that the upstream receives.", examples=["upstream.internal"])
+    host_rewrite_header: Text | None = Field(
+        None, description="The incoming header whose value becomes the upstream's Host.", examples=["X-Upstream-Host"]
+    )
+    lb_policy: Annotated[str, one_of("ROUND_ROBIN", "LEAST_REQUEST", "RING_HASH", "RANDOM", "MAGLEV")] = Field(
+        "ROUND_ROBIN", description="How requests are spread over the upstreams of `to`.", examples=["LEAST_REQUEST"]
+    )
+    least_request_lb_config: Map | None = Field(None, description="Settings of LEAST_REQUEST.", examples=[{"choice_count": 2}])
+    maglev_lb_config: Map | None = Field(None, description="Settings of MAGLEV.", examples=[{"table_size": 65537}])
+    outlier_detection: Map | None = Field(
+        None, description="Takes a misbehaving upstream out of the healthy ones.", examples=[{"consecutive_5xx": 5}]
+    )
+    regex_rewrite_pattern: Text | None = Field(None, description="Rewrites the path: what to find.", examples=["^/old/(.*)$"])
+    regex_rewrite_substitution: Text | None = Field(None, description="And what to make of it.", examples=[r"/new/\1"])
+    ring_hash_lb_config: Map | None = Field(None, description="Settings of RING_HASH.", examples=[{"minimum_ring_size": 1024}])
+    tls_client_cert: Base64 | None = Field(None, description="Certificate that the upstream is shown.", examples=["BASE64-OF-client.pem"])
+    tls_client_cert_file: File | None = Field(None, description="File form of `tls_client_cert`.", examples=["client.pem"])
+    tls_client_key: Base64Secret | None = Field(None, description="Its private key.", examples=["BASE64-OF-client-key.pem"])
+    tls_client_key_file: File | None = Field(None, description="File form of `tls_client_key`.", examples=["client-key.pem"])
+    tls_downstream_client_ca: Base64 | None = Field(
+        None, description="CA that client certificates must come from, instead of `client_ca`.", examples=["BASE64-OF-ca.pem"]
+    )
+    tls_downstream_client_ca_file: File | None = Field(None, description="File form of `tls_downstream_client_ca`.", examples=["ca.pem"])
+
+
+SETTINGS = tuple(UnbuiltSettings.attributes())
+ROUTE_KEYS = tuple(UnbuiltRouteKeys.attributes())

@@ -30,8 +30,8 @@ authenticate.without(
 )
 authenticate.without("a configured parameter can't replace state, nonce or PKCE", "if name.lower() in OWN_PARAMETERS:", "if False:")
 
-shared = door("gateproject/config/shared.py", "unit/gateproject/config/test_shared.py", "unit/gateproject/config/test_options.py")
-shared.without(
+reader = door("gateproject/config/reader.py", "unit/gateproject/config/test_shared.py", "unit/gateproject/config/test_options.py")
+reader.without(
     "a value that is not built is an error",
     '            raise ValueError(f"{value} is specified but not available in this release")',
     "            return str(value)",
@@ -55,4 +55,4 @@ runtime.without(
     f"{LIVE_RELOAD}::test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong",
 )
 
-DOORS = (load, runtime, validation, options, route, config_headers, fields, documents, authenticate, shared)
+DOORS = (load, runtime, validation, options, route, config_headers, fields, documents, authenticate, reader)

@@ -63,7 +63,7 @@ def test_the_service_url_may_be_http_with_insecure_server_only(problems: Problem
         ("idp_request_params", {"State": "x"}, "set by the service itself"),
         ("idp_request_params", {"code_challenge": "x"}, "set by the service itself"),
         ("idp_request_params", {"max_age": 5}, "must be text"),
-        ("idp_request_params", "max_age=5", "must be a map"),
+        ("idp_request_params", "max_age=5", "must be a JSON object, or Name:value pairs"),
         ("idp_client_id", 5, "must be text"),
         ("authenticate_service_url", "https://auth.example.com/x", "no path"),
         ("authenticate_service_url", "ftp://auth.example.com", "scheme"),

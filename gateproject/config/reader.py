@@ -1,0 +1,62 @@
+"""How is a kind of setting written?  Its name in the documentation, the shape that editors check, and what reads it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, PlainValidator
+from pydantic_core import CoreSchema
+
+Shape = Mapping[str, Any]  # JSON Schema
+
+TEXT: Shape = {"type": "string", "pattern": r"\S"}
+WORD: Shape = {"type": ["string", "number", "boolean"]}
+BOOL: Shape = {
+    "anyOf": [
+        {"type": "boolean"},
+        {"type": "integer", "enum": [0, 1]},
+        {"type": "string", "pattern": r"^(1|0|[Tt]|TRUE|[Tt]rue|[Yy]|YES|[Yy]es|ON|[Oo]n|[Ff]|FALSE|[Ff]alse|[Nn]|NO|[Nn]o|OFF|[Oo]ff)$"},
+    ]
+}
+DURATION: Shape = {
+    "anyOf": [
+        {"type": "string", "maxLength": 64, "pattern": r"^(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"},
+        {"type": "integer", "enum": [0]},
+    ]
+}
+LIST: Shape = {"anyOf": [{"type": "array", "items": TEXT}, TEXT]}
+MAP: Shape = {"anyOf": [{"type": "object", "additionalProperties": {"type": "string"}}, TEXT]}
+BASE64: Shape = {"type": "string", "pattern": r"^[A-Za-z0-9+/]*={0,2}$"}
+HOST_PORT: Shape = {"type": "string", "pattern": r"^$|:[0-9]{1,5}$"}
+URL: Shape = {"type": "string", "pattern": r"^[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]"}
+WEB_URL: Shape = {"type": "string", "pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://[^/?#]"}
+PATH: Shape = {"type": "string", "pattern": r"^/"}
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """In `Annotated`, as in `Bool = Annotated[bool, Reader("bool", boolean, BOOL)]`.
+
+    `read` is given the value as it is written, and raises ValueError with the reason; it may ask for pydantic's
+    ValidationInfo as a second argument.  `shape` is JSON Schema: it accepts whatever `read` does, and tells types apart.
+    """
+
+    kind: str
+    read: Callable[..., Any]
+    shape: Shape
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return PlainValidator(self.read).__get_pydantic_core_schema__(source, handler)
+
+
+def one_of(*choices: str, later: tuple[str, ...] = ()) -> Reader:
+    """One of `choices`.  `later` holds values of the specification that this release does not have: naming one says so."""
+
+    def choose(value: Any) -> str:
+        if value in choices:
+            return str(value)
+        if value in later:
+            raise ValueError(f"{value} is specified but not available in this release")
+        raise ValueError(f"must be one of {', '.join(choices + later)}")
+
+    return Reader("string", choose, {"type": "string", "enum": list(choices)})
