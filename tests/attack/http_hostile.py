@@ -134,7 +134,7 @@ def _answers() -> Iterator[tuple[str, bytes]]:
     yield "of gate's kind", OK + b"X-Gate-Jwt-Assertion: x\r\nX-Request-Id: x\r\nContent-Length: 2\r\n\r\nok"
 
 
-@attack("B41", "hostile upstreams")
+@attack("B41", "hostile upstreams", sample=150)
 def hostile(target: Target) -> Iterator[Case]:
     for odd, answer in _answers():
         for closes in (True, False):

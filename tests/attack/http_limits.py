@@ -16,7 +16,7 @@ SLACK = 24 << 20  # what ten megabytes in flight may cost
 FLOOD = 2000
 
 
-@attack("B20", "decompression bombs", together=1)
+@attack("B20", "decompression bombs", together=1, sample=3)
 def bombs(target: Target) -> Iterator[Case]:
     for coding in (b"gzip", b"deflate", b"br", b"gzip, gzip", b"x-gzip", b"zstd"):
         for framing in ("length", "chunked"):
@@ -63,7 +63,7 @@ async def _bomb_upload(coding: bytes, framing: str, target: Target) -> Outcome:
     return ACCEPTED
 
 
-@attack("B22", "large and many", together=4)
+@attack("B22", "large and many", together=4, sample=12)
 def large(target: Target) -> Iterator[Case]:
     heads = [
         (b"/" + b"a" * size, b"", 200 if size + 1 <= 8 * KIB else 414) for size in (8000, 8191, 8192, 8193, 9000, 16_000, 60_000, 1_000_000)

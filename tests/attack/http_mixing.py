@@ -79,7 +79,7 @@ def _request(target: Target, dice: random.Random, method: bytes, marker: bytes, 
     return target.request(method, b"/" + marker, site, person=person, body=body, close=False)
 
 
-@attack("B42", "keep-alive mixes of good, refused and broken", together=96)
+@attack("B42", "keep-alive mixes of good, refused and broken", together=96, sample=75)
 def mixes(target: Target) -> Iterator[Case]:
     for number in range(MIXES):
         yield Case(f"mix {number}", partial(_mix, number))
@@ -155,7 +155,7 @@ async def _one(reader: asyncio.StreamReader, method: bytes) -> bytes:
         return b""
 
 
-@attack("B42", "tagged requests, clients that leave", together=48)
+@attack("B42", "tagged requests, clients that leave", together=48, sample=75)
 def tagged(target: Target) -> Iterator[Case]:
     for number in range(CONNECTIONS):
         yield Case(f"connection {number}", partial(_tagged, number))

@@ -13,7 +13,7 @@ SITES = ("any", "bare", "default")
 TIMES = 24
 
 
-@attack("B16", "replay after sign-out", together=4)
+@attack("B16", "replay after sign-out", together=4, sample=3)
 def replayed(target: Target) -> Iterator[Case]:
     for number in range(TIMES):
         yield Case(f"sign-out {number}", partial(_replay, ("bob", "alice", "carol")[number % 3]))

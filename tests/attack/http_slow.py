@@ -31,7 +31,7 @@ READING = 8.0  # seconds that a slow reader stays
 MODES = ("head", "no end of head", "body", "chunked body", "nothing", "range flood", "half request line")
 
 
-@attack("B21", "slow clients", together=TOGETHER + 8)
+@attack("B21", "slow clients", together=TOGETHER + 8, sample=21)
 def slow(target: Target) -> Iterator[Case]:
     for number in range(TOGETHER):
         mode = MODES[number % len(MODES)]
@@ -40,7 +40,7 @@ def slow(target: Target) -> Iterator[Case]:
             yield Case(f"good client {number}", _good)
 
 
-@attack("B21", "two thousand slow clients, held", together=HELD_TOGETHER)
+@attack("B21", "two thousand slow clients, held", together=HELD_TOGETHER, sample=21)
 def held(target: Target) -> Indexed:
     home, cut, waits = stage(), Counter[str](), list[float]()
     most = [0]

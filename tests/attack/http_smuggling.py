@@ -4,19 +4,21 @@ The judge is a second reader (http_strict.py): what reached upstreams must be th
 each must have been answered.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from tests.attack import http_smuggling_lines as lines
 from tests.attack import http_smuggling_requests as build
 from tests.attack.http_canary import MARKER
+from tests.attack.http_smuggling_families import families, pauses
+from tests.attack.http_smuggling_requests import Builder
 from tests.attack.http_strict import strict_requests
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
 
-Builder = Callable[[bytes, bytes], bytes]
-
 BROKEN = (301, 302, 400, 403, 404, 405, 408, 413, 414, 417, 426, 431, 501, 505)
+# Before and after timeout_read, which is two seconds here.
+PAUSES = (0.3, 1.0, 2.6)
 QUIET = 0.7  # seconds without an answer: gate waits for more
 SITES = (("public", None), ("group", "alice"), ("group", None))
 
@@ -40,6 +42,13 @@ def _around(doubtful: Iterable[bytes]) -> Iterator[Case]:
 
 @attack("B5", "request smuggling, lengths and chunks", together=192)
 def lengths(target: Target) -> Iterator[Case]:
+    for label, make in classic_builders():
+        for site, person in SITES:
+            yield _case(label, make, site, person)
+
+
+def classic_builders() -> Iterator[tuple[str, Builder]]:
+    """Lengths, chunks and their ends, each written in every way that some reader forgave."""
     builders = [partial(build.length, b"Content-Length: " + each) for each in lines.LENGTHS]
     builders += [partial(build.length, each) for each in lines.TWO_LENGTHS] + [
         partial(build.length, name + b": %d") for name in lines.DISGUISED_LENGTHS
@@ -59,8 +68,7 @@ def lengths(target: Target) -> Iterator[Case]:
         for other in (0, 10, 13, 32, 48, 88)
     ]
     for make in builders:
-        for site, person in SITES:
-            yield _case(f"{make.args!r}"[:80], make, site, person)
+        yield f"{make.args!r}"[:80], make
 
 
 @attack("B5", "request smuggling, heads and connections", together=192)
@@ -99,6 +107,22 @@ def connections(target: Target) -> Iterator[Case]:
                 yield _case(f"{make.__name__} {byte:#x}", partial(make, bytes([byte])), site, person)
 
 
+@attack("B5", "request smuggling, published families", together=192)
+def published(target: Target) -> Iterator[Case]:
+    for label, make in families():
+        for site, person in SITES:
+            yield _case(label, make, site, person)
+
+
+@attack("B5", "request smuggling, pauses before the body", together=256)
+def paused(target: Target) -> Iterator[Case]:
+    """Whoever answered meanwhile, or gave up waiting, must not take the body for a request."""
+    for label, make in pauses():
+        for site, person in (*SITES, ("redirect", None), ("nowhere", None)):
+            for pause in PAUSES:
+                yield Case(f"{label} at {site} as {person}, after {pause} s", partial(_smuggle, make, site, person, pause=pause))
+
+
 def _name(make: Builder) -> str:
     return f"{make.func.__name__} {make.args!r}"[:80] if isinstance(make, partial) else make.__name__
 
@@ -107,12 +131,14 @@ def _case(label: str, make: Builder, site: str, person: str | None) -> Case:
     return Case(f"{label} at {site} as {person}", partial(_smuggle, make, site, person))
 
 
-async def _smuggle(make: Builder, site: str, person: str | None, target: Target) -> Outcome:
+async def _smuggle(make: Builder, site: str, person: str | None, target: Target, *, pause: float = 0.0) -> Outcome:
     first, second = new_marker(), new_marker()
     cookie = b"Cookie: %b\r\n" % target.cookie(person, site) if person else b""
     head = b"Host: %b\r\n%b" % (target.host(site).encode(), cookie)
     data = make(head + b"X-Marker: %b\r\n" % first, b"GET /smuggled HTTP/1.1\r\n%bX-Marker: %b\r\n\r\n" % (head, second))
-    answer = await target.send(data, quiet=QUIET)
+    start, end, rest = data.partition(b"\r\n\r\n")
+    writes = (start + end, rest) if pause else (data,)
+    answer = await target.send(*writes, quiet=QUIET, pause=pause)
     strict = strict_requests(data)
     hits = sorted(target.ledger.hits(first) + target.ledger.hits(second), key=lambda hit: first not in hit.head)
     wanted = [(request.method, request.target.partition(b"#")[0], request.body) for request in strict]
@@ -125,7 +151,7 @@ async def _smuggle(make: Builder, site: str, person: str | None, target: Target)
     for hit in hits:  # unfinished ones carried a body that broke off: its beginning was right, then
         expect(hit.is_complete or len(seen) < len(hits) <= len(wanted) + 1, f"an upstream has half of {hit.head!r}", data)
         expect(len(MARKER.findall(hit.head)) == 1, "two requests in one head", data)
-    methods = tuple(request.method for request in strict)
+    methods = tuple(request.method for request in strict) or (data.partition(b" ")[0],)  # a HEAD's refusal has no body either
     answers = type(answer)(answer.raw, answer.is_closed, methods).responses
     forwarded = [response for response in answers if response.values(b"x-canary")]
     expect(len(forwarded) == len(seen), f"{len(seen)} requests reached upstreams, {len(forwarded)} answers came from there", data)

@@ -3,7 +3,9 @@
 Each builder gets the first request's good header lines, and the whole second request.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+Builder = Callable[[bytes, bytes], bytes]
 
 
 def cl_te(line: bytes, head: bytes, second: bytes) -> bytes:

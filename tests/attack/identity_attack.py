@@ -1,7 +1,7 @@
 """How attacks on sign-in are written: cases that talk to gate one after the other, each on the shared stage."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import partial, update_wrapper
 from typing import Any
 
 from tests.attack.identity_stage import Stage, stage_of
@@ -11,12 +11,13 @@ from tests.attack.run import MOST_GROWTH, REFUSED, Attack, Case, Failed, Outcome
 Attempt = tuple[str, Callable[[], Outcome]]
 
 
-def identity_attack(name: str, title: str) -> Callable[[Callable[[Stage], Iterable[Attempt | Case]]], Attack]:
+def identity_attack(name: str, title: str, **more: Any) -> Callable[[Callable[[Stage], Iterable[Attempt | Case]]], Attack]:
     """As run.attack, with a Stage in place of the Target.  The generator may talk to gate."""
 
     def register(cases: Callable[[Stage], Iterable[Attempt | Case]]) -> Attack:
+        made = update_wrapper(partial(_cases, cases), cases)
         # One at a time: the provider's bends are shared.
-        return attack(name, title, together=1)(partial(_cases, cases))
+        return attack(name, title, together=1, **more)(made)
 
     return register
 

@@ -25,7 +25,7 @@ _HIDDEN = (
 )
 
 
-@identity_attack("B31", "e-mail addresses that nobody verified")
+@identity_attack("B31", "e-mail addresses that nobody verified", sample=40)
 def unverified(stage: Stage) -> Iterator[Attempt]:
     for value in (*UNVERIFIED, *VERIFIED, ABSENT):
         opens = value is True or value is ABSENT or (isinstance(value, str) and value in VERIFIED)
@@ -38,7 +38,7 @@ def unverified(stage: Stage) -> Iterator[Attempt]:
             yield f"{label} in the ID token, true in userinfo", partial(_verified, stage, value, True, False)
 
 
-@identity_attack("B32", "e-mail addresses that only look like another")
+@identity_attack("B32", "e-mail addresses that only look like another", sample=50)
 def lookalikes(stage: Stage) -> Iterator[Attempt]:
     for label, email in addresses():
         yield label, partial(_closed, stage, email)

@@ -16,7 +16,7 @@ PATHS = ("/", "/deep/page?x=1&y=2", "/%C3%BC?next=//evil.example")
 VICTIMS = ("fresh", "on its way", "signed in", "signed in elsewhere", "many attempts")
 
 
-@identity_attack("B10", "sign-in links in another browser")
+@identity_attack("B10", "sign-in links in another browser", sample=25)
 def hand_over(stage: Stage) -> Iterator[Attempt | Case]:
     for host, path, victim in product(HOSTS, PATHS, VICTIMS):
         yield f"provider's callback of {host}{path}, {victim}", partial(_callback_elsewhere, stage, host, path, victim)

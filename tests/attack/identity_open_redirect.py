@@ -32,7 +32,7 @@ _TOLD_HEADERS = (
 )
 
 
-@identity_attack("B9", "open redirect")
+@identity_attack("B9", "open redirect", sample=400)
 def open_redirect(stage: Stage) -> Iterator[Attempt]:
     surfaces = Surfaces(stage)
     for surface, text in surfaces.cases():

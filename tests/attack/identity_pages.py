@@ -39,7 +39,7 @@ _TAGS = frozenset(
 )  # fmt: skip
 
 
-@identity_attack("B30", "markup in claims and links")
+@identity_attack("B30", "markup in claims and links", sample=60)
 def markup(stage: Stage) -> Iterator[Attempt]:
     for claim, text in product(CLAIMS, MARKUP):
         yield f"{claim} {text[:40]!r}", partial(_markup_in_claim, stage, claim, text)
@@ -49,14 +49,14 @@ def markup(stage: Stage) -> Iterator[Attempt]:
         yield f"{header} {text[:40]!r}", partial(_markup_in_header, stage, header, text)
 
 
-@identity_attack("B29", "answers that a cache must not keep")
+@identity_attack("B29", "answers that a cache must not keep", sample=150)
 def caching(stage: Stage) -> Iterator[Attempt]:
     people: dict[str, Browser] = {}
     for who, host, path, accept in product(("nobody", "somebody"), (AUTHENTICATE_HOST, ANYONE, ANN, OTHER), _PATHS, (HTML, JSON)):
         yield f"{who}, {accept[0][1]}, {host}{path}", partial(_not_cacheable, stage, people, who, host, path, accept)
 
 
-@identity_attack("B28", "the log")
+@identity_attack("B28", "the log", sample=40)
 def logs(stage: Stage) -> Iterator[Attempt]:
     for place, text in product(("path", "query", "User-Agent", "Referer", "Host", "claim", "state", "error", "Cookie"), LOG_TEXTS):
         yield f"{place} {text[:30]!r}", partial(_logged, stage, place, text)

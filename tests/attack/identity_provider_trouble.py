@@ -31,7 +31,7 @@ UNSAFE = (
 )  # fmt: skip
 
 
-@identity_attack("B13", "discovery documents that must not be believed")
+@identity_attack("B13", "discovery documents that must not be believed", sample=2)
 def discovery(stage: Stage) -> Iterator[Attempt]:
     """On a gate of their own, which has never seen a good one."""
     documents = [(f"issuer {label}", {"issuer": bend}) for label, bend in ISSUERS.items()]
@@ -46,7 +46,7 @@ def discovery(stage: Stage) -> Iterator[Attempt]:
         yield f"discovery answers {label}", partial(_discovered, partial(_bent_answer, DISCOVERY, answer))
 
 
-@identity_attack("B13", "keys that must not be believed")
+@identity_attack("B13", "keys that must not be believed", sample=2)
 def key_sets(stage: Stage) -> Iterator[Attempt]:
     """On a gate of their own, which has never seen good ones."""
     for label, keys in _key_sets():
@@ -55,13 +55,13 @@ def key_sets(stage: Stage) -> Iterator[Attempt]:
         yield f"jwks_uri answers {label}", partial(_with_keys, answer)
 
 
-@identity_attack("B13", "unknown keys and changed keys")
+@identity_attack("B13", "unknown keys and changed keys", sample=0)
 def rotation(stage: Stage) -> Iterator[Attempt]:
     yield f"{FLOOD} unknown kids", partial(_flood, stage)
     yield "a changed key is found", partial(_key_changes, stage)
 
 
-@identity_attack("B37", "a provider in trouble")
+@identity_attack("B37", "a provider in trouble", sample=30)
 def trouble(stage: Stage) -> Iterator[Attempt]:
     for path in ("/token", "/userinfo"):
         for label, answer in _answers(slow=False):
@@ -74,7 +74,7 @@ def trouble(stage: Stage) -> Iterator[Attempt]:
         yield f"sign-out while everything answers {label}", partial(_sign_out_in_trouble, stage, answer)
 
 
-@identity_attack("B37", "a slow provider")
+@identity_attack("B37", "a slow provider", sample=0)
 def slowness(stage: Stage) -> Iterator[Attempt]:
     for path in ("/token", "/userinfo"):
         yield f"{path} takes eleven seconds", partial(_troubled, stage, path, Answer(delay=11.0))

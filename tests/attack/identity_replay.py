@@ -19,7 +19,7 @@ STARTS = 200
 HOSTS = (ANYONE, OTHER)
 
 
-@identity_attack("B12", "state, nonce, code and verifier")
+@identity_attack("B12", "state, nonce, code and verifier", sample=40)
 def replay(stage: Stage) -> Iterator[Attempt | Case]:
     for host in HOSTS:
         yield f"the same callback twice at {host}", partial(_callback_twice, stage, host)

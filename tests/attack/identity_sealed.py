@@ -19,7 +19,7 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 LIVE_TOKENS = 20  # of other links each case costs a sign-in, so not every position
 
 
-@identity_attack("B46", "bent session cookies")
+@identity_attack("B46", "bent session cookies", sample=300)
 def session_cookies(stage: Stage) -> Iterator[Attempt]:
     cookie = Cookie(stage)
     for host in (ANYONE, AUTHENTICATE_HOST):
@@ -38,7 +38,7 @@ def session_cookies(stage: Stage) -> Iterator[Attempt]:
         yield f"the cookie of {host} itself", partial(cookie.accepted, host)
 
 
-@identity_attack("B46", "bent links and attempts")
+@identity_attack("B46", "bent links and attempts", sample=40)
 def links(stage: Stage) -> Iterator[Attempt]:
     """Of the signed sign-in link, the provider's attempt, the route's attempt and the hand-over; each case is a sign-in of its own."""
     chance = random.Random(SEED)

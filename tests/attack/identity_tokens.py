@@ -13,7 +13,7 @@ from tests.attack.run import ACCEPTED, Outcome, expect
 from tests.support.fake_idp import ABSENT, RSA_KEY, signed
 
 
-@identity_attack("B15", "forged and bent ID tokens")
+@identity_attack("B15", "forged and bent ID tokens", sample=100)
 def tokens(stage: Stage) -> Iterator[Attempt]:
     for label, make in forgeries():
         yield label, partial(_forged, stage, make)
@@ -39,7 +39,7 @@ def tokens(stage: Stage) -> Iterator[Attempt]:
         yield f"{label} is good", partial(_good, stage, {}, claims)
 
 
-@identity_attack("B13", "ID tokens of another issuer")
+@identity_attack("B13", "ID tokens of another issuer", sample=15)
 def issuers(stage: Stage) -> Iterator[Attempt]:
     for label, bend in ISSUERS.items():
         yield f"iss is {label}", partial(_of_issuer, stage, bend)

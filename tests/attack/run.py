@@ -1,4 +1,4 @@
-"""Runs attacks and prints what came of them: `python -m tests.attack.run [--class B5] [--sample N] [--seed S] [--tls]`.
+"""Runs attacks and prints what came of them: `python -m tests.attack.run [--class B5] [--sample N] [--seed S] [--plan] [--tls]`.
 
 An attack is a generator of cases; a case knows how to carry itself out and judges what happened:
 
@@ -28,6 +28,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.attack.target import Target
 
@@ -57,12 +58,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Attack:
-    """`together`: how many cases run at once.  1 where a case looks at what belongs to no case alone."""
+    """`together`: how many cases run at once.  1 where a case looks at what belongs to no case alone.
+
+    `sample`: cases in `make test`, where most take a fraction of a millisecond.  `minutes`: of all cases, on two cores.
+    """
 
     name: str
     title: str
     cases: Callable[[Target], Iterable[Case]]
     together: int = 32
+    sample: int = 250
+    minutes: float = 0.2
 
 
 @dataclass
@@ -87,9 +93,11 @@ HEADING = f"{'class':<6}{'':<40}{'cases':>8}{'refused':>9}{'accepted':>10}{'fail
 ATTACKS: list[Attack] = []  # filled by @attack
 
 
-def attack(name: str, title: str, *, together: int = 32) -> Callable[[Callable[[Target], Iterable[Case]]], Attack]:
+def attack(name: str, title: str, **more: Any) -> Callable[[Callable[[Target], Iterable[Case]]], Attack]:
+    """`more` as in Attack."""
+
     def register(cases: Callable[[Target], Iterable[Case]]) -> Attack:
-        made = Attack(name, title, cases, together)
+        made = Attack(name, title, cases, **more)
         ATTACKS.append(made)
         return made
 
@@ -200,11 +208,19 @@ def explain(tally: Tally) -> str:
     return "\n".join(lines)
 
 
-def check_sample(target: Target, chosen: Attack, sample: int) -> None:
+def check_sample(target: Target, chosen: Attack) -> None:
     """For tests: a seeded sample of the attack, and AssertionError with the failing inputs."""
-    tally = run(target, chosen, sample=sample)
+    tally = run(target, chosen, sample=chosen.sample)
     assert tally.cases > 0
     assert not tally.failures, explain(tally)
+
+
+def plan(attacks: Sequence[Attack]) -> Iterator[str]:
+    """What takes its time, and how long everything does."""
+    for chosen in attacks:
+        if chosen.minutes >= 1:
+            yield f"{chosen.name:<6}{chosen.title:<50.50}{chosen.minutes:>6.0f} min"
+    yield f"{len(attacks)} attacks, about {sum(chosen.minutes for chosen in attacks):.0f} min in all\n"
 
 
 def _arguments() -> argparse.Namespace:
@@ -212,6 +228,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--class", dest="classes", action="append", metavar="B5", help="only this class; may be repeated")
     parser.add_argument("--sample", type=int, metavar="N", help="at most N cases of each attack")
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--plan", action="store_true", help="say what would run, and for how long")
     parser.add_argument("--tls", action="store_true", help="over TLS; without it over plain TCP, which is faster")
     return parser.parse_args()
 
@@ -221,6 +238,9 @@ def main() -> int:
     attacks = [each for each in load_attacks() if not arguments.classes or each.name in arguments.classes]
     if not attacks:
         sys.exit(f"there are attacks of these classes: {', '.join(sorted({each.name for each in ATTACKS}))}")
+    print(*plan(attacks), sep="\n")
+    if arguments.plan:
+        return 0
     tallies = []
     with Target.start(tls=arguments.tls) as target:
         print(HEADING, flush=True)

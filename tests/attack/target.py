@@ -117,11 +117,17 @@ class Target:
         name = "authenticate.localhost" if self.tls else None
         return await asyncio.open_connection("127.0.0.1", self.port, ssl=self.tls, server_hostname=name, limit=1 << 24)
 
-    async def send(self, *writes: bytes, methods: tuple[bytes, ...] = (), wait: float = 10.0, quiet: float | None = None) -> Answer:
-        """Send each part as a write of its own; read until gate closes, nothing came for `quiet` seconds, or `wait` is over."""
+    async def send(
+        self, *writes: bytes, methods: tuple[bytes, ...] = (), wait: float = 10.0, quiet: float | None = None, pause: float = 0.0
+    ) -> Answer:
+        """Send each part as a write of its own, `pause` seconds apart.
+
+        Reads until gate closes, nothing came for `quiet` seconds, or `wait` is over.
+        """
         reader, writer = await self.open()
         try:
-            for data in writes:
+            for number, data in enumerate(writes):
+                await asyncio.sleep(pause if number else 0)
                 writer.write(data)
                 with suppress(ConnectionError):
                     await writer.drain()
