@@ -11,7 +11,7 @@ COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo test test-fast check fix lock attack mutants bench clean tools venv venv-demo venv-test
+.PHONY: help demo test test-fast check fix docs lock attack mutants bench clean tools venv venv-demo venv-test
 .NOTPARALLEL:
 
 help: ## this list
@@ -41,6 +41,9 @@ check: venv-test ## format, lint, types, import contracts; changes nothing
 fix: venv-test ## format, and what lint can mend by itself
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
+
+docs: venv ## write docs/settings.md and docs/config.schema.json out of the declarations of the settings
+	@$(PY) manage.py settingsreference
 
 lock: venv-test ## compile the requirement files from their .in files (U=--upgrade for newer versions)
 	@$(COMPILE) $(U) requirements.in --output-file requirements.txt

@@ -113,7 +113,7 @@ class AuthenticateSettings(Settings):
     idp_scopes: Annotated[TextList, AfterValidator(_scopes)] = Field(
         ("openid", "profile", "email", "offline_access"),
         description="OAuth 2.0 scopes. Some providers do not support `offline_access`.",
-        examples=[["openid", "profile", "email"]],
+        examples=[["openid", "profile", "email"], "openid,profile,email"],
     )
     idp_request_params: Annotated[Mapping[str, str], Reader("map string-to-string", request_params, MAP)] = Field(
         default_factory=dict, description="Extra parameters of the sign-in request.", examples=[{"prompt": "select_account"}]

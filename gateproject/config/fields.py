@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 from pydantic import ValidationInfo, WrapValidator
 
-from gateproject.config.reader import BASE64, BOOL, DURATION, HOST_PORT, LIST, MAP, TEXT, URL, WEB_URL, Reader, Shape
+from gateproject.config.reader import BASE64, BOOL, DURATION, HOST_PORT, LIST, MAP, POSITIVE_DURATION, TEXT, URL, WEB_URL, Reader, Shape
 from gateproject.config.types import HostPort, SecretBytes, SecretText, Url, WatchedFile, canonical_host, parse_url
 
 HOW_TO_MAKE_ONE = "make one with `head -c32 /dev/urandom | base64`"
@@ -246,7 +246,7 @@ Secret = Annotated[SecretText, Reader("string", lambda value: SecretText(text(va
 Bool = Annotated[bool, Reader("bool", boolean, BOOL)]
 Number = Annotated[Decimal, Reader("number", number, {"type": ["number", "string"]})]
 Duration = Annotated[timedelta, Reader("duration", duration, DURATION)]
-PositiveDuration = Annotated[timedelta, Reader("duration", positive_duration, DURATION)]
+PositiveDuration = Annotated[timedelta, Reader("duration", positive_duration, POSITIVE_DURATION)]
 TextList = Annotated[tuple[str, ...], Reader("list of string", text_list, LIST)]
 TextMap = Annotated[Mapping[str, str], Reader("map string-to-string", text_map, MAP)]
 Address = Annotated[HostPort, Reader("host:port", host_port, HOST_PORT)]

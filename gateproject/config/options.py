@@ -120,7 +120,10 @@ class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, Authenticate
     policy: tuple[Route, ...] = Field(
         (),
         description="The routes, in the order in which they are tried; also as base64 of a YAML or JSON list.",
-        examples=[[{"from": "https://app.example.com", "to": "http://127.0.0.1:8001", "allow_any_authenticated_user": True}]],
+        examples=[
+            [{"from": "https://app.example.com", "to": "http://127.0.0.1:8001", "allow_any_authenticated_user": True}],
+            "W3tmcm9tOiBodHRwczovL2EuZXhhbXBsZS5jb20sIHRvOiBodHRwOi8vMTI3LjAuMC4xOjgwMDF9XQ==",
+        ],
     )
 
     @cached_property

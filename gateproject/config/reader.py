@@ -18,12 +18,8 @@ BOOL: Shape = {
         {"type": "string", "pattern": r"^(1|0|[Tt]|TRUE|[Tt]rue|[Yy]|YES|[Yy]es|ON|[Oo]n|[Ff]|FALSE|[Ff]alse|[Nn]|NO|[Nn]o|OFF|[Oo]ff)$"},
     ]
 }
-DURATION: Shape = {
-    "anyOf": [
-        {"type": "string", "maxLength": 64, "pattern": r"^(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"},
-        {"type": "integer", "enum": [0]},
-    ]
-}
+POSITIVE_DURATION: Shape = {"type": "string", "maxLength": 64, "pattern": r"^(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"}
+DURATION: Shape = {"anyOf": [POSITIVE_DURATION, {"type": "string", "enum": ["0"]}, {"type": "integer", "enum": [0]}]}
 LIST: Shape = {"anyOf": [{"type": "array", "items": TEXT}, TEXT]}
 MAP: Shape = {"anyOf": [{"type": "object", "additionalProperties": {"type": "string"}}, TEXT]}
 BASE64: Shape = {"type": "string", "pattern": r"^[A-Za-z0-9+/]*={0,2}$"}
@@ -39,11 +35,13 @@ class Reader:
 
     `read` is given the value as it is written, and raises ValueError with the reason; it may ask for pydantic's
     ValidationInfo as a second argument.  `shape` is JSON Schema: it accepts whatever `read` does, and tells types apart.
+    `later` are words that `read` will accept in a later release.
     """
 
     kind: str
     read: Callable[..., Any]
     shape: Shape
+    later: tuple[str, ...] = ()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return PlainValidator(self.read).__get_pydantic_core_schema__(source, handler)
@@ -59,4 +57,4 @@ def one_of(*choices: str, later: tuple[str, ...] = ()) -> Reader:
             raise ValueError(f"{value} is specified but not available in this release")
         raise ValueError(f"must be one of {', '.join(choices + later)}")
 
-    return Reader("string", choose, {"type": "string", "enum": list(choices)})
+    return Reader("string", choose, {"type": "string", "enum": list(choices)}, later)

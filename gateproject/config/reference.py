@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from types import NoneType
 from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
@@ -57,6 +58,11 @@ class Key:
     @property
     def is_list_of_models(self) -> bool:
         return any(getattr(kind, "__origin__", None) is tuple for kind in _kinds(self.field.annotation))
+
+    @property
+    def may_be_null(self) -> bool:
+        """A setting or route key with nothing behind it is unset; a required one may only be so where the environment has it."""
+        return NoneType in _kinds(self.field.annotation) or (self.owner is Route and not self.is_required)
 
     @property
     def kind(self) -> str:

@@ -30,7 +30,7 @@ from gateproject.config.reader import Reader, one_of
 from gateproject.config.validation import Settings
 
 Map = Annotated[dict[str, Any], Reader("object", dict, {"type": "object"})]
-MapList = Annotated[tuple[dict[str, Any], ...], Reader("list of objects", tuple, {"type": "array", "items": {"type": "object"}})]
+MapList = Annotated[tuple[dict[str, Any], ...], Reader("array of objects", tuple, {"type": "array", "items": {"type": "object"}})]
 
 
 class UnbuiltSettings(Settings):

@@ -1,16 +1,34 @@
-"""Every setting is declared once, with all that its reader needs to know."""
+"""Every setting is declared once, with all that its reader needs to know, as the specification has it, and is read by somebody."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from gateproject.config.reference import Key, keys, route_keys, settings
-from gateproject.config.route import Redirect
+from gateproject.config.options import Options
+from gateproject.config.reference import FILE_ONLY, Key, keys, route_keys, settings
+from gateproject.config.route import Redirect, Route
 from gateproject.config.shared import CertificateFiles
+from gateproject.management.commands.settingsreference import DOCS, files
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("gateproject", "authenticate", "authorize", "databroker", "proxy")
+SPECIFICATION = yaml.safe_load((Path(__file__).parent / "specification.yaml").read_text())
 
 ALL_SETTINGS = [key for group in settings().values() for key in group]
-ALL_KEYS = [*ALL_SETTINGS, *route_keys(), *keys(Redirect), *keys(CertificateFiles)]
+DECLARED = {"settings": ALL_SETTINGS, "route": route_keys(), "redirect": keys(Redirect), "certificates": keys(CertificateFiles)}
+ALL_KEYS = [key for group in DECLARED.values() for key in group]
+SPECIFIED = [(group, name) for group, specified in SPECIFICATION.items() for name in specified]
 
 
-@pytest.mark.parametrize("key", ALL_KEYS, ids=lambda key: f"{key.owner.__name__}.{key.name}")
+def identified(key: Key) -> str:
+    return f"{key.owner.__name__}.{key.name}"
+
+
+@pytest.mark.parametrize("key", ALL_KEYS, ids=identified)
 def test_every_key_says_what_it_means_how_it_is_written_and_gives_an_example(key: Key) -> None:
     assert key.reader is not None or key.model is not None, "its type needs a Reader (gateproject/config/fields.py)"
     assert key.field.description, "Field(description=...)"
@@ -19,6 +37,103 @@ def test_every_key_says_what_it_means_how_it_is_written_and_gives_an_example(key
 
 
 def test_every_key_is_declared_once() -> None:
-    for group in (ALL_SETTINGS, route_keys()):
+    for group in DECLARED.values():
         names = [key.name for key in group]
         assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize(("group", "name"), SPECIFIED, ids=".".join)
+def test_a_key_of_the_specification_is_declared_as_it_says(group: str, name: str) -> None:
+    found = [key for key in DECLARED[group] if key.name == name]
+    assert found, "is specified and not declared"
+    assert differences(SPECIFICATION[group][name], found[0]) == []
+
+
+def differences(specified: Mapping[str, Any], key: Key) -> list[str]:
+    found = []
+    if not key.kind.startswith(specified["type"]):
+        found.append(f"the type is {specified['type']}, not {key.kind}")
+    if specified.get("required", False) not in (key.is_required, "depends"):
+        found.append("is required, or isn't")
+    default = specified.get("default")
+    if default == "computed" and key.when_unset is None:
+        found.append("the default is computed: say so in when_unset")
+    if default != "computed" and (key.default or None) != (default or None) and key.when_unset is None:
+        found.append(f"the default is {default}, not {key.default}")
+    if missing := set(specified.get("values", ())) - accepted(key):
+        found.append(f"the values {missing} are missing")
+    if specified.get("file_only", False) != (key.name in FILE_ONLY):
+        found.append("is in the file only, or isn't")
+    return found
+
+
+def accepted(key: Key) -> set[str]:
+    return set() if key.reader is None else {*key.reader.shape.get("enum", ()), *key.reader.later}
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ({"type": "bool"}, "the type is"),
+        ({"default": "15h"}, "the default is 15h, not 14h"),
+        ({"values": ["a"]}, "are missing"),
+        ({"file_only": True}, "file only"),
+        ({"default": "computed"}, "say so in when_unset"),
+    ],
+)
+def test_a_difference_is_noticed(change: dict[str, Any], difference: str) -> None:
+    (key,) = (key for key in ALL_SETTINGS if key.name == "cookie_expire")
+    assert differences(SPECIFICATION["settings"]["cookie_expire"], key) == []
+    (found,) = differences({**SPECIFICATION["settings"]["cookie_expire"], **change}, key)
+    assert difference in found
+
+
+# Who reads a key takes it as an attribute of one of these; in the configuration's own modules also of itself.
+HOLDERS = frozenset({"options", "_options", "settings", "route", "_route", "redirect", "before", "after", "pair"})
+RULES = frozenset(rule.__name__ for model in (Options, Route, Redirect) for rule in model.RULES)
+
+
+def attributes_read() -> set[str]:
+    found = set()
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            is_configuration = path.parent == ROOT / "gateproject" / "config"
+            found |= set(_read_in(ast.parse(path.read_text()), HOLDERS | {"self"} if is_configuration else HOLDERS))
+    return found
+
+
+def _read_in(node: ast.AST, holders: frozenset[str]) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef) and node.name in RULES:  # to judge a setting is not to act on it
+        return
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and _last_name(node.value) in holders:
+        yield node.attr
+    elif isinstance(node, ast.Call) and _last_name(node.func) == "or_file" and isinstance(node.args[0], ast.Constant):
+        yield str(node.args[0].value)
+    for child in ast.iter_child_nodes(node):
+        yield from _read_in(child, holders)
+
+
+def _last_name(node: ast.AST) -> str:
+    return getattr(node, "id", "") or getattr(node, "attr", "")
+
+
+READ = attributes_read()
+
+
+@pytest.mark.parametrize("key", [key for key in ALL_KEYS if key.is_built], ids=identified)
+def test_every_key_that_is_built_is_read_by_somebody(key: Key) -> None:
+    (attribute,) = (attribute for name, attribute in key.owner.attributes().items() if name == key.name)
+    has_one_value = key.reader is not None and len(key.reader.shape.get("enum", ())) == 1
+    assert attribute in READ or has_one_value, "nobody reads it: build it, or declare it in gateproject/config/unbuilt.py"
+
+
+def test_a_key_that_nobody_reads_is_noticed() -> None:
+    rule = "def _needs_an_effect(settings):\n  settings.f"
+    tree = ast.parse(f"options.a\noptions.b = 1\nother.c\ncompiled.route.d\nor_file('e')\nself.g\n{rule}")
+    assert set(_read_in(tree, HOLDERS)) == {"a", "d", "e"}
+    assert set(_read_in(tree, HOLDERS | {"self"})) == {"a", "d", "e", "g"}
+
+
+@pytest.mark.parametrize("name", files())
+def test_the_pages_are_made_from_the_declarations(name: str) -> None:
+    assert (DOCS / name).read_text() == files()[name], "run `make docs`"

@@ -1,0 +1,35 @@
+"""Writes docs/settings.md and docs/config.schema.json anew."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from gateproject.config.schema import json_schema
+from gateproject.config.settings_page import settings_page
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+class Command(BaseCommand):
+    help = "Write docs/settings.md and docs/config.schema.json out of the declarations of the settings."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a file is out of date")
+        parser.add_argument("--directory", type=Path, default=DOCS, help="where the files are; by default docs")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        for name, content in files().items():
+            path = options["directory"] / name
+            if path.exists() and path.read_text() == content:
+                continue
+            if options["check"]:
+                raise CommandError(f"{path} is out of date: run `make docs`")
+            path.write_text(content)
+            self.stdout.write(f"{path} is written")
+
+
+def files() -> dict[str, str]:
+    return {"settings.md": settings_page(), "config.schema.json": json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"}

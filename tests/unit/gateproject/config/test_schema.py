@@ -1,0 +1,146 @@
+"""The schema accepts what the loader accepts, and refuses what the loader refuses by its shape."""
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from gateproject.config.load import parse_options
+from gateproject.config.reference import Key, keys, route_keys, settings
+from gateproject.config.route import Redirect
+from gateproject.config.schema import NOT_BUILT, json_schema
+from gateproject.config.shared import CertificateFiles
+from gateproject.errors import ConfigError
+from tests.support.options import MINIMAL
+
+SCHEMA = json_schema()
+VALIDATOR = Draft202012Validator(SCHEMA)
+SETTINGS = [key for group in settings().values() for key in group]
+ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:8001"}
+
+# Values of every type; what a key makes of them is the same for the loader and the schema.
+POOL: list[Any] = [
+    *[True, False, 0, 1, 2, 443, 0.5, "", " ", "true", "Yes", "0", "30s", "1h45m", "5", "text", "/path", ":443", "a.example.com:80"],
+    *["https://a.example.com", "http://a.example.com", "ftp://a.example.com", "10.0.0.0/8", "AAAA", "X-A:b", '{"X-A": "b"}'],
+    *[[], ["a"], ["a", "b"], [1], [{}], {}, {"a": "b"}, {"a": 1}, {"disable": True}, {"disable": "x"}, [""], [["a"]], None],
+]
+# What else a key needs to be accepted.
+COMPANIONS: dict[str, dict[str, Any]] = {
+    "certificate": {"certificate_key": "BASE64-OF-privkey.pem"},
+    "certificate_key": {"certificate": "BASE64-OF-fullchain.pem"},
+    "certificate_file": {"certificate_key_file": "privkey.pem"},
+    "certificate_key_file": {"certificate_file": "fullchain.pem"},
+    "websocket_origins": {"allow_websockets": True},
+}
+
+Complete = Callable[[Any], Any]
+Accepts = Callable[[dict[str, Any]], bool]
+
+
+@pytest.fixture
+def complete(tmp_path: Path, pair: tuple[bytes, bytes]) -> Complete:
+    """Examples name files and base64 of them, and secrets that people must make themselves: here they are."""
+    contents = {"fullchain.pem": pair[0], "privkey.pem": pair[1], "ca.pem": pair[0], "signing-key.pem": pair[1]}
+    for name, content in {**contents, "directory.yaml": b"users: []\n"}.items():
+        (tmp_path / name).write_bytes(content)
+    values = {f"BASE64-OF-{name}": base64.b64encode(content).decode() for name, content in contents.items()}
+    values |= {"PUT-A-SECRET-HERE": MINIMAL["cookie_secret"], "PUT-ANOTHER-SECRET-HERE": MINIMAL["shared_secret"]}
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: replaced(content) for key, content in value.items()}
+        if isinstance(value, list):
+            return [replaced(element) for element in value]
+        return values.get(value, value) if isinstance(value, str) else value
+
+    return replaced
+
+
+@pytest.fixture
+def accepts(tmp_path: Path) -> Accepts:
+    """Does the loader?"""
+
+    def loads(configuration: dict[str, Any]) -> bool:
+        try:
+            parse_options(json.dumps(configuration).encode(), ".json", {}, tmp_path)
+        except ConfigError:
+            return False
+        return True
+
+    return loads
+
+
+def test_it_is_a_schema() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+def configuration(key: Key, value: Any) -> dict[str, Any]:
+    """A whole configuration with this value, wherever the key belongs."""
+    if key in SETTINGS:
+        return {**MINIMAL, **COMPANIONS.get(key.name, {}), key.name: value}
+    if key.owner is CertificateFiles:
+        return {**MINIMAL, "certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", key.name: value}]}
+    if key.owner is Redirect:
+        return {**MINIMAL, "policy": [{"from": "https://a.example.com", "redirect": {"host_redirect": "b.example.com", key.name: value}}]}
+    return {**MINIMAL, "policy": [{**ROUTE, **COMPANIONS.get(key.name, {}), key.name: value}]}
+
+
+BUILT = [key for key in [*SETTINGS, *route_keys(), *keys(Redirect), *keys(CertificateFiles)] if key.is_built]
+
+
+@pytest.mark.parametrize("key", BUILT, ids=lambda key: f"{key.owner.__name__}.{key.name}")
+def test_schema_and_loader_agree_on_shapes(key: Key, complete: Complete, accepts: Accepts) -> None:
+    verdicts = []
+    for value in [*key.field.examples, *POOL]:
+        whole = complete(configuration(key, value))
+        verdicts.append((value, accepts(whole), VALIDATOR.is_valid(whole)))
+    for example, is_loaded, is_valid in verdicts[: len(key.field.examples)]:
+        assert is_loaded, f"the loader refuses the example {example!r}"
+        assert is_valid, f"the schema refuses the example {example!r}"
+    assert [value for value, is_loaded, is_valid in verdicts if is_loaded and not is_valid] == []
+    types_loaded = {type(value) for value, is_loaded, _ in verdicts if is_loaded}
+    types_loaded.add(type(None))  # a key with nothing behind it is unset, but the file alone may be too little then
+    assert [value for value, _, is_valid in verdicts if is_valid and type(value) not in types_loaded] == []
+
+
+@pytest.mark.parametrize("placeholder", ["PUT-A-SECRET-HERE", "BASE64-OF-ca.pem"])
+def test_a_placeholder_is_no_value(placeholder: str) -> None:
+    assert not VALIDATOR.is_valid({"cookie_secret": placeholder})
+    assert not VALIDATOR.is_valid({"certificate_authority": placeholder})
+
+
+def test_any_part_may_come_from_the_environment() -> None:
+    assert VALIDATOR.is_valid({})
+    assert VALIDATOR.is_valid({"policy": base64.b64encode(json.dumps([ROUTE]).encode()).decode()})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cookie_nmae": "a"},
+        {"policy": [{"to": "http://a"}]},
+        {"policy": [{"from": "https://a"}]},
+        {"policy": [{**ROUTE, "allowed_user": ["a"]}]},
+        {"policy": [{"from": "https://a/path", "to": "http://a"}]},
+        {"certificates": [{"cert": "a.pem"}]},
+        {"policy": {}},
+        [],
+    ],
+    ids=str,
+)
+def test_what_the_loader_refuses_by_its_shape(wrong: Any, accepts: Accepts) -> None:
+    assert not VALIDATOR.is_valid(wrong)
+    assert not accepts({**MINIMAL, **wrong} if wrong else wrong)
+
+
+def test_a_key_that_is_not_built_is_listed_and_refused() -> None:
+    for key in [*SETTINGS, *route_keys()]:
+        if not key.is_built:
+            listed = SCHEMA["properties"] if key in SETTINGS else SCHEMA["$defs"]["Route"]["properties"]
+            assert listed[key.name]["description"].startswith(NOT_BUILT)
+            assert not VALIDATOR.is_valid(configuration(key, key.field.examples[0]))

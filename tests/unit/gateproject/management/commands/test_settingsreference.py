@@ -1,0 +1,22 @@
+"""The command writes both files, and tells where one is out of date."""
+
+import json
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+
+def test_both_files_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("settingsreference", directory=tmp_path)
+    assert (tmp_path / "settings.md").read_text().startswith("# Settings\n")
+    assert json.loads((tmp_path / "config.schema.json").read_text())["properties"]["cookie_expire"]["default"] == "14h"
+    assert capsys.readouterr().out.count("is written") == 2
+    call_command("settingsreference", directory=tmp_path, check=True)
+
+
+def test_a_file_that_is_out_of_date_is_told_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "settings.md").write_text("old")
+    with pytest.raises(CommandError, match=r"settings.md is out of date: run `make docs`"):
+        call_command("settingsreference", directory=tmp_path, check=True)
+    assert (tmp_path / "settings.md").read_text() == "old"
