@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -29,6 +29,10 @@ CONNECT_TIMEOUT = 10.0  # seconds
 KEEPALIVE_TIMEOUT = 4.0  # seconds
 MAX_RESPONSE_HEADERS = 64 * 1024  # bytes, all together
 MAX_RESPONSE_HEADER_COUNT = 512
+# Of an answer whose client reads slowly.  aiohttp (3.14) holds 512 KiB by default and asyncio reads 256 KiB at once: with two
+# thousand slow readers that is more than a gigabyte.
+READ_BUFFER = 32 * 1024  # bytes; aiohttp stops reading at twice as much
+READ_AT_ONCE = 64 * 1024  # bytes
 
 _FAMILIES = {"AUTO": socket.AF_UNSPEC, "V4_ONLY": socket.AF_INET, "V6_ONLY": socket.AF_INET6}
 _TROUBLE = (aiohttp.ClientError, HttpProcessingError, EofStream, OSError, ValueError)
@@ -115,6 +119,9 @@ class UpstreamClient:
         while cast(ResponseHandler, connection.protocol).should_close:
             connection.close()
             connection = await self._connector.connect(destination, [], self._timeout)
+        if connection.transport is not None:
+            # asyncio's own attribute; a transport of TLS has none, and reads what has been decrypted.
+            cast(Any, connection.transport).max_size = READ_AT_ONCE
         return connection
 
     async def close(self) -> None:
@@ -142,6 +149,7 @@ class Exchange:
             skip_payload=self._request.method == "HEAD",
             read_until_eof=True,
             auto_decompress=False,
+            read_bufsize=READ_BUFFER,
             max_line_size=MAX_RESPONSE_HEADERS,
             max_field_size=MAX_RESPONSE_HEADERS,
             max_headers=MAX_RESPONSE_HEADER_COUNT,

@@ -205,6 +205,24 @@ async def test_the_body_is_not_decompressed(client):
         assert (await fetch(client, make_request(canary.url)))[2] == b"\x1f\x8bxx"
 
 
+async def test_little_is_held_of_an_answer_that_nobody_reads(client):
+    """One of thousands of slow readers costs at most 128 KiB, however large its answer."""
+    length = 8 << 20
+    async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)) as canary:
+        exchange = await client.open(make_request(canary.url))
+        await exchange.response()
+        held, received, is_more = [], 0, True
+        while is_more:
+            for _ in range(20):  # the upstream sends as much as it may
+                await asyncio.sleep(0)
+            chunk, is_more = await exchange.read()
+            held.append(len(chunk))
+            received += len(chunk)
+        exchange.close()
+    assert max(held) <= 128 << 10
+    assert received == length
+
+
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
 async def test_responses_without_a_body_end_at_once(client, status):
     async with CanaryUpstream(b"HTTP/1.1 " + status + b"\r\nContent-Length: 7\r\n\r\n") as canary:
