@@ -29,7 +29,7 @@ class PathRewrite:
     @classmethod
     def build(cls, route: Route, canonical_prefix: str | None = None) -> "PathRewrite":
         """`prefix_rewrite` outranks the path of `to`.  `canonical_prefix` is the prefix in the form it is matched in."""
-        replacement = route.prefix_rewrite if route.prefix_rewrite is not None else (route.to[0].path if route.to else "") or None
+        replacement = route.prefix_rewrite if route.prefix_rewrite is not None else (route.to[0].url.path if route.to else "") or None
         return cls(matched_part(route, canonical_prefix), replacement)
 
     def apply(self, path: str) -> str:
@@ -79,9 +79,9 @@ class HostRewrite:
         for name, value in route.set_request_headers.items():
             if name.lower() == "host":
                 return cls(value.encode("latin-1"))
-        if route.preserve_host_header or _is_address(route.to[0].host):
+        if route.preserve_host_header or _is_address(route.to[0].url.host):
             return cls(None)
-        return cls(route.to[0].host_port.encode("ascii"))
+        return cls(route.to[0].url.host_port.encode("ascii"))
 
     def apply(self, incoming: bytes) -> bytes:
         return incoming if self.fixed is None else self.fixed

@@ -14,14 +14,13 @@ from gateproject.config.fields import Base64, Bool, Duration, File, Text, TextLi
 from gateproject.config.headers import RemovableHeaders, RequestHeaders
 from gateproject.config.reader import LIST, PATH, TEXT, Reader, Shape, one_of
 from gateproject.config.types import Url, canonical_host, parse_url
+from gateproject.config.upstream_urls import UpstreamUrls
 from gateproject.config.validation import Finding, Settings
 
 REDIRECT_CODES = (301, 302, 303, 307, 308)
 _DEEPEST_CLAIM = 32
 
 FROM_URL: Shape = {"type": "string", "pattern": r"^([Hh][Tt][Tt][Pp][Ss]|[Tt][Cc][Pp]\+[Hh][Tt][Tt][Pp][Ss])://[^/?#]+/?$"}
-_UPSTREAM_URL: Shape = {"type": "string", "pattern": r"^([Hh][Tt][Tt][Pp][Ss]?|[Tt][Cc][Pp])://[^/?#]"}
-UPSTREAM_URLS: Shape = {"anyOf": [_UPSTREAM_URL, {"type": "array", "minItems": 1, "items": _UPSTREAM_URL}]}
 CLAIMS: Shape = {"type": "object"}
 
 
@@ -29,37 +28,13 @@ def from_url(value: Any) -> Url:
     if isinstance(value, Url):
         return value
     parsed = parse_url(text(value), wildcard=True)
-    if parsed.scheme == "tcp+https":
-        raise ValueError("the scheme tcp+https is specified but not available in this release")
-    if parsed.scheme != "https":
-        raise ValueError("the scheme must be https")
+    if parsed.scheme not in ("https", "tcp+https"):
+        raise ValueError("the scheme must be https or tcp+https")
     if parsed.path not in ("", "/"):
         raise ValueError(f"config: policy source url ({parsed}) contains a path, but it should be set using the path field instead")
     if parsed.query:
         raise ValueError("must not contain a query")
     return Url(parsed.scheme, parsed.host, parsed.port)
-
-
-def upstream_urls(value: Any) -> tuple[Url, ...]:
-    elements = [value] if isinstance(value, str | Url) else value
-    if not isinstance(elements, list | tuple) or not elements:
-        raise ValueError("must be a URL, or a list with one")
-    if len(elements) > 1:
-        raise ValueError("several upstreams are specified but not available in this release")
-    return (elements[0] if isinstance(elements[0], Url) else _upstream_url(text(elements[0])),)
-
-
-def _upstream_url(written: str) -> Url:
-    address, comma, weight = written.rpartition(",")
-    if comma and weight.strip().isdigit():
-        raise ValueError("weights are specified but not available in this release")
-    parsed = parse_url(address + comma + weight, underscore=True)
-    if parsed.scheme not in ("http", "https"):
-        not_yet = " (tcp is specified but not available in this release)" if parsed.scheme == "tcp" else ""
-        raise ValueError(f"the scheme must be http or https{not_yet}")
-    if parsed.query:
-        raise ValueError("must not contain a query")
-    return parsed
 
 
 def absolute_path(value: Any) -> str:
@@ -195,6 +170,19 @@ def _leads_somewhere(route: Any) -> Iterator[Finding]:
         yield (), "needs `to` or `redirect`"
 
 
+def _tcp_leads_to_tcp(route: Any) -> Iterator[Finding]:
+    is_tcp = route.from_.scheme == "tcp+https"
+    if route.to and any((upstream.url.scheme == "tcp") != is_tcp for upstream in route.to):
+        yield ("to",), "must be tcp://host:port for tcp+https" if is_tcp else "must be http or https: tcp is for tcp+https only"
+    if is_tcp:
+        yield ("from",), "the scheme tcp+https is specified but not available in this release"
+
+
+def _is_not_balanced_yet(route: Any) -> Iterator[Finding]:
+    if len(route.to) > 1:
+        yield ("to",), "several upstreams are specified but not available in this release"
+
+
 def _open_routes_have_no_lists(route: Any) -> Iterator[Finding]:
     names = ("allowed_users", "allowed_groups", "allowed_domains", "allowed_idp_claims")
     lists = [name for name in names if getattr(route, name)]
@@ -211,7 +199,7 @@ def _origins_need_websockets(route: Any) -> Iterator[Finding]:
 class Route(Settings):
     """`path`, `prefix`, `regex` and `prefix_rewrite` are as written; policy brings them into canonical form."""
 
-    RULES = (_leads_somewhere, _open_routes_have_no_lists, _origins_need_websockets)
+    RULES = (_leads_somewhere, _tcp_leads_to_tcp, _is_not_balanced_yet, _open_routes_have_no_lists, _origins_need_websockets)
     UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.ROUTE_KEYS
 
     from_: Annotated[Url, Reader("URL", from_url, FROM_URL)] = Field(
@@ -219,9 +207,10 @@ class Route(Settings):
         description="External URL: scheme and host, no path. A first label `*` matches any one label.",
         examples=["https://app.example.com"],
     )
-    to: Annotated[tuple[Url, ...], Reader("URL or list of URLs", upstream_urls, UPSTREAM_URLS)] = Field(
+    to: UpstreamUrls = Field(
         (),
-        description="The upstream. Without a trailing slash the request's path is appended as it is; with one, it is placed below.",
+        description="The upstream, or several of the same path, each perhaps with a weight: `http://a.internal:8000,3`. "
+        "Without a trailing slash the request's path is appended as it is; with one, it is placed below.",
         examples=["http://127.0.0.1:8001", ["https://upstream.internal/base/"]],
     )
     redirect: Redirect | None = Field(
@@ -287,5 +276,5 @@ class Route(Settings):
     def id(self) -> str:
         """16 hex digits that stay the same while the route matches and leads to the same."""
         redirect = None if self.redirect is None else self.redirect.model_dump(mode="json")
-        key = [str(self.from_), self.path, self.prefix, self.regex, [str(target) for target in self.to], redirect]
+        key = [str(self.from_), self.path, self.prefix, self.regex, [str(upstream.url) for upstream in self.to], redirect]
         return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]

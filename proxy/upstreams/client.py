@@ -52,7 +52,7 @@ class Upstream:
 
     @classmethod
     def build(cls, route: Route) -> "Upstream":
-        url = URL(route.to[0].origin, encoded=True)
+        url = URL(route.to[0].url.origin, encoded=True)
         context = tls.client_context(route) if url.scheme == "https" else False
         name = route.tls_server_name
         key = ConnectionKey(url.raw_host or "", url.port, url.scheme == "https", context, None, None, None, name)

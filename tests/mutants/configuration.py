@@ -10,8 +10,14 @@ options = door("gateproject/config/options.py", "unit/gateproject/config/test_op
 options.without("no TLS is a decision", "if not settings.insecure_server and not settings.certificates and not any(forms):", "if False:")
 
 route = door("gateproject/config/route.py", "unit/gateproject/config/test_route.py")
-route.without("an open route has no lists", "RULES = (_leads_somewhere, _open_routes_have_no_lists,", "RULES = (_leads_somewhere,")
-route.without("a route is reached by https", '    if parsed.scheme != "https":\n', "    if False:\n")
+route.without("an open route has no lists", "_is_not_balanced_yet, _open_routes_have_no_lists,", "_is_not_balanced_yet,")
+route.without("a route is reached by https", '    if parsed.scheme not in ("https", "tcp+https"):\n', "    if False:\n")
+
+route.without("several upstreams are not taken for one", "_tcp_leads_to_tcp, _is_not_balanced_yet,", "_tcp_leads_to_tcp,")
+
+upstream_urls = door("gateproject/config/upstream_urls.py", "unit/gateproject/config/test_upstream_urls.py")
+upstream_urls.without("a weight is not lost", "    if len({weight is None for _, weight in pairs}) > 1:\n", "    if False:\n")
+upstream_urls.without("a path of one upstream is not lost", "    if len({url.path for url, _ in pairs}) > 1:\n", "    if False:\n")
 
 config_headers = door("gateproject/config/headers.py", "unit/gateproject/config/test_headers.py")
 config_headers.without("a configured header can't say who somebody is", 'if folded(name).startswith("x-gate-"):', "if False:")
@@ -55,4 +61,4 @@ runtime.without(
     f"{LIVE_RELOAD}::test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong",
 )
 
-DOORS = (load, runtime, validation, options, route, config_headers, fields, documents, authenticate, reader)
+DOORS = (load, runtime, validation, options, route, upstream_urls, config_headers, fields, documents, authenticate, reader)

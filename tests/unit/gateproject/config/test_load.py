@@ -15,6 +15,7 @@ from gateproject.config.load import config_path, load_options, load_process_opti
 from gateproject.config.options import Options
 from gateproject.config.route import Route
 from gateproject.config.types import Url
+from gateproject.config.upstream_urls import WeightedUrl
 from gateproject.errors import ConfigError
 from tests.support.options import COOKIE_SECRET, MINIMAL, SHARED_SECRET
 from tests.unit.gateproject.config.conftest import Load, Problems
@@ -45,7 +46,7 @@ def test_a_file_of_each_format_is_loaded(tmp_path: Path, extension: str) -> None
         written = scalars + "\n[[policy]]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in ROUTE.items())
     path.write_text(written)
     options = load_options(path, {})
-    assert options.policy[0].to == (Url("http", "upstream"),)
+    assert options.policy[0].to == (WeightedUrl(Url("http", "upstream")),)
 
 
 def test_the_environment_alone_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

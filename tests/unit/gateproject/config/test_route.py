@@ -9,6 +9,7 @@ import pytest
 
 from gateproject.config.route import Route
 from gateproject.config.types import Url
+from gateproject.config.upstream_urls import WeightedUrl
 from tests.unit.gateproject.config.conftest import Load, Problems
 
 MINIMAL = {"from": "https://app.example.com", "to": "http://upstream:8000"}
@@ -21,7 +22,7 @@ def route(**keys: Any) -> Route:
 def test_a_minimal_route_lets_nobody_pass() -> None:
     minimal = route()
     assert minimal.from_ == Url("https", "app.example.com")
-    assert minimal.to == (Url("http", "upstream", 8000),)
+    assert minimal.to == (WeightedUrl(Url("http", "upstream", 8000)),)
     rules = {name: getattr(minimal, name) for name in Route.attributes().values() if name.startswith(("allow", "cors"))}
     assert len(rules) == 8
     assert not any(rules.values())
@@ -43,11 +44,13 @@ def test_a_path_in_from_is_refused_in_the_words_of_the_specification(route_probl
     )
 
 
-@pytest.mark.parametrize(
-    "written", ["http://upstream", ["http://upstream"], "https://upstream:8443/base/", "http://my_app", "http://[::1]:80/a,b"]
-)
-def test_to_is_one_url(written: Any) -> None:
-    assert len(route(to=written).to) == 1
+def test_tcp_leads_to_tcp_and_is_not_available(route_problems: Problems) -> None:
+    unavailable = "the scheme tcp+https is specified but not available in this release"
+    assert route_problems(**{"from": "tcp+https://ssh.example.com:22", "to": "tcp://ssh.internal:22"}) == {"from": unavailable}
+    assert route_problems(**{"from": "tcp+https://ssh.example.com:22", "to": "http://ssh.internal:22"}) == {
+        "from": unavailable,
+        "to": "must be tcp://host:port for tcp+https",
+    }
 
 
 def test_claims_are_flattened() -> None:
@@ -64,16 +67,13 @@ def test_claims_are_flattened() -> None:
     [
         ("from", None, "is required"),
         ("from", "app.example.com", "scheme and a host"),
-        ("from", "http://app.example.com", "must be https"),
-        ("from", "tcp+https://app.example.com:22", "not available in this release"),
+        ("from", "http://app.example.com", "must be https or tcp+https"),
         ("from", "https://app.example.com?x=y", "query"),
         ("from", "https://a*.example.com", "wildcard"),
         ("from", "https://app_1.example.com", "letters, digits"),
         ("to", [], "must be a URL"),
         ("to", ["http://a", "http://b"], "several upstreams are specified but not available"),
-        ("to", "http://a,2", "weights are specified but not available"),
-        ("to", ["http://a,2"], "weights are specified but not available"),
-        ("to", "tcp://a:22", "tcp is specified but not available"),
+        ("to", "tcp://a:22", "tcp is for tcp+https only"),
         ("to", "ftp://a", "must be http or https"),
         ("to", "http://a/?x", "query"),
         ("to", "//a", "scheme"),
