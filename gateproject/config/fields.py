@@ -33,6 +33,7 @@ _ADDRESS = re.compile(r"(.*):([0-9]{1,5})")  # port 0: any that is free
 _NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{0,18})?(?:e-[0-9]{1,2})?")
 _KEY: Shape = {"type": "string", "minLength": 43, "pattern": r"^[A-Za-z0-9+/=]+( *, *[A-Za-z0-9+/=]+)*$"}
 KEY_RING: Shape = {"anyOf": [_KEY, {"type": "array", "minItems": 1, "items": _KEY}]}
+_PEM_AS_BASE64 = base64.b64encode(b"-----BEGIN ").decode()[:14]
 _LONGEST = timedelta(days=36500)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -215,8 +216,18 @@ def files_of(info: ValidationInfo) -> Any:
 def watched_file(value: Any, info: ValidationInfo) -> WatchedFile:
     if isinstance(value, WatchedFile):
         return value
-    file: WatchedFile = files_of(info).read(text(value))
+    written = text(value)
+    if written.lstrip().startswith((_PEM_AS_BASE64, "-----BEGIN")):  # a message about the path would show a key
+        raise ValueError("holds PEM where the path of a file belongs")
+    file: WatchedFile = files_of(info).read(written)
     return file
+
+
+def pem_or_file(value: Any, info: ValidationInfo) -> SecretBytes | WatchedFile:
+    """Base64 of PEM, else the path of a file."""
+    if isinstance(value, str) and value.startswith(_PEM_AS_BASE64):
+        return secret_bytes(value)
+    return value if isinstance(value, SecretBytes) else watched_file(value, info)
 
 
 def path(value: Any, info: ValidationInfo) -> Path:
@@ -257,5 +268,6 @@ AnyUrl = Annotated[Url, Reader("URL", url, URL)]
 WebUrl = Annotated[Url, Reader("URL", web_url, WEB_URL)]
 Networks = Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], Reader("list of CIDR", networks, LIST)]
 File = Annotated[WatchedFile, Reader("file path", watched_file, TEXT)]
+PemOrFile = Annotated[SecretBytes | WatchedFile, Reader("file path or base64 string", pem_or_file, TEXT)]
 FilePath = Annotated[Path, Reader("file path", path, TEXT)]
 ExistingFile = Annotated[Path, Reader("file path", existing_file, TEXT)]

@@ -15,7 +15,7 @@ from gateproject.config.keys import check_authority, check_pair, check_signing_k
 from gateproject.config.proxy import ProxySettings
 from gateproject.config.route import Route
 from gateproject.config.shared import SharedSettings
-from gateproject.config.types import CertificatePair, SecretBytes
+from gateproject.config.types import CertificatePair, SecretBytes, WatchedFile
 from gateproject.config.validation import Finding, Rule
 
 
@@ -27,7 +27,11 @@ def _certificate_pairs(settings: Any) -> Iterator[CertificatePair]:
         key = SecretBytes(settings.certificate_key_file.content)
         yield CertificatePair(settings.certificate_file.content, key, "certificate_file")
     for index, pair in enumerate(settings.certificates):
-        yield CertificatePair(pair.cert.content, SecretBytes(pair.key.content), f"certificates[{index}]")
+        yield CertificatePair(_content(pair.cert), SecretBytes(_content(pair.key)), f"certificates[{index}]")
+
+
+def _content(pem: SecretBytes | WatchedFile) -> bytes:
+    return pem.content if isinstance(pem, WatchedFile) else pem.reveal()
 
 
 def _transport_is_decided(settings: Any) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from gateproject.config.fields import (
     File,
     FilePath,
     KeyRing,
+    PemOrFile,
     PositiveDuration,
     Text,
     or_file,
@@ -50,8 +51,8 @@ def _cookie_prefix(settings: Any) -> Iterator[Finding]:
 class CertificateFiles(Settings):
     """One pair of `certificates`."""
 
-    cert: File = Field(description="The certificate chain, PEM.", examples=["fullchain.pem"])
-    key: File = Field(description="The certificate's private key, PEM.", examples=["privkey.pem"])
+    cert: PemOrFile = Field(description="The certificate chain: a PEM file, or base64 of PEM.", examples=["fullchain.pem"])
+    key: PemOrFile = Field(description="The certificate's private key: a PEM file, or base64 of PEM.", examples=["privkey.pem"])
 
 
 class SharedSettings(Settings):
@@ -72,7 +73,7 @@ class SharedSettings(Settings):
     certificate_key_file: File | None = Field(None, description="File form of `certificate_key`.", examples=["privkey.pem"])
     certificates: tuple[CertificateFiles, ...] = Field(
         (),
-        description="Several pairs at once, as files. All forms of certificates count together.",
+        description="Several pairs at once. All forms of certificates count together.",
         examples=[[{"cert": "fullchain.pem", "key": "privkey.pem"}]],
     )
     certificate_authority_file: File | None = Field(None, description="File form of `certificate_authority`.", examples=["ca.pem"])

@@ -1,5 +1,6 @@
 """A configuration that loads, to be changed one setting at a time."""
 
+import base64
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +21,16 @@ from tests.support.options import MINIMAL
 
 Load = Callable[..., Options]
 Problems = Callable[..., dict[str, str]]
+Complete = Callable[[Any], Any]
+
+# What else a key needs to be accepted.
+COMPANIONS: dict[str, dict[str, Any]] = {
+    "certificate": {"certificate_key": "BASE64-OF-privkey.pem"},
+    "certificate_key": {"certificate": "BASE64-OF-fullchain.pem"},
+    "certificate_file": {"certificate_key_file": "privkey.pem"},
+    "certificate_key_file": {"certificate_file": "fullchain.pem"},
+    "websocket_origins": {"allow_websockets": True},
+}
 
 
 @pytest.fixture
@@ -57,6 +68,25 @@ def route_problems(problems: Problems) -> Problems:
         return {key.removeprefix("policy[0]").removeprefix("."): message for key, message in found.items()}
 
     return find
+
+
+@pytest.fixture
+def complete(tmp_path: Path, pair: tuple[bytes, bytes]) -> Complete:
+    """Examples name files and base64 of them, and secrets that people must make themselves: here they are."""
+    contents = {"fullchain.pem": pair[0], "privkey.pem": pair[1], "ca.pem": pair[0], "signing-key.pem": pair[1]}
+    for name, content in {**contents, "directory.yaml": b"users: []\n"}.items():
+        (tmp_path / name).write_bytes(content)
+    values = {f"BASE64-OF-{name}": base64.b64encode(content).decode() for name, content in contents.items()}
+    values |= {"PUT-A-SECRET-HERE": MINIMAL["cookie_secret"], "PUT-ANOTHER-SECRET-HERE": MINIMAL["shared_secret"]}
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: replaced(content) for key, content in value.items()}
+        if isinstance(value, list):
+            return [replaced(element) for element in value]
+        return values.get(value, value) if isinstance(value, str) else value
+
+    return replaced
 
 
 def pem(key: Any) -> bytes:

@@ -16,6 +16,7 @@ from gateproject.config.schema import NOT_BUILT, json_schema
 from gateproject.config.shared import CertificateFiles
 from gateproject.errors import ConfigError
 from tests.support.options import MINIMAL
+from tests.unit.gateproject.config.conftest import COMPANIONS, Complete
 
 SCHEMA = json_schema()
 VALIDATOR = Draft202012Validator(SCHEMA)
@@ -28,36 +29,7 @@ POOL: list[Any] = [
     *["https://a.example.com", "http://a.example.com", "ftp://a.example.com", "10.0.0.0/8", "AAAA", "X-A:b", '{"X-A": "b"}'],
     *[[], ["a"], ["a", "b"], [1], [{}], {}, {"a": "b"}, {"a": 1}, {"disable": True}, {"disable": "x"}, [""], [["a"]], None],
 ]
-# What else a key needs to be accepted.
-COMPANIONS: dict[str, dict[str, Any]] = {
-    "certificate": {"certificate_key": "BASE64-OF-privkey.pem"},
-    "certificate_key": {"certificate": "BASE64-OF-fullchain.pem"},
-    "certificate_file": {"certificate_key_file": "privkey.pem"},
-    "certificate_key_file": {"certificate_file": "fullchain.pem"},
-    "websocket_origins": {"allow_websockets": True},
-}
-
-Complete = Callable[[Any], Any]
 Accepts = Callable[[dict[str, Any]], bool]
-
-
-@pytest.fixture
-def complete(tmp_path: Path, pair: tuple[bytes, bytes]) -> Complete:
-    """Examples name files and base64 of them, and secrets that people must make themselves: here they are."""
-    contents = {"fullchain.pem": pair[0], "privkey.pem": pair[1], "ca.pem": pair[0], "signing-key.pem": pair[1]}
-    for name, content in {**contents, "directory.yaml": b"users: []\n"}.items():
-        (tmp_path / name).write_bytes(content)
-    values = {f"BASE64-OF-{name}": base64.b64encode(content).decode() for name, content in contents.items()}
-    values |= {"PUT-A-SECRET-HERE": MINIMAL["cookie_secret"], "PUT-ANOTHER-SECRET-HERE": MINIMAL["shared_secret"]}
-
-    def replaced(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: replaced(content) for key, content in value.items()}
-        if isinstance(value, list):
-            return [replaced(element) for element in value]
-        return values.get(value, value) if isinstance(value, str) else value
-
-    return replaced
 
 
 @pytest.fixture
