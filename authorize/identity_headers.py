@@ -33,6 +33,11 @@ class IdentityHeaders:
     def __repr__(self) -> str:
         return f"<IdentityHeaders {len(self._cached)} cached>"
 
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """Every header that may tell an upstream about the caller."""
+        return (ASSERTION, *(header for _, header in self._names))
+
     def headers_for(self, request: AccessRequest, route: CompiledRoute, identity: Identity | None, now: float) -> Headers:
         """() unless the route passes identity headers.  `identity` is None on public routes that nobody signed in for."""
         if not route.route.pass_identity_headers:

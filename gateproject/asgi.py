@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import django
@@ -72,6 +73,8 @@ class Edge:
             await world.proxy.dataplane(incoming, receive, send)
         elif owner in (Owner.AUTHENTICATE_PAGES, Owner.ROUTE_PAGES):
             await self._page(world, owner, incoming, receive, send)
+        elif owner is Owner.FORWARD_AUTH:
+            await world.proxy.forward_auth(incoming, receive, send, partial(self._page, world, Owner.ROUTE_PAGES))
         else:
             await world.proxy.answer(owner, incoming, send)
 

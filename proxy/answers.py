@@ -19,7 +19,7 @@ async def send_response(send: Send, status: int, headers: Headers, body: bytes, 
 
 async def send_text(incoming: Incoming, send: Send, status: int, text: str, *, content_type: str = "text/plain") -> None:
     headers = [(b"content-type", content_type.encode()), (b"x-content-type-options", b"nosniff")]
-    await send_response(send, status, headers, text.encode(), head_only=incoming.request.method == "HEAD")
+    await send_response(send, status, headers, text.encode(), head_only=incoming.is_head)
 
 
 async def send_redirect(
@@ -34,7 +34,7 @@ async def send_redirect(
     headers = [(b"location", location.encode("ascii")), (b"cache-control", b"no-store"), (b"content-type", b"text/plain")]
     headers += [(b"set-cookie", cookie.encode("ascii")) for cookie in set_cookies]
     headers += extra_headers
-    await send_response(send, status, headers, b"", head_only=incoming.request.method == "HEAD")
+    await send_response(send, status, headers, b"", head_only=incoming.is_head)
 
 
 async def send_error(
@@ -56,7 +56,7 @@ async def send_error(
     headers = [(name.lower().encode(), value.encode()) for name, value in pages.headers()]
     headers += [(b"content-type", content_type.encode()), (b"x-request-id", incoming.request_id.encode()), (b"vary", b"Accept")]
     headers += extra_headers or []
-    await send_response(send, status, headers, body, head_only=incoming.request.method == "HEAD")
+    await send_response(send, status, headers, body, head_only=incoming.is_head)
 
 
 async def send_unknown_address(incoming: Incoming, send: Send) -> None:

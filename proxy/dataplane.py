@@ -26,6 +26,8 @@ from proxy.upstreams.client import OutgoingRequest, UpstreamClient
 # What the log says where the client left before there was an answer.
 CLIENT_LEFT = 499
 
+Saw = Callable[[str, float, str], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Carrying:
@@ -36,7 +38,7 @@ class Carrying:
 
     client: UpstreamClient = field(default_factory=UpstreamClient)
     streams: OpenStreams = field(default_factory=OpenStreams)
-    saw: Callable[[str, float, str], None] = lambda session_id, now, host: None
+    saw: Saw = lambda session_id, now, host: None
 
 
 class DataPlane:
@@ -161,10 +163,10 @@ async def _explain(incoming: Incoming, error: AccessEnded | BadRequest | BrokerE
 class Story:
     """What happened to one request, told in one log line.  The query is left out: applications put secrets there."""
 
-    __slots__ = ("_incoming", "_trusted", "check", "problem", "result", "status")
+    __slots__ = ("_trusted", "check", "incoming", "problem", "result", "status")
 
     def __init__(self, incoming: Incoming, trusted: TrustedPeers):
-        self._incoming = incoming
+        self.incoming = incoming
         self._trusted = trusted
         self.check: Check | None = None
         self.result: ForwardResult | None = None
@@ -180,15 +182,15 @@ class Story:
             log_access(level, self._fields())
 
     def _fields(self) -> dict[str, object]:
-        request, check = self._incoming.request, self.check
+        request, check = self.incoming.request, self.check
         fields: dict[str, object] = {
-            "request_id": self._incoming.request_id,
-            "client": client_address(self._incoming, self._trusted),
+            "request_id": self.incoming.request_id,
+            "client": client_address(self.incoming, self._trusted),
             "method": request.method,
             "host": request.host_port,
             "path": request.path,
             "status": self.status,
-            "duration_ms": round((time.monotonic() - self._incoming.started) * 1000, 2),
+            "duration_ms": round((time.monotonic() - self.incoming.started) * 1000, 2),
         }
         if check is not None:
             fields |= _decided(check.decision)

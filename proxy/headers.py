@@ -64,6 +64,19 @@ def is_internal_header(folded: bytes) -> bool:
     return squeezed in _DASHLESS_NAMES or squeezed.startswith(_DASHLESS_PREFIXES)
 
 
+def is_identity_header(folded: bytes) -> bool:
+    """Would an upstream take a header of this folded name for our word about who is asking?"""
+    return is_internal_header(folded) and folded.replace(b"-", b"").startswith((b"xgate", b"impersonate"))
+
+
+def without_our_credentials(headers: Iterable[Header], cookie_name: str) -> tuple[bytes, bytes]:
+    """(Cookie, Authorization) as an upstream may see them; empty where nothing remains.  Two Authorization headers have no reading."""
+    cookie = cookies.without((value for name, value in headers if name == b"cookie"), partial(cookies.is_ours, cookie_name=cookie_name))
+    given = [value for name, value in headers if name == b"authorization"]
+    authorization = given[0] if len(given) == 1 and _OUR_CREDENTIALS.match(given[0]) is None else b""
+    return b"; ".join(cookie), authorization
+
+
 @lru_cache(maxsize=4096)  # bounded, because clients choose the names
 def _known(name: bytes) -> tuple[int, bytes]:
     """(what to do with a client's header of this name, its folded name)."""

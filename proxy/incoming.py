@@ -33,6 +33,11 @@ class Incoming:
         return client[0] if client else ""
 
     @property
+    def is_head(self) -> bool:
+        """Of the request on our connection, whatever the one that is judged was (forward auth)."""
+        return bool(self.scope["method"] == "HEAD")
+
+    @property
     def is_upgrade(self) -> bool:
         """A websocket or any other upgrade (RFC 9110 7.8)."""
         if b"upgrade" not in self.headers:

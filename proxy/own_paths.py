@@ -11,6 +11,7 @@ class Owner(Enum):
     TO_DASHBOARD = auto()  # the front door of the authenticate host
     AUTHENTICATE_PAGES = auto()
     ROUTE_PAGES = auto()
+    FORWARD_AUTH = auto()  # another proxy asks
     NOTHING = auto()  # a host that nobody configured
 
 
@@ -18,12 +19,14 @@ HEALTH_PATHS = frozenset({"/ping", "/healthz"})
 SLASHLESS = frozenset({"/.gate", "/.well-known/gate"})
 
 
-def owner(path: str, *, is_authenticate_host: bool, is_route_host: bool, callback_path: str) -> Owner:
+def owner(path: str, *, is_authenticate_host: bool, is_route_host: bool, callback_path: str, is_forward_auth_host: bool = False) -> Owner:
     if path in HEALTH_PATHS:
         return Owner.HEALTH
+    if is_forward_auth_host:
+        return Owner.FORWARD_AUTH
     if not (is_authenticate_host or is_route_host):
         return Owner.NOTHING
-    if path.startswith(("/.gate/", "/.well-known/gate/")):
+    if is_own_page(path):
         return Owner.AUTHENTICATE_PAGES if is_authenticate_host else Owner.ROUTE_PAGES
     if path in SLASHLESS:
         return Owner.ADD_SLASH
@@ -34,3 +37,8 @@ def owner(path: str, *, is_authenticate_host: bool, is_route_host: bool, callbac
     if is_route_host:
         return Owner.DATA_PLANE
     return Owner.TO_DASHBOARD if path == "/" else Owner.NOTHING
+
+
+def is_own_page(path: str) -> bool:
+    """Is this a page of ours on every host, whatever the application behind it has there?"""
+    return path.startswith(("/.gate/", "/.well-known/gate/"))

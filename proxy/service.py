@@ -10,9 +10,11 @@ from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.sign_in_attempts import SignInAttempts
 from proxy import own_pages
 from proxy.dataplane import Carrying, DataPlane
+from proxy.forward_auth import ForwardAuth
 from proxy.headers import TrustedPeers
 from proxy.incoming import Incoming, Send, client_address
 from proxy.own_paths import Owner, owner
+from proxy.sign_in import SignInRedirects
 from proxy.sign_in_loops import SignInLoops
 
 
@@ -23,7 +25,10 @@ class ProxyService:
         self._authorize = authorize
         self._trusted = TrustedPeers(options.trusted_proxies)
         self._authenticate_host = (options.authenticate_service_url.host, options.authenticate_service_url.port)
+        self._forward_auth_host = options.forward_auth_url.host if options.forward_auth_url else None
         self.dataplane = DataPlane(options, authorize, carrying, clock)
+        self.forward_auth = ForwardAuth(options, authorize, carrying.saw, clock)
+        self.sign_in = SignInRedirects(options)
         self.session_cookies = SessionCookies(options)
         self.attempts = SignInAttempts(options, "route")
         self.hand_overs = HandOvers(options)
@@ -35,6 +40,8 @@ class ProxyService:
             is_authenticate_host=(request.host, request.port) == self._authenticate_host,
             is_route_host=self._authorize.knows_host(request.host, request.port),
             callback_path=self._options.authenticate_callback_path,
+            # Whatever the port: front proxies reach us by an inner address.
+            is_forward_auth_host=request.host == self._forward_auth_host,
         )
         # A public route may have a robots.txt of its own.
         return Owner.DATA_PLANE if found is Owner.ROBOTS and self._authorize.is_public(request) else found

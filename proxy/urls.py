@@ -10,6 +10,7 @@ __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"
 urlpatterns = [
     path(".gate/", views.dashboard),
     path(".gate/callback/", views.callback),
+    path(".gate/sign_in", views.sign_in),
     path(".gate/jwt", views.assertion),
     re_path(r"^\.gate/sign_?out/?$", views.sign_out),
     re_path("", views.unknown),

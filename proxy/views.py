@@ -1,5 +1,6 @@
 """Our pages on the hosts of routes: the end of a sign-in, and the ways to the authenticate host's pages."""
 
+from dataclasses import replace
 from urllib.parse import urlencode, urlsplit
 
 import structlog
@@ -8,11 +9,14 @@ from django.views.decorators.http import require_http_methods
 
 from databroker.records import SESSION, Session
 from gateproject.crypto.hand_over import HandOver
-from gateproject.errors import SealError
+from gateproject.errors import BadRequest, SealError
 from gateproject.responses import error_page, redirect
+from proxy.original_request import original_of_url
+from proxy.refusals import LOOP, LOOP_ADVICE
 
 log = structlog.get_logger(__name__)
 
+FORWARD_AUTH_LOOP_ADVICE = f"{LOOP_ADVICE} They may find, too, that the proxy in front does not pass Cookie when it asks gate."
 START_AGAIN = "Open the application again: it will sign you in anew."
 
 
@@ -71,6 +75,30 @@ async def _continue_or_refuse(request: HttpRequest, target: str, reason: str) ->
         return redirect(target)
     log.info("hand-over refused", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
     return error_page(request, 400, reason, advice=START_AGAIN, links=(("Open the application", target),))
+
+
+@require_http_methods(["GET"])
+async def sign_in(request: HttpRequest) -> HttpResponse:
+    """Forward auth sends a browser without a session here: this host's cookie binds the sign-in that begins to that browser."""
+    own = request.scope["gate"]
+    incoming, proxy = own.incoming, own.proxy
+    if own.options.forward_auth_url is None:
+        return await unknown(request)
+    try:
+        target = original_of_url(request.GET.get("gate_redirect_uri", ""), own.authorize.default_ports)
+    except BadRequest as error:
+        return error_page(request, 400, f"This sign-in link can't be used: {error}.", advice=START_AGAIN)
+    if target.origin != proxy.origin_of(incoming.request):
+        return error_page(request, 400, "This sign-in link leads to another site.", advice=START_AGAIN)
+    now, host_port = proxy.clock(), incoming.request.host_port
+    if proxy.loops.is_looping(incoming.cookies, host_port, now):
+        links = (("Try again", target.url),)
+        return error_page(request, 400, LOOP, advice=FORWARD_AUTH_LOOP_ADVICE, links=links, set_cookies=[proxy.loops.clear()])
+    if await own.authorize.identify(incoming.cookies, host_port) is not None:
+        # Just signed in, in another tab; or this cookie does not reach us when the front proxy asks, which is a loop.
+        return redirect(target.url, [proxy.loops.completed(incoming.cookies, host_port, now)])
+    location, set_cookies = proxy.sign_in.begin(replace(incoming, request=target.request), target.scheme, now)
+    return redirect(location, set_cookies)
 
 
 async def dashboard(request: HttpRequest) -> HttpResponse:

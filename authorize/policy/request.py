@@ -13,6 +13,7 @@ _REFUSED_IN_QUERY = re.compile(rb"[\x00-\x20\x7f#]")
 class AccessRequest:
     """`host` is lower-case, without port or trailing dot; `port` is None where it is the scheme's default.
 
+    `method` is empty where nobody trustworthy said it (forward auth): a rule about it can't be known to hold, so it must refuse.
     `path` is the canonical path (percent-encoded ASCII, dot segments resolved) that is matched, decided on and forwarded.
     """
 

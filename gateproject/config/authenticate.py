@@ -6,10 +6,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from gateproject.config.fields import Base64Secret, File, Secret, Text, TextList, WebUrl, or_file, text, text_map
+from gateproject.config.fields import Base64Secret, File, Secret, ServiceUrl, Text, TextList, WebUrl, or_file, text, text_map
 from gateproject.config.reader import MAP, WEB_URL, Reader, one_of
 from gateproject.config.route import RewrittenPath
-from gateproject.config.types import SecretBytes, Url, parse_url
+from gateproject.config.types import SecretBytes, parse_url
 from gateproject.config.validation import Finding, Rule, Settings
 
 OWN_PATHS = ("/.gate/", "/.well-known/gate/")
@@ -26,12 +26,6 @@ def _callback_path(path: str) -> str:
     if path in OWN_PAGES or path.startswith(OWN_PATHS):
         raise ValueError("is a path that the service needs itself")
     return path
-
-
-def _service_url(url: Url) -> Url:
-    if url.path not in ("", "/") or url.query:
-        raise ValueError("must have no path and no query")
-    return Url(url.scheme, url.host, url.port)
 
 
 def is_loopback(host: str) -> bool:
@@ -80,7 +74,7 @@ def _https_unless_insecure(settings: Any) -> Iterator[Finding]:
 class AuthenticateSettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_https_unless_insecure,)
 
-    authenticate_service_url: Annotated[WebUrl, AfterValidator(_service_url)] = Field(
+    authenticate_service_url: ServiceUrl = Field(
         description="Externally reachable URL of the authenticate service.",
         examples=["https://authenticate.example.com"],
         json_schema_extra={"when_missing": "the URL under which browsers reach the sign-in, as in https://authenticate.example.com"},

@@ -19,7 +19,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ValidationInfo, WrapValidator
+from pydantic import AfterValidator, ValidationInfo, WrapValidator
 
 from gateproject.config.reader import BASE64, BOOL, DURATION, HOST_PORT, LIST, MAP, POSITIVE_DURATION, TEXT, URL, WEB_URL, Reader, Shape
 from gateproject.config.types import HostPort, SecretBytes, SecretText, Url, WatchedFile, canonical_host, parse_url
@@ -188,6 +188,12 @@ def url(value: Any) -> Url:
     return value if isinstance(value, Url) else parse_url(text(value))
 
 
+def origin_only(url: Url) -> Url:
+    if url.path not in ("", "/") or url.query:
+        raise ValueError("must have no path and no query")
+    return Url(url.scheme, url.host, url.port)
+
+
 def web_url(value: Any) -> Url:
     parsed = url(value)
     if parsed.scheme not in ("http", "https"):
@@ -266,6 +272,7 @@ Base64Secret = Annotated[SecretBytes, Reader("base64 string", secret_bytes, BASE
 KeyRing = Annotated[tuple[SecretBytes, ...], Reader("base64 string or list", key_ring, KEY_RING)]
 AnyUrl = Annotated[Url, Reader("URL", url, URL)]
 WebUrl = Annotated[Url, Reader("URL", web_url, WEB_URL)]
+ServiceUrl = Annotated[WebUrl, AfterValidator(origin_only)]
 Networks = Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], Reader("list of CIDR", networks, LIST)]
 File = Annotated[WatchedFile, Reader("file path", watched_file, TEXT)]
 PemOrFile = Annotated[SecretBytes | WatchedFile, Reader("file path or base64 string", pem_or_file, TEXT)]

@@ -109,6 +109,7 @@ class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, Authenticate
     RULES: ClassVar[tuple[Rule, ...]] = (
         *SharedSettings.RULES,
         *AuthenticateSettings.RULES,
+        *ProxySettings.RULES,
         _transport_is_decided,
         _pairs_are_whole,
         _pairs_match,

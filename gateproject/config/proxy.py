@@ -1,14 +1,15 @@
 """The settings of the data plane: time, headers, trusted peers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from types import MappingProxyType
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from gateproject.config.fields import Bool, Duration, Networks
+from gateproject.config.fields import Bool, Duration, Networks, ServiceUrl
 from gateproject.config.headers import ClaimNames, ResponseHeaders
-from gateproject.config.validation import Settings
+from gateproject.config.validation import Finding, Rule, Settings
 
 DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -20,9 +21,44 @@ DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(
 )
 
 
+MOST_CACHED = timedelta(minutes=5)
+
+
+def _not_long(length: timedelta) -> timedelta:
+    if length > MOST_CACHED:
+        raise ValueError("must be at most 5m: a person who signs out, or is refused from now on, would still be let in for so long")
+    return length
+
+
+def _forward_auth_has_its_own_host(settings: Any) -> Iterator[Finding]:
+    url = settings.forward_auth_url
+    if url is None:
+        if settings.forward_auth_cache:
+            yield ("forward_auth_cache",), "needs forward_auth_url"
+        return
+    message = "needs a host of its own: every path of it answers other proxies, whatever the port"
+    if url.host == settings.authenticate_service_url.host:
+        yield ("forward_auth_url",), f"is the host of authenticate_service_url; forward auth {message}"
+    for index, route in enumerate(settings.policy):
+        if route.from_.host == url.host:
+            yield ("policy", index, "from"), f"is the host of forward_auth_url, which {message}"
+
+
 class ProxySettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (_forward_auth_has_its_own_host,)
+
     default_upstream_timeout: Duration = Field(
         timedelta(seconds=30), description="For a route without `timeout`; 0 is no limit.", examples=["30s"]
+    )
+    forward_auth_cache: Annotated[Duration, AfterValidator(_not_long)] = Field(
+        timedelta(0),
+        description="How long a front proxy may keep a permission of forward auth; nothing is revoked earlier.",
+        examples=["5s"],
+    )
+    forward_auth_url: ServiceUrl | None = Field(
+        None,
+        description="Switches the forward-auth endpoint on, on this host: `<url>/verify?uri=<url_to_verify>`.",
+        examples=["https://fwdauth.example.com"],
     )
     headers: ResponseHeaders = Field(
         default_factory=lambda: dict(DEFAULT_HEADERS),

@@ -78,9 +78,6 @@ class UnbuiltSettings(Settings):
     enable_cloud_serverless_authentication: Bool = Field(
         False, description="Sends a signed Authorization header to upstream cloud serverless services.", examples=[True]
     )
-    forward_auth_url: WebUrl | None = Field(
-        None, description="Switches the forward-auth endpoint on, on this host.", examples=["https://fwdauth.example.com"]
-    )
     grpc_address: Address | None = Field(
         None, description="Where gRPC is served.", examples=[":5443"], json_schema_extra={"when_unset": "`:443`, in mode `all` `:5443`"}
     )

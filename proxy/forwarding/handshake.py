@@ -61,7 +61,6 @@ def handshake(method: str, headers: Iterable[Header], own_origin: str, origins: 
     """Raises HandshakeRefused for what is no websocket handshake, or comes from a page of a foreign origin."""
     given = _by_name(headers)
     keys = given.get(b"sec-websocket-key", [])
-    allowed = {origin.encode() for origin in (own_origin, *origins)}
     if method != "GET" or b"transfer-encoding" in given or given.get(b"content-length", [b"0"]) != [b"0"]:
         raise HandshakeRefused(400, "a websocket begins with a GET request without a body")
     if [value.lower() for value in given.get(b"upgrade", [])] != [b"websocket"]:
@@ -71,16 +70,20 @@ def handshake(method: str, headers: Iterable[Header], own_origin: str, origins: 
         raise HandshakeRefused(426, reason, ((b"sec-websocket-version", _VERSION), (b"upgrade", b"websocket")))
     if len(keys) != 1 or not _KEY.fullmatch(keys[0]):
         raise HandshakeRefused(400, "Sec-WebSocket-Key must be 16 bytes in base64, once")
-    for origin in given.get(b"origin", []):
-        # Browsers send cookies with a websocket that any page opens, and let the page read it: this is the only door.
-        if origin.lower() not in allowed:
-            raise HandshakeRefused(403, "pages of another origin may not open this websocket")
+    require_known_origin(given.get(b"origin", []), own_origin, origins)
     return Handshake(
         key=keys[0],
         protocols=frozenset(_elements(given.get(b"sec-websocket-protocol", []))),
         extensions=_extensions(given.get(b"sec-websocket-extensions", [])),
         headers=tuple((name, value) for name, values in given.items() if name.startswith(PREFIX) for value in values),
     )
+
+
+def require_known_origin(given: Iterable[bytes], own_origin: str, origins: Sequence[str]) -> None:
+    """Browsers send cookies with a websocket that any page opens, and let the page read it: this is the only door."""
+    allowed = {origin.encode() for origin in (own_origin, *origins)}
+    if any(origin.lower() not in allowed for origin in given):
+        raise HandshakeRefused(403, "pages of another origin may not open this websocket")
 
 
 def _by_name(headers: Iterable[Header]) -> dict[bytes, list[bytes]]:

@@ -1,7 +1,7 @@
 """Is this a request head we accept, and what does it say?  Strict where lenience would let two parsers disagree."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateproject.errors import BadRequest
 from proxy.listener.limits import HEADER_BYTES, HEADER_COUNT, HEADERS_BYTES, REQUEST_LINE_EXTRA_BYTES, URL_BYTES
@@ -35,7 +35,10 @@ class Refused(BadRequest):
 
 @dataclass(slots=True)
 class RequestHead:
-    """`body_length` is None for a chunked body; `headers` have lower-case names; `has_bare_query`: the target ends in a bare `?`."""
+    """`body_length` is None for a chunked body; `headers` have lower-case names; `has_bare_query`: the target ends in a bare `?`.
+
+    `ignored` are the names of headers that were left out for an underscore in them.
+    """
 
     method: bytes
     raw_path: bytes
@@ -46,6 +49,7 @@ class RequestHead:
     wants_close: bool = False
     is_handshake: bool = False
     has_bare_query: bool = False
+    ignored: list[bytes] = field(default_factory=list)
 
 
 class HeadSearch:
@@ -130,6 +134,7 @@ def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
             raise Refused(431, "A request header is too large.")
         # CVE-2015-0219: CGI folds `_` and `-` to one name, so a name with `_` could pose as another.
         if b"_" in raw_name:
+            head.ignored.append(raw_name)
             continue
         name, value = raw_name.lower(), raw_value.strip(b" \t")
         if name in _WATCHED:

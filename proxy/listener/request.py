@@ -263,6 +263,9 @@ class Exchange:
         if head.has_bare_query:
             # ASGI can't say it, and some applications tell `/a?` from `/a`.
             scope["gate.bare_query"] = True
+        if head.ignored:
+            # They go no further through us; a front proxy that only asks us may still forward them.
+            scope["gate.ignored_headers"] = head.ignored
         return scope
 
 

@@ -28,7 +28,6 @@ CLOSED_SETTINGS = {
     "databroker_storage_tls_skip_verify",
     "dns_lookup_family",
     "enable_cloud_serverless_authentication",
-    "forward_auth_url",
     "grpc_address",
     "grpc_client_dns_roundrobin",
     "grpc_client_timeout",

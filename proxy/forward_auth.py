@@ -1,0 +1,198 @@
+"""May this request pass?  Asked by another proxy: `/verify?uri=` answers 200, 401 or 403, `/?uri=` leads to sign-in besides."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlencode
+
+from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.decision import Outcome
+from authorize.service import AuthorizeService, Check
+from gateproject.config.options import Options
+from gateproject.errors import BadRequest, BrokerError
+from proxy.answers import Headers, send_error, send_redirect, send_response
+from proxy.dataplane import Saw, Story
+from proxy.forwarding.handshake import PREFIX, require_known_origin
+from proxy.headers import TrustedPeers, fold, is_identity_header, without_our_credentials
+from proxy.incoming import Incoming, Receive, Send
+from proxy.original_request import ALL_HEADERS, Original, original_request
+from proxy.own_paths import is_own_page
+from proxy.redirects import redirect_to
+from proxy.refusals import SIGN_IN_ADVICE, Refusals
+from proxy.sign_in import return_url
+
+VERIFY = "/verify"
+
+NOT_IN_A_VERDICT = "the front proxy must pass /.gate/ to gate instead of asking about it"
+UNKNOWN = "no application is configured at this address"
+SETUP_ADVICE = "This is about how the front proxy is set up, or about an unusual address; its operator finds more in gate's log."
+# What an answer depends on besides the URL: a cache in the front proxy must tell these apart.
+VARY = b", ".join(
+    sorted([b"cookie", b"authorization", b"origin", b"access-control-request-method", b"sec-websocket-version", *ALL_HEADERS])
+)
+
+OwnPages = Callable[[Incoming, Receive, Send], Awaitable[None]]
+
+
+class ForwardAuth:
+    """`/verify` has three answers and 503, since front proxies know no others; `/` may also redirect."""
+
+    def __init__(self, options: Options, authorize: AuthorizeService, saw: Saw, clock: Callable[[], float]):
+        self._authorize = authorize
+        self._saw = saw
+        self._clock = clock
+        self._trusted = TrustedPeers(options.trusted_proxies)
+        self._refusals = Refusals(options, authorize.is_route_origin)
+        self._cookie_name = options.cookie_name
+        self._cache_seconds = options.forward_auth_cache.total_seconds()
+
+    async def __call__(self, incoming: Incoming, receive: Receive, send: Send, own_pages: OwnPages) -> None:
+        # Errors for gRPC clients have the status 200, which means something else to a front proxy.
+        incoming = replace(incoming, headers={name: value for name, value in incoming.headers.items() if name != b"content-type"})
+        story, is_verify, refuse = Story(incoming, self._trusted), incoming.request.path == VERIFY, _NeverSuccess(incoming, send)
+        try:
+            original = self._original(incoming)
+            judged = story.incoming = replace(incoming, request=original.request)
+            if is_own_page(original.request.path):
+                await self._own_page(judged, original, is_verify, receive, refuse, own_pages)
+            else:
+                story.check = await self._authorize.check(original.request, incoming.cookies)
+                if await self._may_pass(judged, original, story.check, is_verify, refuse):
+                    story.status = 200
+                    await send_response(send, 200, self._permission(judged, story.check), b"")
+        except BadRequest as error:
+            story.problem = str(error)
+            await send_error(
+                incoming, refuse, 403 if is_verify else error.status, f"This request is refused: {error}.", advice=SETUP_ADVICE
+            )
+        except BrokerError as error:
+            story.problem = str(error)
+            await send_error(
+                incoming, refuse, error.status, "Your session can't be read right now.", advice="Please try again in a moment."
+            )
+        finally:
+            story.status = story.status or refuse.status
+            story.tell()
+
+    def _original(self, incoming: Incoming) -> Original:
+        if incoming.request.path not in (VERIFY, "/"):
+            raise NoSuchPath(f"forward auth answers at / and {VERIFY} only")
+        _refuse_claimed_identity(incoming)
+        original = original_request(incoming, self._authorize.default_ports, is_trusted=incoming.peer in self._trusted)
+        request = original.request
+        if not self._authorize.knows_host(request.host, request.port):
+            raise Refused(UNKNOWN)
+        if original.scheme != self._authorize.scheme_of(request.host, request.port):
+            raise Refused("the routes of this host have another scheme")
+        return original
+
+    async def _may_pass(self, judged: Incoming, original: Original, check: Check, is_verify: bool, refuse: Send) -> bool:
+        """True, or the answer is given.  Raises BadRequest."""
+        decision = check.decision
+        if decision.route is None:
+            raise Refused(UNKNOWN)
+        if decision.outcome is Outcome.SIGN_IN:
+            await self._not_signed_in(judged, original, check, is_verify, refuse)
+        elif not decision.is_allowed:
+            await self._refusals.send(judged, check, refuse, self._clock())
+        elif decision.route.route.redirect is not None:
+            await self._redirect(judged, decision.route, is_verify, refuse)
+        else:
+            if is_websocket(judged):
+                _require_websocket_may_open(judged, original, decision.route)
+            if check.identity is not None:
+                self._saw(check.identity.session_id, self._clock(), judged.request.host_port)
+            return True
+        return False
+
+    async def _not_signed_in(self, judged: Incoming, original: Original, check: Check, is_verify: bool, send: Send) -> None:
+        if is_verify or is_websocket(judged):
+            await send_error(judged, send, 401, "You are not signed in.", advice=SIGN_IN_ADVICE)
+        elif judged.is_script or judged.is_upgrade:
+            await self._refusals.send(judged, check, send, self._clock())
+        else:
+            # On the route's own host, whoever reads this answer: the cookie that binds a sign-in to its browser belongs there.
+            query = urlencode({"gate_redirect_uri": return_url(judged, original.scheme)})
+            await send_redirect(judged, send, f"{original.origin}/.gate/sign_in?{query}")
+
+    async def _redirect(self, judged: Incoming, route: CompiledRoute, is_verify: bool, send: Send) -> None:
+        if is_verify:
+            # Nobody needs to sign in for a redirect, so 200 would let everybody through to whatever the front proxy has there.
+            raise Refused("the route of this address only redirects")
+        query = judged.request.query.encode("latin-1")
+        status, location = redirect_to(route.route, judged.request, route.route.from_.scheme, query, route.matched_prefix or None)
+        await send_redirect(judged, send, location, status=status)
+
+    async def _own_page(
+        self, judged: Incoming, original: Original, is_verify: bool, receive: Receive, refuse: Send, own_pages: OwnPages
+    ) -> None:
+        """A front proxy that asks about `/.gate/` too hands our answer on to the browser, as long as it is no 2xx."""
+        if is_verify or original.request.method not in ("", "GET"):
+            raise Refused(NOT_IN_A_VERDICT)
+        scope = {**judged.scope, "method": "GET", "query_string": original.request.query.encode("latin-1")}
+        await own_pages(replace(judged, scope=scope), receive, refuse)
+
+    def _permission(self, judged: Incoming, check: Check) -> Headers:
+        """What the front proxy copies into the request that it forwards: an empty value where there is none, so that it replaces
+        what the client sent under that name."""
+        told = dict(check.identity_headers)
+        headers: Headers = [(name, told.get(name, b"")) for name in self._authorize.identity_headers.names]
+        credentials = (b"", b"") if check.decision.is_preflight else without_our_credentials(judged.scope["headers"], self._cookie_name)
+        headers += zip((b"cookie", b"authorization"), credentials, strict=True)
+        return [*headers, (b"x-request-id", judged.request_id.encode()), *self._caching(check)]
+
+    def _caching(self, check: Check) -> Headers:
+        left = check.identity.expires - self._clock() if check.identity is not None else self._cache_seconds
+        seconds = int(min(self._cache_seconds, left))
+        if seconds <= 0:
+            return [(b"cache-control", b"no-store")]
+        return [(b"cache-control", f"private, max-age={seconds}".encode()), (b"vary", VARY)]
+
+
+class Refused(BadRequest):
+    status = 403
+
+
+class NoSuchPath(BadRequest):
+    status = 404
+
+
+class _NeverSuccess:
+    """Whatever is refused, in whatever form: a front proxy lets a request pass for nothing but the status 2xx of our answer."""
+
+    def __init__(self, incoming: Incoming, send: Send):
+        self._incoming, self._send = incoming, send
+        self._is_replaced = False
+        self.status = 0
+
+    async def __call__(self, message: dict[str, Any]) -> None:
+        if self._is_replaced:
+            return
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            if self.status < 300:
+                self._is_replaced, self.status = True, 403
+                await send_error(self._incoming, self._send, 403, f"This request is refused: {NOT_IN_A_VERDICT}.", advice=SETUP_ADVICE)
+                return
+        await self._send(message)
+
+
+def _refuse_claimed_identity(incoming: Incoming) -> None:
+    """We can't take a header out of what the front proxy will forward, so a request that claims an identity does not pass."""
+    names = [*(name for name, _ in incoming.scope["headers"]), *incoming.scope.get("gate.ignored_headers", ())]
+    if any(is_identity_header(fold(name)) for name in names):
+        raise Refused("it carries a header that only gate may set")
+
+
+def is_websocket(incoming: Incoming) -> bool:
+    """Front proxies take `Upgrade` and `Connection` out of what they ask, as they must.  These headers every browser sends."""
+    return any(
+        name.startswith(PREFIX) or (name == b"upgrade" and b"websocket" in value.lower()) for name, value in incoming.scope["headers"]
+    )
+
+
+def _require_websocket_may_open(judged: Incoming, original: Original, route: CompiledRoute) -> None:
+    if not route.route.allow_websockets:
+        raise Refused("this application's route carries no websockets")
+    origins = [value for name, value in judged.scope["headers"] if name == b"origin"]
+    require_known_origin(origins, original.origin, route.route.websocket_origins)

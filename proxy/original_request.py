@@ -1,0 +1,163 @@
+"""What did the client ask the front proxy for?  One URL that all sources agree on, in one reading, or a refusal."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import unquote_to_bytes
+
+from authorize.policy.canonical import canonical_host
+from authorize.policy.request import AccessRequest, access_request
+from gateproject.errors import BadRequest
+from proxy.incoming import Incoming
+
+T = TypeVar("T")
+
+_URL = re.compile(rb"(https?)://([^/?#@\\]+)(/[^?#]*)?(\?[^#]*)?", re.IGNORECASE)
+_WRITTEN_PLAINLY = re.compile(rb"https?://", re.IGNORECASE)
+# What encoders leave alone: unreserved characters (RFC 3986 2.3), and "!*'()/" with some of them.
+_WHOLLY_ENCODED = re.compile(rb"https?%3a(?:[A-Za-z0-9._~!*'()/-]|%[0-9a-f]{2})*", re.IGNORECASE)
+# An escape that is itself escaped, or an escaped "?" or "#": written by somebody who encoded half of the URL.
+_ENCODED_BY_HALVES = re.compile(rb"%(?:25|3f|23)", re.IGNORECASE)
+_ESCAPE = re.compile(rb"%[0-9a-fA-F]{2}")
+_METHOD = re.compile(rb"[A-Z]{1,32}")
+
+SCHEMES = {b"http": "http", b"https": "https", b"ws": "http", b"wss": "https"}
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+URL_HEADERS = frozenset((b"x-original-url",))
+SCHEME_HEADERS = frozenset((b"x-forwarded-proto",))
+HOST_HEADERS = frozenset((b"x-forwarded-host",))
+TARGET_HEADERS = frozenset((b"x-forwarded-uri", b"x-original-uri"))
+METHOD_HEADERS = frozenset((b"x-forwarded-method", b"x-original-method"))
+ALL_HEADERS = URL_HEADERS | SCHEME_HEADERS | HOST_HEADERS | TARGET_HEADERS | METHOD_HEADERS
+
+NO_URL = "it names no URL: the front proxy calls it as ?uri=<url>, or sends the URL in headers and is listed in trusted_proxies"
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """`request.method` is empty where no trusted peer said it.  `url` is what the front proxy would forward."""
+
+    scheme: str
+    request: AccessRequest
+
+    @property
+    def origin(self) -> str:
+        return f"{self.scheme}://{self.request.host_port}"
+
+    @property
+    def url(self) -> str:
+        query = f"?{self.request.query}" if self.request.query else ""
+        return f"{self.origin}{self.request.path}{query}"
+
+
+def original_request(incoming: Incoming, default_ports: frozenset[int], *, is_trusted: bool) -> Original:
+    """BadRequest where there is no URL, where two sources differ, or where what we judge may not be what would be forwarded.
+
+    Headers count only if the peer `is_trusted`: anybody else's are the client's own.
+    """
+    headers = list(_told(incoming)) if is_trusted else []
+    named = [_url_parts(value) for value in _uri_parameter(incoming.scope["query_string"])]
+    named += [_url_parts(value) for name, value in headers if name in URL_HEADERS]
+    schemes = [scheme for scheme, _, _ in named] + [_scheme(value) for name, value in headers if name in SCHEME_HEADERS]
+    hosts = [host for _, host, _ in named] + [value for name, value in headers if name in HOST_HEADERS]
+    targets = [target for _, _, target in named] + [value for name, value in headers if name in TARGET_HEADERS]
+    scheme = _agreed(schemes, "scheme")
+    _agreed([_host_and_port(host, scheme) for host in hosts], "host")
+    methods = [value for name, value in headers if name in METHOD_HEADERS]
+    method = _method(_agreed(methods, "method")) if methods else ""
+    return _original(scheme, hosts[0], _agreed(targets, "path and query"), default_ports, method, incoming)
+
+
+def original_of_url(url: str, default_ports: frozenset[int]) -> Original:
+    """The one reading of a URL that a browser brings back to us."""
+    try:
+        return _original(*_url_parts(url.encode("ascii")), default_ports)
+    except UnicodeEncodeError as error:
+        raise BadRequest("the URL holds a character that must be percent-encoded") from error
+
+
+def _original(
+    scheme: str, host: bytes, target: bytes, default_ports: frozenset[int], method: str = "", incoming: Incoming | None = None
+) -> Original:
+    _, port = _host_and_port(host, scheme)
+    if port in DEFAULT_PORTS.values() and port != DEFAULT_PORTS[scheme]:
+        raise BadRequest("the port is the default of the other scheme")
+    raw_path, _, query = target.partition(b"?")
+    request = access_request(
+        method,
+        host,
+        raw_path,
+        query,
+        default_ports,
+        origin=incoming.headers.get(b"origin", b"") if incoming else b"",
+        access_control_request_method=incoming.headers.get(b"access-control-request-method", b"") if incoming else b"",
+    )
+    # In the data plane we forward what we judged.  Here the front proxy forwards what the client wrote.
+    if _ESCAPE.sub(lambda escape: escape[0].upper(), raw_path) != request.path.encode():
+        raise BadRequest("the path is not in its plain form, so the application might read another path than the one judged")
+    return Original(scheme, request)
+
+
+def _uri_parameter(query: bytes) -> list[bytes]:
+    """The URL of `?uri=`, which is the whole query; [] where there is none.
+
+    Two ways to write it, one reading for each.  Wholly encoded (`https%3A...`): decoded once.  Plainly (`https://...`, all that a
+    front proxy without an encoder can do): everything to the end as it stands, so that no `&uri=` of the client's counts.
+    """
+    if not query:
+        return []
+    name, _, value = query.partition(b"=")
+    if name != b"uri":
+        raise BadRequest("its query must be uri=<url> and nothing else")
+    if _WHOLLY_ENCODED.fullmatch(value):
+        return [unquote_to_bytes(value)]
+    if not _WRITTEN_PLAINLY.match(value):
+        raise BadRequest("uri must be one URL with http or https, wholly percent-encoded or not at all")
+    if _ENCODED_BY_HALVES.search(value.partition(b"?")[0]):
+        raise BadRequest("uri can be read in two ways: percent-encode it wholly, or send it in X-Original-URL from a trusted proxy")
+    return [value]
+
+
+def _told(incoming: Incoming) -> Iterator[tuple[bytes, bytes]]:
+    for name, value in incoming.scope["headers"]:
+        if name == b"x-forwarded-prefix" and value:
+            raise BadRequest("the front proxy has cut the path before asking (X-Forwarded-Prefix): it must ask first")
+        if name in ALL_HEADERS:
+            yield name, value
+
+
+def _url_parts(url: bytes) -> tuple[str, bytes, bytes]:
+    """(scheme, host, path and query)."""
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise BadRequest("the URL must be absolute, with http or https, without user name and fragment")
+    scheme, host, path, query = match.groups()
+    return _scheme(scheme), host, (path or b"/") + (query or b"")
+
+
+def _scheme(value: bytes) -> str:
+    if value.lower() not in SCHEMES:
+        raise BadRequest("the scheme must be http or https")
+    return SCHEMES[value.lower()]
+
+
+def _host_and_port(host: bytes, scheme: str) -> tuple[str, int]:
+    name, port = canonical_host(host)
+    return name, port or DEFAULT_PORTS[scheme]
+
+
+def _method(value: bytes) -> str:
+    if not _METHOD.fullmatch(value):
+        raise BadRequest("the method is malformed")
+    return value.decode("ascii")
+
+
+def _agreed(values: Iterable[T], what: str) -> T:
+    distinct = set(values)
+    if not distinct:
+        raise BadRequest(NO_URL)
+    if len(distinct) > 1:
+        raise BadRequest(f"two sources name a different {what}: the uri parameter and every header of the front proxy must agree")
+    return distinct.pop()
