@@ -32,7 +32,7 @@ class RouteSite:
 
     def __init__(self, directory: Path, django_pages: ASGIHandler):
         self.ahead = 0.0
-        self.options = make_options(directory, policy=ROUTES)
+        self.options = make_options(directory, policy=ROUTES, forward_auth_url="http://forward.example.com")
         self.broker = LocalBroker(MemoryStore(self.clock))
         self.authorize = AuthorizeService(
             self.options, Replica(self.broker, clock=self.clock), SigningKey.from_options(self.options), self.clock

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import jwt
 import pytest
@@ -183,3 +184,50 @@ async def test_what_django_itself_refuses_looks_like_any_refusal_of_ours(site: R
     answer = await site.ask(f"https://{HOST}/.gate/callback/?{too_many}", headers={"accept": "application/json"})
     assert (answer.status, answer.json["status"], answer.json["request_id"]) == (400, 400, "f" * 32)
     assert "default-src 'none'" in answer.header("content-security-policy")
+
+
+def begin_url(to: str, at: str = HOST) -> str:
+    return f"https://{at}/.gate/sign_in?{urlencode({'gate_redirect_uri': to})}"
+
+
+async def test_forward_auth_begins_a_sign_in_on_the_host_that_keeps_its_cookie(site: RouteSite) -> None:
+    browser = site.browser()
+    answer = await browser.get(begin_url(PAGE))
+    location = urlsplit(answer.header("location"))
+    assert (answer.status, location.netloc, location.path) == (302, "auth.example.com", "/.gate/sign_in")
+    params = parse_qs(location.query)
+    assert params["gate_redirect_uri"] == [PAGE]
+    assert list(browser.cookies[HOST]) == [f"_gate_signin_{params['gate_attempt'][0]}"]
+
+
+async def test_who_is_signed_in_already_just_goes_on(site: RouteSite, ann: SignedIn) -> None:
+    answer = await site.ask(begin_url(PAGE), headers={"cookie": ann.cookie(HOST)})
+    assert (answer.status, answer.header("location")) == (302, PAGE)
+
+
+async def test_going_round_in_circles_behind_a_front_proxy_is_explained(site: RouteSite, ann: SignedIn) -> None:
+    """The front proxy does not pass the cookie when it asks, so the session is there and is not there."""
+    browser = site.browser()
+    browser.keep(HOST, [ann.cookie(HOST)])
+    answers = [await browser.get(begin_url(PAGE)) for _ in range(4)]
+    assert [answer.status for answer in answers] == [302, 302, 302, 400]
+    assert b"does not pass Cookie" in answers[-1].body
+    assert (await browser.get(begin_url(PAGE))).status == 302
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        *("", "/page", "https://other.example.com/", "http://app.example.com/", "https://app.example.com:8443/", "https://evil.example/"),
+        *("https://app.example.com@evil.example/", "https://app.example.com\\@evil.example/", "javascript:alert(1)", "//evil.example/"),
+    ],
+)
+async def test_a_sign_in_begins_for_pages_of_this_host_only(site: RouteSite, ann: SignedIn, to: str) -> None:
+    for headers in ({}, {"cookie": ann.cookie(HOST)}):
+        answer = await site.ask(begin_url(to), headers=headers)
+        assert (answer.status, answer.values("location")) == (400, [])
+
+
+async def test_without_forward_auth_there_is_no_such_page(site: RouteSite) -> None:
+    site.options = site.options.model_copy(update={"forward_auth_url": None})
+    assert (await site.ask(begin_url(PAGE))).status == 404

@@ -1,0 +1,206 @@
+"""gate asked by front proxies that nobody here wrote, each configured by its file in examples/forward_auth."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
+
+import httpx
+import pytest
+
+from tests.support import front_proxies
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.front_proxies import AUTHENTICATE, Front, front
+from tests.support.gate import sign_in
+from tests.support.raw_http import RawClient
+from tests.support.sample_upstream import SampleUpstream
+
+pytestmark = pytest.mark.slow
+
+HTML = {"accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate"}
+PROXIES = {"nginx": front_proxies.nginx, "Caddy": front_proxies.caddy}
+
+
+@pytest.fixture(scope="module")
+def application() -> Iterator[SampleUpstream]:
+    with SampleUpstream() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def running(
+    provider: DevelopmentProvider, application: SampleUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Front]]:
+    """Each is started when it is asked for first: tests run in any order."""
+    with ExitStack() as stack:
+
+        @cache
+        def start(name: str) -> Front:
+            return stack.enter_context(front(tmp_path_factory.mktemp(name), provider.url, application.url, PROXIES[name]))
+
+        yield start
+
+
+@pytest.fixture(params=PROXIES, ids=str)
+def proxy(request: pytest.FixtureRequest, running: Callable[[str], Front]) -> Front:
+    return running(request.param)
+
+
+def heard(page: httpx.Response) -> dict[str, list[str]]:
+    """The headers that the application received."""
+    found: dict[str, list[str]] = {}
+    for name, value in page.json()["headers"]:
+        found.setdefault(name.lower(), []).append(value)
+    return found
+
+
+async def test_a_person_signs_in_and_lands_where_they_wanted(proxy: Front) -> None:
+    async with proxy.client() as client:
+        page = await sign_in(client, proxy.url("/a%20b/c?x=1&y=%C3%BC&uri=https://evil.example/&x=2"), "alice")
+        assert page.status_code == 200, page.text
+        assert page.json()["target"] == "/a%20b/c?x=1&y=%C3%BC&uri=https://evil.example/&x=2"
+        client.cookies.set("theirs", "1", domain="app.localhost")
+        again = heard(await client.get(proxy.url("/again"), headers=HTML))
+    assert again["x-gate-claim-email"] == ["alice@example.com"]
+    assert again["x-gate-claim-groups"] == ["engineering"]
+    assert len(again["x-gate-jwt-assertion"]) == 1
+    assert again["cookie"] == ["theirs=1"]
+
+
+async def test_a_refused_person_reads_why(proxy: Front, application: SampleUpstream) -> None:
+    async with proxy.client() as client:
+        before = application.hits
+        page = await sign_in(client, proxy.url("/"), "bob")
+        assert application.hits == before
+    assert page.status_code == 403
+    assert "none of your groups is listed" in page.text
+    assert "bob@example.com" in page.text
+
+
+async def test_a_script_is_told_to_sign_in_and_is_not_redirected(proxy: Front) -> None:
+    async with proxy.client() as client:
+        answer = await client.get(proxy.url("/data"), headers={"accept": "application/json", "sec-fetch-mode": "cors"})
+    assert answer.status_code == 401
+
+
+async def test_after_signing_out_the_next_request_is_refused(proxy: Front, application: SampleUpstream) -> None:
+    async with proxy.client() as client:
+        await sign_in(client, proxy.url("/"), "alice")
+        page = await client.get(proxy.url("/.gate/signout/"), headers=HTML)
+        assert page.headers["location"].startswith(proxy.url("/.gate/signout/", host=AUTHENTICATE))
+        form = await client.get(page.headers["location"], headers=HTML)
+        token = form.text.split('name="_gate_csrf" value="')[1].split('"')[0]
+        await client.post(proxy.url("/.gate/signout/", host=AUTHENTICATE), data={"_gate_csrf": token})
+        before = application.hits
+        after = await client.get(proxy.url("/"), headers=HTML)
+        assert application.hits == before
+    assert after.status_code == 302
+
+
+async def test_bodies_and_methods_pass_for_the_signed_in(proxy: Front) -> None:
+    async with proxy.client() as client:
+        await sign_in(client, proxy.url("/"), "alice")
+        page = await client.post(proxy.url("/form"), content=b"a body", headers=HTML)
+    assert (page.json()["method"], page.json()["body"]) == ("POST", "a body")
+
+
+async def test_a_preflight_passes_with_nothing_of_the_person_and_nothing_else_does(proxy: Front, application: SampleUpstream) -> None:
+    asks = {"origin": "https://other.example", "access-control-request-method": "PUT", "cookie": "theirs=1"}
+    async with proxy.client() as client:
+        passed = await client.options(proxy.url("/anybody/x"), headers=asks)
+        before = application.hits
+        refused = await client.get(proxy.url("/anybody/x"), headers=asks)
+        elsewhere = await client.options(proxy.url("/x"), headers=asks)
+        assert application.hits == before
+    assert passed.status_code == 200
+    assert heard(passed).get("cookie", [""]) == [""]
+    assert {refused.status_code, elsewhere.status_code} <= {302, 401}
+
+
+def ask(proxy: Front, target: str, cookie: str, *lines: str, method: str = "GET") -> httpx.Response:
+    """One request, byte for byte."""
+    host = f"app.localhost:{proxy.port}"
+    head = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close", f"Cookie: {cookie}", *lines]
+    with RawClient(proxy.port, tls=proxy.certificates.client_context(), server_name="app.localhost") as client:
+        response = client.send("\r\n".join([*head, "", ""]).encode("latin-1")).response(method)
+    return httpx.Response(response.status, content=response.body)
+
+
+@pytest.fixture
+async def bob(proxy: Front) -> str:
+    """The Cookie of somebody who may see /anybody/ and nothing else."""
+    return await session_of(proxy, "bob")
+
+
+async def session_of(proxy: Front, person: str) -> str:
+    async with proxy.client() as client:
+        await sign_in(client, proxy.url("/anybody/"), person)
+        return next(f"_gate={cookie.value}" for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain == "app.localhost")
+
+
+async def test_no_header_of_the_client_changes_what_is_judged(proxy: Front, application: SampleUpstream, bob: str) -> None:
+    allowed = proxy.url("/anybody/")
+    forged = [
+        f"X-Original-URL: {allowed}",
+        f"x-original-url: {allowed}",
+        "X-Original-Uri: /anybody/",
+        "X-Forwarded-Uri: /anybody/",
+        "X-Forwarded-Uri: /anybody/\r\nX-Forwarded-Uri: /anybody/",
+        "X-Forwarded-Host: other.localhost",
+        "X-Forwarded-Proto: http",
+        "X-Forwarded-Prefix: /anybody",
+        "X-Forwarded-Method: OPTIONS\r\nOrigin: https://x.example\r\nAccess-Control-Request-Method: GET",
+        "X-Original-Method: OPTIONS\r\nOrigin: https://x.example\r\nAccess-Control-Request-Method: GET",
+        f"Connection: X-Original-URL\r\nX-Original-URL: {allowed}",
+        "Connection: X-Original-URL, X-Forwarded-Method, X-Forwarded-Uri",
+        "Content-Type: application/grpc",
+        "Host: forward.localhost",
+    ]
+    before = application.hits
+    for lines in forged:
+        for target in ("/secret", "/secret?uri=" + allowed, "/secret?&uri=/anybody/"):
+            for cookie in (bob, "theirs=1"):
+                status = ask(proxy, target, cookie, lines).status_code
+                assert status >= 300, (lines, target, status)
+    assert application.hits == before
+
+
+async def test_no_spelling_of_an_identity_header_reaches_the_application(proxy: Front) -> None:
+    alice = await session_of(proxy, "alice")
+    for name in ("X-Gate-Claim-Email", "x-gate-claim-EMAIL", "X_Gate_Claim_Email", "X-Gate_Claim-Email", "X.Gate.Claim.Email", "X-Gate-Claim-Role"):
+        answer = ask(proxy, "/", alice, f"{name}: evil@example.com")
+        assert "evil@example.com" not in answer.text, name
+        if answer.status_code == 200:
+            assert heard(answer)["x-gate-claim-email"] == ["alice@example.com"]
+
+
+async def test_what_is_judged_is_what_is_forwarded(proxy: Front, application: SampleUpstream, bob: str) -> None:
+    """Every target that bob gets through with is below /anybody/ in the eyes of any application."""
+    targets = [
+        *("/anybody/../secret", "/anybody/%2e%2e/secret", "/anybody/..%2fsecret", "/anybody/..;/secret", "/anybody/x/../../secret"),
+        *("//anybody/../secret", "/secret/../anybody/", "/secret/%2e%2e/anybody/", "/secret/..%2fanybody/", "/%61nybody/x", "/anybody%2f..%2fsecret"),
+        *("/secret?/anybody/", "/secret%3f/anybody/", "/secret%23/anybody/", "/anybody/%00", "/anybody/%0a", "/anybody/\\..\\secret", "/anybody/%5c..%5csecret"),
+        *("/anybody/%252e%252e/secret", "/anybody/%c0%ae%c0%ae/secret", "/anybody", "/anybodyelse", "/Anybody/", "/.gate/../secret", "/.gate/%2e%2e/secret"),
+        *("/anybody/./x", "/anybody/x;y", "http://app.localhost/anybody/x", "/./anybody/x", "/anybody//x", "/anybody/a%2fb", "/anybody/plain"),
+    ]
+    seen = []
+    for target in targets:
+        answer = ask(proxy, target, bob)
+        if answer.status_code == 200 and answer.text.startswith('{"method"'):
+            seen.append(answer.json()["target"])
+    assert "/anybody/plain" in seen
+    for target in seen:
+        assert target.startswith("/anybody/"), target
+        assert ".." not in target.replace("%2e", ".").replace("%2E", "."), target
+
+
+async def test_pages_of_other_origins_open_no_websocket(proxy: Front, application: SampleUpstream) -> None:
+    alice = await session_of(proxy, "alice")
+    handshake = ["Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Connection: Upgrade"]
+    own = f"Origin: https://app.localhost:{proxy.port}"
+    before = application.hits
+    assert ask(proxy, "/socket", alice, *handshake, "Origin: https://evil.example").status_code == 403
+    assert ask(proxy, "/anybody/socket", alice, *handshake, own).status_code == 403  # that route carries none
+    assert ask(proxy, "/socket", "theirs=1", *handshake, own).status_code == 401
+    assert application.hits == before
+    ask(proxy, "/socket", alice, *handshake, own)
+    assert application.hits == before + 1

@@ -1,0 +1,141 @@
+"""gate behind a front proxy, started from the files in examples/forward_auth: TLS ends in the proxy, gate listens on loopback."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.certs import CertificateFiles, certificate_files
+from tests.support.children import ROOT, Child, free_port, wait_until
+from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate
+
+EXAMPLES = ROOT / "examples" / "forward_auth"
+APP, AUTHENTICATE, FORWARD = "app.localhost", "authenticate.localhost", "forward.localhost"
+
+
+class _PlainGate(RunningGate):
+    def _answers(self) -> bool:
+        try:
+            address = self.builder.settings["address"]
+            return httpx.get(f"http://{address}/ping", headers={"Host": AUTHENTICATE}, trust_env=False).is_success
+        except httpx.TransportError:
+            return False
+
+
+class _BehindBuilder(GateBuilder):
+    """Its URLs name the front proxy's port."""
+
+    def __init__(self, provider_url: str, gate_port: int):
+        super().__init__(provider_url)
+        self.gate_port = gate_port
+        self.setting(address=f"127.0.0.1:{gate_port}", insecure_server=True, certificate_file=None, certificate_key_file=None)
+
+    def start_with(self, directory: Path, certificates: CertificateFiles) -> RunningGate:
+        return _PlainGate(self, self.write(directory, certificates), certificates)
+
+
+@dataclass(frozen=True)
+class Front:
+    """`url(path)` is the application's; `port` the front proxy's; `gate.log` what gate said."""
+
+    port: int
+    gate: RunningGate
+    gate_port: int
+    certificates: CertificateFiles
+
+    def url(self, path: str = "/", host: str = APP) -> str:
+        return f"https://{host}:{self.port}{path}"
+
+    def client(self, **options: Any) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=EverythingOnLoopback(verify=self.certificates.client_context(), trust_env=False), **options)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What an example must be told to run here instead of in production."""
+
+    directory: Path
+    port: int
+    gate_port: int
+    app_port: int
+    certificates: CertificateFiles
+
+    def fill(self, name: str, **more: str) -> Path:
+        """The example's text with this place's names; every name that is replaced must be there."""
+        text = (EXAMPLES / name).read_text()
+        replaced = {
+            **more,
+            "https://app.example.com": f"https://{APP}:{self.port}",
+            "https://authenticate.example.com": f"https://{AUTHENTICATE}:{self.port}",
+            "app.example.com": APP,
+            "authenticate.example.com": AUTHENTICATE,
+            "forward.example.com": FORWARD,
+            "127.0.0.1:8443": f"127.0.0.1:{self.gate_port}",
+            "127.0.0.1:8080": f"127.0.0.1:{self.app_port}",
+            "/etc/ssl/example/fullchain.pem": str(self.certificates.certificate),
+            "/etc/ssl/example/privkey.pem": str(self.certificates.key),
+        }
+        for old, new in replaced.items():
+            if old in more:
+                assert old in text, f"{old!r} is not in {name}"
+            text = text.replace(old, new)
+        path = self.directory / name
+        path.write_text(text)
+        return path
+
+
+@contextmanager
+def front(
+    directory: Path, provider_url: str, app_url: str, start: Callable[[Place, ExitStack], None], **settings: Any
+) -> Iterator[Front]:
+    """gate, and in front of it the proxy that `start` starts.  alice's group may use the application; bob's may not."""
+    port, gate_port = free_port(), free_port()
+    builder = _BehindBuilder(provider_url, gate_port)
+    builder.port = port
+    builder.setting(authenticate_service_url=f"https://{AUTHENTICATE}:{port}", forward_auth_url=f"http://{FORWARD}")
+    builder.setting(trusted_proxies=["127.0.0.1/32"], groups_claim="groups", jwt_claims_headers=["email", "groups"], **settings)
+    builder.route(APP, to=app_url, prefix="/anybody/", allow_any_authenticated_user=True, cors_allow_preflight=True)
+    builder.route(APP, to=app_url, allowed_groups=["engineering"], pass_identity_headers=True, allow_websockets=True)
+    certificates = certificate_files(directory, AUTHENTICATE, APP, FORWARD)
+    place = Place(directory, port, gate_port, int(app_url.rpartition(":")[2]), certificates)
+    with ExitStack() as stack:
+        gate = stack.enter_context(builder.start_with(directory, certificates))
+        start(place, stack)
+        found = Front(port, gate, gate_port, certificates)
+        _wait_until_it_answers(found)
+        yield found
+
+
+def _wait_until_it_answers(found: Front) -> None:
+    def answers() -> bool:
+        try:
+            with httpx.Client(verify=found.certificates.client_context(), trust_env=False, timeout=5) as client:
+                url, host = f"https://127.0.0.1:{found.port}/.gate/", f"{APP}:{found.port}"
+                request = client.build_request("GET", url, headers={"Host": host}, extensions={"sni_hostname": APP})
+                return client.send(request).status_code == 302
+        except httpx.TransportError:
+            return False
+
+    wait_until(answers, "the front proxy answers", 15)
+
+
+def nginx(place: Place, stack: ExitStack) -> None:
+    configuration = place.fill(
+        "nginx.conf",
+        **{
+            "listen 443": f"listen 127.0.0.1:{place.port}",
+            "/run/nginx.pid": f"{place.directory}/nginx.pid",
+            "/var/log/nginx/error.log": "stderr",
+            "access_log off;": "access_log off; "
+            + " ".join(f"{kind}_temp_path {place.directory}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")),
+        },
+    )
+    stack.enter_context(Child("nginx", "-e", "stderr", "-p", place.directory, "-c", configuration, "-g", "daemon off;"))
+
+
+def caddy(place: Place, stack: ExitStack) -> None:
+    configuration = place.fill("Caddyfile", **{"admin off": "admin off\n\tdefault_bind 127.0.0.1"})
+    stack.enter_context(Child("caddy", "run", "--config", configuration, "--adapter", "caddyfile"))
