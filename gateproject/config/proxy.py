@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from gateproject.config.fields import Bool, Duration, Networks, ServiceUrl
 from gateproject.config.headers import ClaimNames, ResponseHeaders
@@ -24,14 +24,10 @@ DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(
 MOST_CACHED = timedelta(minutes=5)
 
 
-def _not_long(length: timedelta) -> timedelta:
-    if length > MOST_CACHED:
-        raise ValueError("must be at most 5m: a person who signs out, or is refused from now on, would still be let in for so long")
-    return length
-
-
 def _forward_auth_has_its_own_host(settings: Any) -> Iterator[Finding]:
     url = settings.forward_auth_url
+    if settings.forward_auth_cache > MOST_CACHED:
+        yield ("forward_auth_cache",), "must be at most 5m: who signs out, or is refused from now on, would still be let in for so long"
     if url is None:
         if settings.forward_auth_cache:
             yield ("forward_auth_cache",), "needs forward_auth_url"
@@ -50,9 +46,9 @@ class ProxySettings(Settings):
     default_upstream_timeout: Duration = Field(
         timedelta(seconds=30), description="For a route without `timeout`; 0 is no limit.", examples=["30s"]
     )
-    forward_auth_cache: Annotated[Duration, AfterValidator(_not_long)] = Field(
+    forward_auth_cache: Duration = Field(
         timedelta(0),
-        description="How long a front proxy may keep a permission of forward auth; nothing is revoked earlier.",
+        description="How long front proxies may keep a permission; as long, nobody is refused.",
         examples=["5s"],
     )
     forward_auth_url: ServiceUrl | None = Field(

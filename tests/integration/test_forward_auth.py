@@ -166,7 +166,14 @@ async def test_no_header_of_the_client_changes_what_is_judged(proxy: Front, appl
 
 async def test_no_spelling_of_an_identity_header_reaches_the_application(proxy: Front) -> None:
     alice = await session_of(proxy, "alice")
-    for name in ("X-Gate-Claim-Email", "x-gate-claim-EMAIL", "X_Gate_Claim_Email", "X-Gate_Claim-Email", "X.Gate.Claim.Email", "X-Gate-Claim-Role"):
+    for name in (
+        "X-Gate-Claim-Email",
+        "x-gate-claim-EMAIL",
+        "X_Gate_Claim_Email",
+        "X-Gate_Claim-Email",
+        "X.Gate.Claim.Email",
+        "X-Gate-Claim-Role",
+    ):
         answer = ask(proxy, "/", alice, f"{name}: evil@example.com")
         assert "evil@example.com" not in answer.text, name
         if answer.status_code == 200:
@@ -177,10 +184,41 @@ async def test_what_is_judged_is_what_is_forwarded(proxy: Front, application: Sa
     """Every target that bob gets through with is below /anybody/ in the eyes of any application."""
     targets = [
         *("/anybody/../secret", "/anybody/%2e%2e/secret", "/anybody/..%2fsecret", "/anybody/..;/secret", "/anybody/x/../../secret"),
-        *("//anybody/../secret", "/secret/../anybody/", "/secret/%2e%2e/anybody/", "/secret/..%2fanybody/", "/%61nybody/x", "/anybody%2f..%2fsecret"),
-        *("/secret?/anybody/", "/secret%3f/anybody/", "/secret%23/anybody/", "/anybody/%00", "/anybody/%0a", "/anybody/\\..\\secret", "/anybody/%5c..%5csecret"),
-        *("/anybody/%252e%252e/secret", "/anybody/%c0%ae%c0%ae/secret", "/anybody", "/anybodyelse", "/Anybody/", "/.gate/../secret", "/.gate/%2e%2e/secret"),
-        *("/anybody/./x", "/anybody/x;y", "http://app.localhost/anybody/x", "/./anybody/x", "/anybody//x", "/anybody/a%2fb", "/anybody/plain"),
+        *(
+            "//anybody/../secret",
+            "/secret/../anybody/",
+            "/secret/%2e%2e/anybody/",
+            "/secret/..%2fanybody/",
+            "/%61nybody/x",
+            "/anybody%2f..%2fsecret",
+        ),
+        *(
+            "/secret?/anybody/",
+            "/secret%3f/anybody/",
+            "/secret%23/anybody/",
+            "/anybody/%00",
+            "/anybody/%0a",
+            "/anybody/\\..\\secret",
+            "/anybody/%5c..%5csecret",
+        ),
+        *(
+            "/anybody/%252e%252e/secret",
+            "/anybody/%c0%ae%c0%ae/secret",
+            "/anybody",
+            "/anybodyelse",
+            "/Anybody/",
+            "/.gate/../secret",
+            "/.gate/%2e%2e/secret",
+        ),
+        *(
+            "/anybody/./x",
+            "/anybody/x;y",
+            "http://app.localhost/anybody/x",
+            "/./anybody/x",
+            "/anybody//x",
+            "/anybody/a%2fb",
+            "/anybody/plain",
+        ),
     ]
     seen = []
     for target in targets:

@@ -88,9 +88,7 @@ class Place:
 
 
 @contextmanager
-def front(
-    directory: Path, provider_url: str, app_url: str, start: Callable[[Place, ExitStack], None], **settings: Any
-) -> Iterator[Front]:
+def front(directory: Path, provider_url: str, app_url: str, start: Callable[[Place, ExitStack], None], **settings: Any) -> Iterator[Front]:
     """gate, and in front of it the proxy that `start` starts.  alice's group may use the application; bob's may not."""
     port, gate_port = free_port(), free_port()
     builder = _BehindBuilder(provider_url, gate_port)

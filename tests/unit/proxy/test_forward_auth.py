@@ -113,7 +113,9 @@ async def test_the_root_permits_what_verify_permits(front: Asked, ann: SignedIn)
     assert (answer.status, answer.header("x-gate-claim-email")) == (200, "ann@example.com")
 
 
-@pytest.mark.parametrize(("given", "kept"), [("Basic YTpi", "Basic YTpi"), ("Gate token", ""), ("Bearer Gate-token", ""), ("bearer theirs", "bearer theirs")])
+@pytest.mark.parametrize(
+    ("given", "kept"), [("Basic YTpi", "Basic YTpi"), ("Gate token", ""), ("Bearer Gate-token", ""), ("bearer theirs", "bearer theirs")]
+)
 async def test_the_clients_own_authorization_comes_back_and_ours_does_not(front: Asked, ann: SignedIn, given: str, kept: str) -> None:
     answer = await front.verify("/page", headers={**cookie(ann), "authorization": given})
     assert answer.values("authorization") == [kept]
@@ -125,7 +127,9 @@ async def test_a_route_that_passes_no_identity_gives_empty_values(front: Asked, 
     assert answer.values("x-gate-jwt-assertion") == answer.values("x-gate-claim-email") == [""]
 
 
-@pytest.mark.parametrize("headers", [NAVIGATION, SCRIPT, {"content-type": "application/grpc"}, {"cookie": "_gate=" + "x" * 80}, {"user-agent": "kube-probe/1.2"}])
+@pytest.mark.parametrize(
+    "headers", [NAVIGATION, SCRIPT, {"content-type": "application/grpc"}, {"cookie": "_gate=" + "x" * 80}, {"user-agent": "kube-probe/1.2"}]
+)
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "POST"])
 async def test_verify_never_redirects_and_says_401_for_nobody(front: Asked, headers: dict[str, str], method: str) -> None:
     answer = await front.verify("/page", headers=headers, method=method)
@@ -156,7 +160,12 @@ async def test_refused_is_403_with_the_reason(front: Asked, ann: SignedIn) -> No
     "uri",
     [
         *("", "page", "https://other.example.com/", "http://app.example.com/public/", "https://app.example.com:8443/public/"),
-        *("https://u@app.example.com/public/", "https://app.example.com/public/../x", "https://forward.example.com/public/", "https://auth.example.com/"),
+        *(
+            "https://u@app.example.com/public/",
+            "https://app.example.com/public/../x",
+            "https://forward.example.com/public/",
+            "https://auth.example.com/",
+        ),
     ],
 )
 async def test_what_is_no_address_of_a_route_is_refused(front: Asked, ann: SignedIn, uri: str) -> None:
@@ -172,7 +181,9 @@ async def test_other_paths_permit_nothing_even_to_grpc_clients(front: Asked, pat
         assert answer.status in (403, 404)
 
 
-@pytest.mark.parametrize("name", ["x-gate-claim-email", "x-gate-jwt-assertion", "x-gate-anything", "x.gate.claim.role", "xgateclaimrole", "impersonate-user"])
+@pytest.mark.parametrize(
+    "name", ["x-gate-claim-email", "x-gate-jwt-assertion", "x-gate-anything", "x.gate.claim.role", "xgateclaimrole", "impersonate-user"]
+)
 async def test_a_request_that_claims_an_identity_does_not_pass(front: Asked, name: str, ann: SignedIn) -> None:
     for target in ("/page", "/public/"):
         assert (await front.verify(target, headers={**cookie(ann), name: "boss@example.com"})).status == 403
@@ -214,7 +225,15 @@ async def test_a_redirect_route_lets_nobody_through_to_what_the_front_proxy_has_
 
 @pytest.mark.parametrize(
     ("origin", "status"),
-    [(APP, 200), ("https://friend.example", 200), ("https://evil.example", 403), ("http://app.example.com", 403), ("null", 403), ("", 403), (None, 200)],
+    [
+        (APP, 200),
+        ("https://friend.example", 200),
+        ("https://evil.example", 403),
+        ("http://app.example.com", 403),
+        ("null", 403),
+        ("", 403),
+        (None, 200),
+    ],
 )
 async def test_a_websocket_opens_for_pages_of_known_origins(front: Asked, ann: SignedIn, origin: str | None, status: int) -> None:
     headers = {**cookie(ann), **HANDSHAKE, **({"origin": origin} if origin is not None else {})}
@@ -246,12 +265,20 @@ async def test_verify_permits_none_of_our_pages(front: Asked, ann: SignedIn) -> 
     assert front.own_pages == []
 
 
+async def test_our_pages_exist_at_route_hosts_only(front: Asked) -> None:
+    for host in ("https://unknown.example.com", "https://auth.example.com", "https://forward.example.com"):
+        assert (await front.ask(f"/?uri={host}/.gate/callback/", headers=NAVIGATION)).status == 403
+    assert front.own_pages == []
+
+
 async def test_a_cookie_whose_session_is_gone_permits_nothing(front: Asked, ann: SignedIn) -> None:
     await front.broker.delete(SESSION, ann.session.id)
     assert (await front.verify("/page", headers=cookie(ann))).status == 401
 
 
-async def test_without_the_data_broker_it_is_503_and_public_routes_go_on(front: Asked, ann: SignedIn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_data_broker_it_is_503_and_public_routes_go_on(
+    front: Asked, ann: SignedIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def unreachable(*_: object) -> None:
         raise BrokerError("the data broker is away")
 

@@ -4,7 +4,16 @@ from hypothesis import strategies as st
 
 from gateproject.config.route import Route
 from gateproject.errors import UpstreamError
-from proxy.headers import Downstream, ResponseHeaders, RouteHeaders, TrustedPeers, fold, is_internal_header
+from proxy.headers import (
+    Downstream,
+    ResponseHeaders,
+    RouteHeaders,
+    TrustedPeers,
+    fold,
+    is_identity_header,
+    is_internal_header,
+    without_our_credentials,
+)
 from tests.support.options import make_options
 
 CLIENT = Downstream("192.0.2.7", "https", b"app.example.com", "0123456789abcdef0123456789abcdef")
@@ -308,3 +317,29 @@ def test_a_response_header_that_would_split_is_refused(options, value):
 def test_a_malformed_response_header_name_is_refused(options):
     with pytest.raises(UpstreamError):
         received(options, [(b"x y", b"1")])
+
+
+@pytest.mark.parametrize("name", [b"X-Gate-Claim-Email", b"x_gate_jwt_assertion", b"X.Gate--Claim", b"XGateClaimRole", b"Impersonate-User"])
+def test_a_header_that_speaks_for_us_is_known_in_every_spelling(name):
+    assert is_identity_header(fold(name))
+
+
+@pytest.mark.parametrize(
+    "name", [b"X-Forwarded-For", b"X-Original-URL", b"X-Request-Id", b"X-Gateway", b"Cookie", b"X-Envoy-Attempt-Count"]
+)
+def test_what_front_proxies_say_is_no_identity(name):
+    assert not is_identity_header(fold(name))
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ([], (b"", b"")),
+        ([(b"cookie", b"a=1; _gate=s; b=2"), (b"cookie", b"_gate_csrf=x")], (b"a=1; b=2", b"")),
+        ([(b"cookie", b"a=1"), (b"cookie", b"b=2"), (b"authorization", b"Basic x")], (b"a=1; b=2", b"Basic x")),
+        ([(b"authorization", b"Gate t")], (b"", b"")),
+        ([(b"authorization", b"Basic a"), (b"authorization", b"Gate b")], (b"", b"")),
+    ],
+)
+def test_credentials_of_others_are_kept_and_ours_are_not(headers, expected):
+    assert without_our_credentials(headers, "_gate") == expected

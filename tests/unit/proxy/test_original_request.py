@@ -51,14 +51,20 @@ def test_the_uri_parameter_has_one_reading(query: str, url: str) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        *("", "?", "?uri", "?uri=", "?URI=https://app.example.com/", "?x=1", f"?x=1&uri={PAGE}", f"?uri={ENCODED}&uri={ENCODED}", f"?uri={ENCODED}&x=1"),
-        *("?uri=/page", "?uri=//app.example.com/", "?uri=app.example.com/", "?uri=ftp://app.example.com/", "?uri=file:///etc/passwd", "?uri=javascript:1"),
-        *("?uri=https:app.example.com/", "?uri=https:/app.example.com/", "?uri=https:///app.example.com/", "?uri=https://", "?uri=https://?x"),
+        *("", "?", "?uri", "?uri="),
+        *("?URI=https://app.example.com/", "?x=1", f"?x=1&uri={PAGE}", f"?uri={ENCODED}&uri={ENCODED}", f"?uri={ENCODED}&x=1"),
+        *("?uri=/page", "?uri=//app.example.com/", "?uri=app.example.com/"),
+        *("?uri=ftp://app.example.com/", "?uri=file:///etc/passwd", "?uri=javascript:1"),
+        *("?uri=https:app.example.com/", "?uri=https:/app.example.com/"),
+        *("?uri=https:///app.example.com/", "?uri=https://", "?uri=https://?x"),
         *("?uri=https://u@app.example.com/", "?uri=https://u:p@app.example.com/", "?uri=https%3A%2F%2Fu%40app.example.com%2F"),
-        *("?uri=https%3A%2F%2Fapp.example.com%2Fx%23y", "?uri=https%3A%2F%2Fapp.example.com%5C%40evil%2F", "?uri=https%3A%2F%2Fapp.example.com%2Fa%20b"),
+        *("?uri=https%3A%2F%2Fapp.example.com%2Fx%23y"),
+        *("?uri=https%3A%2F%2Fapp.example.com%5C%40evil%2F", "?uri=https%3A%2F%2Fapp.example.com%2Fa%20b"),
         *("?uri=https%3A%2F%2Fapp.example.com%2F%0d%0aX", "?uri=https%3A%2F%2Fapp.example.com%2F%00", "?uri=https://app.example.com\\/"),
-        *("?uri=https://app.example.com:80/", "?uri=http://app.example.com:443/", "?uri=https://app.example.com:0443/", "?uri=https://app.example.com:99999/"),
-        *("?uri=https://app.example.com%2f/", "?uri=https://app.example.com,evil/", "?uri=https://[::1/", "?uri=https%253A%252F%252Fapp.example.com%252F"),
+        *("?uri=https://app.example.com:80/", "?uri=http://app.example.com:443/"),
+        *("?uri=https://app.example.com:0443/", "?uri=https://app.example.com:99999/"),
+        *("?uri=https://app.example.com%2f/", "?uri=https://app.example.com,evil/"),
+        *("?uri=https://[::1/", "?uri=https%253A%252F%252Fapp.example.com%252F"),
         # Written by halves: `/a%2520b` may be that path, or `/a%20b`.
         *("?uri=https://app.example.com/a%2520b", "?uri=https://app.example.com/admin%3Fx", "?uri=https://app.example.com/admin%23x"),
     ],
@@ -69,7 +75,8 @@ def test_everything_with_another_reading_is_refused(query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/a/../b", "/a/./b", "/a/%2e%2e/b", "/%61dmin", "/a\\b", "/a%5cb", "/a%00", "/%", "/%zz", "/..;/b", "/a/..%2fb", "/%c0%ae", "/a/.."]
+    "path",
+    ["/a/../b", "/a/./b", "/a/%2e%2e/b", "/%61dmin", "/a\\b", "/a%5cb", "/a%00", "/%", "/%zz", "/..;/b", "/a/..%2fb", "/%c0%ae", "/a/.."],
 )
 def test_a_path_that_the_front_proxy_would_forward_otherwise_is_refused(path: str) -> None:
     with pytest.raises(BadRequest):

@@ -38,3 +38,14 @@ def test_a_host_that_is_both_serves_our_pages_and_its_routes() -> None:
     assert owner_at("/.gate/", "both") is Owner.AUTHENTICATE_PAGES
     assert owner_at("/oauth2/callback", "both") is Owner.AUTHENTICATE_PAGES
     assert owner_at("/", "both") is Owner.DATA_PLANE
+
+
+@pytest.mark.parametrize("path", ["/", "/verify", "/.gate/", "/.gate/callback/", "/robots.txt", "/x", "/.gate"])
+def test_every_path_of_the_forward_auth_host_is_for_other_proxies(path: str) -> None:
+    found = owner(path, is_authenticate_host=False, is_route_host=True, callback_path="/oauth2/callback", is_forward_auth_host=True)
+    assert found is Owner.FORWARD_AUTH
+
+
+def test_the_forward_auth_host_is_alive_like_every_other() -> None:
+    found = owner("/ping", is_authenticate_host=False, is_route_host=False, callback_path="/oauth2/callback", is_forward_auth_host=True)
+    assert found is Owner.HEALTH

@@ -18,7 +18,7 @@ PUBLIC = {"from": "https://site.example.com", "to": "http://127.0.0.1:9", "allow
 
 
 def service(directory: Path) -> ProxyService:
-    options = make_options(directory, policy=[PRIVATE, PUBLIC])
+    options = make_options(directory, policy=[PRIVATE, PUBLIC], forward_auth_url="https://forward.example.com")
     authorize = AuthorizeService(options, Replica(LocalBroker(MemoryStore())), SigningKey.from_options(options))
     return ProxyService(options, authorize, Carrying(), lambda: 0.0)
 
@@ -38,6 +38,8 @@ def service(directory: Path) -> ProxyService:
         ("https://site.example.com/robots.txt", Owner.DATA_PLANE),
         ("https://unknown.example.com/.gate/", Owner.NOTHING),
         ("https://unknown.example.com/ping", Owner.HEALTH),
+        ("https://forward.example.com/verify", Owner.FORWARD_AUTH),
+        ("https://forward.example.com:8443/.gate/", Owner.FORWARD_AUTH),
     ],
 )
 def test_each_request_has_one_owner(url: str, owner: Owner, tmp_path: Path) -> None:

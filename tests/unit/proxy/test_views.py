@@ -166,7 +166,7 @@ async def test_nothing_is_attested_for_a_host_that_lets_the_person_nowhere(site:
 
 
 async def test_there_is_no_admin_and_nothing_else_on_route_hosts(site: RouteSite) -> None:
-    for path in ("admin/", "sign_in", "static/admin/css/base.css", "x", "callback"):
+    for path in ("admin/", "static/admin/css/base.css", "x", "callback"):
         assert (await site.ask(f"https://{HOST}/.gate/{path}")).status == 404
     assert (await site.ask(f"https://{HOST}/.well-known/gate/jwks.json")).status == 404
 

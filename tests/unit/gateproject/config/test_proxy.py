@@ -32,3 +32,25 @@ def test_wrong_values_are_refused(problems: Problems) -> None:
         trusted_proxies=["10.0.0.1/8"], headers={"X-A": "b\r\nX-B: c"}, jwt_claims_headers=["a b"], default_upstream_timeout="x"
     )
     assert set(found) == {"trusted_proxies", "headers", "jwt_claims_headers", "default_upstream_timeout"}
+
+
+def test_forward_auth_has_a_host_of_its_own(load: Load, problems: Problems) -> None:
+    route = {"from": "https://fwd.example.com:8443", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True}
+    assert load(forward_auth_url="https://fwd.example.com/").forward_auth_url.origin == "https://fwd.example.com"
+    assert set(problems(forward_auth_url="https://auth.example.com:9")) == {"forward_auth_url"}
+    assert set(problems(forward_auth_url="https://fwd.example.com", policy=[route])) == {"policy[0].from"}
+    for wrong in (
+        "fwd.example.com",
+        "https://",
+        "https://fwd.example.com/verify",
+        "https://fwd.example.com?uri=x",
+        "ftp://fwd.example.com",
+    ):
+        assert set(problems(forward_auth_url=wrong)) == {"forward_auth_url"}
+
+
+def test_a_permission_is_kept_for_minutes_at_most(load: Load, problems: Problems) -> None:
+    assert load().forward_auth_cache == timedelta(0)
+    assert load(forward_auth_url="https://fwd.example.com", forward_auth_cache="5m").forward_auth_cache == timedelta(minutes=5)
+    assert set(problems(forward_auth_url="https://fwd.example.com", forward_auth_cache="5m1s")) == {"forward_auth_cache"}
+    assert set(problems(forward_auth_cache="5s")) == {"forward_auth_cache"}

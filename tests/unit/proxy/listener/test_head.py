@@ -217,3 +217,9 @@ def test_one_empty_line_before_a_request_is_ignored(canary):
 
 def test_two_empty_lines_are_not(canary):
     assert canary.ask(b"\r\n\r\n" + request())[0].status == 400
+
+
+def test_the_names_of_dropped_headers_are_told():
+    head = parse_head(GOOD + b"X_Gate_Claim_Email: a\r\nX-Fine: b\r\n")
+    assert head.ignored == [b"X_Gate_Claim_Email"]
+    assert b"x-fine" in dict(head.headers)
