@@ -29,6 +29,7 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "certificate_key": {"certificate": "BASE64-OF-fullchain.pem"},
     "certificate_file": {"certificate_key_file": "privkey.pem"},
     "certificate_key_file": {"certificate_file": "fullchain.pem"},
+    "forward_auth_cache": {"forward_auth_url": "https://fwdauth.example.com"},
     "websocket_origins": {"allow_websockets": True},
 }
 

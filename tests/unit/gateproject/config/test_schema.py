@@ -29,17 +29,6 @@ POOL: list[Any] = [
     *["https://a.example.com", "http://a.example.com", "ftp://a.example.com", "10.0.0.0/8", "AAAA", "X-A:b", '{"X-A": "b"}'],
     *[[], ["a"], ["a", "b"], [1], [{}], {}, {"a": "b"}, {"a": 1}, {"disable": True}, {"disable": "x"}, [""], [["a"]], None],
 ]
-# What else a key needs to be accepted.
-COMPANIONS: dict[str, dict[str, Any]] = {
-    "certificate": {"certificate_key": "BASE64-OF-privkey.pem"},
-    "certificate_key": {"certificate": "BASE64-OF-fullchain.pem"},
-    "certificate_file": {"certificate_key_file": "privkey.pem"},
-    "certificate_key_file": {"certificate_file": "fullchain.pem"},
-    "forward_auth_cache": {"forward_auth_url": "https://fwdauth.example.com"},
-    "websocket_origins": {"allow_websockets": True},
-}
-
-Complete = Callable[[Any], Any]
 Accepts = Callable[[dict[str, Any]], bool]
 
 
