@@ -14,6 +14,12 @@ def main() -> None:
 
         print(version())
         return
+    if arguments[1:2] == ["checkconfig"]:
+        # Without Django's settings, which would load the same configuration first.
+        from gateproject.management.commands.checkconfig import Command
+
+        Command().run_from_argv(arguments)
+        return
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateproject.settings")
     from django.core.management import execute_from_command_line
 

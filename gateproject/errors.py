@@ -11,15 +11,27 @@ class GateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a configuration: `key` is its path (`policy[3].from`), `line` counts from 1."""
+    """One mistake in a configuration: `key` is its path (`policy[3].from`), `line` and `column` count from 1.
+
+    `rule` is the kind of mistake, for programs that group them.
+    """
 
     key: str
     message: str
     line: int | None = None
+    column: int | None = None
+    file: str = ""
+    rule: str = "invalid-configuration"
+
+    @property
+    def place(self) -> str:
+        """`config.yaml:5:3`, as far as it is known."""
+        if self.file:
+            return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        return "" if self.line is None else f"line {self.line}"
 
     def __str__(self) -> str:
-        place = f"line {self.line}: " if self.line is not None else ""
-        return f"{place}{self.key}: {self.message}" if self.key else f"{place}{self.message}"
+        return ": ".join(part for part in (self.place, self.key, self.message) if part)
 
 
 class ConfigError(GateError):

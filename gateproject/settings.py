@@ -4,6 +4,7 @@ import os
 import secrets
 from pathlib import Path
 
+from authorize.checks import JUDGES
 from gateproject.config.load import config_path
 from gateproject.config.options import Options
 from gateproject.config.source import ConfigSource
@@ -13,7 +14,7 @@ from gateproject.errors import ConfigError
 GATE_OPTIONS: Options | None = None
 GATE_CONFIG_ERROR: ConfigError | None = None
 GATE_CONFIG_PATH = config_path(os.environ, Path.cwd())  # noqa: TID251 - an entry point
-GATE_SOURCE = ConfigSource(GATE_CONFIG_PATH, os.environ)  # noqa: TID251
+GATE_SOURCE = ConfigSource(GATE_CONFIG_PATH, os.environ, JUDGES)  # noqa: TID251
 try:
     GATE_OPTIONS = GATE_SOURCE.load()
 except ConfigError as error:

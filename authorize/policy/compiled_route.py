@@ -47,7 +47,7 @@ def compile_route(route: Route, key: str) -> CompiledRoute:
         matches=_matcher(path, prefix, pattern),
         resembles=_matcher(path and decoded_reading(path), prefix and decoded_reading(prefix), pattern),
         has_escapes="%" in f"{path}{prefix}",
-        grants=tuple(_grants(route)),
+        grants=tuple(grants_of(route)),
     )
 
 
@@ -93,7 +93,7 @@ def _matcher(path: str | None, prefix: str | None, pattern: Matcher | None) -> M
     return lambda candidate: all(condition(candidate) for condition in conditions)
 
 
-def _grants(route: Route) -> Iterator[Criterion]:
+def grants_of(route: Route) -> Iterator[Criterion]:
     """Those that need no sign-in come first, then from the cheapest to the dearest."""
     if route.allow_public_unauthenticated_access:
         yield criteria.always("allow_public_unauthenticated_access", Reason.PUBLIC)

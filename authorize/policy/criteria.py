@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from authorize.policy.email_address import canonical_domain, canonical_email
@@ -125,10 +126,15 @@ def _with_type(value: Any) -> tuple[bool, Any]:
 
 
 def _of_identity(rule: str, judge: Callable[[Identity], Reason], holding: set[Reason]) -> Criterion:
-    """The Steps are made once: a decision is too frequent to build the same values again."""
-    steps = {reason: Step(rule, reason in holding, reason) for reason in Reason}
+    steps = _steps(rule, frozenset(holding))
 
     def criterion(request: AccessRequest, identity: Identity | None) -> Step:
         return steps[Reason.NOT_SIGNED_IN if identity is None else judge(identity)]
 
     return criterion
+
+
+@cache
+def _steps(rule: str, holding: frozenset[Reason]) -> dict[Reason, Step]:
+    """Made once: decisions are too frequent, and routes too many, to build the same values again."""
+    return {reason: Step(rule, reason in holding, reason) for reason in Reason}

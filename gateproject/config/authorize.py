@@ -4,7 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from gateproject.config.fields import Bool, ExistingFile, TextList, text
+from gateproject.config.fields import Bool, ExistingFile, File, TextList, text
+from gateproject.config.places import KeyPath
+from gateproject.config.policy_tests import PolicyTest, read_tests_file
 from gateproject.config.reader import Reader
 from gateproject.config.validation import Settings
 
@@ -25,3 +27,17 @@ class AuthorizeSettings(Settings):
     admin_allowed_users: TextList = Field((), description="Who enters the admin by single sign-on.", examples=[["alice@example.com"]])
     admin_allowed_groups: TextList = Field((), description="Whose members enter the admin by single sign-on.", examples=[["operators"]])
     admin_password_login: Bool = Field(False, description="Accounts with a password may sign in to the admin too.", examples=[True])
+    policy_tests: tuple[PolicyTest, ...] = Field(
+        (),
+        description="Examples of the policy: who asks for what, and what must come of it.  A configuration that fails one is refused.",
+        examples=[[{"url": "https://app.example.com/", "user": "alice@example.com", "groups": ["engineering"], "expect": "allow"}]],
+    )
+    policy_tests_file: File | None = Field(
+        None, description="A file with more of them: a list, or a map with the key `policy_tests`.", examples=["policy-tests.yaml"]
+    )
+
+    @property
+    def all_policy_tests(self) -> tuple[tuple[KeyPath, PolicyTest], ...]:
+        """Each with where it is written."""
+        here: list[tuple[KeyPath, PolicyTest]] = [(("policy_tests", index), test) for index, test in enumerate(self.policy_tests)]
+        return (*here, *(read_tests_file(self.policy_tests_file).tests if self.policy_tests_file else ()))

@@ -2,20 +2,53 @@
 
 import base64
 import binascii
+import gc
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gateproject.config import removed, unbuilt
-from gateproject.config.documents import Document, DocumentError, key_path, parse
+from gateproject.config.documents import parse
 from gateproject.config.files import LARGEST_CONFIGURATION, Files, read_capped
 from gateproject.config.options import Options
+from gateproject.config.places import Document, DocumentError, KeyPath, key_path, shown_path
+from gateproject.config.policy_tests import read_tests_file
 from gateproject.config.route import Route
-from gateproject.config.validation import Finding, Settings, validate
+from gateproject.config.validation import Finding, Rule, Settings, broken_rules, partial, validate
 from gateproject.errors import ConfigError, Problem
 
 ENVIRONMENT_KEYS = (*Options.attributes(), *unbuilt.SETTINGS, *removed.SETTINGS)
+MOST_PROBLEMS = 1_000  # nobody reads more, and each takes time to explain
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A rule of somebody who knows more than this package does.  What it finds forbids a start, or only `warns`."""
+
+    kind: str
+    rule: Rule
+    warns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """`options` is None where there are errors."""
+
+    options: Options | None
+    errors: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What was read, and from where; `file` is empty where there is none."""
+
+    document: Document
+    file: str
+    directory: Path
 
 
 def config_path(environ: Mapping[str, str], cwd: Path) -> Path | None:
@@ -23,55 +56,140 @@ def config_path(environ: Mapping[str, str], cwd: Path) -> Path | None:
     if named := environ.get("GATE_CONFIG"):
         return cwd / named
     path = cwd / "config.yaml"
-    return path if path.exists() else None
+    # Also a dangling or unreadable one: leaving it out silently would start something else than was meant.
+    return path if os.path.lexists(path) else None
 
 
-def load_process_options(named: Path | None = None) -> Options:
-    """As the commands do it: the file that was named, else `config_path`, and this process's environment."""
-    return load_options(named or config_path(os.environ, Path.cwd()), os.environ)
-
-
-def load_options(path: Path | None, environ: Mapping[str, str]) -> Options:
+def load_options(path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = ()) -> Options:
     """Raises ConfigError with every problem that can be told now."""
-    document = Document({}) if path is None else _read(path)
-    directory = Path.cwd() if path is None else path.absolute().parent
-    return _options(document, environ, directory)
+    return _options_of(check_configuration(path, environ, [judge for judge in judges if not judge.warns]))
 
 
 def parse_options(content: bytes, extension: str, environ: Mapping[str, str], directory: Path) -> Options:
     """As `load_options`, for the bytes of a configuration file in `directory`."""
+    return _options_of(_checked(lambda: _Source(parse(content, extension), "", directory), environ, ()))
+
+
+def check_configuration(path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = ()) -> Checked:
+    """Never raises, whatever the file is."""
+    return _checked(lambda: _read(path), environ, judges, "" if path is None else shown_path(path))
+
+
+def _options_of(checked: Checked) -> Options:
+    if checked.options is None:
+        raise ConfigError(list(checked.errors))
+    return checked.options
+
+
+def _read(path: Path | None) -> _Source:
+    if path is None:
+        return _Source(Document({}), "", Path.cwd())
+    return _Source(parse(read_capped(path, LARGEST_CONFIGURATION), path.suffix), shown_path(path), path.absolute().parent)
+
+
+def _checked(read: Callable[[], _Source], environ: Mapping[str, str], judges: Sequence[Judge], file: str = "") -> Checked:
+    with _without_garbage_collection():
+        try:
+            source = read()
+        except DocumentError as error:
+            return Checked(None, (Problem("", f"the configuration {error}", error.line, error.column, file),))
+        except ValueError as error:
+            return Checked(None, (Problem("", f"the configuration can't be used: {error}", file=file),))
+        in_file = {} if source.document.value is None else source.document.value
+        if not isinstance(in_file, dict):
+            return Checked(None, (Problem("", "the configuration must be a map of settings", 1, 1, file),))
+        return _Checking(source, environ).check(in_file, judges)
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Loading makes only what stays: looking for garbage among ten thousand routes takes longer than reading them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
     try:
-        document = parse(content, extension)
-    except DocumentError as error:
-        raise ConfigError([Problem("", f"the configuration: {error}", error.line)]) from None
-    return _options(document, environ, directory)
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
-def _read(path: Path) -> Document:
-    try:
-        return parse(read_capped(path, LARGEST_CONFIGURATION), path.suffix)
-    except ValueError as error:
-        raise ConfigError([Problem("", str(error))]) from None
-    except DocumentError as error:
-        raise ConfigError([Problem("", f"{path}: {error}", error.line)]) from None
+class _Checking:
+    def __init__(self, source: _Source, environ: Mapping[str, str]):
+        self._source = source
+        self._environ = environ
+        self._in_environment = {key: environ[key.upper()] for key in ENVIRONMENT_KEYS if environ.get(key.upper())}
+        self._documents: dict[str, tuple[str, Document]] = {}  # setting that names a document -> its file, and what is in it
+        self._errors = [replace(problem, file=source.file) for problem in source.document.problems]
+        self._warnings: list[Problem] = []
+
+    def check(self, in_file: dict[str, Any], judges: Sequence[Judge]) -> Checked:
+        """Routes one by one first, so that a mistake in one of them hides no mistake elsewhere."""
+        raw = {"data_dir": _data_dir(self._environ)} | _without_nulls(in_file, Options) | self._in_environment
+        context = {"files": Files(self._source.directory)}
+        good = self._good_routes(raw.pop("policy", None), context)
+        raw["policy"] = tuple(good.values())
+        options, findings = validate(Options, raw, context)
+        self._add(_with_file_indexes(findings, list(good)))
+        view = options if options is not None else partial(Options, raw, findings, context)
+        self._add(broken_rules([self._tests_file], view))
+        for judge in judges:
+            self._add(_with_file_indexes(broken_rules([judge.rule], view), list(good)), judge.kind, warns=judge.warns)
+        errors, warnings = (tuple(sorted(found, key=_by_place)) for found in (self._errors, self._warnings))
+        return Checked(None if errors else options, errors, warnings)
+
+    def _good_routes(self, policy: Any, context: dict[str, Any]) -> dict[int, Route]:
+        """Index in the list -> route."""
+        good: dict[int, Route] = {}
+        try:
+            routes = _raw_routes(policy)
+        except ValueError as error:
+            self._add([(("policy",), str(error))])
+            return good
+        for index, raw_route in enumerate(routes):
+            written = _without_nulls(raw_route, Route) if isinstance(raw_route, dict) else raw_route
+            route, findings = validate(Route, written, context)
+            self._add((("policy", index, *path), message) for path, message, *_ in findings)
+            if route is not None:
+                good[index] = route
+        return good
+
+    def _tests_file(self, view: Any) -> Iterator[Finding]:
+        if view.policy_tests_file is not None:
+            tests = read_tests_file(view.policy_tests_file)
+            self._documents["policy_tests_file"] = (shown_path(view.policy_tests_file.path), tests.document)
+            yield from tests.findings
+
+    def _add(self, findings: Iterable[Finding], kind: str = "invalid-configuration", *, warns: bool = False) -> None:
+        known = self._warnings if warns else self._errors
+        for finding in findings:
+            if len(known) == MOST_PROBLEMS:
+                known.append(Problem("", f"there are more than {MOST_PROBLEMS} problems; the rest is not shown", file=self._source.file))
+            if len(known) > MOST_PROBLEMS:
+                return
+            known.append(self._problem(finding, kind))
+
+    def _problem(self, finding: Finding, kind: str) -> Problem:
+        path, message, *other = finding
+        if other:
+            message = message.replace("{other}", self._described(other[0]))
+        if path and path[0] in self._in_environment and path[0] not in self._documents:
+            return Problem(key_path([str(path[0]).upper(), *path[1:]]), f"{message} (in the environment)", rule=kind)
+        file, place = self._place(path)
+        return Problem(key_path(path), message, *place, file=file, rule=kind)
+
+    def _described(self, path: KeyPath) -> str:
+        _, (line, _) = self._place(path)
+        return key_path(path) if line is None else f"{key_path(path)} (line {line})"
+
+    def _place(self, path: KeyPath) -> tuple[str, tuple[int | None, int | None]]:
+        if path and path[0] in self._documents and len(path) > 1:
+            file, document = self._documents[str(path[0])]
+            return file, document.place_of(path[1:]) or (None, None)
+        return self._source.file, self._source.document.place_of(path) or (None, None)
 
 
-def _options(document: Document, environ: Mapping[str, str], directory: Path) -> Options:
-    in_file = {} if document.value is None else document.value
-    if not isinstance(in_file, dict):
-        raise ConfigError([Problem("", "the configuration must be a map of settings", 1)])
-    in_environment = {key: environ[key.upper()] for key in ENVIRONMENT_KEYS if environ.get(key.upper())}
-    raw = {"data_dir": _data_dir(environ)} | _without_nulls(in_file, Options) | in_environment
-    options, findings = _validated(raw, {"files": Files(directory)})
-    problems = list(document.problems)
-    for found, message in findings:
-        if found and found[0] in in_environment:
-            problems.append(Problem(key_path([str(found[0]).upper(), *found[1:]]), f"{message} (in the environment)"))
-        else:
-            problems.append(Problem(key_path(found), message, document.line_of(found)))
-    if problems or options is None:
-        raise ConfigError(sorted(problems, key=lambda problem: problem.line or 0))
-    return options
+def _by_place(problem: Problem) -> tuple[str, int, int]:
+    return problem.file, problem.line or 0, problem.column or 0
 
 
 def _data_dir(environ: Mapping[str, str]) -> Path:
@@ -80,31 +198,17 @@ def _data_dir(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("HOME") or "/").absolute() / ".local" / "share" / "gate"
 
 
-def _validated(raw: dict[str, Any], context: dict[str, Any]) -> tuple[Options | None, list[Finding]]:
-    """Routes one by one first, so that a mistake in one of them hides no mistake elsewhere."""
-    try:
-        routes = _raw_routes(raw.pop("policy", None))
-        findings: list[Finding] = []
-    except ValueError as error:
-        routes, findings = [], [(("policy",), str(error))]
-    good: dict[int, Route] = {}
-    for index, raw_route in enumerate(routes):
-        written = _without_nulls(raw_route, Route) if isinstance(raw_route, dict) else raw_route
-        route, found = validate(Route, written, context)
-        findings += [(("policy", index, *path), message) for path, message in found]
-        if route is not None:
-            good[index] = route
-    options, found = validate(Options, raw | {"policy": tuple(good.values())}, context)
-    findings += _with_file_indexes(found, list(good))
-    return options if not findings else None, findings
-
-
-def _with_file_indexes(findings: Iterable[Finding], indexes: list[int]) -> list[Finding]:
+def _with_file_indexes(findings: Iterable[Finding], indexes: list[int]) -> Iterator[Finding]:
     """A rule saw the good routes only: its `policy[1]` may be the file's `policy[3]`."""
-    return [
-        (("policy", indexes[path[1]], *path[2:]) if path[:1] == ("policy",) and isinstance(path[1], int) else path, message)
-        for path, message in findings
-    ]
+    for finding in findings:
+        path = _with_file_index(finding[0], indexes)
+        yield (path, finding[1]) if len(finding) == 2 else (path, finding[1], _with_file_index(finding[2], indexes))
+
+
+def _with_file_index(path: KeyPath, indexes: list[int]) -> KeyPath:
+    if path[:1] == ("policy",) and len(path) > 1 and isinstance(path[1], int):
+        return ("policy", indexes[path[1]], *path[2:])
+    return path
 
 
 def _without_nulls(raw: dict[str, Any], model: type[Settings]) -> dict[str, Any]:

@@ -121,6 +121,9 @@ class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, Authenticate
     )
     UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.SETTINGS
     REMOVED: ClassVar[dict[str, str]] = removed.SETTINGS
+    ELSEWHERE: ClassVar[dict[str, str]] = dict.fromkeys(
+        (*Route.attributes(), *unbuilt.ROUTE_KEYS), "is a key of a route: write it into an entry of `policy`"
+    )
 
     policy: tuple[Route, ...] = Field(
         (),

@@ -1,11 +1,16 @@
 """Keys that earlier releases had, and what to write instead."""
 
 SETTINGS = {
-    "administrators": "was removed together with impersonation in release 0.13; the admin page has admin_allowed_users",
+    "administrators": "was removed together with impersonation in release 0.13; use admin_allowed_users, which opens the admin page",
     "authenticate_internal_url": "was removed in release 0.3; use authenticate_service_url",
     "cache_service_url": "was renamed in release 0.10; use databroker_service_url",
-    "enable_user_impersonation": "was removed in release 0.13, and nothing replaces it",
+    "enable_user_impersonation": "was removed together with impersonation in release 0.13, and nothing replaces it",
+    "idp_qps": "has had no effect since release 0.13: remove it; idp_refresh_directory_interval says how often the directory is read",
     "policy_file": "was removed in release 0.0.5; write the routes under `policy` in the configuration file",
-    "tracing_debug": "was removed in release 0.9; use tracing_sample_rate",
-    "tracing_sampling_rate": "is spelled tracing_sample_rate",
+    "tracing_debug": "was removed in release 0.9; use tracing_sample_rate, where 1 traces every request",
+    "tracing_sampling_rate": "is spelled tracing_sample_rate since release 0.9",
+}
+
+ROUTE_KEYS = {
+    "sub_policies": "is not available; write its lists (allowed_users, allowed_groups, ...) into the route itself",
 }

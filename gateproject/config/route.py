@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import re2
 from pydantic import AfterValidator, Field
 
-from gateproject.config import unbuilt
+from gateproject.config import removed, unbuilt
 from gateproject.config.fields import Base64, Bool, Duration, File, Text, TextList, or_file, text, text_list
 from gateproject.config.headers import RemovableHeaders, RequestHeaders
 from gateproject.config.reader import LIST, PATH, TEXT, Reader, Shape, one_of
@@ -201,6 +201,7 @@ class Route(Settings):
 
     RULES = (_leads_somewhere, _tcp_leads_to_tcp, _is_not_balanced_yet, _open_routes_have_no_lists, _origins_need_websockets)
     UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.ROUTE_KEYS
+    REMOVED: ClassVar[dict[str, str]] = removed.ROUTE_KEYS
 
     from_: Annotated[Url, Reader("URL", from_url, FROM_URL)] = Field(
         alias="from",

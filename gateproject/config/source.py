@@ -1,13 +1,13 @@
 """Where the running configuration comes from: notices when its files change, and loads them anew."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from gateproject.config.load import load_options
+from gateproject.config.load import Judge, load_options
 from gateproject.config.options import Options
 from gateproject.config.types import WatchedFile
 
@@ -15,8 +15,9 @@ from gateproject.config.types import WatchedFile
 class ConfigSource:
     """One configuration file (or none) and the environment as it was at the start."""
 
-    def __init__(self, path: Path | None, environ: Mapping[str, str]):
+    def __init__(self, path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = ()):
         self.path = path
+        self._judges = judges
         self._environ = dict(environ)
         self._named: tuple[Path, ...] = ()
         self._seen: object = None
@@ -25,7 +26,7 @@ class ConfigSource:
         """Raises ConfigError.  What was seen is remembered either way: a broken file is reported once, not each second."""
         files, before = tuple(self._files()), self._stamps()
         self._seen = before
-        options = load_options(self.path, self._environ)
+        options = load_options(self.path, self._environ, self._judges)
         self._named = tuple(sorted({file.path for file in watched_files(options)}))
         # What is written while it is being read, by an editor in two steps say, is a change still to come.
         known = dict(zip(files, before, strict=True))

@@ -1,15 +1,18 @@
 """The base of all settings models, and how every mistake in one is found at once."""
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-Path = tuple[str | int, ...]
-Finding = tuple[Path, str]
+from gateproject.config.places import KeyPath
+
+# Where and what is wrong; a third part is another place that the message calls `{other}`.
+Finding = tuple[KeyPath, str] | tuple[KeyPath, str, KeyPath]
 Rule = Callable[[Any], Iterator[Finding]]
 
 _MESSAGES = {
@@ -21,16 +24,17 @@ _MESSAGES = {
 
 
 class Settings(BaseModel):
-    """`RULES` are checks over several settings; `UNBUILT` and `REMOVED` explain keys that are not settings."""
+    """`RULES` are checks over several settings; `UNBUILT`, `REMOVED` and `ELSEWHERE` explain keys that are not settings here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
     RULES: ClassVar[tuple[Rule, ...]] = ()
     UNBUILT: ClassVar[tuple[str, ...]] = ()
     REMOVED: ClassVar[Mapping[str, str]] = {}
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="after")
     def _obey_the_rules(self) -> Self:
-        if findings := list(_broken_rules(self.RULES, self)):
+        if findings := list(broken_rules(self.RULES, self)):
             raise PydanticCustomError("rules", "breaks a rule", {"findings": findings})
         return self
 
@@ -67,12 +71,11 @@ def validate(model: type[Model], raw: Any, context: dict[str, Any]) -> tuple[Mod
     findings = [finding for detail in details for finding in _findings(model, detail)]
     rules_ran = any(detail["type"] == "rules" and not detail["loc"] for detail in details)
     if isinstance(raw, dict) and not rules_ran:
-        wrong = {path[0] for path, _ in findings if path}
-        findings += _broken_rules(model.RULES, _partial(model, raw, wrong, context))
+        findings += list(broken_rules(model.RULES, partial(model, raw, findings, context)))
     return None, findings
 
 
-def _broken_rules(rules: Iterable[Rule], settings: Any) -> Iterator[Finding]:
+def broken_rules(rules: Iterable[Rule], settings: Any) -> Iterator[Finding]:
     for rule in rules:
         try:
             yield from rule(settings)
@@ -81,10 +84,10 @@ def _broken_rules(rules: Iterable[Rule], settings: Any) -> Iterator[Finding]:
 
 
 def _findings(model: type[Settings], detail: Any) -> Iterator[Finding]:
-    path: Path = detail["loc"]
+    path: KeyPath = detail["loc"]
     context = detail.get("ctx", {})
     if detail["type"] == "rules":
-        yield from ((path + rest, message) for rest, message in context["findings"])
+        yield from ((path + rest, message) for rest, message, *_ in context["findings"])
     elif detail["type"] == "extra_forbidden":
         yield path, _about_unknown_key(_model_at(model, path[:-1]), str(path[-1]))
     elif detail["type"] == "value_error":
@@ -93,23 +96,28 @@ def _findings(model: type[Settings], detail: Any) -> Iterator[Finding]:
         yield path, _hint(model, path) if detail["type"] == "missing" else _MESSAGES.get(detail["type"], detail["msg"])
 
 
-def _hint(model: type[Settings], path: Path) -> str:
+def _hint(model: type[Settings], path: KeyPath) -> str:
     owner = _model_at(model, path[:-1])
     extra = owner.model_fields[owner.attributes()[str(path[-1])]].json_schema_extra
     hint = extra.get("when_missing") if isinstance(extra, dict) else None
     return f"is required: {hint}" if hint else "is required"
 
 
+@lru_cache(maxsize=4096)
 def _about_unknown_key(model: type[Settings], key: str) -> str:
     if key in model.REMOVED:
         return model.REMOVED[key]
     if key in model.UNBUILT:
         return "is specified but not available in this release"
-    close = difflib.get_close_matches(key[:80].lower(), [*model.attributes(), *model.UNBUILT], n=1)
+    if key in model.ELSEWHERE:
+        return model.ELSEWHERE[key]
+    known = [*model.attributes(), *model.UNBUILT]
+    written = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key[:80]).lower().replace("-", "_")
+    close = [written] if written in known else difflib.get_close_matches(written, known, n=1)
     return f"is not a setting; did you mean {close[0]}?" if close else "is not a setting"
 
 
-def _model_at(model: type[Settings], path: Path) -> type[Settings]:
+def _model_at(model: type[Settings], path: KeyPath) -> type[Settings]:
     """The nested model that `path` leads into; list indexes do not count."""
     for part in path:
         if isinstance(part, str) and part in model.attributes():
@@ -128,7 +136,9 @@ def _nested(model: type[Settings], name: str) -> type[Settings] | None:
     return None
 
 
-def _partial(model: type[Settings], raw: dict[str, Any], wrong: set[str | int], context: dict[str, Any]) -> _Partial:
+def partial(model: type[Settings], raw: dict[str, Any], findings: Iterable[Finding], context: dict[str, Any]) -> _Partial:
+    """What rules may look at although something else is wrong."""
+    wrong = {finding[0][0] for finding in findings if finding[0]}
     values: dict[str, Any] = {}
     for key, name in model.attributes().items():
         if key in wrong:

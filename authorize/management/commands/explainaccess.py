@@ -1,27 +1,20 @@
 """Why may, or may not, this person open this URL?  Asks the same route table and the same rules as every request."""
 
 import json
-import re
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
-from urllib.parse import quote, urlsplit
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from authorize.identity_facts import Facts, identity_of
+from authorize.described import Described, default_ports, described_identity, described_request
 from authorize.policy import explain
 from authorize.policy.decision import Decision, decide
 from authorize.policy.identity import Identity
-from authorize.policy.request import AccessRequest, access_request
+from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
-from databroker.records import DirectoryUser, Session, User
 from gateproject.config.options import Options
-from gateproject.config.types import canonical_host
 from gateproject.errors import BadRequest, ConfigError
-
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")  # urlsplit drops some of them silently
 
 
 class Command(BaseCommand):
@@ -46,14 +39,14 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = _options()
-        default_ports = frozenset({80, 443}) if options.insecure_server else frozenset({443})
+        ports = default_ports(options)
         try:
-            table = RouteTable.build(options.policy, default_ports)
+            table = RouteTable.build(options.policy, ports)
         except ConfigError as error:
             raise _unusable(error) from None
-        request = _request(arguments["url"], arguments["method"], default_ports)
+        request = _request(arguments["url"], arguments["method"], ports)
         identity = _person(arguments["user"], arguments["group"], arguments["claim"], options)
-        found = _explained(request, identity, options, table, default_ports)
+        found = _explained(request, identity, options, table, ports)
         self.stdout.write(json.dumps(found, indent=2) if arguments["json"] else "\n".join(_lines(found)))
 
 
@@ -69,41 +62,18 @@ def _unusable(error: ConfigError) -> CommandError:
     return CommandError(f"the configuration has a problem: {error.problems[0]}{more}")
 
 
-def _request(url: str, method: str, default_ports: frozenset[int]) -> AccessRequest:
-    """What a browser would send for this URL; CommandError where it can't be asked for."""
+def _request(url: str, method: str, ports: frozenset[int]) -> AccessRequest:
     try:
-        parts = urlsplit(url)
-        if _CONTROLS.search(url) or parts.scheme not in ("https", "http") or not parts.hostname or "@" in parts.netloc:
-            raise ValueError("write it as in https://app.example.com/path")
-        port = parts.port if parts.port or parts.scheme == "https" else 80
-        host = canonical_host(f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname)
-        path, query = (quote(part, safe="".join(map(chr, range(0x21, 0x7F)))).encode() for part in (parts.path or "/", parts.query))
-        return access_request(method.upper(), f"{host}:{port}".encode() if port else host.encode(), path, query, default_ports)
-    except (ValueError, BadRequest) as error:
-        raise CommandError(f"the URL {url!r} can't be used: {error}") from None
+        return described_request(url, method, ports)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
 
 
 def _person(user: str | None, groups: list[str], claims: Iterable[str], options: Options) -> Identity | None:
-    """Made of records as those of a sign-in are, so that the same rules decide what counts."""
     said = _claims(claims)
-    if user is None:
-        if groups or said:
-            raise CommandError("--group and --claim describe a person: name one with --user")
-        return None
-    provider, subject = options.idp_provider, ""
-    if "/" in user:
-        provider, _, subject = user.partition("/")
-    elif "@" in user:
-        said.setdefault("email", user)
-    else:
-        subject = user
-    if subject:
-        said.setdefault("sub", subject)
-    user_id, now = f"{provider}/{subject}", time.time()
-    email, verified, name = (said.get(claim) for claim in ("email", "email_verified", "name"))
-    session = Session("explained", user_id, subject, provider, now, now + 1, said)
-    person = User(user_id, email or "", verified, name or "", said)
-    return identity_of(Facts(session, person, DirectoryUser(user_id, group_ids=tuple(groups))), options.groups_claim)
+    if user is None and (groups or said):
+        raise CommandError("--group and --claim describe a person: name one with --user")
+    return described_identity(Described(user, groups, said), options)
 
 
 def _claims(written: Iterable[str]) -> dict[str, Any]:
@@ -125,14 +95,14 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _explained(
-    request: AccessRequest, identity: Identity | None, options: Options, table: RouteTable, default_ports: frozenset[int]
+    request: AccessRequest, identity: Identity | None, options: Options, table: RouteTable, ports: frozenset[int]
 ) -> dict[str, Any]:
     try:
         decision: Decision | None = decide(request, identity, table)
         problem = ""
     except BadRequest as error:
         decision, problem = None, f"This address can't be used: {error}."
-    looks = explain.route_looks(request, options.policy, default_ports)
+    looks = explain.route_looks(request, options.policy, ports)
     return {
         "request": {"method": request.method, "host": request.host_port, "path": request.path},
         "person": _described(identity),

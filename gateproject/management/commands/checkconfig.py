@@ -1,32 +1,49 @@
-"""Is this configuration right?  Prints every problem, exits 0 or 1."""
+"""Is this configuration right?  Prints every problem with its place, and exits 0 or 1."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from authorize.policy.route_table import RouteTable
-from gateproject.config.load import load_process_options
-from gateproject.config.options import Options
-from gateproject.errors import ConfigError
+from authorize.checks import JUDGES
+from gateproject.config.load import Judge, check_configuration, config_path
+from gateproject.config.weaknesses import WEAKNESSES
+from gateproject.report import Report, as_json, as_sarif, as_text
+
+ALL_JUDGES = (*JUDGES, *(Judge("weak-setting", rule, warns=True) for rule in WEAKNESSES))
+FORMATS: dict[str, Callable[[Report], str]] = {"json": as_json, "sarif": as_sarif}
 
 
 class Command(BaseCommand):
-    help = "Print every problem of a configuration with its place; exit 0 if there is none, else 1."
+    help = "Print every problem of a configuration with its place, and run its policy tests; exit 0 if all is well, else 1."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("-config", "--config", type=Path, help="the file; by default GATE_CONFIG, else config.yaml")
+        parser.add_argument("--format", choices=("text", *FORMATS), default="text", help="text for people, sarif for code review")
+        parser.add_argument("--strict", action="store_true", help="warnings fail, too")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            compile_everything(load_process_options(options["config"]))
-        except ConfigError as error:
-            self.stdout.write(str(error))
-            raise SystemExit(1) from None
-        self.stdout.write("The configuration has no problems.")
+        report = check(options["config"])
+        if options["format"] == "text":
+            self.stdout.write(as_text(report, in_colour=self._shows_colours()))
+        else:
+            self.stdout.write(FORMATS[options["format"]](report))
+        if report.errors or (options["strict"] and report.warnings):
+            raise SystemExit(1)
+
+    def _shows_colours(self) -> bool:
+        """As no-color.org has it."""
+        environ = os.environ  # noqa: TID251 - an entry point
+        return self.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
-def compile_everything(options: Options) -> None:
-    """What a start would compile: it finds problems that a look at single settings can't.  Raises ConfigError."""
-    RouteTable.build(options.policy)
+def check(named: Path | None) -> Report:
+    cwd, environ = Path.cwd(), dict(os.environ)  # noqa: TID251 - an entry point
+    path = named or config_path(environ, cwd)
+    checked = check_configuration(path, environ, ALL_JUDGES)
+    tests = len(checked.options.all_policy_tests) if checked.options else 0
+    routes = len(checked.options.policy) if checked.options else 0
+    return Report(path, cwd, checked.errors, checked.warnings, routes=routes, policy_tests=tests)

@@ -75,7 +75,7 @@ def route_problems(problems: Problems) -> Problems:
 def complete(tmp_path: Path, pair: tuple[bytes, bytes]) -> Complete:
     """Examples name files and base64 of them, and secrets that people must make themselves: here they are."""
     contents = {"fullchain.pem": pair[0], "privkey.pem": pair[1], "ca.pem": pair[0], "signing-key.pem": pair[1]}
-    for name, content in {**contents, "directory.yaml": b"users: []\n"}.items():
+    for name, content in {**contents, "directory.yaml": b"users: []\n", "policy-tests.yaml": b"[]\n"}.items():
         (tmp_path / name).write_bytes(content)
     values = {f"BASE64-OF-{name}": base64.b64encode(content).decode() for name, content in contents.items()}
     values |= {"PUT-A-SECRET-HERE": MINIMAL["cookie_secret"], "PUT-ANOTHER-SECRET-HERE": MINIMAL["shared_secret"]}

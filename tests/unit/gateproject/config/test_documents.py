@@ -9,7 +9,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateproject.config.documents import DocumentError, key_path, parse
+from gateproject.config.documents import parse
+from gateproject.config.places import DocumentError, key_path
 
 SCALARS = (
     st.none() | st.booleans() | st.integers(-(10**17), 10**17) | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]))
@@ -71,22 +72,23 @@ def test_merge_keys_give_way_to_what_is_written_beside_them() -> None:
     assert from_yaml('"<<": 5') == {"<<": 5}
 
 
-def test_a_key_that_is_there_twice_is_a_problem_with_its_place() -> None:
-    document = parse(b"a: 1\npolicy:\n- from: x\n- to: y\n  to: z\n", ".yaml")
-    assert [str(problem) for problem in document.problems] == ["line 5: policy[1].to: is there twice in the same map"]
+@pytest.mark.parametrize(
+    ("content", "extension", "problem"),
+    [
+        (b"a: 1\npolicy:\n- from: x\n- to: y\n  to: z\n", ".yaml", "line 5: policy[1].to: is there twice in the same map, first in line 4"),
+        (b'{"a": 1,\n "b": [{"c": 1, "c": 2}]}', ".json", "line 2: b[0].c: is there twice in the same map, first in line 2"),
+        (b"a = 1\nb: 2\na 3", ".properties", "line 3: a: is there twice"),
+        (b"a = 1\na.b = 2", ".properties", "line 2: a: is there twice"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_a_problem_with_its_place(content: bytes, extension: str, problem: str) -> None:
+    assert [str(found) for found in parse(content, extension).problems] == [problem]
 
 
-@pytest.mark.parametrize(("content", "extension"), [(b'{"a": 1, "a": 2}', ".json"), (b"a = 1\na = 2", ".toml")])
-def test_a_key_that_is_there_twice_is_refused_in_json_and_toml(content: bytes, extension: str) -> None:
-    with pytest.raises(DocumentError):
-        parse(content, extension)
-
-
-def test_lines_lead_to_the_deepest_known_part() -> None:
-    document = parse(b"a: 1\npolicy:\n  - from: x\n    to:\n      - y\n", ".yaml")
-    assert document.line_of(("policy", 0, "to", 0)) == 5
-    assert document.line_of(("policy", 0, "missing")) == 3
-    assert document.line_of(("missing",)) is None
+def test_a_key_that_is_there_twice_in_toml_is_an_error_with_its_place() -> None:
+    with pytest.raises(DocumentError) as caught:
+        parse(b"a = 1\na = 2", ".toml")
+    assert caught.value.line == 2
 
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
@@ -119,6 +121,11 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{i}: &a{i} [{', '.jo
         (b'{"a": ' + b"9" * 5000 + b"}", ".json", "JSON"),
         (b"", ".json", "JSON"),
         (b"a = ", ".toml", "TOML"),
+        ("a: 1".encode("utf-16"), ".yaml", "UTF-16"),
+        ("- a".encode("utf-32"), ".yaml", "UTF-32"),
+        (b"a." * 100 + b"a=1", ".properties", "deeper"),
+        (b"a=\\u12", ".properties", "hexadecimal"),
+        (b"=1", ".properties", "needs key = value"),
         (b"a: 1", ".ini", "must end in"),
         (b"a: 1", "", "must end in"),
     ],
@@ -135,13 +142,14 @@ def test_a_broken_line_is_numbered_but_not_quoted() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-@given(st.binary(max_size=200), st.sampled_from([".yaml", ".json", ".toml"]))
+@given(st.binary(max_size=200), st.sampled_from([".yaml", ".json", ".toml", ".properties"]))
 def test_any_bytes_are_a_document_or_a_document_error(content: bytes, extension: str) -> None:
     try:
         document = parse(content, extension)
     except DocumentError:
         return
-    assert document.line_of(("a", 0, "b")) is None or extension == ".yaml"
+    place = document.place_of(("a", 0, "b"))
+    assert place is None or min(place) > 0
 
 
 def test_a_key_path_shows_no_control_characters() -> None:

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateproject.config.load import config_path, load_options, load_process_options, parse_options
+from gateproject.config.load import config_path, load_options, parse_options
 from gateproject.config.options import Options
 from gateproject.config.route import Route
 from gateproject.config.types import Url
@@ -55,15 +55,6 @@ def test_the_environment_alone_is_enough(tmp_path: Path, monkeypatch: pytest.Mon
     options = load_options(None, {**environ, "POLICY": encoded([ROUTE]), "XDG_DATA_HOME": "/srv"})
     assert options.policy[0].from_ == Url("https", "app.example.com")
     assert options.data_dir == Path("/srv/gate")
-
-
-def test_the_process_has_a_file_and_an_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(MINIMAL))
-    monkeypatch.delenv("GATE_CONFIG")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COOKIE_NAME", "other")
-    assert load_process_options().cookie_name == "other"
-    assert load_process_options(tmp_path / "config.yaml").cookie_name == "other"
 
 
 def test_the_environment_wins_over_the_file_over_the_default(load: Load) -> None:

@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from gateproject.config.load import parse_options
+from gateproject.config.policy_tests import PolicyTest
 from gateproject.config.reference import Key, keys, route_keys, settings
 from gateproject.config.route import Redirect
 from gateproject.config.schema import NOT_BUILT, json_schema
@@ -59,10 +60,13 @@ def configuration(key: Key, value: Any) -> dict[str, Any]:
         return {**MINIMAL, "certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", key.name: value}]}
     if key.owner is Redirect:
         return {**MINIMAL, "policy": [{"from": "https://a.example.com", "redirect": {"host_redirect": "b.example.com", key.name: value}}]}
+    if key.owner is PolicyTest:
+        test = {"url": "https://a.example.com/", "expect": "allow", "user": "ann@example.com"}
+        return {**MINIMAL, "policy_tests": [{**test, key.name: value}]}
     return {**MINIMAL, "policy": [{**ROUTE, **COMPANIONS.get(key.name, {}), key.name: value}]}
 
 
-BUILT = [key for key in [*SETTINGS, *route_keys(), *keys(Redirect), *keys(CertificateFiles)] if key.is_built]
+BUILT = [key for key in [*SETTINGS, *route_keys(), *keys(Redirect), *keys(CertificateFiles), *keys(PolicyTest)] if key.is_built]
 
 
 @pytest.mark.parametrize("key", BUILT, ids=lambda key: f"{key.owner.__name__}.{key.name}")

@@ -1,17 +1,31 @@
-"""`checkconfig` prints every problem and says by its exit whether there is one."""
+"""`checkconfig` prints every problem, and says by its exit whether there is one."""
 
+import json
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from gateproject.management.commands.checkconfig import Command
+from gateproject.management.commands.checkconfig import ALL_JUDGES, Command
+from gateproject.report import KINDS
 from tests.support.options import MINIMAL
 
+STRONG = {
+    **MINIMAL,
+    "cookie_secret": "cJ2sXq0n0c0m3H6wT1oQe9l5g7u8yBvKxZr4dFtPAhE=",
+    "shared_secret": "v9Yq3m1Zk8Xw5Lr7Td2Bf6Hj4Np0Gs+QcVbEuIoAyKM=",
+}
 
-def check(*arguments: str) -> tuple[int, str]:
-    out = StringIO()
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def check(*arguments: str, out: StringIO | None = None) -> tuple[int, str]:
+    out = out or StringIO()
     command = Command(stdout=out, stderr=out)
     parsed = command.create_parser("manage.py", "checkconfig").parse_args(arguments)
     try:
@@ -21,18 +35,63 @@ def check(*arguments: str) -> tuple[int, str]:
     return 0, out.getvalue()
 
 
+def write(directory: Path, **settings: Any) -> str:
+    path = directory / "config.yaml"
+    path.write_text(yaml.safe_dump({**STRONG, **settings}, sort_keys=False))
+    return str(path)
+
+
 @pytest.mark.parametrize("option", ["-config", "--config"])
 def test_a_right_configuration_exits_0(tmp_path: Path, option: str) -> None:
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(MINIMAL))
-    assert check(option, str(tmp_path / "config.yaml")) == (0, "The configuration has no problems.\n")
+    assert check(option, write(tmp_path)) == (0, "The configuration has no problems: 0 routes.\n")
 
 
-def test_every_problem_is_printed_with_its_place_and_the_exit_is_1(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump({**MINIMAL, "services": "x", "cooky_name": "x"}, sort_keys=False))
-    code, printed = check("-config", str(tmp_path / "config.yaml"))
+def test_every_problem_is_printed_with_its_place_and_the_exit_is_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write(
+        tmp_path, services="x", cooky_name="x", allowed_users=["x"], policy=[{"from": "https://a", "to": "http://b", "Prefix": "/"}]
+    )
+    code, printed = check("-config", path)
+    line = len(STRONG) + 1
     assert code == 1
-    assert f"line {len(MINIMAL) + 1}: services: must be one of" in printed
-    assert f"line {len(MINIMAL) + 2}: cooky_name: is not a setting; did you mean cookie_name?" in printed
+    assert f"config.yaml:{line}:1: error: services: must be one of" in printed
+    assert f"config.yaml:{line + 1}:1: error: cooky_name: is not a setting; did you mean cookie_name?" in printed
+    assert f"config.yaml:{line + 2}:1: error: allowed_users: is a key of a route: write it into an entry of `policy`" in printed
+    assert f"config.yaml:{line + 7}:3: error: policy[0].Prefix: is not a setting; did you mean prefix?" in printed
+    assert printed.endswith("\n4 errors, 0 warnings\n")
+
+
+def test_warnings_fail_only_if_it_is_strict(tmp_path: Path) -> None:
+    path = write(tmp_path, gate_debug=True)
+    assert check("-config", path)[0] == 0
+    code, printed = check("-config", path, "--strict")
+    assert code == 1
+    assert "warning: gate_debug" in printed
+    assert check("-config", write(tmp_path), "--strict")[0] == 0
+
+
+def test_a_failing_policy_test_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path, policy_tests=[{"url": "https://a.example.com/", "expect": "allow"}])
+    code, printed = check("-config", path)
+    assert code == 1
+    assert "policy_tests[0]: fails: expected allow, got no-route" in printed
+
+
+@pytest.mark.parametrize("chosen", ["json", "sarif"])
+def test_programs_read_the_same(tmp_path: Path, chosen: str) -> None:
+    code, printed = check("-config", write(tmp_path, services="x"), "--format", chosen)
+    assert code == 1
+    assert "must be one of" in json.dumps(json.loads(printed))
+
+
+def test_colours_are_for_terminals_that_want_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, services="x")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[" not in check("-config", path)[1]
+    assert "\x1b[31m" in check("-config", path, out=Terminal())[1]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in check("-config", path, out=Terminal())[1]
 
 
 def test_without_a_name_the_file_of_the_environment_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,3 +99,14 @@ def test_without_a_name_the_file_of_the_environment_is_checked(tmp_path: Path, m
     code, printed = check()
     assert code == 1
     assert "missing.yaml" in printed
+
+
+def test_a_problem_of_the_environment_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COOKIE_SECURE", "perhaps")
+    code, printed = check("-config", write(tmp_path))
+    assert code == 1
+    assert printed.startswith("environment: error: COOKIE_SECURE: must be true or false (in the environment)\n")
+
+
+def test_every_kind_of_problem_is_explained() -> None:
+    assert {judge.kind for judge in ALL_JUDGES} | {"invalid-configuration"} == set(KINDS)

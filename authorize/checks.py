@@ -1,0 +1,101 @@
+"""What only authorize knows about a configuration: can its routes be used, and do the operator's policy tests hold?"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from authorize.described import Described, default_ports, described_identity, described_request
+from authorize.policy import explain
+from authorize.policy.compiled_route import compile_route, grants_of
+from authorize.policy.decision import Decision, Outcome, decide
+from authorize.policy.route_table import RouteTable
+from authorize.policy.shadowing import shadowed
+from gateproject.config.load import Judge
+from gateproject.config.options import Options
+from gateproject.config.places import path_of
+from gateproject.config.policy_tests import PolicyTest
+from gateproject.config.validation import Finding
+from gateproject.errors import BadRequest, ConfigError
+
+_OUTCOMES = {"allow": Outcome.ALLOWED, "refuse": Outcome.FORBIDDEN, "sign-in": Outcome.SIGN_IN, "no-route": Outcome.NO_ROUTE}
+_WORDS = {outcome: word for word, outcome in _OUTCOMES.items()}
+
+
+def unusable_routes(settings: Any) -> Iterator[Finding]:
+    """What compiling them finds, that a look at single settings can't."""
+    for index, route in enumerate(settings.policy):
+        try:
+            compile_route(route, f"policy[{index}]")
+        except ConfigError as error:
+            yield from ((path_of(problem.key), problem.message) for problem in error.problems)
+
+
+def unreachable_routes(settings: Any) -> Iterator[Finding]:
+    for index, cover in shadowed(settings.policy, default_ports(settings)):
+        yield ("policy", index), "can never match: {other} comes before it and takes all its requests", ("policy", cover)
+
+
+def routes_without_people(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy):
+        if next(grants_of(route), None) is None:
+            yield ("policy", index), "lets nobody in: give allowed_users, allowed_groups, allowed_domains or allow_any_authenticated_user"
+
+
+def failing_policy_tests(settings: Any) -> Iterator[Finding]:
+    """Only of a configuration that is right otherwise: with a route missing, any other would answer for it."""
+    tests = settings.all_policy_tests if isinstance(settings, Options) else ()
+    if not tests:
+        return
+    try:
+        table = RouteTable.build(settings.policy, default_ports(settings))
+    except ConfigError:
+        return
+    for path, test in tests:
+        if failure := _failure(test, settings, table):
+            yield path, failure
+
+
+def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
+    """Empty where what comes of it is what was expected."""
+    name = f" ({test.name})" if test.name else ""
+    try:
+        request = described_request(test.url, test.method, default_ports(options))
+    except ValueError as error:
+        return f"fails{name}: {error}"
+    person = described_identity(Described(test.user, test.groups, test.claims), options)
+    try:
+        decision = decide(request, person, table)
+    except BadRequest as error:
+        return "" if test.expect == "refuse" and test.route is None else f"fails{name}: expected {test.expect}, got refuse: {error}"
+    index = _index(decision, options)
+    if decision.outcome is not _OUTCOMES[test.expect]:
+        return f"fails{name}: expected {test.expect}, got {_WORDS[decision.outcome]}{_of_route(index, options)}: {_trace(decision)}"
+    if test.route is not None and test.route not in (index, decision.route.route.name if decision.route else None):
+        return f"fails{name}: expected route {test.route}, got{_of_route(index, options).removeprefix(' by')}"
+    return ""
+
+
+def _index(decision: Decision, options: Options) -> int | None:
+    if decision.route is None:
+        return None
+    return next(index for index, route in enumerate(options.policy) if route is decision.route.route)
+
+
+def _of_route(index: int | None, options: Options) -> str:
+    if index is None:
+        return ""
+    name = options.policy[index].name
+    return f" by policy[{index}]" + (f" ({name})" if name else "")
+
+
+def _trace(decision: Decision) -> str:
+    if not decision.trace:
+        return explain.sentence(decision).rstrip(".")
+    return "; ".join(f"{row['rule']}: {row['reason']}" for row in explain.rows(decision))
+
+
+JUDGES = (
+    Judge("unusable-route", unusable_routes),
+    Judge("policy-test", failing_policy_tests),
+    Judge("unreachable-route", unreachable_routes, warns=True),
+    Judge("unreachable-route", routes_without_people, warns=True),
+)

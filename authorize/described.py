@@ -1,0 +1,66 @@
+"""A person and a request as somebody describes them: in a policy test, or on the command line.  Errors are ValueErrors."""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from authorize.identity_facts import Facts, identity_of
+from authorize.policy.identity import Identity
+from authorize.policy.request import AccessRequest, access_request
+from databroker.records import DirectoryUser, Session, User
+from gateproject.config.options import Options
+from gateproject.config.types import canonical_host
+from gateproject.errors import BadRequest
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")  # urlsplit drops some of them silently
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """`user` is an e-mail address, `provider/subject`, or a bare subject; None for nobody."""
+
+    user: str | None = None
+    groups: Sequence[str] = ()
+    claims: Mapping[str, Any] = field(default_factory=dict)
+
+
+def default_ports(options: Options) -> frozenset[int]:
+    return frozenset({80, 443}) if options.insecure_server else frozenset({443})
+
+
+def described_request(url: str, method: str, ports: frozenset[int]) -> AccessRequest:
+    """What a browser would send for this URL."""
+    try:
+        parts = urlsplit(url)
+        if _CONTROLS.search(url) or parts.scheme not in ("https", "http") or not parts.hostname or "@" in parts.netloc:
+            raise ValueError("write it as in https://app.example.com/path")
+        port = parts.port if parts.port or parts.scheme == "https" else 80
+        host = canonical_host(f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname)
+        path, query = (quote(part, safe="".join(map(chr, range(0x21, 0x7F)))).encode() for part in (parts.path or "/", parts.query))
+        return access_request(method.upper(), f"{host}:{port}".encode() if port else host.encode(), path, query, ports)
+    except (ValueError, BadRequest) as error:
+        raise ValueError(f"the URL {url!a} can't be used: {error}") from None
+
+
+def described_identity(person: Described, options: Options) -> Identity | None:
+    """Made of records as those of a sign-in are, so that the same rules decide what counts."""
+    if person.user is None:
+        return None
+    said = dict(person.claims)
+    provider, subject = options.idp_provider, ""
+    if "/" in person.user:
+        provider, _, subject = person.user.partition("/")
+    elif "@" in person.user:
+        said.setdefault("email", person.user)
+    else:
+        subject = person.user
+    if subject:
+        said.setdefault("sub", subject)
+    user_id, now = f"{provider}/{subject}", time.time()
+    email, verified, name = (said.get(claim) for claim in ("email", "email_verified", "name"))
+    session = Session("described", user_id, subject, provider, now, now + 1, said)
+    user = User(user_id, email or "", verified, name or "", said)
+    return identity_of(Facts(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups))), options.groups_claim)

@@ -1,0 +1,140 @@
+"""Which routes can never match, because an earlier one takes every request of theirs?
+
+Sound, not complete: what is reported is certain, and what several earlier routes cover together is not looked for.  Only routes of the
+same host and port are compared, for a host with routes of its own never asks a wildcard's (route_table.py).
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import re2
+
+from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix
+from gateproject.config.route import Route
+from gateproject.errors import BadRequest
+
+# Trying a path on an expression costs time, and one host may have thousands of each.
+MOST_TRIALS = 100_000
+
+_LITERAL = re.compile(r"(?:[A-Za-z0-9/_~%=:@!,;&'-]|\\[.+*?()\[\]{}|^$/-])*")
+_QUANTIFIERS = frozenset("*+?{")
+_EVERYTHING = frozenset({".*", "/.*", ".+", "/?.*"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Conditions:
+    """What a route asks of a canonical path, all of it; None where it does not ask."""
+
+    path: str | None
+    prefix: str | None
+    regex: str | None
+
+    @property
+    def certain_beginning(self) -> str:
+        """Every path that matches begins so."""
+        regex = "" if self.regex is None else _literal_beginning(self.regex)
+        return max((self.path or "", self.prefix or "", regex), key=len)
+
+
+def shadowed(routes: Sequence[Route], default_ports: frozenset[int]) -> Iterator[tuple[int, int]]:
+    """Pairs of indexes: a route that can never match, and the earlier one that covers it."""
+    lists: dict[tuple[str, str, int | None], list[tuple[int, _Conditions]]] = {}
+    for index, route in enumerate(routes):
+        conditions = _conditions(route)
+        if conditions is not None:
+            port = None if route.from_.port in default_ports else route.from_.port
+            lists.setdefault((route.from_.scheme, route.from_.host, port), []).append((index, conditions))
+    for found in lists.values():
+        if len(found) > 1:
+            yield from _Host().shadowed(found)
+
+
+def _conditions(route: Route) -> _Conditions | None:
+    """None for a route that can't be compiled."""
+    try:
+        path = None if route.path is None else canonical_setting_path(route.path)
+        prefix = None if route.prefix is None else canonical_setting_prefix(route.prefix)
+    except BadRequest:
+        return None
+    regex = None if route.regex is None or route.regex in _EVERYTHING else route.regex
+    # Every canonical path begins with a slash.
+    return _Conditions(path, None if prefix == "/" else prefix, regex)
+
+
+class _Host:
+    """The routes of one host so far, by the one condition that they have; those with several are not taken for covers."""
+
+    def __init__(self) -> None:
+        self._everything: int | None = None
+        self._paths: dict[str, int] = {}
+        self._prefixes: dict[str, int] = {}
+        self._same: dict[_Conditions, int] = {}
+        self._regexes: list[tuple[int, Callable[[str], object]]] = []
+        self._trials = 0
+
+    def shadowed(self, routes: Sequence[tuple[int, _Conditions]]) -> Iterator[tuple[int, int]]:
+        for index, conditions in routes:
+            cover = self._cover(conditions)
+            if cover is not None:
+                yield index, cover
+            else:
+                self._add(index, conditions)
+
+    def _cover(self, conditions: _Conditions) -> int | None:
+        found = [self._everything, self._same.get(conditions), self._prefix_of(conditions.certain_beginning)]
+        if conditions.path is not None:
+            found += [self._paths.get(conditions.path), self._regex_of(conditions.path)]
+        elif conditions.regex is not None and (literal := _whole_literal(conditions.regex)) is not None:
+            found += [self._paths.get(literal), self._regex_of(literal)]
+        return min((index for index in found if index is not None), default=None)
+
+    def _prefix_of(self, beginning: str) -> int | None:
+        found = (self._prefixes.get(beginning[:length]) for length in range(1, len(beginning) + 1))
+        return min((index for index in found if index is not None), default=None)
+
+    def _regex_of(self, path: str) -> int | None:
+        for index, matches in self._regexes:
+            self._trials += 1
+            if self._trials > MOST_TRIALS:
+                return None
+            if matches(path):
+                return index
+        return None
+
+    def _add(self, index: int, conditions: _Conditions) -> None:
+        self._same[conditions] = index
+        given = [each for each in (conditions.path, conditions.prefix, conditions.regex) if each is not None]
+        if not given:
+            self._everything = index
+        elif len(given) > 1:
+            return
+        elif conditions.path is not None:
+            self._paths[conditions.path] = index
+        elif conditions.prefix is not None:
+            self._prefixes[conditions.prefix] = index
+        elif conditions.regex is not None:
+            self._regexes.append((index, re2.compile(conditions.regex).fullmatch))
+            if (beginning := _beginning_of_anything(conditions.regex)) is not None:
+                self._prefixes.setdefault(beginning, index)
+
+
+def _literal_beginning(regex: str) -> str:
+    """What each match begins with, as far as it is plain to see; an alternation may begin with anything."""
+    if "|" in regex:
+        return ""
+    found = _LITERAL.match(regex)
+    literal = found[0] if found else ""
+    if regex[len(literal) : len(literal) + 1] in _QUANTIFIERS:  # the last character may be missing
+        literal = literal[: -2 if literal[-2:-1] == "\\" else -1]
+    return literal.replace("\\", "")
+
+
+def _whole_literal(regex: str) -> str | None:
+    found = _LITERAL.fullmatch(regex)
+    return found[0].replace("\\", "") if found else None
+
+
+def _beginning_of_anything(regex: str) -> str | None:
+    """`/api/` of `/api/.*`, which matches what the prefix does."""
+    return _whole_literal(regex.removesuffix(".*")) if regex.endswith(".*") else None

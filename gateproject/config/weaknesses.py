@@ -1,0 +1,126 @@
+"""What is allowed, but weaker than it could be?  Advice for checkconfig; nothing here stops a start."""
+
+import ipaddress
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from gateproject.config.authenticate import is_loopback
+from gateproject.config.validation import Finding, Rule
+
+# Setting -> its weak value, and what follows from it.
+SETTINGS: dict[str, tuple[Any, str]] = {
+    "cookie_secure": (False, "browsers send the session cookie over plain http too, where others can read it: leave it true"),
+    "cookie_http_only": (False, "scripts can read the session cookie, so hostile ones can steal sessions: leave it true"),
+    "databroker_storage_tls_skip_verify": (True, "anybody can pose as the store of all sessions: set databroker_storage_ca_file instead"),
+    "gate_debug": (True, "the logs may hold what is sensitive: set it in development only"),
+    "admin_password_login": (True, "a password opens the admin without the identity provider: name people in admin_allowed_users instead"),
+    "autocert_use_staging": (True, "browsers don't trust the certificates of the staging environment"),
+}
+ROUTE_KEYS: dict[str, tuple[Any, str]] = {
+    "tls_skip_verify": (True, "anybody between gate and the upstream can pose as it: set tls_custom_ca or tls_server_name instead"),
+}
+_FEWEST_DIFFERENT_BYTES = 12  # 32 random bytes have fewer with a probability below 10^-15
+_LONGEST_SECONDS = 30 * 24 * 3600
+
+
+def _weak_values(settings: Any) -> Iterator[Finding]:
+    for key, (weak, consequence) in SETTINGS.items():
+        if settings.__dict__.get(key) is weak:
+            yield (key,), f"is {str(weak).lower()}: {consequence}"
+
+
+def _weak_route_values(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy):
+        for key, (weak, consequence) in ROUTE_KEYS.items():
+            if route.__dict__.get(key) is weak:
+                yield ("policy", index, key), f"is {str(weak).lower()}: {consequence}"
+
+
+def _guessable_secrets(settings: Any) -> Iterator[Finding]:
+    for key in ("cookie_secret", "shared_secret"):
+        value = settings.__dict__.get(key)
+        for position, secret in enumerate(value if isinstance(value, tuple | list) else [value] if value else []):
+            if len(set(bytes(secret))) < _FEWEST_DIFFERENT_BYTES or _is_a_sequence(bytes(secret)):
+                path = (key, position) if isinstance(value, tuple | list) and len(value) > 1 else (key,)
+                yield path, "does not look random, so it can be guessed: make one with `head -c32 /dev/urandom | base64`"
+
+
+def _is_a_sequence(secret: bytes) -> bool:
+    """Equal steps from byte to byte, as somebody writes who needs 32 of them."""
+    steps = {(after - before) % 256 for before, after in itertools.pairwise(secret)}
+    return len(steps) == 1
+
+
+def _same_secret_twice(settings: Any) -> Iterator[Finding]:
+    cookie, shared = _all_of(settings.cookie_secret), _all_of(settings.shared_secret)
+    if cookie & shared:
+        yield ("shared_secret",), "is the same as cookie_secret: whoever learns one has both, so make another"
+
+
+def _all_of(value: Any) -> set[bytes]:
+    return {bytes(secret) for secret in (value if isinstance(value, tuple | list) else [value])}
+
+
+def _plain_upstream_over_the_network(settings: Any) -> Iterator[Finding]:
+    """A tunnel is opaque to gate; plain http tells everybody on the way what the upstream is told about a person."""
+    for index, route in enumerate(settings.policy):
+        for target in (upstream.url for upstream in route.to):
+            if route.from_.scheme == "tcp+https" and target.scheme == "http":
+                yield ("policy", index, "to"), "leads a TCP route to http: write tcp://host:port"
+            elif target.scheme == "http" and route.pass_identity_headers and not _is_private(target.host):
+                yield ("policy", index, "to"), "sends the person's identity over plain http to a public host: use https"
+
+
+def _is_private(host: str) -> bool:
+    """Loopback, private addresses, and names that only a private resolver knows."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_private
+    except ValueError:
+        return (
+            is_loopback(host) or "." not in host or host.endswith((".internal", ".local", ".svc", ".cluster.local", ".lan", ".home.arpa"))
+        )
+
+
+def _anybody_may_say_who_asks(settings: Any) -> Iterator[Finding]:
+    if settings.insecure_server and not is_loopback(settings.address.host) and not settings.trusted_proxies:
+        yield (
+            ("insecure_server",),
+            "listens without TLS on an address that others can reach, and trusted_proxies is empty: name the proxy that ends TLS there, "
+            "or listen on 127.0.0.1",
+        )
+
+
+def _plain_provider(settings: Any) -> Iterator[Finding]:
+    if settings.idp_provider_url and str(settings.idp_provider_url).lower().startswith("http:"):
+        yield ("idp_provider_url",), "is http, which is for development on one machine: use https"
+
+
+def _nobody_can_verify_assertions(settings: Any) -> Iterator[Finding]:
+    if settings.signing_key is not None:
+        return
+    for index, route in enumerate(settings.policy):
+        if route.pass_identity_headers:
+            yield (
+                ("policy", index, "pass_identity_headers"),
+                "sends assertions that upstreams can't verify, because signing_key is not set: set it, so that its public key is published",
+            )
+            return
+
+
+def _sessions_without_end(settings: Any) -> Iterator[Finding]:
+    if settings.cookie_expire.total_seconds() > _LONGEST_SECONDS:
+        yield ("cookie_expire",), "keeps people signed in for more than 30 days: a stolen cookie works as long"
+
+
+WEAKNESSES: tuple[Rule, ...] = (
+    _weak_values,
+    _weak_route_values,
+    _guessable_secrets,
+    _same_secret_twice,
+    _plain_upstream_over_the_network,
+    _anybody_may_say_who_asks,
+    _plain_provider,
+    _nobody_can_verify_assertions,
+    _sessions_without_end,
+)

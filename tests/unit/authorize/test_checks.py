@@ -1,0 +1,131 @@
+"""What authorize says about a configuration comes with the place where it is written."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from authorize.checks import JUDGES
+from gateproject.config.load import Checked, check_configuration
+from gateproject.errors import Problem
+from tests.support.options import MINIMAL
+
+ROUTES: list[dict[str, Any]] = [
+    {"from": "https://open.example.com", "to": "http://a", "allow_public_unauthenticated_access": True},
+    {"from": "https://app.example.com", "to": "http://a", "prefix": "/admin", "allowed_groups": ["admins"], "name": "admin"},
+    {"from": "https://app.example.com", "to": "http://a", "allowed_domains": ["example.com"], "allowed_idp_claims": {"team": ["x"]}},
+]
+
+
+def checked(directory: Path, **settings: Any) -> Checked:
+    path = directory / "config.yaml"
+    path.write_text(yaml.safe_dump({**MINIMAL, "policy": ROUTES, **settings}, sort_keys=False))
+    return check_configuration(path, {}, JUDGES)
+
+
+def failures(directory: Path, *tests: dict[str, Any]) -> list[str]:
+    return [problem.message for problem in checked(directory, policy_tests=list(tests)).errors]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        {"url": "https://open.example.com/", "expect": "allow"},
+        {"url": "https://app.example.com/", "expect": "sign-in"},
+        {"url": "https://app.example.com/", "user": "ann@example.com", "expect": "allow", "route": 2},
+        {"url": "https://app.example.com/", "user": "ann@other.com", "expect": "refuse"},
+        {"url": "https://app.example.com/", "user": "7", "claims": {"team": "x"}, "expect": "allow"},
+        {"url": "https://app.example.com/", "user": "a@example.com", "claims": {"email_verified": False}, "expect": "refuse"},
+        {"url": "https://app.example.com/x/../admin", "user": "7", "groups": ["admins"], "expect": "allow", "route": "admin"},
+        {"url": "https://app.example.com/admin", "user": "ann@example.com", "expect": "refuse", "route": 1, "method": "POST"},
+        {"url": "https://app.example.com//admin", "user": "ann@example.com", "expect": "refuse"},
+        {"url": "https://nowhere.example.com/", "expect": "no-route"},
+    ],
+)
+def test_a_policy_test_that_holds_is_silent(tmp_path: Path, test: dict[str, Any]) -> None:
+    assert failures(tmp_path, test) == []
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        (
+            {"url": "https://app.example.com/admin", "user": "ann@example.com", "expect": "allow", "name": "ann"},
+            "fails (ann): expected allow, got refuse by policy[1] (admin): allowed_groups: no group of yours is known",
+        ),
+        (
+            {"url": "https://app.example.com/", "user": "7", "expect": "allow"},
+            "fails: expected allow, got refuse by policy[2]: allowed_domains: your e-mail address is missing, or not verified by the "
+            "identity provider; allowed_idp_claims: none of your claims has a listed value",
+        ),
+        (
+            {"url": "https://open.example.com/", "expect": "sign-in"},
+            "fails: expected sign-in, got allow by policy[0]: allow_public_unauthenticated_access: the route is open to everyone",
+        ),
+        (
+            {"url": "https://nowhere.example.com/", "expect": "refuse"},
+            "fails: expected refuse, got no-route: There is nothing at this address",
+        ),
+        (
+            {"url": "https://app.example.com/admin", "user": "7", "groups": ["admins"], "expect": "allow", "route": 2},
+            "fails: expected route 2, got policy[1] (admin)",
+        ),
+        (
+            {"url": "https://app.example.com//admin", "expect": "allow"},
+            "fails: expected allow, got refuse: the path can be read in two ways that belong to different routes",
+        ),
+        ({"url": "app", "expect": "allow"}, "fails: the URL 'app' can't be used: write it as in https://app.example.com/path"),
+    ],
+)
+def test_a_policy_test_that_fails_says_what_came_instead_and_why(tmp_path: Path, test: dict[str, Any], message: str) -> None:
+    assert failures(tmp_path, test) == [message]
+
+
+def test_a_failing_test_stands_at_its_place(tmp_path: Path) -> None:
+    failing = {"url": "https://app.example.com/", "expect": "allow"}
+    (tmp_path / "tests.json").write_text(json.dumps({"policy_tests": [{**failing, "expect": "sign-in"}, failing]}, indent=1))
+    errors = checked(tmp_path, policy_tests=[failing], policy_tests_file="tests.json").errors
+    text = (tmp_path / "config.yaml").read_text()
+    line = text.splitlines().index("policy_tests:") + 2
+    assert [(problem.key, problem.file, problem.line) for problem in errors] == [
+        ("policy_tests[0]", str(tmp_path / "config.yaml"), line),
+        ("policy_tests_file.policy_tests[1]", str(tmp_path / "tests.json"), 7),
+    ]
+    assert {problem.rule for problem in errors} == {"policy-test"}
+
+
+def test_a_configuration_that_is_wrong_otherwise_fails_no_policy_test(tmp_path: Path) -> None:
+    failing = {"url": "https://app.example.com/", "expect": "allow"}
+    wrong = checked(tmp_path, policy_tests=[failing], cookie_secure="perhaps").errors
+    assert [problem.key for problem in wrong] == ["cookie_secure"]
+    unusable = checked(tmp_path, policy_tests=[failing], policy=[*ROUTES, {**ROUTES[0], "prefix": "/a\\b"}]).errors
+    assert [problem.key for problem in unusable] == ["policy[3].prefix"]
+
+
+def test_a_route_that_can_not_be_compiled_is_an_error_at_its_line(tmp_path: Path) -> None:
+    routes = [{"from": "https://a.example.com"}, {**ROUTES[0], "prefix": "/a\\b"}]
+    errors = {problem.key: problem for problem in checked(tmp_path, policy=routes).errors}
+    assert set(errors) == {"policy[0]", "policy[1].prefix"}
+    lines = (tmp_path / "config.yaml").read_text().splitlines()
+    assert "prefix" in lines[(errors["policy[1].prefix"].line or 0) - 1]
+
+
+def warnings(directory: Path, *routes: dict[str, Any]) -> list[Problem]:
+    return list(checked(directory, policy=list(routes)).warnings)
+
+
+def test_a_route_behind_one_that_takes_everything_is_named_with_both_lines(tmp_path: Path) -> None:
+    bad = {"from": "nothing"}
+    found = warnings(tmp_path, bad, ROUTES[2], ROUTES[1])
+    line = (tmp_path / "config.yaml").read_text().splitlines().index("- from: https://app.example.com") + 1
+    assert [(problem.key, problem.message) for problem in found] == [
+        ("policy[2]", f"can never match: policy[1] (line {line}) comes before it and takes all its requests")
+    ]
+
+
+def test_a_route_without_anybody_is_a_warning(tmp_path: Path) -> None:
+    nobody = {"from": "https://b.example.com", "to": "http://a"}
+    assert [problem.key for problem in warnings(tmp_path, nobody, *ROUTES)] == ["policy[0]"]
+    assert warnings(tmp_path, {"from": "https://b.example.com", "redirect": {"https_redirect": True}}) == []

@@ -1,0 +1,46 @@
+"""A described person passes for what a sign-in would have made of them, and a described URL for what a browser would send."""
+
+from pathlib import Path
+
+import pytest
+
+from authorize.described import Described, default_ports, described_identity, described_request
+from tests.support.options import make_options
+
+PORTS = frozenset({443})
+
+
+def test_a_user_is_an_address_an_id_or_a_bare_subject(tmp_path: Path) -> None:
+    options = make_options(tmp_path)
+    by_email = described_identity(Described("Ann@Example.com", ["g"], {"team": "x"}), options)
+    by_id = described_identity(Described("other/7"), options)
+    bare = described_identity(Described("7"), options)
+    assert by_email is not None
+    assert by_id is not None
+    assert bare is not None
+    assert (by_email.rule_email, by_email.group_ids, by_email.claims["team"]) == ("ann@example.com", {"g"}, ("x",))
+    assert (by_id.provider, by_id.subject, by_id.rule_email) == ("other", "7", "")
+    assert (bare.user_id, bare.claims["sub"]) == ("oidc/7", ("7",))
+    assert described_identity(Described(), options) is None
+
+
+def test_an_address_that_is_not_verified_does_not_count(tmp_path: Path) -> None:
+    identity = described_identity(Described("ann@example.com", claims={"email_verified": False}), make_options(tmp_path))
+    assert identity is not None
+    assert identity.rule_email == ""
+
+
+def test_a_request_is_what_a_browser_sends() -> None:
+    request = described_request("https://App.example.com/a b?c=d", "post", PORTS)
+    assert (request.method, request.host, request.port, request.path, request.query) == ("POST", "app.example.com", None, "/a%20b", "c=d")
+    assert described_request("http://app.example.com/", "GET", PORTS).port == 80
+
+
+@pytest.mark.parametrize("url", ["app.example.com", "ftp://a/", "https://a@b/", "https://a\x00/", "https://a:99999/", "https://a/%zz", ""])
+def test_what_can_not_be_asked_for_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="can't be used"):
+        described_request(url, "GET", PORTS)
+
+
+def test_without_tls_port_80_is_a_default_too(tmp_path: Path) -> None:
+    assert default_ports(make_options(tmp_path)) == {80, 443}

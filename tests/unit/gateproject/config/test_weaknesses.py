@@ -1,0 +1,80 @@
+"""What is weak is told, at the key where it is; what is not weak is left alone."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateproject.config import unbuilt, weaknesses
+from gateproject.config.load import Judge, check_configuration
+from gateproject.config.options import Options
+from gateproject.config.route import Route
+from gateproject.config.weaknesses import WEAKNESSES
+from tests.support.options import MINIMAL
+
+STRONG = {
+    **MINIMAL,
+    "cookie_secret": "cJ2sXq0n0c0m3H6wT1oQe9l5g7u8yBvKxZr4dFtPAhE=",
+    "shared_secret": "v9Yq3m1Zk8Xw5Lr7Td2Bf6Hj4Np0Gs+QcVbEuIoAyKM=",
+}
+ROUTE = {"from": "https://a.example.com", "to": "https://u.example.net", "allow_any_authenticated_user": True}
+JUDGES = [Judge("weak-setting", rule, warns=True) for rule in WEAKNESSES]
+
+
+def weak(directory: Path, *routes: dict[str, Any], **settings: Any) -> set[str]:
+    path = directory / "config.yaml"
+    path.write_text(yaml.safe_dump({**STRONG, "policy": list(routes), **settings}))
+    return {problem.key for problem in check_configuration(path, {}, JUDGES).warnings}
+
+
+def test_a_strong_configuration_is_left_alone(tmp_path: Path) -> None:
+    assert weak(tmp_path, ROUTE) == set()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"cookie_secure": False},
+        {"cookie_http_only": False},
+        {"gate_debug": True},
+        {"admin_password_login": True},
+        {"cookie_expire": "2000h"},
+        {"idp_provider_url": "http://localhost:9400"},
+        {"cookie_secret": base64.b64encode(b"password" * 4).decode()},
+        {"shared_secret": base64.b64encode(bytes(range(32))).decode()},
+        {"cookie_secret": base64.b64encode(bytes(32)).decode()},
+    ],
+    ids=str,
+)
+def test_a_weak_setting_is_a_warning(tmp_path: Path, settings: dict[str, Any]) -> None:
+    assert weak(tmp_path, ROUTE, **settings) == set(settings)
+
+
+def test_one_secret_for_two_purposes_is_a_warning(tmp_path: Path) -> None:
+    assert weak(tmp_path, ROUTE, shared_secret=STRONG["cookie_secret"]) == {"shared_secret"}
+
+
+def test_no_tls_on_an_open_address_needs_a_trusted_proxy(tmp_path: Path) -> None:
+    assert weak(tmp_path, ROUTE, address=":80") == {"insecure_server"}
+    assert weak(tmp_path, ROUTE, address="127.0.0.1:80") == set()
+    assert weak(tmp_path, ROUTE, address=":80", trusted_proxies=["10.0.0.0/8"]) == set()
+
+
+def test_weak_routes_are_warnings(tmp_path: Path) -> None:
+    assert weak(tmp_path, ROUTE, {**ROUTE, "tls_skip_verify": True}) == {"policy[1].tls_skip_verify"}
+    told = {**ROUTE, "pass_identity_headers": True}
+    assert weak(tmp_path, told, told) == {"policy[0].pass_identity_headers"}
+    assert weak(tmp_path, {**told, "to": "http://u.example.net"}) == {"policy[0].pass_identity_headers", "policy[0].to"}
+    for private in ("http://10.1.2.3", "http://127.0.0.1", "http://[::1]", "http://app", "http://app.svc", "http://x.localhost"):
+        assert weak(tmp_path, {**told, "to": private}) == {"policy[0].pass_identity_headers"}
+
+
+def test_what_is_wrong_elsewhere_hides_no_weakness(tmp_path: Path) -> None:
+    assert weak(tmp_path, ROUTE, cookie_secure=False, timeout_read="x", gate_debug=True) == {"cookie_secure", "gate_debug"}
+
+
+def test_every_key_of_the_tables_is_a_setting() -> None:
+    assert weaknesses.SETTINGS.keys() <= {*Options.attributes(), *unbuilt.SETTINGS}
+    assert weaknesses.ROUTE_KEYS.keys() <= {*Route.attributes(), *unbuilt.ROUTE_KEYS}
