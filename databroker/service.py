@@ -2,13 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from databroker import activity, rows
 from databroker.client import LocalBroker
+from databroker.elected import run_elected
 from databroker.projection import Projection
 from databroker.replica import Replica
-from databroker.store.memory import MemoryStore
+from databroker.store.base import BackEnd
+from databroker.store.sealed import SealedStore
 from gateproject.tasks import spawn
 
 # An expired session closes its open websockets when the sweep tells the change stream, so this is how late they may be.
@@ -22,24 +24,29 @@ class DataBrokerService:
 
     def __init__(
         self,
+        store: BackEnd,
         clock: Callable[[], float] = time.time,
         *,
         sweep_interval: float = SWEEP_INTERVAL,
         activity_interval: float = activity.INTERVAL,
     ):
-        self._clock = clock
         self._sweep_interval = sweep_interval
-        self._store = MemoryStore(clock)
+        self._store = store
         self.client = LocalBroker(self._store)
         self.replica = Replica(self.client, clock=clock)
         self.activity = activity.Activity(rows.write_seen, clock=clock, interval=activity_interval)
         self._projection = Projection(self.client)
         self._tasks: list[asyncio.Task[None]] = []
 
+    def use_secrets(self, secrets: Sequence[bytes]) -> None:
+        """The configuration has a new `shared_secret`."""
+        if isinstance(self._store, SealedStore):
+            self._store.use(secrets)
+
     async def start(self) -> None:
         self._tasks = [
             spawn(self.replica.run(), name="replica"),
-            spawn(self._sweep(), name="sweep of expired records"),
+            spawn(run_elected(self._store, "sweep of expired records", self._sweep), name="election of the sweep"),
             spawn(self._projection.run(), name="projection"),
             spawn(self.activity.run(), name="last seen"),
         ]
@@ -54,5 +61,5 @@ class DataBrokerService:
 
     async def _sweep(self) -> None:
         while True:
-            self._store.expire(self._clock(), SWEEP_AT_ONCE)
-            await asyncio.sleep(0 if self._store.has_expired(self._clock()) else self._sweep_interval)
+            has_more = await self._store.clean(SWEEP_AT_ONCE)
+            await asyncio.sleep(0 if has_more else self._sweep_interval)

@@ -15,10 +15,12 @@ from authenticate.service import AuthenticateService
 from authorize.service import AuthorizeService
 from databroker.client import BrokerClient
 from databroker.service import DataBrokerService
+from databroker.store.open import open_store
+from databroker.store.sealed import SealedStore, WrongKey
 from gateproject.config.options import Options
 from gateproject.config.source import ConfigSource
 from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import ConfigError
+from gateproject.errors import BrokerError, ConfigError, Problem
 from gateproject.tasks import spawn
 from gateproject.telemetry.logs import configure_logs
 from proxy.dataplane import Carrying
@@ -48,6 +50,11 @@ NEEDS_RESTART = (
     "data_dir",
     "database_url",
     "databroker_storage_type",
+    "databroker_storage_connection_string",
+    "databroker_storage_ca_file",
+    "databroker_storage_cert_file",
+    "databroker_storage_key_file",
+    "databroker_storage_tls_skip_verify",
 )
 
 
@@ -89,7 +96,7 @@ class Runtime:
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        self._databroker = DataBrokerService(clock=self.clock)
+        self._databroker = DataBrokerService(open_store(self.options, self.clock), self.clock)
         self._carrying = Carrying(saw=self._databroker.activity.saw)
         self.world = self._build(self.options, None)
         self.status = self._in_force()
@@ -153,6 +160,7 @@ class Runtime:
             return
         old, self.world, self.options = self.world, world, options
         self.status = self._in_force()
+        self._databroker.use_secrets(options.shared_secret)
         configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
         self._background = [task for task in self._background if not task.done()]
         self._background.append(spawn(old.authenticate.stop(SIGN_IN_SECONDS), name="old sign-ins"))
@@ -189,3 +197,18 @@ def prepare(options: Options) -> None:
     configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
     options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     call_command("migrate", verbosity=0, interactive=False)
+    asyncio.run(_check_secret(options))
+
+
+async def _check_secret(options: Options) -> None:
+    """A store that is away is no reason not to start: until it is back, whoever needs it is told so."""
+    store = open_store(options)
+    try:
+        if isinstance(store, SealedStore):
+            await store.check()
+    except WrongKey as error:
+        raise ConfigError([Problem("shared_secret", str(error))]) from error
+    except BrokerError as error:
+        log.warning("the store can't be reached yet", reason=str(error))
+    finally:
+        await store.close()

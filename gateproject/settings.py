@@ -8,6 +8,7 @@ from authorize.checks import JUDGES
 from gateproject.config.load import config_path
 from gateproject.config.options import Options
 from gateproject.config.source import ConfigSource
+from gateproject.config.storage_url import DatabaseUrl
 from gateproject.crypto.sealing import derive_keys
 from gateproject.errors import ConfigError
 
@@ -22,15 +23,33 @@ except ConfigError as error:
 
 
 def _database(options: Options | None) -> dict[str, object]:
+    if options is not None and options.database_url.kind == "postgresql":
+        return _postgresql(options.database_url)
     return {
         "ENGINE": "django.db.backends.sqlite3",
-        "NAME": options.database_path if options else ":memory:",
+        "NAME": options.database_url.name if options else ":memory:",
         "OPTIONS": {
             # Without these, writers beside each other fail with "database is locked" (docs/decisions/sqlite.md).
             "transaction_mode": "IMMEDIATE",
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
             "timeout": 20,
         },
+    }
+
+
+def _postgresql(url: DatabaseUrl) -> dict[str, object]:
+    # Nothing waits for a server that is gone: libpq gives up after these seconds, the server itself after the statement timeout.
+    patience = {"connect_timeout": 3, "keepalives_idle": 3, "keepalives_interval": 1, "keepalives_count": 3, "tcp_user_timeout": 5000}
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": url.name,
+        "USER": url.username or "",
+        "PASSWORD": url.password.reveal() if url.password else "",
+        "HOST": ",".join(host.host for host in url.hosts),
+        "PORT": ",".join(str(host.port) for host in url.hosts),
+        "CONN_MAX_AGE": 600,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {**patience, "options": "-c statement_timeout=10000 -c lock_timeout=5000", **dict(url.options)},
     }
 
 

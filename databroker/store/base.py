@@ -100,4 +100,8 @@ class Leases(Protocol):
 
 
 class BackEnd(Store, Leases, Protocol):
-    """What every kind of store is: records, and leases beside them."""
+    """What every kind of store is: records, leases beside them, and what its elected cleaner does."""
+
+    async def clean(self, limit: int) -> bool:
+        """Delete at most `limit` expired records, and forget changes that are too old; True where there is more to do."""
+        ...

@@ -113,6 +113,10 @@ class MemoryStore:
         if self._leases.get(lease.name, (None, 0.0))[0] == lease:
             del self._leases[lease.name]
 
+    async def clean(self, limit: int) -> bool:
+        self.expire(self._clock(), limit)
+        return self.has_expired(self._clock())
+
     def expire(self, now: float, limit: int = 1000) -> int:
         """Delete records that expired by `now`; returns how many.  Looks at `limit` entries at most: go on while `has_expired`."""
         removed = 0

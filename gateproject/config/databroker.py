@@ -1,45 +1,96 @@
-"""The settings of what we remember: the store's kind, and Django's database."""
+"""The settings of what we remember: the store and how it is reached, and Django's database."""
 
-from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import quote, unquote
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar
+from urllib.parse import unquote
 
 from pydantic import Field, ValidationInfo
 
-from gateproject.config.fields import files_of, text
-from gateproject.config.reader import TEXT, Reader, one_of
-from gateproject.config.validation import Settings
+from gateproject.config.fields import Bool, File, files_of, text
+from gateproject.config.keys import check_authority, check_pair
+from gateproject.config.reader import TEXT, Reader
+from gateproject.config.storage_url import DatabaseUrl, StorageUrl, database_server, storage_url
+from gateproject.config.types import SecretBytes
+from gateproject.config.validation import Finding, Rule, Settings
 
 _SQLITE = "sqlite:///"
 DATABASE_FILE = "gate.sqlite3"
+_TYPES = {"memory": "memory", "kvstore": "kvstore", "redis": "kvstore"}
 
 
-def database_location(value: Any, info: ValidationInfo) -> str:
-    """`sqlite:///<path>`, percent-encoded and absolute; without a value a file below `data_dir`."""
+def storage_type(value: Any) -> str:
+    if value == "database":
+        raise ValueError("database is specified but not available in this release")
+    if not isinstance(value, str) or value not in _TYPES:
+        raise ValueError(f"must be one of {', '.join(_TYPES)}")
+    return _TYPES[value]
+
+
+def database_location(value: Any, info: ValidationInfo) -> DatabaseUrl:
+    """`sqlite:///<path>`, percent-encoded and absolute, or a PostgreSQL server; without a value a file below `data_dir`."""
     if value is None:
         directory = (info.data or {}).get("data_dir")
-        return "" if directory is None else _SQLITE + quote(str(directory / DATABASE_FILE))
-    scheme, colon, _ = text(value).partition(":")
-    if colon and scheme in ("postgres", "postgresql"):
-        raise ValueError("PostgreSQL is specified but not available in this release")
-    if not value.startswith(_SQLITE) or value == _SQLITE:
+        return DatabaseUrl("sqlite", str(directory / DATABASE_FILE) if directory is not None else "")
+    if not text(value).startswith(_SQLITE):
+        return database_server(value)
+    if value == _SQLITE:
         raise ValueError(f"must be {_SQLITE} and a path")
-    file = unquote(value.removeprefix(_SQLITE))
-    return _SQLITE + quote(str(files_of(info).path(text(file))))
+    return DatabaseUrl("sqlite", str(files_of(info).path(text(unquote(value.removeprefix(_SQLITE))))))
+
+
+def _kvstore_is_named(settings: Any) -> Iterator[Finding]:
+    if settings.databroker_storage_type == "kvstore" and settings.databroker_storage_connection_string is None:
+        yield ("databroker_storage_connection_string",), "is required with databroker_storage_type: kvstore, as in kvstore://host:6379/0"
+
+
+def _tls_has_a_use(settings: Any) -> Iterator[Finding]:
+    if settings.databroker_storage_connection_string is None or settings.databroker_storage_connection_string.tls:
+        return
+    for name in ("ca_file", "cert_file", "key_file", "tls_skip_verify"):
+        if getattr(settings, f"databroker_storage_{name}"):
+            yield (f"databroker_storage_{name}",), "needs TLS: write the connection string with kvstores://"
+
+
+def _tls_files_fit(settings: Any) -> Iterator[Finding]:
+    certificate, key = settings.databroker_storage_cert_file, settings.databroker_storage_key_file
+    if (certificate is None) != (key is None):
+        present, absent = ("cert_file", "key_file") if certificate else ("key_file", "cert_file")
+        yield (f"databroker_storage_{present}",), f"needs databroker_storage_{absent} too"
+    try:
+        if certificate is not None and key is not None:
+            check_pair(certificate.content, SecretBytes(key.content))
+    except ValueError as error:
+        yield ("databroker_storage_cert_file",), str(error)
+    try:
+        if settings.databroker_storage_ca_file is not None:
+            check_authority(settings.databroker_storage_ca_file.content)
+    except ValueError as error:
+        yield ("databroker_storage_ca_file",), str(error)
 
 
 class DatabrokerSettings(Settings):
-    databroker_storage_type: Annotated[str, one_of("memory", later=("kvstore", "redis", "database"))] = Field(
-        "memory", description="Where sessions, users and groups are kept. Restarting `memory` signs everybody out.", examples=["memory"]
+    RULES: ClassVar[tuple[Rule, ...]] = (_kvstore_is_named, _tls_has_a_use, _tls_files_fit)
+
+    databroker_storage_type: Annotated[str, Reader("string", storage_type, {"type": "string", "enum": [*_TYPES, "database"]})] = Field(
+        "memory",
+        description="Where sessions, users and groups are kept: `memory`, where a restart signs everybody out, or `kvstore` (Redis).",
+        examples=["kvstore"],
     )
-    database_url: Annotated[str, Reader("URL", database_location, TEXT)] = Field(
+    databroker_storage_connection_string: Annotated[StorageUrl, Reader("string", storage_url, TEXT)] | None = Field(
+        None,
+        description="The kvstore: `kvstore://`, with TLS `kvstores://`; `+sentinel` and `+cluster` after the scheme for several servers.",
+        examples=["kvstores://:PASSWORD@store.internal:6379/0"],
+    )
+    databroker_storage_ca_file: File | None = Field(
+        None, description="Root certificates for verifying the kvstore, beside the system's.", examples=["ca.pem"]
+    )
+    databroker_storage_cert_file: File | None = Field(None, description="Client certificate for the kvstore.", examples=["client.pem"])
+    databroker_storage_key_file: File | None = Field(None, description="Client key for the kvstore.", examples=["client-key.pem"])
+    databroker_storage_tls_skip_verify: Bool = Field(False, description="The kvstore's certificate is not verified.", examples=[True])
+    database_url: Annotated[DatabaseUrl, Reader("URL", database_location, TEXT)] = Field(
         None,
         validate_default=True,
-        description="Django's database, for the admin and its history.",
-        examples=["sqlite:////var/lib/gate/gate.sqlite3"],
+        description="Django's database, for the admin and its history: `sqlite:///` and a path, or `postgresql://`.",
+        examples=["postgresql://gate:PASSWORD@db.internal/gate?sslmode=verify-full"],
         json_schema_extra={"when_unset": "a SQLite file below `data_dir`"},
     )
-
-    @property
-    def database_path(self) -> Path:
-        return Path(unquote(self.database_url.removeprefix(_SQLITE)))

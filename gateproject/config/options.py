@@ -110,6 +110,7 @@ class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, Authenticate
         *SharedSettings.RULES,
         *AuthenticateSettings.RULES,
         *ProxySettings.RULES,
+        *DatabrokerSettings.RULES,
         _transport_is_decided,
         _pairs_are_whole,
         _pairs_match,

@@ -63,15 +63,6 @@ class UnbuiltSettings(Settings):
         examples=["https://databroker.internal:5443"],
         json_schema_extra={"when_unset": "`http://localhost:5443` in mode `all`"},
     )
-    databroker_storage_ca_file: File | None = Field(None, description="Root certificates for verifying the back-end.", examples=["ca.pem"])
-    databroker_storage_cert_file: File | None = Field(None, description="Client certificate for the back-end.", examples=["client.pem"])
-    databroker_storage_connection_string: Secret | None = Field(
-        None,
-        description="Connection to the back-end, as `kvstore://` or with TLS `kvstores://`.",
-        examples=["kvstores://store.internal:6379/0"],
-    )
-    databroker_storage_key_file: File | None = Field(None, description="Client key for the back-end.", examples=["client-key.pem"])
-    databroker_storage_tls_skip_verify: Bool = Field(False, description="The back-end's certificate is not verified.", examples=[True])
     dns_lookup_family: Annotated[str, one_of("AUTO", "V4_ONLY", "V6_ONLY")] = Field(
         "AUTO", description="Which addresses of an upstream's name are used.", examples=["V4_ONLY"]
     )

@@ -2,21 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from databroker.client import LocalBroker
-from databroker.store.base import Lease, Leases
-from databroker.store.memory import MemoryStore
+from databroker.store.base import BackEnd, Lease, Leases
 
-OPENERS: dict[str, Callable[[], Leases]] = {"memory": MemoryStore, "local client": lambda: LocalBroker(MemoryStore())}
 LONG = 30.0
 
 
-@pytest.fixture(params=OPENERS)
-async def leases(request: pytest.FixtureRequest) -> Leases:
-    return OPENERS[request.param]()
+@pytest.fixture(params=["store", "local client"])
+async def leases(request: pytest.FixtureRequest, opener: Callable[[Callable[[], float]], BackEnd]) -> AsyncIterator[Leases]:
+    store = opener(time.time)
+    yield store if request.param == "store" else LocalBroker(store)
+    await store.close()
 
 
 async def acquired_in_the_end(leases: Leases, name: str) -> Lease:

@@ -4,10 +4,14 @@ import base64
 import hashlib
 import ssl
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from examples.demo.certificates import Authority, IssuedCertificate, write_private
 
@@ -46,4 +50,23 @@ def certificate_files(directory: Path, *names: str, authority: Authority | None 
     write_private(files.certificate, issued.certificate_pem + authority.certificate_pem)
     write_private(files.key, issued.key_pem)
     write_private(files.authority, authority.certificate_pem)
+    return files
+
+
+def self_signed_client(directory: Path, name: str) -> tuple[Path, Path]:
+    """A client certificate that is its own authority, and its key: for servers that trust exactly this one."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    files = directory / f"{name}.pem", directory / f"{name}-key.pem"
+    write_private(files[0], certificate.public_bytes(Encoding.PEM))
+    write_private(files[1], key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return files

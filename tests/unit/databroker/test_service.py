@@ -9,6 +9,7 @@ from databroker.models import Session
 from databroker.records import SESSION, SPENT
 from databroker.replica import UNKNOWN
 from databroker.service import SWEEP_AT_ONCE, SWEEP_INTERVAL, DataBrokerService
+from databroker.store.memory import MemoryStore
 from gateproject.errors import BrokerError
 from tests.support.database import in_database
 
@@ -25,7 +26,7 @@ async def until(holds) -> None:
 
 async def test_a_session_is_seen_everywhere_and_expires_everywhere():
     now = NOW
-    service = DataBrokerService(clock=lambda: now, sweep_interval=0.01)
+    service = DataBrokerService(MemoryStore(lambda: now), lambda: now, sweep_interval=0.01)
     await service.start()
     await asyncio.sleep(0.02)
     try:
@@ -52,7 +53,7 @@ async def test_a_session_is_seen_everywhere_and_expires_everywhere():
 
 async def test_stopping_ends_every_task():
     before = asyncio.all_tasks()
-    service = DataBrokerService()
+    service = DataBrokerService(MemoryStore())
     await service.start()
     await asyncio.sleep(0.02)
     await service.stop()
@@ -62,20 +63,20 @@ async def test_stopping_ends_every_task():
 
 
 async def test_records_can_be_used_before_the_start():
-    service = DataBrokerService()
+    service = DataBrokerService(MemoryStore())
     await service.client.put(SESSION, "s", {"n": 1})
     assert (await service.replica.get(SESSION, "s")).data == {"n": 1}
 
 
 async def test_stopping_without_a_start_is_no_error():
-    service = DataBrokerService()
+    service = DataBrokerService(MemoryStore())
     await service.stop()
     with pytest.raises(BrokerError):
         await anext(service.client.changes(0))
 
 
 async def test_where_people_are_reaches_the_tables():
-    service = DataBrokerService(activity_interval=0.01)
+    service = DataBrokerService(MemoryStore(), activity_interval=0.01)
     await service.start()
     try:
         await service.client.put(SESSION, "s", {"user_id": "oidc/1"})
@@ -91,7 +92,7 @@ async def test_where_people_are_reaches_the_tables():
 
 async def test_many_that_expire_at_once_hold_nobody_up():
     now = NOW
-    service = DataBrokerService(clock=lambda: now, sweep_interval=60)
+    service = DataBrokerService(MemoryStore(lambda: now), lambda: now, sweep_interval=60)
     for number in range(10 * SWEEP_AT_ONCE):
         await service.client.put(SPENT, str(number), {}, expires=NOW + 1)
     await service.start()

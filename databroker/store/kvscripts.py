@@ -1,0 +1,174 @@
+"""What does the kvstore do in one step?  Lua programs, so that a version check and its write can't be parted.
+
+Every key has the hash tag {gate}: in a cluster they all live in one slot, as versions that grow by one store-wide demand.
+
+meta      hash: version, forgotten (changes up to it can't be read any more), run_id and life (see `alive`)
+records   hash: "<type> NUL <id>" -> version, modified, expires as big-endian doubles, then the data; nothing after them where deleted
+ids       sorted set of the same names, all with score 0, without the deleted ones: pages in order
+changes   sorted set: name -> the version of its last change
+expiries  sorted set: name -> when it expires
+news      stream of at most one entry, whose id is the version: who waits for a change blocks on it
+"""
+
+KEYS = tuple(f"{{gate}}{name}" for name in ("meta", "records", "ids", "changes", "expiries", "news"))
+LEASE = "{gate}lease/"
+HEADER = ">ddd"
+HEADER_BYTES = 24
+
+# A server that started anew, or another one that took over, may have lost the last writes although their versions were seen.
+# So its life begins beyond every version that can have been given out, and no reader goes on across.  2^53 is reached in 2255.
+_PRELUDE = """
+local meta, records, ids, changes, expiries, news = unpack(KEYS)
+local HUGE = math.huge
+
+local function text(number) return string.format('%.0f', number) end
+
+local function alive()
+  local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+  local found = redis.call('HMGET', meta, 'version', 'forgotten', 'run_id')
+  local version, forgotten = tonumber(found[1]) or 0, tonumber(found[2]) or 0
+  if found[3] ~= run_id then
+    local time = redis.call('TIME')
+    version = math.max(version + 1000000000, tonumber(time[1]) * 1000000 + tonumber(time[2]))
+    forgotten = version
+    redis.call('HSET', meta, 'version', text(version), 'forgotten', text(version), 'run_id', run_id, 'life', run_id .. '-' .. text(version))
+  end
+  return version, forgotten
+end
+
+local function live_version(record, now)
+  if not record or #record <= 24 then return 0 end
+  local version, modified, expires = struct.unpack('>ddd', record)
+  return expires > now and version or 0
+end
+
+local function tell(version, name)
+  redis.call('HSET', meta, 'version', text(version))
+  redis.call('ZADD', changes, text(version), name)
+  redis.call('XADD', news, 'MAXLEN', 1, text(version) .. '-0', 'v', '')
+end
+
+local function bury(version, name, now)
+  redis.call('HSET', records, name, struct.pack('>ddd', version, now, HUGE))
+  redis.call('ZREM', ids, name)
+  redis.call('ZREM', expiries, name)
+  tell(version, name)
+end
+"""
+
+# name, modified and expires packed, data, now, expires as a score or '', the version it must have or ''
+PUT = (
+    _PRELUDE
+    + """
+local name, times, data, now, expires, only_if = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local version = alive()
+if only_if ~= '' and live_version(redis.call('HGET', records, name), now) ~= tonumber(only_if) then return false end
+version = version + 1
+redis.call('HSET', records, name, struct.pack('>d', version) .. times .. data)
+redis.call('ZADD', ids, 0, name)
+if expires ~= '' then redis.call('ZADD', expiries, expires, name) else redis.call('ZREM', expiries, name) end
+tell(version, name)
+return text(version)
+"""
+)
+
+# name, now
+DELETE = (
+    _PRELUDE
+    + """
+local name, now = ARGV[1], tonumber(ARGV[2])
+local record = redis.call('HGET', records, name)
+if not record or #record <= 24 then return 0 end
+bury(alive() + 1, name, now)
+return live_version(record, now) > 0 and 1 or 0
+"""
+)
+
+# the first name of the page, its exclusive end, limit, now
+PAGE = (
+    _PRELUDE
+    + """
+local first, last, limit, now = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local page = {}
+while #page < 2 * limit do
+  local names = redis.call('ZRANGEBYLEX', ids, first, last, 'LIMIT', 0, math.min(limit, 500))
+  if #names == 0 then break end
+  local found = redis.call('HMGET', records, unpack(names))
+  for at, name in ipairs(names) do
+    if #page < 2 * limit and live_version(found[at], now) > 0 then
+      page[#page + 1] = name
+      page[#page + 1] = found[at]
+    end
+  end
+  first = '(' .. names[#names]
+end
+return page
+"""
+)
+
+# since, limit
+CHANGES = (
+    _PRELUDE
+    + """
+local version, forgotten = alive()
+local since = tonumber(ARGV[1])
+if since < forgotten or since > version then return {1, text(version)} end
+local names = redis.call('ZRANGEBYSCORE', changes, '(' .. ARGV[1], '+inf', 'LIMIT', 0, tonumber(ARGV[2]))
+local answer = {0, text(version)}
+if #names > 0 then
+  local found = redis.call('HMGET', records, unpack(names))
+  for at, name in ipairs(names) do
+    answer[#answer + 1] = name
+    answer[#answer + 1] = found[at]
+  end
+end
+return answer
+"""
+)
+
+LIFE = (
+    _PRELUDE
+    + """
+alive()
+return redis.call('HGET', meta, 'life')
+"""
+)
+
+# now, limit: delete what has expired; returns how many were looked at
+EXPIRE = (
+    _PRELUDE
+    + """
+local now = tonumber(ARGV[1])
+local names = redis.call('ZRANGEBYSCORE', expiries, '-inf', ARGV[1], 'LIMIT', 0, tonumber(ARGV[2]))
+local version = alive()
+for at, name in ipairs(names) do bury(version + at, name, now) end
+return #names
+"""
+)
+
+# modified before, how many to keep, limit: forget the oldest changes, and of deleted records that they were; returns how many
+FORGET = (
+    _PRELUDE
+    + """
+local before, keep, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+alive()
+local oldest = redis.call('ZRANGE', changes, 0, limit - 1, 'WITHSCORES')
+local excess, gone, forgotten = redis.call('ZCARD', changes) - keep, 0, nil
+for at = 1, #oldest, 2 do
+  local name, record = oldest[at], redis.call('HGET', records, oldest[at])
+  local modified = record and #record >= 24 and select(2, struct.unpack('>dd', record)) or 0
+  if modified >= before and gone >= excess then break end
+  redis.call('ZREM', changes, name)
+  if record and #record <= 24 then redis.call('HDEL', records, name) end
+  gone, forgotten = gone + 1, oldest[at + 1]
+end
+if forgotten and tonumber(forgotten) > tonumber(redis.call('HGET', meta, 'forgotten')) then
+  redis.call('HSET', meta, 'forgotten', text(tonumber(forgotten)))
+end
+return gone
+"""
+)
+
+# key; token, milliseconds
+RENEW = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('PEXPIRE', KEYS[1], ARGV[2])"
+RELEASE = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('DEL', KEYS[1])"

@@ -1,0 +1,227 @@
+"""Records in a key-value store (Redis): many processes share them, and they outlive each of them."""
+
+import asyncio
+import json
+import struct
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from hashlib import sha1
+from typing import Any
+
+from redis.exceptions import NoScriptError, RedisError
+
+from databroker.backoff import pauses
+from databroker.records import Record
+from databroker.store import kvscripts
+from databroker.store.base import Change, Lease, StartOver, VersionConflict
+from databroker.store.frozen import frozen_data
+from databroker.store.kvclient import Client
+from databroker.store.unreadable import unreadable
+from gateproject.errors import BrokerError
+from gateproject.tasks import spawn
+
+# No call takes longer, so that a server that hangs holds nobody up.
+DEADLINE = 3.0
+# Who waits for news looks this often whether the server still is who it was.
+NEWS_WAIT = 1.0
+AT_ONCE = 500
+# As in memory.py: a long backlog must not hold up the requests.
+BURST = 50
+# A reader that was away for longer, or has missed more, starts over.
+REMEMBERED = 3600.0
+REMEMBERED_CHANGES = 1_000_000
+NEVER = float("inf")
+
+
+class KvStore:
+    """Each method is one command or one Lua program: atomic, and safe in a cluster.  Belongs to one event loop."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Callable[[], float] = time.time,
+        *,
+        deadline: float = DEADLINE,
+        remembered_changes: int = REMEMBERED_CHANGES,
+    ):
+        self._client = client
+        self._clock = clock
+        self._deadline = deadline
+        self._remembered_changes = remembered_changes
+        self._news = asyncio.Event()
+        self._news_version = 0
+        self._listener: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def get(self, type: str, id: str) -> Record | None:
+        found = await self._call("HGET", kvscripts.KEYS[1], _name(type, id))
+        record = None if found is None else _record(type, id, found)
+        return None if record is None or (record.expires is not None and record.expires <= self._clock()) else record
+
+    async def put(
+        self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
+    ) -> Record:
+        frozen, now = frozen_data(data), self._clock()
+        times = struct.pack(">dd", now, NEVER if expires is None else expires)
+        score, condition = "" if expires is None else repr(expires), "" if only_if_version is None else only_if_version
+        version = await self._run(kvscripts.PUT, _name(type, id), times, _to_bytes(frozen), repr(now), score, condition)
+        if version is None:
+            raise VersionConflict(f"the {type} was changed by somebody else")
+        return Record(type, id, frozen, int(version), now, expires)
+
+    async def delete(self, type: str, id: str) -> bool:
+        return bool(await self._run(kvscripts.DELETE, _name(type, id), repr(self._clock())))
+
+    async def page(self, type: str, after: str, limit: int) -> list[Record]:
+        first, end = b"(" + _name(type, after), b"(" + type.encode() + b"\1"
+        if limit <= 0:
+            return []
+        found = await self._run(kvscripts.PAGE, first, end, limit, repr(self._clock()))
+        records = [_record(*_type_and_id(name), packed) for name, packed in zip(found[::2], found[1::2], strict=True)]
+        return [record for record in records if record is not None]
+
+    async def changes(self, since: int) -> AsyncGenerator[Change]:
+        while True:
+            if self._closed:
+                raise BrokerError("the store is closed")
+            is_over, told, *found = await self._run(kvscripts.CHANGES, since, AT_ONCE)
+            version = int(told)
+            if is_over:
+                raise StartOver(version)
+            for number, (name, packed) in enumerate(zip(found[::2], found[1::2], strict=True), 1):
+                change = _change(name, packed)
+                since = change.version
+                yield change
+                if number % BURST == 0:
+                    await asyncio.sleep(0)
+            if len(found) < 2 * AT_ONCE:
+                since = version
+                await self._wait_for_news(version)
+
+    async def server_version(self) -> str:
+        return str(await self._run(kvscripts.LIFE), "ascii")
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.wait({self._listener})
+        self._wake_readers()
+        with suppress(RedisError, OSError, TimeoutError):
+            async with asyncio.timeout(self._deadline):
+                await self._client.aclose()
+
+    async def acquire(self, name: str, ttl: float) -> Lease | None:
+        lease = Lease(name, uuid.uuid4().hex)
+        is_ours = await self._call("SET", kvscripts.LEASE + name, lease.token, "NX", "PX", _milliseconds(ttl))
+        return lease if is_ours else None
+
+    async def renew(self, lease: Lease, ttl: float) -> bool:
+        return bool(await self._run(kvscripts.RENEW, lease.token, _milliseconds(ttl), keys=(kvscripts.LEASE + lease.name,)))
+
+    async def release(self, lease: Lease) -> None:
+        await self._run(kvscripts.RELEASE, lease.token, keys=(kvscripts.LEASE + lease.name,))
+
+    async def clean(self, limit: int) -> bool:
+        now = self._clock()
+        expired = int(await self._run(kvscripts.EXPIRE, repr(now), limit))
+        forgotten = int(await self._run(kvscripts.FORGET, repr(now - REMEMBERED), self._remembered_changes, limit))
+        return limit in (expired, forgotten)
+
+    async def _wait_for_news(self, version: int) -> None:
+        if self._listener is None:
+            self._news_version = version
+            self._listener = spawn(self._listen(), name="news of the kvstore")
+        news = self._news
+        if version >= self._news_version and not self._closed:
+            await news.wait()
+
+    async def _listen(self) -> None:
+        """One connection waits for all readers of this process; it wakes them also when the server is gone, or another."""
+        waits, life = pauses(0.05), ""
+        while True:
+            try:
+                life = life or await self.server_version()
+                block = int(NEWS_WAIT * 1000)
+                read = ("XREAD", "BLOCK", block, "STREAMS", kvscripts.KEYS[5], f"{self._news_version}-0")
+                if found := await self._call(*read, patience=NEWS_WAIT + self._deadline):
+                    self._news_version = _version_of(found)
+                    self._wake_readers()
+                elif life != (life := await self.server_version()):
+                    self._wake_readers()
+                waits = pauses(0.05)
+            except BrokerError:
+                life, self._news_version = "", 0
+                self._wake_readers()  # they ask for themselves, and tell
+                await asyncio.sleep(next(waits))
+
+    def _wake_readers(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _run(self, script: str, *arguments: Any, keys: tuple[str, ...] = kvscripts.KEYS) -> Any:
+        try:
+            return await self._call("EVALSHA", _sha1(script), len(keys), *keys, *arguments)
+        except NoScriptError:  # the server has restarted, or never saw it
+            return await self._call("EVAL", script, len(keys), *keys, *arguments)
+
+    async def _call(self, *command: Any, patience: float | None = None) -> Any:
+        """The one way to the server: within a deadline, its errors as ours."""
+        try:
+            async with asyncio.timeout(patience or self._deadline):
+                return await self._client.execute_command(*command)
+        except NoScriptError:
+            raise
+        except TimeoutError as error:
+            raise BrokerError(f"the kvstore did not answer within {self._deadline:g} s") from error
+        except (RedisError, OSError) as error:
+            raise BrokerError(f"the kvstore (databroker_storage_connection_string) fails: {error}") from error
+
+
+def _name(type: str, id: str) -> bytes:
+    return f"{type}\0{id}".encode()
+
+
+def _type_and_id(name: bytes) -> tuple[str, str]:
+    type, _, id = name.decode().partition("\0")
+    return type, id
+
+
+def _record(type: str, id: str, packed: bytes) -> Record | None:
+    """None where it was deleted, or can't be read."""
+    if len(packed) == kvscripts.HEADER_BYTES:
+        return None
+    try:
+        version, modified, expires = struct.unpack_from(kvscripts.HEADER, packed)
+        data = frozen_data(json.loads(packed[kvscripts.HEADER_BYTES :]))
+    except (struct.error, ValueError, TypeError, AttributeError) as error:
+        unreadable(type, id, str(error))
+        return None
+    return Record(type, id, data, int(version), modified, None if expires == NEVER else expires)
+
+
+def _change(name: bytes, packed: bytes) -> Change:
+    """What can't be read is told as deleted: no reader may go on with what it had before."""
+    type, id = _type_and_id(name)
+    return Change(int(struct.unpack_from(">d", packed)[0]), type, id, _record(type, id, packed))
+
+
+def _to_bytes(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
+
+
+def _version_of(found: Any) -> int:
+    """Of the newest entry that XREAD brought."""
+    return int(found[0][1][-1][0].partition(b"-")[0])
+
+
+@cache
+def _sha1(script: str) -> str:
+    return sha1(script.encode(), usedforsecurity=False).hexdigest()

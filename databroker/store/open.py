@@ -1,0 +1,29 @@
+"""Which store do these options mean?  A written list, no discovery."""
+
+import time
+from collections.abc import Callable
+
+from databroker.store import kvstore
+from databroker.store.base import BackEnd
+from databroker.store.kvclient import StorageTls, open_client
+from databroker.store.memory import MemoryStore
+from databroker.store.sealed import SealedStore
+from gateproject.config.databroker import DatabrokerSettings
+from gateproject.config.options import Options
+
+
+def open_store(options: Options, clock: Callable[[], float] = time.time) -> BackEnd:
+    """Connects with the first call.  What leaves this process is sealed under `shared_secret`."""
+    match options.databroker_storage_type:
+        case "memory":
+            return MemoryStore(clock)
+        case "kvstore" if (url := options.databroker_storage_connection_string) is not None:
+            client = open_client(url, _tls(options), kvstore.DEADLINE)
+            return SealedStore(kvstore.KvStore(client, clock), options.shared_secret)
+    raise ValueError(f"there is no store {options.databroker_storage_type}")
+
+
+def _tls(options: DatabrokerSettings) -> StorageTls:
+    files = (options.databroker_storage_ca_file, options.databroker_storage_cert_file, options.databroker_storage_key_file)
+    ca, certificate, key = (file.path if file else None for file in files)
+    return StorageTls(ca, certificate, key, options.databroker_storage_tls_skip_verify)

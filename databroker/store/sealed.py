@@ -1,0 +1,147 @@
+"""A store around a store that encrypts what records hold.  Types, ids and times stay readable: they are searched for."""
+
+import json
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from databroker.records import Record
+from databroker.store.base import BackEnd, Change, VersionConflict
+from databroker.store.frozen import frozen_data
+from databroker.store.unreadable import unreadable
+from gateproject.crypto.sealing import NONCE_BYTES, decrypted, derive_keys, from_text, to_text
+from gateproject.errors import BrokerError, SealError
+
+PURPOSE = "records"
+# A record of our own that says whether these secrets are the ones that the others were sealed with.
+CHECK = "sealed_with"
+CHECK_ID = "shared_secret"
+
+
+class WrongKey(BrokerError):
+    """The store's records were sealed under another shared_secret."""
+
+
+class SealedStore:
+    """AES-256-GCM with the first secret's key, opened with any; type and id are bound as associated data.
+
+    Nothing is read or written before the check record has opened: a process with a wrong key must not mix its records in.
+    """
+
+    def __init__(self, store: BackEnd, secrets: Sequence[bytes]):
+        self._store = store
+        self._is_checked = False
+        self.use(secrets)
+        self.delete = store.delete
+        self.server_version = store.server_version
+        self.close = store.close
+        self.acquire = store.acquire
+        self.renew = store.renew
+        self.release = store.release
+        self.clean = store.clean
+
+    def use(self, secrets: Sequence[bytes]) -> None:
+        """From now on these: what was sealed under another than them can't be read any more."""
+        self._ciphers = [AESGCM(key) for key in derive_keys(secrets, PURPOSE)]
+
+    async def get(self, type: str, id: str) -> Record | None:
+        await self.check()
+        record = await self._store.get(type, id)
+        return None if record is None else self._opened(record)
+
+    async def put(
+        self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
+    ) -> Record:
+        frozen = frozen_data(data)
+        await self.check()
+        sealed = {"sealed": self._sealed(type, id, frozen)}
+        record = await self._store.put(type, id, sealed, expires=expires, only_if_version=only_if_version)
+        return replace(record, data=frozen)
+
+    async def page(self, type: str, after: str, limit: int) -> list[Record]:
+        """Goes on behind records that can't be read: an empty page is the end, and must not come before it."""
+        await self.check()
+        while found := await self._store.page(type, after, limit):
+            if opened := [record for record in map(self._opened, found) if record is not None]:
+                return opened
+            after = found[-1].id
+        return []
+
+    async def changes(self, since: int) -> AsyncGenerator[Change]:
+        """A record that can't be read is told as deleted: no reader may go on with what it had before."""
+        await self.check()
+        async with aclosing(self._store.changes(since)) as changes:
+            async for change in changes:
+                if change.type != CHECK:
+                    yield change if change.record is None else replace(change, record=self._opened(change.record))
+
+    async def reseal(self, type: str, after: str, limit: int) -> tuple[int, str | None]:
+        """Seal one page anew with the first key: (how many were, id of the last looked at or None at the end).
+
+        A record that changes meanwhile is left as its writer left it, which sealed it with the first key as well.
+        """
+        await self.check()
+        found = await self._store.page(type, after, limit)
+        number = 0
+        for record in found:
+            if self._is_current(record) or (opened := self._opened(record)) is None:
+                continue
+            sealed = {"sealed": self._sealed(type, record.id, opened.data)}
+            try:
+                await self._store.put(type, record.id, sealed, expires=record.expires, only_if_version=record.version)
+            except VersionConflict:
+                continue
+            number += 1
+        return number, found[-1].id if found else None
+
+    async def check(self) -> None:
+        """WrongKey where this store was written under other secrets."""
+        if self._is_checked:
+            return
+        if (record := await self._store.get(CHECK, CHECK_ID)) is None:
+            try:
+                record = await self._store.put(CHECK, CHECK_ID, {"sealed": self._sealed(CHECK, CHECK_ID, {})}, only_if_version=0)
+            except VersionConflict:  # another process was first
+                record = await self._store.get(CHECK, CHECK_ID)
+        if record is None or self._data(record) is None:
+            raise WrongKey(
+                "the store's records were sealed under another shared_secret: add that one behind yours (shared_secret takes a list), "
+                "or begin with an empty store"
+            )
+        self._is_checked = True
+
+    def _sealed(self, type: str, id: str, data: Mapping[str, Any]) -> str:
+        nonce = os.urandom(NONCE_BYTES)
+        plain = json.dumps(data, separators=(",", ":")).encode()
+        return to_text(nonce + self._ciphers[0].encrypt(nonce, plain, _associated(type, id)))
+
+    def _opened(self, record: Record) -> Record | None:
+        data = self._data(record)
+        if data is None:
+            unreadable(record.type, record.id, "it does not open with shared_secret")
+            return None
+        return replace(record, data=data)
+
+    def _data(self, record: Record) -> Mapping[str, Any] | None:
+        return _data_in(self._ciphers, record)
+
+    def _is_current(self, record: Record) -> bool:
+        return _data_in(self._ciphers[:1], record) is not None
+
+
+def _data_in(ciphers: Sequence[AESGCM], record: Record) -> Mapping[str, Any] | None:
+    sealed = record.data.get("sealed")
+    try:
+        plain = decrypted(ciphers, from_text(sealed if isinstance(sealed, str) else ""), _associated(record.type, record.id))
+        return frozen_data(json.loads(plain))
+    except (SealError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _associated(type: str, id: str) -> bytes:
+    """Length in front, so that no part of one can pass for a part of the other."""
+    return f"{len(type)}:{type}{id}".encode()

@@ -1,0 +1,187 @@
+"""What only the kvstore promises: deadlines, a server that comes back as another, and what can't be read."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from databroker.records import SESSION, USER
+from databroker.store import kvscripts
+from databroker.store.base import ANEW, Change, StartOver
+from databroker.store.kvclient import StorageTls, open_client
+from databroker.store.kvstore import REMEMBERED, KvStore
+from gateproject.config.storage_url import storage_url
+from gateproject.errors import BrokerError
+from tests.support.redis_server import RedisServer
+
+NOW = 1_700_000_000.0
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def open_kvstore(server: RedisServer, clock: Clock, **settings) -> KvStore:
+    return KvStore(open_client(storage_url(server.url), StorageTls(), settings.get("deadline", 3)), clock, **settings)
+
+
+@pytest.fixture
+async def store(redis_server: RedisServer, clock: Clock) -> AsyncIterator[KvStore]:
+    store = open_kvstore(redis_server, clock, remembered_changes=20)
+    yield store
+    await store.close()
+
+
+async def following(store: KvStore, since: int, count: int) -> list[Change]:
+    async with asyncio.timeout(10), aclosing(store.changes(since)) as changes:
+        return [await anext(changes) for _ in range(count)]
+
+
+async def test_two_processes_see_each_others_changes_at_once(store: KvStore, redis_server: RedisServer, clock: Clock) -> None:
+    other = open_kvstore(redis_server, clock)
+    begin = (await store.put(SESSION, "a", {})).version
+    reader = asyncio.create_task(following(other, begin, 2))
+    await asyncio.sleep(0.01)
+    await store.put(SESSION, "b", {"n": 1})
+    await store.delete(SESSION, "a")
+    assert [(change.id, change.record is None) for change in await reader] == [("b", False), ("a", True)]
+    await other.close()
+
+
+async def test_a_server_that_lost_its_memory_is_another_and_readers_start_over(store: KvStore, redis_server: RedisServer) -> None:
+    before, begin = await store.server_version(), (await store.put(SESSION, "a", {})).version
+    reader = asyncio.create_task(following(store, begin, 1))
+    await asyncio.sleep(0.01)
+    redis_server.command("FLUSHALL")
+    with pytest.raises(StartOver) as told:
+        await reader
+    assert told.value.version > begin
+    assert await store.server_version() != before
+    assert (await store.put(SESSION, "a", {})).version > begin
+
+
+async def test_a_restarted_server_recovers_what_it_kept_and_readers_start_over(tmp_path: Path, clock: Clock) -> None:
+    with RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
+        store = open_kvstore(server, clock)
+        written = [await store.put(SESSION, str(number), {"n": number}) for number in range(20)]
+        await store.delete(SESSION, "3")
+        before = await store.server_version()
+        reader = asyncio.create_task(following(store, written[-1].version + 1, 1))
+        await asyncio.sleep(0.01)
+        server.kill()
+        with pytest.raises(BrokerError):
+            await reader
+        server.restart()
+        assert await store.page(SESSION, "", 100) == sorted((r for r in written if r.id != "3"), key=lambda record: record.id)
+        assert await store.server_version() != before
+        with pytest.raises(StartOver):
+            await following(store, written[-1].version, 1)
+        assert (await store.put(SESSION, "a", {})).version > written[-1].version + 1
+        await store.close()
+
+
+async def test_a_server_that_hangs_holds_nobody_up_and_is_found_again(tmp_path: Path, clock: Clock) -> None:
+    with RedisServer(tmp_path) as server:
+        store = open_kvstore(server, clock, deadline=0.2)
+        begin = (await store.put(SESSION, "a", {})).version
+        reader = asyncio.create_task(following(store, begin, 1))
+        await asyncio.sleep(0.01)
+        server.hang()
+        calls = (store.get(SESSION, "a"), store.put(SESSION, "b", {}), store.delete(SESSION, "a"), store.page(SESSION, "", 5))
+        async with asyncio.timeout(5):
+            outcomes = await asyncio.gather(*calls, reader, store.acquire("x", 1), store.server_version(), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [BrokerError] * 7
+        server.go_on()
+        assert (await store.put(SESSION, "c", {})).version > begin
+        await store.close()
+
+
+async def test_a_server_that_takes_no_writes_says_why(store: KvStore, redis_server: RedisServer) -> None:
+    await store.put(SESSION, "a", {})
+    redis_server.command("CONFIG", "SET", "maxmemory", "1")
+    try:
+        with pytest.raises(BrokerError, match=r"databroker_storage_connection_string.*maxmemory"):
+            await store.put(SESSION, "b", {})
+        assert await store.get(SESSION, "a") is not None
+    finally:
+        redis_server.command("CONFIG", "SET", "maxmemory", "0")
+    await store.put(SESSION, "b", {})
+
+
+async def test_a_record_that_can_not_be_read_stops_nothing(store: KvStore, redis_server: RedisServer) -> None:
+    begin = (await store.put(SESSION, "a", {})).version
+    for id in ("b", "c", "d"):
+        await store.put(SESSION, id, {})
+    await store._client.execute_command("HSET", kvscripts.KEYS[1], b"session\0b", b"x" * 30)
+    changes = await following(store, begin, 3)
+    assert [(change.id, change.record is None) for change in changes] == [("b", True), ("c", False), ("d", False)]
+    assert await store.get(SESSION, "b") is None
+    assert await store.delete(SESSION, "b")
+    assert await store.get(SESSION, "b") is None
+
+
+async def test_expired_records_are_deleted_and_told(store: KvStore, clock: Clock) -> None:
+    begin = (await store.put(USER, "u", {})).version
+    for number in range(5):
+        await store.put(SESSION, str(number), {}, expires=NOW + 10 + number)
+    await store.put(SESSION, "1", {"renewed": True}, expires=NOW + 100)
+    assert not await store.clean(100)
+    clock.now += 13
+    assert await store.clean(2)
+    assert not await store.clean(100)
+    assert [change.id for change in await following(store, begin + 6, 3)] == ["0", "2", "3"]
+    assert [record.id for record in await store.page(SESSION, "", 10)] == ["1", "4"]
+
+
+async def test_what_was_deleted_is_forgotten_after_an_hour(store: KvStore, clock: Clock, redis_server: RedisServer) -> None:
+    begin = (await store.put(SESSION, "a", {})).version
+    await store.put(SESSION, "b", {})
+    await store.delete(SESSION, "a")
+    await store.clean(100)
+    assert len(await following(store, begin, 2)) == 2
+    clock.now += REMEMBERED + 1
+    last = await store.put(USER, "u", {})
+    await store.clean(100)
+    with pytest.raises(StartOver) as told:
+        await following(store, begin, 1)
+    assert told.value.version == last.version
+    assert [change.id for change in await following(store, last.version - 1, 1)] == ["u"]
+    assert [record.id for record in await store.page(SESSION, "", 10)] == ["b"]
+    assert redis_server.command("HLEN", kvscripts.KEYS[1]) == "2"
+
+
+async def test_only_the_newest_changes_are_remembered(store: KvStore) -> None:
+    written = [await store.put(SESSION, f"{number:02}", {}) for number in range(30)]
+    await store.clean(100)
+    with pytest.raises(StartOver):
+        await following(store, written[0].version, 1)
+    assert len(await following(store, written[9].version, 20)) == 20
+
+
+async def test_a_life_begins_beyond_every_version_of_the_last(store: KvStore) -> None:
+    with pytest.raises(StartOver) as told:
+        await following(store, ANEW, 1)
+    assert 10**15 < told.value.version < 2**53
+
+
+async def test_a_password_is_in_no_error(tmp_path: Path, clock: Clock) -> None:
+    with RedisServer(tmp_path, "--requirepass", "hunter2") as server:
+        for url in (server.url, server.url.replace("//", "//:hunter3@")):
+            store = KvStore(open_client(storage_url(url), StorageTls(), 3), clock)
+            with pytest.raises(BrokerError) as told:
+                await store.get(SESSION, "a")
+            assert "hunter" not in str(told.value) + repr(storage_url(url))
+            await store.close()
+        store = KvStore(open_client(storage_url(server.url.replace("//", "//:hunter2@")), StorageTls(), 3), clock)
+        assert await store.get(SESSION, "a") is None
+        await store.close()
