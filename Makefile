@@ -60,7 +60,7 @@ bench: tools venv-test ## the benchmarks: tables with ratios measured in one run
 	@status=0; for name in decision requests streaming reload websockets; do $(PY) -m bench.$$name || status=1; done; exit $$status
 
 clean: ## remove the environment and every cache
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis tests/support/oidc_provider/node_modules
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis tests/support/*/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 tools:

@@ -1,6 +1,6 @@
 """What the provider says about itself: its discovery document, believed only where it names the configured issuer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,6 +12,7 @@ from gateproject.errors import ProviderError
 
 PATH = "/.well-known/openid-configuration"
 LIFETIME = 3600.0
+STALE = 6 * 3600.0  # endpoints hardly ever change; a document that can't be had for a while must not stop sign-ins
 
 # Symmetric algorithms and `none` are never among them, whatever a provider offers.
 ACCEPTED_ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
@@ -29,18 +30,21 @@ class Discovery:
     userinfo_endpoint: str = ""
     revocation_endpoint: str = ""
     end_session_endpoint: str = ""
+    scopes: frozenset[str] = frozenset()  # empty where it does not say
     token_auth_methods: frozenset[str] = frozenset({"client_secret_basic"})
     sends_issuer: bool = False  # RFC 9207: the callback always carries `iss`
 
 
-def remembered_discovery(http: ProviderHttp, issuer: str, clock: Callable[[], float]) -> Remembered[Discovery]:
-    async def fetch() -> Discovery:
-        answer = await http.get(issuer.rstrip("/") + PATH)
-        if answer.status != 200:
-            raise ProviderError(f"the provider's discovery document was answered with status {answer.status}")
-        return parse(answer.json(), issuer)
+def remembered_discovery(fetch: Callable[[], Awaitable[Discovery]], clock: Callable[[], float]) -> Remembered[Discovery]:
+    return Remembered(fetch, lifetime=LIFETIME, stale=STALE, clock=clock)
 
-    return Remembered(fetch, lifetime=LIFETIME, clock=clock)
+
+async def fetched(http: ProviderHttp, url: str, issuer: str) -> Discovery:
+    """The document below `url`, which must name `issuer`."""
+    answer = await http.get(url.rstrip("/") + PATH)
+    if answer.status != 200:
+        raise ProviderError(f"the provider's discovery document was answered with status {answer.status}")
+    return parse(answer.json(), issuer)
 
 
 def parse(document: Mapping[str, Any], issuer: str) -> Discovery:
@@ -52,7 +56,6 @@ def parse(document: Mapping[str, Any], issuer: str) -> Discovery:
     algorithms = frozenset(name for name in ACCEPTED_ALGORITHMS if isinstance(offered, list) and name in offered)
     if not algorithms:
         raise ProviderError(f"the provider signs ID tokens with none of {', '.join(ACCEPTED_ALGORITHMS)}")
-    methods = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
     return Discovery(
         issuer=issuer,
         authorization_endpoint=_endpoint(document, "authorization_endpoint"),
@@ -62,7 +65,8 @@ def parse(document: Mapping[str, Any], issuer: str) -> Discovery:
         userinfo_endpoint=_endpoint(document, "userinfo_endpoint", required=False),
         revocation_endpoint=_endpoint(document, "revocation_endpoint", required=False),
         end_session_endpoint=_endpoint(document, "end_session_endpoint", required=False),
-        token_auth_methods=frozenset(method for method in methods if isinstance(method, str)) if isinstance(methods, list) else frozenset(),
+        scopes=_names(document.get("scopes_supported")),
+        token_auth_methods=_names(document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])),
         sends_issuer=document.get("authorization_response_iss_parameter_supported") is True,
     )
 
@@ -71,6 +75,10 @@ def _hint(named: object, issuer: str) -> str:
     if isinstance(named, str) and named.rstrip("/") == issuer.rstrip("/"):
         return "; only the slash at the end differs: write idp_provider_url exactly as the provider calls itself"
     return ""
+
+
+def _names(value: object) -> frozenset[str]:
+    return frozenset(name for name in value if isinstance(name, str)) if isinstance(value, list) else frozenset()
 
 
 def _endpoint(document: Mapping[str, Any], key: str, *, required: bool = True) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import jwt
 
 from authenticate import key_set, strict_json
+from authenticate.issuer import issuer_for, signs_for
 from gateproject.crypto.sealing import from_text, to_text
 from gateproject.errors import ProviderError
 
@@ -27,24 +28,36 @@ class UnknownKey(ProviderError):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a token must say.  `nonce` and `access_token` are those of this one sign-in."""
+    """What a token must say.  `nonce` and `access_token` are those of this one sign-in.
+
+    A token that came with a refresh (`is_refreshed`) needs no nonce; if it has one, it is the first sign-in's.
+    """
 
     issuer: str
     client_id: str
     nonce: str
     access_token: str
     algorithms: frozenset[str]
+    is_refreshed: bool = False
 
 
 def verify(token: str, keys: tuple[Mapping[str, Any], ...], expected: Expected, now: float) -> dict[str, Any]:
     """The claims; UnknownKey where no key verifies the signature, ProviderError where the token is not ours to believe."""
     header, payload = _parts(token)
     algorithm = _algorithm(header, expected.algorithms)
-    _check_signature(token, keys, algorithm, header.get("kid"))
-    _check_who(payload, expected)
+    issuer = issuer_for(expected.issuer, payload)
+    usable = tuple(key for key in keys if signs_for(key, expected.issuer, issuer))
+    _check_signature(token, usable, algorithm, header.get("kid"))
+    _check_who(payload, expected, issuer)
+    _check_nonce(payload, expected)
     _check_when(payload, now)
     _check_access_token(payload, expected.access_token, algorithm)
     return payload
+
+
+def payload_of(token: str) -> dict[str, Any]:
+    """What a token says that was verified when it came; {} for none."""
+    return _parts(token)[1] if token else {}
 
 
 def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -84,8 +97,8 @@ def _check_signature(token: str, keys: tuple[Mapping[str, Any], ...], algorithm:
         raise UnknownKey("the ID token's signature is wrong") from error
 
 
-def _check_who(payload: Mapping[str, Any], expected: Expected) -> None:
-    if payload.get("iss") != expected.issuer:
+def _check_who(payload: Mapping[str, Any], expected: Expected, issuer: str) -> None:
+    if payload.get("iss") != issuer:
         raise ProviderError("the ID token is of another issuer")
     audience = payload.get("aud")
     audiences = [audience] if isinstance(audience, str) else audience
@@ -98,6 +111,11 @@ def _check_who(payload: Mapping[str, Any], expected: Expected) -> None:
     subject = payload.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT or not subject.isprintable():
         raise ProviderError("the ID token's subject is missing or malformed")
+
+
+def _check_nonce(payload: Mapping[str, Any], expected: Expected) -> None:
+    if expected.is_refreshed and "nonce" not in payload:
+        return
     nonce = payload.get("nonce")
     if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode(), expected.nonce.encode()):
         raise ProviderError("the ID token is not of this sign-in (nonce)")

@@ -17,27 +17,21 @@ from mozilla_django_oidc.utils import generate_code_challenge
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
 from authenticate.discovery import Discovery
+from authenticate.issuer import is_issuer
 from authenticate.provider_client import ProviderClient, with_query
-from authenticate.providers.base import merged
+from authenticate.tokens import GrantRefused, Tokens
 from databroker.records import User
 from gateproject.config.options import Options
-from gateproject.errors import BadRequest, ProviderError
-
-# Claims about the token and not about the person: userinfo has no say in them.
-TOKEN_CLAIMS = frozenset({"iss", "aud", "azp", "exp", "iat", "nbf", "nonce", "at_hash", "c_hash", "auth_time", "acr", "amr", "jti", "sid"})
-MAX_EXPIRES_IN = 10 * 365 * 86400.0
+from gateproject.errors import BadRequest
 
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """What a completed sign-in yields; times are Unix seconds."""
+    """What a completed sign-in yields."""
 
     user: User
     subject: str
-    id_token: str
-    access_token: str
-    refresh_token: str
-    access_token_expires: float | None
+    tokens: Tokens
 
 
 class CodeRefused(BadRequest):
@@ -56,7 +50,7 @@ def library_settings(options: Options, provider_client: ProviderClient, discover
         "OIDC_RP_CLIENT_SECRET": options.idp_client_secret,
         # Only so that the library's constructor wants keys; id_token.py decides by the whole list.
         "OIDC_RP_SIGN_ALGO": "RS256",
-        "OIDC_RP_SCOPES": " ".join(provider_client.provider.scopes),
+        "OIDC_RP_SCOPES": " ".join(provider_client.provider.asked_scopes(discovery)),
         "OIDC_AUTH_REQUEST_EXTRA_PARAMS": dict(provider_client.provider.request_params),
         # Absolute and from the configuration: the library builds it from the Host header.
         "OIDC_AUTHENTICATION_CALLBACK_URL": callback,
@@ -120,7 +114,7 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
         if not self.attempt:
             return await self.login_stale()
         client: ProviderClient = self.service.provider_client
-        check_issuer(params, client.provider.issuer)
+        check_sender(params, client.provider.issuer)
         if not await self.service.spend_state(state):
             return await self.login_stale()
         if "error" in params:
@@ -164,58 +158,28 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
                 "code_verifier": code_verifier,
             }
         )
-        id_token, access_token = tokens["id_token"], tokens["access_token"]
-        payload = await self.verify_token(id_token, nonce=nonce, access_token=access_token)
-        user = await self.get_or_create_user(access_token, id_token, payload)
-        refresh_token = tokens.get("refresh_token")
-        return SignedIn(
-            user=user,
-            subject=payload["sub"],
-            id_token=id_token,
-            access_token=access_token,
-            refresh_token=refresh_token if isinstance(refresh_token, str) else "",
-            access_token_expires=self._expiry(tokens.get("expires_in")),
-        )
+        payload: dict[str, Any] = {}
+        if self._client.provider.gives_id_token:
+            payload = await self.verify_token(tokens.id_token, nonce=nonce, access_token=tokens.access_token)
+        user = await self.get_or_create_user(tokens.access_token, tokens.id_token, payload)
+        return SignedIn(user, self._client.provider.subject(user.claims), tokens)
 
-    async def get_token(self, payload: dict[str, str]) -> dict[str, Any]:
-        answer = await self._client.post_as_client(self.OIDC_OP_TOKEN_ENDPOINT, payload, self._discovery)
-        if answer.status == 400 and answer.json().get("error") == "invalid_grant":
-            raise CodeRefused("the sign-in service no longer accepts this sign-in")
-        if answer.status != 200:
-            raise ProviderError(f"the provider's token endpoint answered with status {answer.status}: {_error_code(answer)}")
-        tokens = answer.json()
-        if not all(isinstance(tokens.get(name), str) and tokens[name] for name in ("id_token", "access_token")):
-            raise ProviderError("the provider's token endpoint gave no ID token or no access token")
-        if str(tokens.get("token_type", "")).lower() != "bearer":
-            raise ProviderError("the provider's token endpoint gave an access token that is not of type Bearer")
-        return tokens
+    async def get_token(self, payload: dict[str, str]) -> Tokens:
+        try:
+            return await self._client.tokens(payload, self._discovery, needs_id_token=self._client.provider.gives_id_token)
+        except GrantRefused as error:
+            raise CodeRefused("the sign-in service no longer accepts this sign-in") from error
 
     async def verify_token(self, token: str, *, nonce: str, access_token: str) -> dict[str, Any]:
         return await self._client.verified(token, self._discovery, nonce=nonce, access_token=access_token)
 
     async def get_userinfo(self, access_token: str, id_token: str, payload: dict[str, Any]) -> dict[str, Any]:
-        """What the provider tells about the person, {} where it has no such endpoint; ProviderError where it is another person."""
-        if not self.OIDC_OP_USER_ENDPOINT:
-            return {}
-        answer = await self._client.http.get(self.OIDC_OP_USER_ENDPOINT, {"Authorization": f"Bearer {access_token}"})
-        if answer.status != 200:
-            raise ProviderError(f"the provider's userinfo endpoint answered with status {answer.status}")
-        userinfo = answer.json()
-        # OpenID Connect Core 5.3.2: else a substituted access token would bring another person's claims.
-        if userinfo.get("sub") != payload["sub"]:
-            raise ProviderError("the provider's userinfo endpoint described another person than its ID token")
-        return userinfo
+        """All claims: the ID token's and, on top of them, what the userinfo endpoint says."""
+        return await self._client.claims(payload, access_token, self._discovery)
 
     async def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> User:
         """The person, known by `sub`; the library would look for the e-mail among Django's users."""
-        userinfo = await self.get_userinfo(access_token, id_token, payload)
-        about_person = {name: value for name, value in userinfo.items() if name not in TOKEN_CLAIMS}
-        return self._client.provider.user(merged(payload, about_person), self._clock())
-
-    def _expiry(self, expires_in: object) -> float | None:
-        if isinstance(expires_in, int) and not isinstance(expires_in, bool) and 0 < expires_in < MAX_EXPIRES_IN:
-            return float(self._clock() + expires_in)
-        return None
+        return self._client.provider.user(await self.get_userinfo(access_token, id_token, payload), self._clock())
 
 
 def single_params(query: str) -> dict[str, str]:
@@ -230,15 +194,7 @@ def single_params(query: str) -> dict[str, str]:
     return params
 
 
-def check_issuer(params: Mapping[str, str], issuer: str) -> None:
+def check_sender(params: Mapping[str, str], issuer: str) -> None:
     """RFC 9207: an answer of another issuer must not be redeemed at ours (mix-up)."""
-    if params.get("iss", issuer) != issuer:
+    if "iss" in params and not is_issuer(issuer, params["iss"]):
         raise BadRequest("this answer is from another sign-in service than ours")
-
-
-def _error_code(answer: Any) -> str:
-    try:
-        code = answer.json().get("error")
-    except ProviderError:
-        return "no JSON"
-    return code if isinstance(code, str) and code.isascii() and code.isidentifier() else "no error code"

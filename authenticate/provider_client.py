@@ -1,4 +1,4 @@
-"""One provider, spoken to: where its endpoints are, whose tokens are its own, and how we prove to it who we are."""
+"""One provider, spoken to: where its endpoints are, whose tokens are its own, who a person is, and how we prove to it who we are."""
 
 from base64 import b64encode
 from collections.abc import Callable
@@ -7,14 +7,18 @@ from urllib.parse import quote_plus, urlencode
 
 import structlog
 
-from authenticate import id_token
+from authenticate import id_token, tokens
 from authenticate.discovery import Discovery, remembered_discovery
 from authenticate.key_set import KeySet
 from authenticate.provider_http import Answer, ProviderHttp
-from authenticate.providers.base import Provider
+from authenticate.providers.base import AnotherPerson, Provider, merged
+from authenticate.tokens import Tokens
 from databroker.records import Session
 from gateproject.config.options import Options
 from gateproject.errors import ProviderError
+
+# Claims about the token and not about the person: userinfo has no say in them.
+TOKEN_CLAIMS = frozenset({"iss", "aud", "azp", "exp", "iat", "nbf", "nonce", "at_hash", "c_hash", "auth_time", "acr", "amr", "jti", "sid"})
 
 log = structlog.get_logger(__name__)
 
@@ -26,15 +30,22 @@ class ProviderClient:
         self._client_secret = options.idp_client_secret
         self._clock = clock
         self.http = http or ProviderHttp(options)
-        self._discovery = remembered_discovery(self.http, provider.issuer, clock)
+        self._discovery = remembered_discovery(lambda: provider.discovery(self.http), clock)
         self._key_set = KeySet(self.http, clock)
 
     async def discovery(self) -> Discovery:
         return await self._discovery.get()
 
-    async def verified(self, token: str, discovery: Discovery, *, nonce: str, access_token: str) -> dict[str, Any]:
+    async def tokens(self, form: dict[str, str], discovery: Discovery, *, needs_id_token: bool) -> Tokens:
+        """What the token endpoint gives for this grant; GrantRefused, ProviderError."""
+        answer = await self.post_as_client(discovery.token_endpoint, form, discovery)
+        return tokens.parse(answer, self._clock(), needs_id_token=needs_id_token)
+
+    async def verified(
+        self, token: str, discovery: Discovery, *, nonce: str, access_token: str, is_refreshed: bool = False
+    ) -> dict[str, Any]:
         """The claims of an ID token that passed every check; ProviderError otherwise."""
-        expected = id_token.Expected(discovery.issuer, self.client_id, nonce, access_token, discovery.algorithms)
+        expected = id_token.Expected(discovery.issuer, self.client_id, nonce, access_token, discovery.algorithms, is_refreshed)
         try:
             return id_token.verify(token, await self._key_set.keys(discovery.jwks_uri), expected, self._clock())
         except id_token.UnknownKey:
@@ -42,29 +53,41 @@ class ProviderClient:
             newer = await self._key_set.newer_keys(discovery.jwks_uri)
             return id_token.verify(token, newer, expected, self._clock())
 
+    async def claims(self, payload: dict[str, Any], access_token: str, discovery: Discovery) -> dict[str, Any]:
+        """What the provider says of the person: the ID token's `payload` ({} where there is none), overlaid with userinfo.
+
+        ProviderError where userinfo tells of another person: else a substituted access token would bring that one's claims
+        (OpenID Connect Core 5.3.2).
+        """
+        userinfo = await self.provider.userinfo(self.http, discovery, access_token)
+        if not payload:
+            return userinfo
+        if userinfo and userinfo.get("sub") != payload["sub"]:
+            raise AnotherPerson("the provider's userinfo endpoint described another person than its ID token")
+        about_person = {name: value for name, value in userinfo.items() if name not in TOKEN_CLAIMS}
+        return merged(payload, about_person)
+
     async def post_as_client(self, url: str, form: dict[str, str], discovery: Discovery) -> Answer:
         """Send a form with our client id and secret, in the way the provider accepts (OpenID Connect Core 1.0, section 9)."""
         methods = discovery.token_auth_methods
         if "client_secret_basic" in methods or "client_secret_post" not in methods:
-            # RFC 6749 2.3.1: both are form-encoded before they become Basic credentials.
-            credentials = f"{quote_plus(self.client_id)}:{quote_plus(self._client_secret.reveal())}".encode()
-            return await self.http.post(url, form, {"Authorization": "Basic " + b64encode(credentials).decode()})
+            return await self.http.post(url, form, self.basic_credentials())
         return await self.http.post(url, {**form, "client_id": self.client_id, "client_secret": self._client_secret.reveal()})
+
+    def basic_credentials(self) -> dict[str, str]:
+        # RFC 6749 2.3.1: both are form-encoded before they become Basic credentials.
+        credentials = f"{quote_plus(self.client_id)}:{quote_plus(self._client_secret.reveal())}".encode()
+        return {"Authorization": "Basic " + b64encode(credentials).decode()}
 
     async def revoke(self, session: Session) -> None:
         """Ask the provider to forget the session's tokens (RFC 7009); a failure is only logged, the session is over anyway."""
-        token, hint = (session.refresh_token, "refresh_token") if session.refresh_token else (session.access_token, "access_token")
         try:
-            discovery = await self.discovery()
-            if not discovery.revocation_endpoint or not token:
-                return
-            form = {"token": token, "token_type_hint": hint}
-            answer = await self.post_as_client(discovery.revocation_endpoint, form, discovery)
+            status = await self.provider.revoke(self, await self.discovery(), session)
         except ProviderError as error:
             log.warning("tokens not revoked", session_id=session.id, error=str(error))
             return
-        if answer.status != 200:
-            log.warning("tokens not revoked", session_id=session.id, status=answer.status)
+        if status != 200:
+            log.warning("tokens not revoked", session_id=session.id, status=status)
 
     async def end_session_url(self, session: Session, target: str) -> str:
         """Where the browser ends its session at the provider (OpenID Connect RP-Initiated Logout 1.0), "" where it can't.

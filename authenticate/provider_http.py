@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 
@@ -31,6 +32,13 @@ class Answer:
         except ValueError as error:
             raise ProviderError("the identity provider did not answer with a JSON object") from error
 
+    def json_list(self) -> list[Any]:
+        """The body as a JSON list; ProviderError where it is anything else."""
+        try:
+            return strict_json.parse_list(self.body)
+        except ValueError as error:
+            raise ProviderError("the identity provider did not answer with a JSON list") from error
+
 
 class ProviderHttp:
     def __init__(self, options: Options, *, timeout: float = TIMEOUT):
@@ -43,19 +51,20 @@ class ProviderHttp:
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     async def get(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
-        return await self._exchange("GET", url, headers or {}, None)
+        return await self.send("GET", url, headers or {})
 
     async def post(self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Answer:
-        return await self._exchange("POST", url, headers or {}, form)
+        sent = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
+        return await self.send("POST", url, sent, urlencode(form).encode())
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _exchange(self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None) -> Answer:
+    async def send(self, method: str, url: str, headers: Mapping[str, str], content: bytes = b"") -> Answer:
         # Not compressed, so that the limit on the body is a limit on memory.
         sent = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "gate", **headers}
         try:
-            async with asyncio.timeout(self._timeout), self._client.stream(method, url, headers=sent, data=form) as response:
+            async with asyncio.timeout(self._timeout), self._client.stream(method, url, headers=sent, content=content) as response:
                 body = await _bounded(response)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             # The URL's host is enough for an operator, the rest of it may hold what must not be logged.

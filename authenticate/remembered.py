@@ -4,7 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+import structlog
+
 from gateproject.errors import ProviderError
+from gateproject.tasks import spawn
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -13,19 +18,28 @@ NEVER = float("-inf")
 
 
 class Remembered(Generic[T]):
-    """Times are Unix seconds.  A failed renewal leaves the old value to those who do not ask for a newer one."""
+    """Times are Unix seconds.  A failed renewal leaves the old value to those who do not ask for a newer one.
 
-    def __init__(self, fetch: Callable[[], Awaitable[T]], *, lifetime: float, clock: Callable[[], float]):
+    For `stale` seconds after its lifetime the old value is still given, while a newer one is fetched in the background.
+    """
+
+    def __init__(self, fetch: Callable[[], Awaitable[T]], *, lifetime: float, stale: float = 0.0, clock: Callable[[], float]):
         self._fetch = fetch
         self._lifetime = lifetime
+        self._stale = stale
         self._clock = clock
         self._lock = asyncio.Lock()
         self._value: tuple[T, float] | None = None
         self._failure: str | None = None
         self._tried = NEVER
+        self._renewal: asyncio.Task[None] | None = None
 
     async def get(self, *, tried_after: float = NEVER) -> T:
         """The value, fetched anew where it is past its lifetime or the last try was not after `tried_after`; ProviderError."""
+        if self._value is not None and self._tried > tried_after and (age := self._clock() - self._value[1]) < self._lifetime + self._stale:
+            if age >= self._lifetime:
+                self._renew_soon()
+            return self._value[0]
         async with self._lock:
             now = self._clock()
             if self._value is not None and now - self._value[1] < self._lifetime and self._tried > tried_after:
@@ -33,6 +47,19 @@ class Remembered(Generic[T]):
             if self._failure is not None and now - self._tried < FAILURE_KEPT:
                 raise ProviderError(self._failure)
             return await self._renewed()
+
+    def _renew_soon(self) -> None:
+        if self._renewal is None or self._renewal.done():
+            self._renewal = spawn(self._renew(), name="renewal of what the provider says")
+
+    async def _renew(self) -> None:
+        async with self._lock:
+            if self._failure is not None and self._clock() - self._tried < FAILURE_KEPT:
+                return
+            try:
+                await self._renewed()
+            except ProviderError as error:
+                log.warning("what the provider says of itself can't be renewed, the old stays in force", reason=str(error))
 
     async def _renewed(self) -> T:
         self._failure = None

@@ -9,9 +9,12 @@ import structlog
 from authenticate.directory.sync import DirectoryFollower
 from authenticate.provider_client import ProviderClient
 from authenticate.providers.registry import provider_of
+from authenticate.refresh_worker import RefreshWorker
+from authenticate.session_refresh import SessionRefresh
 from authenticate.sessions import Sessions
 from authenticate.targets import Target, Targets
 from databroker.client import BrokerClient
+from databroker.elected import run_elected
 from databroker.records import Session
 from gateproject.config.options import Options
 from gateproject.crypto.csrf_token import CsrfTokens
@@ -44,17 +47,23 @@ class AuthenticateService:
         self.signer = UrlSigner(options)
         self.targets = Targets(self.origin)
         self._hand_overs = HandOvers(options)
-        self._background: asyncio.Task[None] | None = None
+        self.refresh = SessionRefresh(self.provider_client, broker, clock)
+        self._background: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         if self.options.directory_file:
             follower = DirectoryFollower(self.options.directory_file, self.broker, self.options.idp_provider)
-            self._background = spawn(follower.run(), name="directory file")
+            self._background.append(spawn(follower.run(), name="directory file"))
+        interval = self.options.idp_refresh_directory_interval.total_seconds()
+        worker = RefreshWorker(self.refresh, self.broker, interval=interval, clock=self.clock)
+        self._background.append(spawn(run_elected(self.broker, "session refresh", worker.run), name="election for session refresh"))
 
     async def stop(self, grace: float = 0.0) -> None:
         """Nothing new begins; sign-ins under way have `grace` seconds left with the provider."""
-        if self._background is not None:
-            self._background.cancel()
+        for task in self._background:
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
         await asyncio.sleep(grace)
         await self.provider_client.close()
 

@@ -7,14 +7,25 @@ from typing import Any
 
 def parse_object(text: bytes) -> dict[str, Any]:
     """The JSON object in `text`; ValueError where it is anything else, or has more than one reading."""
+    if not isinstance(value := _parse(text), dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def parse_list(text: bytes) -> list[Any]:
+    """As parse_object, for a list."""
+    if not isinstance(value := _parse(text), list):
+        raise ValueError("not a JSON list")
+    return value
+
+
+def _parse(text: bytes) -> Any:
     try:
         value = json.loads(text.decode("utf-8"), object_pairs_hook=_without_repeats, parse_constant=_refuse, parse_float=_finite)
         # A lone surrogate ("\\ud800") is text that no page and no header could carry later.
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    if not isinstance(value, dict):
-        raise ValueError("not a JSON object")
     return value
 
 

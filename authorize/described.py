@@ -11,6 +11,7 @@ from authorize.identity_facts import Facts, identity_of
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest, access_request
 from databroker.records import DirectoryUser, Session, User
+from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options
 from gateproject.config.types import canonical_host
 from gateproject.errors import BadRequest
@@ -63,4 +64,4 @@ def described_identity(person: Described, options: Options) -> Identity | None:
     email, verified, name = (said.get(claim) for claim in ("email", "email_verified", "name"))
     session = Session("described", user_id, subject, provider, now, now + 1, said)
     user = User(user_id, email or "", verified, name or "", said)
-    return identity_of(Facts(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups))), options.groups_claim)
+    return identity_of(Facts(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups))), claimed_groups(options))

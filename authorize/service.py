@@ -13,6 +13,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from databroker.replica import Replica
+from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
@@ -42,7 +43,7 @@ class AuthorizeService:
         self.routes = RouteTable.build(options.policy, self.default_ports)
         self.identity_headers = IdentityHeaders(options, signing_key)
         self._cookies = SessionCookies(options)
-        self._identities = IdentityLoader(replica, options.groups_claim)
+        self._identities = IdentityLoader(replica, claimed_groups(options))
         self._clock = clock
         self._admin_rules = (criteria.users(options.admin_allowed_users), criteria.groups(options.admin_allowed_groups))
 

@@ -43,6 +43,9 @@ class Session:
     access_token_expires: float | None = None
     client_address: str = ""
     user_agent: str = ""
+    tokens_received: float = 0.0  # by the last refresh; 0 where they are the sign-in's
+    unverified_id_token: str = field(default="", repr=False)  # came with the last refresh, not looked at yet
+    refreshed_by_hand: float = 0.0
 
     def to_data(self) -> dict[str, Any]:
         return asdict(self)

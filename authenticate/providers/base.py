@@ -1,9 +1,23 @@
 """What identity providers may differ in; everything else is OpenID Connect and the same for all."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from databroker.records import User
+from authenticate.discovery import Discovery
+from authenticate.provider_http import ProviderHttp
+from databroker.records import Session, User
+from gateproject.errors import ProviderError
+
+if TYPE_CHECKING:
+    from authenticate.provider_client import ProviderClient
+
+
+class AccessRefused(ProviderError):
+    """The provider no longer takes this access token."""
+
+
+class AnotherPerson(ProviderError):
+    """The provider describes another person than the one who signed in."""
 
 
 class Provider(Protocol):
@@ -13,16 +27,36 @@ class Provider(Protocol):
     def name(self) -> str: ...
 
     @property
-    def issuer(self) -> str: ...  # compared character by character
+    def issuer(self) -> str: ...  # as issuer.py compares it
 
     @property
-    def scopes(self) -> tuple[str, ...]: ...
+    def scopes(self) -> tuple[str, ...]: ...  # what the operator chose, if anything
+
+    @property
+    def gives_id_token(self) -> bool: ...  # False for plain OAuth 2.0
+
+    @property
+    def tokens_last(self) -> bool: ...  # an access token without an expiry is good until it is revoked
 
     @property
     def request_params(self) -> Mapping[str, str]: ...  # added to the authorization request
 
     @property
     def groups_claim(self) -> str: ...  # "" where claims are not groups
+
+    async def discovery(self, http: ProviderHttp) -> Discovery: ...
+
+    def asked_scopes(self, discovery: Discovery) -> tuple[str, ...]: ...
+
+    async def userinfo(self, http: ProviderHttp, discovery: Discovery, access_token: str) -> dict[str, Any]:
+        """What it tells about the person, {} where it tells nothing; AccessRefused, ProviderError."""
+        ...
+
+    async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> int:
+        """Ask it to forget the session's tokens; the status of its answer, 200 where it has no way to."""
+        ...
+
+    def subject(self, claims: Mapping[str, Any]) -> str: ...
 
     def user(self, claims: Mapping[str, Any], now: float) -> User:
         """The person whom verified claims describe."""

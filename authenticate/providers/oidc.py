@@ -1,41 +1,101 @@
-"""A generic OpenID Connect provider: what the standard says, nothing else."""
+"""A generic OpenID Connect provider: what the standard says, nothing else.  The others are this one, with their differences."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from authenticate.providers.base import vouches
-from databroker.records import User
+from authenticate.discovery import Discovery, fetched
+from authenticate.provider_http import ProviderHttp
+from authenticate.providers.base import AccessRefused, vouches
+from databroker.records import Session, User
+from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options
+from gateproject.errors import ProviderError
+
+if TYPE_CHECKING:
+    from authenticate.provider_client import ProviderClient
+
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OIDCProvider:
+    default_url: ClassVar[str] = ""
+    default_scopes: ClassVar[tuple[str, ...]] = ("openid", "profile", "email", "offline_access")
+    default_params: ClassVar[Mapping[str, str]] = NONE
+    gives_id_token: ClassVar[bool] = True
+    tokens_last: ClassVar[bool] = False
+
     name: str
-    issuer: str
-    scopes: tuple[str, ...]
+    url: str
+    scopes: tuple[str, ...]  # () where the operator chose none
     request_params: Mapping[str, str]
     groups_claim: str
 
     @classmethod
-    def from_options(cls, options: Options) -> "OIDCProvider":
+    def from_options(cls, options: Options) -> Self:
+        params = options.idp_request_params if "idp_request_params" in options.model_fields_set else cls.default_params
         return cls(
             name=options.idp_provider,
-            issuer=options.idp_provider_url,
+            url=options.idp_provider_url or cls.default_url,
             scopes=options.idp_scopes,
-            request_params=options.idp_request_params,
-            groups_claim=options.groups_claim,
+            request_params={"access_type": "offline", **params},
+            groups_claim=claimed_groups(options),
         )
+
+    @property
+    def issuer(self) -> str:
+        return self.url
+
+    async def discovery(self, http: ProviderHttp) -> Discovery:
+        return await fetched(http, self.url, self.issuer)
+
+    def asked_scopes(self, discovery: Discovery) -> tuple[str, ...]:
+        return self.scopes or self.default_scopes
+
+    async def userinfo(self, http: ProviderHttp, discovery: Discovery, access_token: str) -> dict[str, Any]:
+        if not discovery.userinfo_endpoint:
+            return {}
+        answer = await http.get(discovery.userinfo_endpoint, {"Authorization": f"Bearer {access_token}"})
+        if answer.status == 401:
+            raise AccessRefused("the provider's userinfo endpoint does not take the access token")
+        if answer.status != 200:
+            raise ProviderError(f"the provider's userinfo endpoint answered with status {answer.status}")
+        return answer.json()
+
+    async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> int:
+        token, hint = (session.refresh_token, "refresh_token") if session.refresh_token else (session.access_token, "access_token")
+        if not discovery.revocation_endpoint or not token:
+            return 200
+        form = {"token": token, "token_type_hint": hint}
+        return (await client.post_as_client(discovery.revocation_endpoint, form, discovery)).status
 
     def user(self, claims: Mapping[str, Any], now: float) -> User:
         return User(
-            id=f"{self.name}/{claims['sub']}",
-            email=_text(claims.get("email")),
+            id=f"{self.name}/{self.subject(claims)}",
+            email=self.email(claims),
             email_verified=_is_verified(claims),
             name=_text(claims.get("name")) or _text(claims.get("given_name")) or _text(claims.get("preferred_username")),
             claims=claims,
             last_sign_in=now,
         )
+
+    def subject(self, claims: Mapping[str, Any]) -> str:
+        return str(claims["sub"])
+
+    def email(self, claims: Mapping[str, Any]) -> str:
+        mail = _text(claims.get("mail"))  # as Ping names it
+        return _text(claims.get("email")) or (mail if "@" in mail else "")
+
+
+class GenericProvider(OIDCProvider):
+    """Nobody knows which scopes it has, and some (Cognito) refuse a sign-in that asks for one too many."""
+
+    def asked_scopes(self, discovery: Discovery) -> tuple[str, ...]:
+        if self.scopes or not discovery.scopes:
+            return self.scopes or self.default_scopes
+        return tuple(scope for scope in self.default_scopes if scope == "openid" or scope in discovery.scopes)
 
 
 def _text(value: object) -> str:

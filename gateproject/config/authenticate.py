@@ -2,15 +2,32 @@
 
 import ipaddress
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from gateproject.config.fields import Base64Secret, File, Secret, ServiceUrl, Text, TextList, WebUrl, or_file, text, text_map
+from gateproject.config.fields import (
+    Base64Secret,
+    File,
+    PositiveDuration,
+    Secret,
+    ServiceUrl,
+    Text,
+    TextList,
+    WebUrl,
+    or_file,
+    text,
+    text_map,
+)
 from gateproject.config.reader import MAP, WEB_URL, Reader, one_of
 from gateproject.config.route import RewrittenPath
 from gateproject.config.types import SecretBytes, parse_url
 from gateproject.config.validation import Finding, Rule, Settings
+
+PROVIDERS = ("oidc", "google", "azure", "okta", "onelogin", "github", "gitlab", "auth0")
+# Their issuer differs from customer to customer.
+PROVIDERS_WITHOUT_URL = frozenset({"oidc", "okta", "auth0"})
 
 OWN_PATHS = ("/.gate/", "/.well-known/gate/")
 OWN_PAGES = ("/", "/.gate", "/ping", "/healthz", "/robots.txt")
@@ -51,8 +68,6 @@ def provider_url(value: Any) -> str:
 def _scopes(scopes: tuple[str, ...]) -> tuple[str, ...]:
     # The specification writes `oidc` where the protocol's scope is `openid`.
     named = tuple(dict.fromkeys("openid" if scope == "oidc" else scope for scope in scopes))
-    if "openid" not in named:
-        raise ValueError("must contain openid: without it the provider sends no ID token")
     if any(" " in scope for scope in named):
         raise ValueError("a scope holds no space: write a list")
     return named
@@ -66,13 +81,23 @@ def request_params(value: Any) -> Mapping[str, str]:
     return params
 
 
+def _url_is_known(settings: Any) -> Iterator[Finding]:
+    if not settings.idp_provider_url and settings.idp_provider in PROVIDERS_WITHOUT_URL:
+        yield ("idp_provider_url",), "is required: the provider's issuer URL, as in https://idp.example.com"
+
+
+def _scopes_bring_a_token(settings: Any) -> Iterator[Finding]:
+    if settings.idp_scopes and settings.idp_provider != "github" and "openid" not in settings.idp_scopes:
+        yield ("idp_scopes",), "must contain openid: without it the provider sends no ID token"
+
+
 def _https_unless_insecure(settings: Any) -> Iterator[Finding]:
     if settings.authenticate_service_url.scheme != "https" and not settings.insecure_server:
         yield ("authenticate_service_url",), "the scheme must be https (http is accepted with insecure_server only)"
 
 
 class AuthenticateSettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (_https_unless_insecure,)
+    RULES: ClassVar[tuple[Rule, ...]] = (_https_unless_insecure, _url_is_known, _scopes_bring_a_token)
 
     authenticate_service_url: ServiceUrl = Field(
         description="Externally reachable URL of the authenticate service.",
@@ -84,15 +109,16 @@ class AuthenticateSettings(Settings):
         description="Path that receives the provider's callback; the client's redirect URI at the provider must name it exactly.",
         examples=["/oauth2/callback"],
     )
-    idp_provider: Annotated[str, one_of("oidc", later=("google", "azure", "okta", "onelogin", "github", "gitlab", "auth0"))] = Field(
+    idp_provider: Annotated[str, one_of(*PROVIDERS)] = Field(
         description="The provider's short name; `oidc` for a generic OpenID Connect provider.",
         examples=["oidc"],
-        json_schema_extra={"when_missing": "write `oidc`"},
+        json_schema_extra={"when_missing": f"one of {', '.join(PROVIDERS)}"},
     )
     idp_provider_url: Annotated[str, Reader("URL", provider_url, WEB_URL)] = Field(
-        description="The provider's issuer URL, the base of its discovery document.",
+        "",
+        description="The provider's issuer URL, the base of its discovery document. Required for `oidc`, `okta` and `auth0`.",
         examples=["https://idp.example.com"],
-        json_schema_extra={"when_missing": "the provider's issuer URL, as in https://idp.example.com"},
+        json_schema_extra={"when_unset": "the vendor's own"},
     )
     idp_client_id: Text = Field(
         description="OAuth 2.0 client identifier.",
@@ -105,12 +131,21 @@ class AuthenticateSettings(Settings):
         json_schema_extra={"when_missing": "the provider gives it when you register a client"},
     )
     idp_scopes: Annotated[TextList, AfterValidator(_scopes)] = Field(
-        ("openid", "profile", "email", "offline_access"),
+        (),
         description="OAuth 2.0 scopes. Some providers do not support `offline_access`.",
         examples=[["openid", "profile", "email"], "openid,profile,email"],
+        json_schema_extra={"when_unset": "what the provider needs for signing in, as docs/providers.md lists it"},
     )
     idp_request_params: Annotated[Mapping[str, str], Reader("map string-to-string", request_params, MAP)] = Field(
-        default_factory=dict, description="Extra parameters of the sign-in request.", examples=[{"prompt": "select_account"}]
+        default_factory=dict,
+        description="Extra parameters of the sign-in request, in place of those that the provider has by default.",
+        examples=[{"prompt": "select_account"}],
+    )
+    idp_refresh_directory_interval: PositiveDuration = Field(
+        timedelta(minutes=10),
+        description="How often the directory, and what the provider says about who is signed in, are read again. "
+        "Too low may hit the provider's rate limits.",
+        examples=["10m"],
     )
     signing_key_file: File | None = Field(None, description="File form of `signing_key`, PEM.", examples=["signing-key.pem"])
     signing_key: Annotated[Base64Secret | None, or_file("signing_key_file", SecretBytes)] = Field(

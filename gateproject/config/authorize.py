@@ -15,14 +15,21 @@ def _claim_or_nothing(value: Any) -> str:
     return "" if value == "" else text(value)
 
 
+def claimed_groups(settings: Any) -> str:
+    """The claim that counts as groups, "" for none: a vendor's tokens name groups in too many ways to trust one unasked."""
+    chosen: str | None = settings.groups_claim
+    return chosen if chosen is not None else ("groups" if settings.idp_provider == "oidc" else "")
+
+
 class AuthorizeSettings(Settings):
     directory_file: ExistingFile | None = Field(
         None, description="A YAML, JSON or CSV file of users and groups, read again when it changes.", examples=["directory.yaml"]
     )
-    groups_claim: Annotated[str, Reader("string", _claim_or_nothing, {"type": "string"})] = Field(
-        "groups",
+    groups_claim: Annotated[str | None, Reader("string", _claim_or_nothing, {"type": "string"})] = Field(
+        None,
         description="The claim of the ID token or userinfo whose values count as groups besides the directory; empty for none.",
         examples=["roles"],
+        json_schema_extra={"when_unset": "`groups` for `oidc`, none for vendors"},
     )
     admin_allowed_users: TextList = Field((), description="Who enters the admin by single sign-on.", examples=[["alice@example.com"]])
     admin_allowed_groups: TextList = Field((), description="Whose members enter the admin by single sign-on.", examples=[["operators"]])

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from gateproject.config import removed, unbuilt
 from gateproject.config.authenticate import AuthenticateSettings
-from gateproject.config.authorize import AuthorizeSettings
+from gateproject.config.authorize import AuthorizeSettings, claimed_groups
 from gateproject.config.databroker import DatabrokerSettings
 from gateproject.config.keys import check_authority, check_pair, check_signing_key
 from gateproject.config.proxy import ProxySettings
@@ -93,7 +93,7 @@ def _routes_fit_timeout_write(settings: Any) -> Iterator[Finding]:
 
 
 def _groups_come_from_somewhere(settings: Any) -> Iterator[Finding]:
-    if settings.directory_file or settings.groups_claim:
+    if settings.directory_file or claimed_groups(settings):
         return
     message = "needs directory_file or groups_claim: without them nobody has groups"
     if settings.admin_allowed_groups:

@@ -70,6 +70,9 @@ class ProxySettings(Settings):
     jwt_claims_headers: ClaimNames = Field(
         (), description="Claims that upstreams receive as `X-Gate-Claim-{Name}`. Not signed.", examples=[["email", "groups", "user"]]
     )
+    refresh_cooldown: Duration = Field(
+        timedelta(minutes=5), description="Minimum time between two refreshes of a session by hand.", examples=["5m"]
+    )
     skip_xff_append: Bool = Field(False, description="Leaves the client's address out of `X-Forwarded-For`.", examples=[True])
     trusted_proxies: Networks = Field(
         (), description="Peers whose `X-Forwarded-*` and `X-Original-URL` headers are believed.", examples=[["10.0.0.0/8"]]

@@ -86,9 +86,6 @@ class UnbuiltSettings(Settings):
         timedelta(minutes=5), description="Added to that age, after which connections are closed.", examples=["5m"]
     )
     http_redirect_addr: Address | None = Field(None, description="Where http is answered with a redirect to https.", examples=[":80"])
-    idp_refresh_directory_interval: PositiveDuration = Field(
-        timedelta(minutes=10), description="How often the provider's directory is read.", examples=["10m"]
-    )
     idp_refresh_directory_timeout: PositiveDuration = Field(
         timedelta(minutes=1), description="How long one reading may take.", examples=["1m"]
     )
@@ -102,7 +99,6 @@ class UnbuiltSettings(Settings):
     programmatic_redirect_domain_whitelist: TextList = Field(
         ("localhost",), description="Hosts that programmatic login may return to.", examples=[["localhost"]]
     )
-    refresh_cooldown: Duration = Field(timedelta(minutes=5), description="Least time between two manual refreshes.", examples=["5m"])
     session_staleness: Duration = Field(
         timedelta(seconds=30), description="How long cached sessions are served while the data broker is away.", examples=["30s"]
     )

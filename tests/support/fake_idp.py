@@ -70,11 +70,15 @@ class FakeIdP:
     def __init__(self) -> None:
         self.bend = Bend()
         self.requests: list[Request] = []
+        self.refreshed = self.reused = 0
         self.signing_key: Any = RSA_KEY
         self.algorithm = "RS256"
         self.kid = "key-1"
         self.clock: Callable[[], float] = time.time
+        self.rotates = True  # each refresh token works once; a second use ends the grant
+        self.lifetime = 3600  # of access tokens, in seconds
         self._codes: dict[str, dict[str, Any]] = {}
+        self._grants: dict[str, dict[str, Any]] = {}  # by refresh token, also those used up
         self._access_tokens: dict[str, str] = {}
         self._server: asyncio.Server | None = None
 
@@ -104,6 +108,11 @@ class FakeIdP:
         self._codes[code] = {"sub": sub, **asked}
         return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state'], 'iss': self.issuer, **more})}"
 
+    def signed_in(self, sub: str) -> dict[str, Any]:
+        """What the token endpoint would give for the code of a sign-in with the nonce `nonce`."""
+        answer = self._tokens({"client_id": CLIENT_ID, "sub": sub, "nonce": "nonce"})
+        return json.loads(answer.body)
+
     def id_token(self, asked: dict[str, Any], access_token: str) -> str:
         now = self.clock()
         digest = (hashlib.sha512 if self.algorithm == "EdDSA" else hashlib.sha256)(access_token.encode()).digest()
@@ -113,7 +122,7 @@ class FakeIdP:
             "sub": asked["sub"],
             "exp": int(now) + 600,
             "iat": int(now),
-            "nonce": asked.get("nonce"),
+            "nonce": asked.get("nonce", ABSENT),
             "at_hash": encoded(digest[: len(digest) // 2]),
             **PEOPLE[asked["sub"]],
             **self.bend.claims,
@@ -158,7 +167,7 @@ class FakeIdP:
             case "/userinfo":
                 return self._userinfo(request)
             case "/revoke":
-                return Answer()
+                return self._revoke(request)
         return Answer.json({"error": "not_found"}, 404)
 
     def _discovery(self) -> dict[str, Any]:
@@ -180,21 +189,49 @@ class FakeIdP:
         form = request.form
         if not _is_client(request):
             return Answer.json({"error": "invalid_client"}, 401)
+        if form.get("grant_type") == "refresh_token":
+            return self._refresh(form.get("refresh_token", ""))
         asked = self._codes.pop(form.get("code", ""), None)  # a code works once
         challenge = encoded(hashlib.sha256(form.get("code_verifier", "").encode()).digest())
         if asked is None or asked["redirect_uri"] != form.get("redirect_uri") or asked.get("code_challenge") != challenge:
             return Answer.json({"error": "invalid_grant"}, 400)
+        return self._tokens(asked)
+
+    def _refresh(self, refresh_token: str) -> Answer:
+        grant = self._grants.get(refresh_token)
+        if grant is None or grant.get("is_over"):
+            return Answer.json({"error": "invalid_grant"}, 400)
+        if grant["refresh_token"] != refresh_token:
+            self.reused += 1
+            grant["is_over"] = True  # RFC 9700 4.14.2: a token used twice was stolen
+            return Answer.json({"error": "invalid_grant"}, 400)
+        self.refreshed += 1
+        return self._tokens({name: value for name, value in grant["asked"].items() if name != "nonce"}, grant)
+
+    def _tokens(self, asked: dict[str, Any], grant: dict[str, Any] | None = None) -> Answer:
         access_token = secrets.token_urlsafe(16)
         self._access_tokens[access_token] = asked["sub"]
+        if grant is None:
+            grant = {"asked": asked, "refresh_token": "refresh-" + access_token}
+        elif self.rotates:
+            grant["refresh_token"] = "refresh-" + access_token
+        self._grants[grant["refresh_token"]] = grant
         tokens = {
             "access_token": access_token,
             "token_type": "Bearer",
-            "expires_in": 3600,
-            "refresh_token": "refresh-" + access_token,
+            "expires_in": self.lifetime,
+            "refresh_token": grant["refresh_token"],
             "id_token": self.id_token(asked, access_token),
             **self.bend.tokens,
         }
         return Answer.json({name: value for name, value in tokens.items() if value is not ABSENT})
+
+    def _revoke(self, request: Request) -> Answer:
+        token = request.form.get("token", "")
+        self._access_tokens.pop(token, None)
+        if (grant := self._grants.get(token)) is not None:
+            grant["is_over"] = True
+        return Answer()
 
     def _userinfo(self, request: Request) -> Answer:
         sub = self._access_tokens.get(request.headers.get("authorization", "").removeprefix("Bearer "))

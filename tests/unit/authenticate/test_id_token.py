@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+from dataclasses import replace
 from typing import Any
 
 import jwt
@@ -11,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from authenticate.id_token import Expected, UnknownKey, verify
+from authenticate.id_token import Expected, UnknownKey, payload_of, verify
 from gateproject.errors import ProviderError
 from tests.support.fake_idp import ABSENT, EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, encoded, public_jwk, signed
 
@@ -45,6 +46,43 @@ def refused(text: str, keys: Any = KEYS, expected: Expected = EXPECTED) -> str:
 @pytest.mark.parametrize("algorithm", sorted(ALL))
 def test_a_token_of_the_provider_is_accepted_with_each_algorithm(algorithm: str) -> None:
     assert accepted(token(algorithm))["sub"] == "alice"
+
+
+def test_a_refreshed_token_may_lack_the_nonce_and_must_not_have_another() -> None:
+    refreshed = replace(EXPECTED, is_refreshed=True)
+    assert accepted(token(nonce=ABSENT), expected=refreshed)["sub"] == "alice"
+    assert accepted(token(), expected=refreshed)["sub"] == "alice"
+    assert "nonce" in refused(token(nonce="another"), expected=refreshed)
+    assert "nonce" in refused(token(nonce=ABSENT))
+
+
+def test_what_was_verified_can_be_read_again() -> None:
+    assert payload_of(token())["sub"] == "alice"
+    assert payload_of("") == {}
+
+
+TENANT = "11111111-2222-3333-4444-555555555555"
+SHARED = replace(EXPECTED, issuer="https://login.example/{tenantid}/v2.0")
+
+
+def test_a_shared_endpoint_has_an_issuer_for_each_tenant() -> None:
+    assert accepted(token(iss=f"https://login.example/{TENANT}/v2.0", tid=TENANT), expected=SHARED)["sub"] == "alice"
+    for iss, tid in (
+        (f"https://login.example/{TENANT}/v2.0", "21111111-2222-3333-4444-555555555555"),
+        ("https://login.example/{tenantid}/v2.0", TENANT),
+        ("https://login.example/evil/v2.0", "evil"),
+        (f"https://evil.example/{TENANT}/v2.0", TENANT),
+    ):
+        refused(token(iss=iss, tid=tid), expected=SHARED)
+
+
+def test_the_key_of_one_tenant_signs_for_no_other() -> None:
+    mine, other = f"https://login.example/{TENANT}/v2.0", "https://login.example/21111111-2222-3333-4444-555555555555/v2.0"
+    good = token(iss=mine, tid=TENANT)
+    for owner in (mine, SHARED.issuer):
+        assert accepted(good, keys=[{**KEYS[0], "issuer": owner}], expected=SHARED)["sub"] == "alice"
+    with pytest.raises(UnknownKey):
+        verify(good, ({**KEYS[0], "issuer": other},), SHARED, NOW)
 
 
 @pytest.mark.parametrize("algorithm", sorted(ALL))

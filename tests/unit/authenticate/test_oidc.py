@@ -7,7 +7,7 @@ from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import generate_code_challenge
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
-from authenticate.oidc import GateBackend, GateCallbackView, GateRequestView, check_issuer, single_params
+from authenticate.oidc import GateBackend, GateCallbackView, GateRequestView, check_sender, single_params
 from gateproject.errors import BadRequest
 
 
@@ -40,11 +40,11 @@ def test_a_query_with_two_meanings_is_refused(query: str) -> None:
 
 
 def test_the_issuer_of_an_answer_is_compared_character_by_character() -> None:
-    check_issuer({}, "https://idp.example")
-    check_issuer({"iss": "https://idp.example"}, "https://idp.example")
+    check_sender({}, "https://idp.example")
+    check_sender({"iss": "https://idp.example"}, "https://idp.example")
     for other in ("https://idp.example/", "https://IDP.example", "https://idp.example.evil", ""):
         with pytest.raises(BadRequest):
-            check_issuer({"iss": other}, "https://idp.example")
+            check_sender({"iss": other}, "https://idp.example")
 
 
 async def test_request_parameters_are_added_and_never_replace_ours(tmp_path, site) -> None:

@@ -61,6 +61,26 @@ async def test_a_renewal_that_fails_leaves_the_old_value(source: Source, clock: 
         await remembered.get()
 
 
+async def test_an_old_value_is_given_at_once_while_a_newer_one_is_fetched(source: Source, clock: Clock) -> None:
+    remembered = Remembered(source.fetch, lifetime=100, stale=50, clock=clock)
+    await remembered.get()
+    clock.ahead = 101
+    assert [await remembered.get(), await remembered.get()] == [1, 1]
+    while source.fetches < 2 or await remembered.get() == 1:
+        await asyncio.sleep(0.001)
+    assert (await remembered.get(), source.fetches) == (2, 2)
+
+
+async def test_an_old_value_does_not_stay_for_ever(source: Source, clock: Clock) -> None:
+    remembered = Remembered(source.fetch, lifetime=100, stale=50, clock=clock)
+    await remembered.get()
+    source.is_broken, clock.ahead = True, 149
+    assert await remembered.get() == 1
+    clock.ahead = 160
+    with pytest.raises(ProviderError):
+        await remembered.get()
+
+
 async def test_a_cancelled_fetch_leaves_the_next_one_possible(source: Source, clock: Clock) -> None:
     remembered = Remembered(source.fetch, lifetime=100, clock=clock)
     waiting = asyncio.create_task(remembered.get())

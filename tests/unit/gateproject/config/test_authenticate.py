@@ -12,7 +12,7 @@ from tests.unit.gateproject.config.conftest import Load, Problems
 def test_defaults_are_those_of_the_specification(load: Load) -> None:
     options = load()
     assert options.authenticate_callback_path == "/oauth2/callback"
-    assert options.idp_scopes == ("openid", "profile", "email", "offline_access")
+    assert options.idp_scopes == ()  # then the provider's own
     assert (options.signing_key, options.signing_key_algorithm, options.signout_redirect_url) == (None, "ES256", None)
 
 
@@ -22,6 +22,17 @@ def test_the_specifications_scope_oidc_means_openid(load: Load) -> None:
 
 def test_the_issuer_stays_as_it_is_written(load: Load) -> None:
     assert load(idp_provider_url="https://IDP.example.com:443/Realm/").idp_provider_url == "https://IDP.example.com:443/Realm/"
+
+
+def test_the_url_of_a_provider_is_required_where_each_customer_has_another(load: Load, problems: Problems) -> None:
+    for name in ("oidc", "okta", "auth0"):
+        assert "is required" in problems(idp_provider=name, idp_provider_url=None)["idp_provider_url"]
+    for name in ("google", "azure", "onelogin", "github", "gitlab"):
+        assert load(idp_provider=name, idp_provider_url=None).idp_provider_url == ""
+
+
+def test_github_has_scopes_of_its_own(load: Load) -> None:
+    assert load(idp_provider="github", idp_scopes=["user:email"]).idp_scopes == ("user:email",)
 
 
 @pytest.mark.parametrize("url", ["http://localhost:9400", "http://idp.localhost/", "http://127.0.0.9", "http://[::1]:80/x"])
@@ -50,7 +61,6 @@ def test_the_service_url_may_be_http_with_insecure_server_only(problems: Problem
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("idp_provider", "google", "google is specified but not available in this release"),
         ("idp_provider", "gogle", "must be one of oidc, google, azure, okta, onelogin, github, gitlab, auth0"),
         ("idp_provider_url", "http://idp.example.com", "must be https"),
         ("idp_provider_url", "http://127.0.0.1.example.com", "must be https"),
@@ -58,7 +68,7 @@ def test_the_service_url_may_be_http_with_insecure_server_only(problems: Problem
         ("idp_provider_url", "https://idp.example.com/#", "fragment"),
         ("idp_provider_url", "idp.example.com", "scheme"),
         ("idp_scopes", ["email"], "must contain openid"),
-        ("idp_scopes", ["openid email"], "must contain openid"),
+        ("idp_scopes", ["openid email"], "no space"),
         ("idp_scopes", ["openid", "a b"], "no space"),
         ("idp_request_params", {"State": "x"}, "set by the service itself"),
         ("idp_request_params", {"code_challenge": "x"}, "set by the service itself"),

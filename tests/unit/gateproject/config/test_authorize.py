@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from gateproject.config.authorize import claimed_groups
 from tests.unit.gateproject.config.conftest import Load, Problems
 
 
@@ -10,9 +11,15 @@ def test_nobody_enters_the_admin_by_default(load: Load) -> None:
     assert (options.admin_allowed_users, options.admin_allowed_groups, options.admin_password_login) == ((), (), False)
 
 
-def test_groups_come_from_the_claim_groups_by_default(load: Load) -> None:
-    assert (load().groups_claim, load().directory_file) == ("groups", None)
-    assert load(groups_claim="").groups_claim == ""
+def test_groups_come_from_the_claim_groups_of_a_generic_provider(load: Load) -> None:
+    assert (claimed_groups(load()), load().directory_file) == ("groups", None)
+    assert claimed_groups(load(groups_claim="")) == ""
+
+
+def test_a_vendors_claim_counts_as_groups_only_where_it_is_named(load: Load, problems: Problems) -> None:
+    assert claimed_groups(load(idp_provider="okta")) == ""
+    assert claimed_groups(load(idp_provider="okta", groups_claim="groups")) == "groups"
+    assert "needs directory_file or groups_claim" in problems(idp_provider="okta", admin_allowed_groups=["a"])["admin_allowed_groups"]
 
 
 def test_a_directory_file_must_be_there(load: Load, problems: Problems, tmp_path: Path) -> None:

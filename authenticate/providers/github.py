@@ -1,0 +1,78 @@
+"""GitHub, its own site or a server of one's own: plain OAuth 2.0, so what an ID token would say is asked of its API."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from authenticate.discovery import Discovery
+from authenticate.provider_http import Answer, ProviderHttp
+from authenticate.providers.base import AccessRefused
+from authenticate.providers.oidc import OIDCProvider
+from databroker.records import Session
+from gateproject.errors import ProviderError
+
+if TYPE_CHECKING:
+    from authenticate.provider_client import ProviderClient
+
+
+class GitHubProvider(OIDCProvider):
+    default_url = "https://github.com"
+    default_scopes = ("user:email", "read:org")
+    gives_id_token = False
+    tokens_last = True
+
+    @property
+    def issuer(self) -> str:
+        return self._site + "/login/oauth"
+
+    @property
+    def _site(self) -> str:
+        return self.url.rstrip("/")
+
+    @property
+    def _api(self) -> str:
+        return "https://api.github.com" if self._site == self.default_url else self._site + "/api/v3"
+
+    async def discovery(self, http: ProviderHttp) -> Discovery:
+        return Discovery(
+            issuer=self.issuer,
+            authorization_endpoint=f"{self.issuer}/authorize",
+            token_endpoint=f"{self.issuer}/access_token",
+            jwks_uri="",
+            algorithms=frozenset(),
+            token_auth_methods=frozenset({"client_secret_post"}),
+        )
+
+    async def userinfo(self, http: ProviderHttp, discovery: Discovery, access_token: str) -> dict[str, Any]:
+        headers = {"Authorization": f"token {access_token}", "Accept": "application/vnd.github+json"}
+        user = _accepted(await http.get(self._api + "/user", headers)).json()
+        login, number = user.get("login"), user.get("id")
+        if not isinstance(login, str) or not 0 < len(login) <= 255 or not login.isprintable() or not isinstance(number, int):
+            raise ProviderError("GitHub's answer about the person has no login or no id")
+        claims = {"sub": login, "user": login, "id": str(number), "name": user.get("name") or login, "picture": user.get("avatar_url")}
+        emails = await http.get(self._api + "/user/emails", headers)
+        if emails.status in (403, 404):  # idp_scopes without user:email
+            return claims
+        return {**claims, **_primary_email(_accepted(emails))}
+
+    async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> int:
+        """All that this person granted to us, also in other browsers, as GitHub's documentation says."""
+        headers = {**client.basic_credentials(), "Content-Type": "application/json"}
+        body = json.dumps({"access_token": session.access_token}).encode()
+        answer = await client.http.send("DELETE", f"{self._api}/applications/{client.client_id}/grant", headers, body)
+        return 200 if answer.status in (204, 404) else answer.status
+
+
+def _accepted(answer: Answer) -> Answer:
+    if answer.status == 401:
+        raise AccessRefused("GitHub does not take the access token")
+    if answer.status != 200:
+        raise ProviderError(f"GitHub's API answered with status {answer.status}")
+    return answer
+
+
+def _primary_email(answer: Answer) -> dict[str, Any]:
+    """The profile's address is left out: the person chooses whether it is there, and nobody says that it is theirs."""
+    for entry in answer.json_list():
+        if isinstance(entry, dict) and entry.get("primary") is True and entry.get("verified") is True:
+            return {"email": entry.get("email"), "email_verified": True}
+    return {}

@@ -1,0 +1,7 @@
+"""Okta: plain OpenID Connect; the URL is the organisation's, or that of one of its authorization servers."""
+
+from authenticate.providers.oidc import OIDCProvider
+
+
+class OktaProvider(OIDCProvider):
+    pass

@@ -1,0 +1,70 @@
+"""What did the token endpoint give?  Tokens, the word that the grant is over, or an answer that can't be believed."""
+
+from dataclasses import dataclass, field
+
+from authenticate.provider_http import Answer
+from gateproject.errors import ProviderError
+
+MAX_TOKEN = 64 * 1024
+MAX_EXPIRES_IN = 10 * 365 * 86400.0
+# RFC 6749 5.2, and the two names that GitHub has for it.
+_OVER = frozenset({"invalid_grant", "bad_verification_code", "bad_refresh_token"})
+
+
+class GrantRefused(ProviderError):
+    """The provider does not take this code or refresh token, and never will again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """`expires` is when the access token does, in Unix seconds, None where the provider does not say; "" is a token not given."""
+
+    access_token: str = field(repr=False)
+    refresh_token: str = field(repr=False)
+    id_token: str = field(repr=False)
+    expires: float | None
+
+
+def parse(answer: Answer, now: float, *, needs_id_token: bool) -> Tokens:
+    error = error_code(answer)
+    # Auth0 says it with 403, GitHub with 200.
+    if error in _OVER and answer.status < 500:
+        raise GrantRefused(f"the provider's token endpoint refuses the grant: {error}")
+    if answer.status != 200 or error:
+        raise ProviderError(f"the provider's token endpoint answered with status {answer.status}: {error or 'no error code'}")
+    document = answer.json()
+    tokens = Tokens(
+        access_token=_token(document.get("access_token")),
+        refresh_token=_token(document.get("refresh_token")),
+        id_token=_token(document.get("id_token")),
+        expires=_expiry(document.get("expires_in"), now),
+    )
+    if not tokens.access_token or (needs_id_token and not tokens.id_token):
+        raise ProviderError("the provider's token endpoint gave no ID token or no access token")
+    if str(document.get("token_type", "")).lower() != "bearer":
+        raise ProviderError("the provider's token endpoint gave an access token that is not of type Bearer")
+    return tokens
+
+
+def error_code(answer: Answer) -> str:
+    """The answer's `error`, "" where it has none that could be one."""
+    try:
+        code = answer.json().get("error")
+    except ProviderError:
+        return ""
+    return code if isinstance(code, str) and code.isascii() and code.isidentifier() else ""
+
+
+def _token(value: object) -> str:
+    """RFC 6749 A.12: visible ASCII; anything else would reach a header of ours."""
+    if not isinstance(value, str) or len(value) > MAX_TOKEN or not value.isascii() or not value.isprintable() or " " in value:
+        return ""
+    return value
+
+
+def _expiry(expires_in: object, now: float) -> float | None:
+    """Azure and others have written the number as text."""
+    seconds = int(expires_in) if isinstance(expires_in, str) and expires_in.isdecimal() and len(expires_in) < 12 else expires_in
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds < MAX_EXPIRES_IN:
+        return float(now + seconds)
+    return None

@@ -1,0 +1,66 @@
+"""Sessions at a bendable provider, and what renews them: as in one process of gate, over a store that others may share."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from authenticate.provider_client import ProviderClient
+from authenticate.providers.registry import provider_of
+from authenticate.refresh_worker import RefreshWorker
+from authenticate.session_refresh import SessionRefresh
+from databroker.client import LocalBroker
+from databroker.records import SESSION, USER, Session, User
+from databroker.store.base import BackEnd
+from tests.support.authenticate_site import Clock
+from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
+from tests.support.options import make_options
+
+
+class Renewals:
+    """`await renewals.signed_in("alice")` is a session as the callback makes it; `refresh` and `worker` are what is tested."""
+
+    def __init__(self, directory: Path, idp: FakeIdP, store: BackEnd, clock: Clock, **settings: Any):
+        self.idp, self.clock = idp, clock
+        idp.clock = clock
+        options = make_options(directory, idp_provider_url=idp.issuer, idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, **settings)
+        self.client = ProviderClient(options, provider_of(options), clock)
+        self.broker = LocalBroker(store)
+        self.refresh = SessionRefresh(self.client, self.broker, clock)
+        self.worker = RefreshWorker(self.refresh, self.broker, interval=600.0, clock=clock, tick=0.01)
+
+    async def signed_in(self, sub: str = "alice", id: str = "session", **changes: Any) -> Session:
+        answer = self.idp.signed_in(sub)
+        now = self.clock()
+        discovery = await self.client.discovery()
+        payload = await self.client.verified(answer["id_token"], discovery, nonce="nonce", access_token=answer["access_token"])
+        claims = await self.client.claims(payload, answer["access_token"], discovery)
+        user = self.client.provider.user(claims, now)
+        session = Session(
+            id=id,
+            user_id=user.id,
+            subject=sub,
+            provider="oidc",
+            issued=now,
+            expires=now + 50_400,
+            claims=claims,
+            id_token=answer["id_token"],
+            access_token=answer["access_token"],
+            refresh_token=answer["refresh_token"],
+            access_token_expires=now + answer["expires_in"],
+        )
+        session = replace(session, **changes)
+        await self.broker.put(USER, user.id, user.to_data())
+        await self.broker.put(SESSION, id, session.to_data(), expires=session.expires)
+        return session
+
+    async def session(self, id: str = "session") -> Session | None:
+        record = await self.broker.get(SESSION, id)
+        return Session.from_record(record) if record is not None else None
+
+    async def user(self, id: str = "oidc/alice") -> User:
+        record = await self.broker.get(USER, id)
+        assert record is not None
+        return User.from_record(record)
+
+    async def close(self) -> None:
+        await self.client.close()

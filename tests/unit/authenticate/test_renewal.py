@@ -1,0 +1,104 @@
+"""What a refresh may bring: the same person with newer tokens and claims, and nobody else."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from authenticate.providers.base import AccessRefused, AnotherPerson
+from authenticate.renewal import is_withdrawn, with_new_claims, with_new_tokens
+from authenticate.tokens import GrantRefused
+from databroker.store.memory import MemoryStore
+from gateproject.errors import ProviderError
+from tests.support.authenticate_site import Clock
+from tests.support.fake_idp import ABSENT, OTHER_RSA_KEY, PEOPLE, FakeIdP, signed
+from tests.support.renewals import Renewals
+
+
+@pytest.fixture
+async def renewals(tmp_path: Path, idp: FakeIdP) -> AsyncIterator[Renewals]:
+    clock = Clock()
+    renewals = Renewals(tmp_path, idp, MemoryStore(clock), clock)
+    yield renewals
+    await renewals.close()
+
+
+async def test_new_tokens_replace_the_old(renewals: Renewals) -> None:
+    session = await renewals.signed_in()
+    renewals.clock.ahead = 3550
+    renewed = await with_new_tokens(renewals.client, session, renewals.clock())
+    assert renewed.access_token not in ("", session.access_token)
+    assert renewed.refresh_token not in ("", session.refresh_token)
+    assert renewed.access_token_expires == pytest.approx(renewals.clock() + 3600, abs=2)
+    assert (renewed.id_token, bool(renewed.unverified_id_token)) == (session.id_token, True)
+    assert "secret" not in repr(replace(renewed, unverified_id_token="secret"))
+
+
+async def test_a_refresh_token_that_is_not_replaced_is_kept(renewals: Renewals) -> None:
+    session = await renewals.signed_in()
+    renewals.idp.bend.tokens = {"refresh_token": ABSENT, "id_token": ABSENT}
+    renewed = await with_new_tokens(renewals.client, session, 1.0)
+    assert renewed.refresh_token == session.refresh_token
+    assert (await with_new_claims(renewals.client, renewed, 1.0))[0].id_token == session.id_token
+
+
+async def test_a_refused_grant_is_told_from_trouble(renewals: Renewals) -> None:
+    session = await renewals.signed_in()
+    with pytest.raises(GrantRefused):
+        await with_new_tokens(renewals.client, replace(session, refresh_token="unknown"), 1.0)
+
+
+async def test_claims_that_the_provider_dropped_are_gone(renewals: Renewals) -> None:
+    renewals.idp.bend.claims = {"groups": ABSENT}
+    session = await renewals.signed_in()
+    assert session.claims["groups"] == ["engineering"]
+    renewals.idp.bend.userinfo = {"groups": ABSENT, "name": "Alice Brown"}
+    renewed, user = await with_new_claims(renewals.client, session, renewals.clock())
+    assert "groups" not in renewed.claims
+    assert (user.name, renewed.claims["nonce"]) == ("Alice Brown", "nonce")
+
+
+async def test_a_refreshed_id_token_is_about_the_same_person(renewals: Renewals) -> None:
+    session = await renewals.signed_in()
+    for bend in ({"sub": "bob"}, {"nonce": "another"}, {"aud": "another"}, {"iss": "https://evil.example"}, {"exp": 1}):
+        renewals.idp.bend.claims = bend
+        with pytest.raises(ProviderError):
+            await with_new_claims(renewals.client, await with_new_tokens(renewals.client, session, 1.0), 1.0)
+        renewals.idp.bend.claims = {}
+        session = await renewals.signed_in()
+
+
+async def test_a_refreshed_id_token_is_verified_before_it_is_believed(renewals: Renewals) -> None:
+    session = await renewals.signed_in()
+    renewals.idp.bend.token = lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")
+    with pytest.raises(ProviderError):
+        await with_new_claims(renewals.client, await with_new_tokens(renewals.client, session, 1.0), 1.0)
+
+
+async def test_userinfo_of_another_person_ends_it(renewals: Renewals) -> None:
+    session = await renewals.signed_in()
+    renewals.idp.bend.userinfo = {"sub": "bob", **PEOPLE["bob"]}
+    with pytest.raises(AnotherPerson):
+        await with_new_claims(renewals.client, session, 1.0)
+
+
+async def test_a_token_goes_to_no_other_provider(renewals: Renewals) -> None:
+    session = await renewals.signed_in()
+    renewals.idp.requests.clear()
+    with pytest.raises(AnotherPerson, match="no longer configured"):
+        await with_new_tokens(renewals.client, replace(session, provider="okta"), 1.0)
+    elsewhere = signed({"alg": "RS256"}, {"iss": "https://other.example", "sub": "alice"}, OTHER_RSA_KEY, "RS256")
+    with pytest.raises(AnotherPerson, match="no longer configured"):
+        await with_new_claims(renewals.client, replace(session, id_token=elsewhere), 1.0)
+    assert renewals.idp.requests == []
+
+
+async def test_a_refused_access_token_was_withdrawn_only_before_its_time(renewals: Renewals) -> None:
+    session = await renewals.signed_in()
+    now = renewals.clock()
+    with pytest.raises(AccessRefused):
+        await with_new_claims(renewals.client, replace(session, access_token="unknown"), now)
+    assert is_withdrawn(renewals.client, session, now)
+    assert not is_withdrawn(renewals.client, session, now + 3600)
+    assert not is_withdrawn(renewals.client, replace(session, access_token_expires=None), now)
