@@ -1,6 +1,7 @@
 """The settings of sign-in."""
 
 import base64
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ def test_defaults_are_those_of_the_specification(load: Load) -> None:
     options = load()
     assert options.authenticate_callback_path == "/oauth2/callback"
     assert options.idp_scopes == ()  # then the provider's own
+    assert (options.idp_refresh_directory_interval, options.refresh_cooldown) == (timedelta(minutes=10), timedelta(minutes=5))
     assert (options.signing_key, options.signing_key_algorithm, options.signout_redirect_url) == (None, "ES256", None)
 
 

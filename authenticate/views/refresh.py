@@ -1,0 +1,63 @@
+"""The button that asks the provider anew, for who was just put into a group and can't wait: proven, and not too often."""
+
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.views.decorators.csrf import csrf_exempt
+
+from authenticate.service import AuthenticateService
+from authenticate.session_refresh import Ended, Step, UnderWay
+from authenticate.views import answers
+from databroker.records import Session
+from gateproject import responses
+from gateproject.crypto.csrf_token import FIELD, HEADER
+from gateproject.errors import ProviderError
+
+DASHBOARD = "/.gate/"
+BACK = (("Back", DASHBOARD),)
+
+
+# Django's token guards the admin; this form has ours, bound to the session.
+@csrf_exempt
+@answers.in_plain_words
+async def refresh(request: HttpRequest) -> HttpResponse:
+    service: AuthenticateService = request.scope["gate"].authenticate
+    if request.method != "POST":
+        return HttpResponseNotAllowed(["POST"])
+    headers = answers.cookie_headers(request)
+    session = await service.session_of(headers, service.host_port, service.clock())
+    if session is None:
+        return responses.error_page(request, 401, "You are not signed in.", links=(answers.SIGN_IN_AGAIN,))
+    token = request.headers.get(HEADER, "") or request.POST.get(FIELD, "")
+    if not service.csrf.check(token, headers, service.clock(), bound_to=session.id):
+        return responses.error_page(request, 400, "This form is too old, or was not one of ours; nothing was changed.", links=BACK)
+    if (wait := too_soon(service, session)) > 0:
+        return _later(request, "Your session was refreshed only a moment ago.", wait)
+    return await _refreshed(request, service, session)
+
+
+async def _refreshed(request: HttpRequest, service: AuthenticateService, session: Session) -> HttpResponse:
+    try:
+        await service.refresh.renew(session.id, Step.TOKENS, by_hand=True)
+    except UnderWay:
+        return _later(request, "Your session is being refreshed at this moment.", 5)
+    except Ended:
+        reason = "The sign-in service no longer vouches for this session, so it has ended."
+        response = responses.error_page(request, 401, reason, links=(answers.SIGN_IN_AGAIN,))
+        return responses.with_cookies(response, [service.sessions.clear_cookie(service.host_port)])
+    except ProviderError as error:
+        return answers.provider_trouble(request, error, DASHBOARD)
+    if answers.wants_json(request):
+        return responses.json_page({"status": 200, "reason": "Your session is refreshed."})
+    response = responses.redirect(DASHBOARD)
+    response.status_code = 303
+    return response
+
+
+def too_soon(service: AuthenticateService, session: Session) -> float:
+    """Seconds until this session may be refreshed by hand again; 0 or less: now."""
+    return session.refreshed_by_hand + service.options.refresh_cooldown.total_seconds() - service.clock()
+
+
+def _later(request: HttpRequest, reason: str, wait: float) -> HttpResponse:
+    response = responses.error_page(request, 429, reason, advice="Please try again later.", links=BACK)
+    response.headers["Retry-After"] = str(int(wait) + 1)
+    return response
