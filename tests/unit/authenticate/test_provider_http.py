@@ -11,6 +11,7 @@ import pytest
 from authenticate.provider_http import MAX_BODY, ProviderHttp
 from gateproject.errors import ProviderError
 from tests.support.certs import certificate_files
+from tests.support.children import free_port
 from tests.support.fake_idp import Answer, FakeIdP
 from tests.support.options import make_options
 
@@ -74,9 +75,10 @@ async def test_an_answer_that_drips_in_ends_in_time(http: ProviderHttp) -> None:
 
 
 async def test_errors_name_the_host_and_no_more_of_the_url(http: ProviderHttp) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
     with pytest.raises(ProviderError) as caught:
-        await http.get("http://127.0.0.1:1/path?code=secret")
-    assert "127.0.0.1:1" in str(caught.value)
+        await http.get(f"http://{nobody}/path?code=secret")
+    assert nobody in str(caught.value)
     assert "secret" not in str(caught.value)
     assert "path" not in str(caught.value)
 
