@@ -15,7 +15,7 @@ async def signed_in(site: Site) -> tuple[Browser, str]:
     browser = site.browser()
     await browser.sign_in()
     page = await browser.get("/.gate/")
-    assert f'action="{URL}"' in page.text
+    assert f'formaction="{URL}"' in page.text
     token = re.search(r'name="_gate_csrf" value="([^"]+)"', page.text)
     assert token is not None
     return browser, token[1]
