@@ -61,7 +61,9 @@ def main() -> int:
             # The least of a few: what else the machine does only adds to it.
             best = {size: min(measured([*command, str(path)]) for _ in range(ROUNDS)) for size, path in files.items()}
             failed |= not report(name, best)
-    print(f"  goals: {GOAL_SECONDS:.0f} s and {GOAL_MEBIBYTES} MiB for {SIZES[-1]:,} routes, ratio {GOAL_RATIO:.0f} for ten times the routes")
+    print(
+        f"  goals: {GOAL_SECONDS:.0f} s and {GOAL_MEBIBYTES} MiB for {SIZES[-1]:,} routes, ratio {GOAL_RATIO:.0f} for ten times the routes"
+    )
     return 1 if failed else 0
 
 

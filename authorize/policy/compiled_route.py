@@ -33,13 +33,7 @@ class CompiledRoute:
 
 def compile_route(route: Route, key: str) -> CompiledRoute:
     """`key` names the route in problems (`policy[3]`); ConfigError with each of them."""
-    problems: list[Problem] = []
-    path = _setting(route.path, canonical_setting_path, f"{key}.path", problems)
-    prefix = _setting(route.prefix, canonical_setting_prefix, f"{key}.prefix", problems)
-    pattern = _pattern(route.regex, f"{key}.regex", problems)
-    problems.extend(_unusable_domains(route, key))
-    if problems:
-        raise ConfigError(problems)
+    path, prefix, pattern = usable_conditions(route, key)
     return CompiledRoute(
         route=route,
         id=route.id,
@@ -49,6 +43,18 @@ def compile_route(route: Route, key: str) -> CompiledRoute:
         has_escapes="%" in f"{path}{prefix}",
         grants=tuple(grants_of(route)),
     )
+
+
+def usable_conditions(route: Route, key: str) -> tuple[str | None, str | None, Matcher | None]:
+    """The route's path, prefix and pattern, ready to be compared; ConfigError where it can't be used."""
+    problems: list[Problem] = []
+    path = _setting(route.path, canonical_setting_path, f"{key}.path", problems)
+    prefix = _setting(route.prefix, canonical_setting_prefix, f"{key}.prefix", problems)
+    pattern = _pattern(route.regex, f"{key}.regex", problems)
+    problems.extend(_unusable_domains(route, key))
+    if problems:
+        raise ConfigError(problems)
+    return path, prefix, pattern
 
 
 def _setting(text: str | None, canonical: Callable[[str], str], key: str, problems: list[Problem]) -> str | None:

@@ -82,7 +82,13 @@ def test_no_form_of_a_wrong_secret_is_shown(tmp_path: Path, extension: str) -> N
     for form in FORMS:
         headers = {"set_request_headers": {"Authorization": form}} if not isinstance(form, dict) else {}
         routes = [{**route, **headers, **dict.fromkeys(ROUTE_KEYS, form)}, {**route, "set_request_headers": f"Authorization {MARK}"}]
-        document = {**MINIMAL, **dict.fromkeys(SETTINGS, form), "policy": routes, "idp_request_params": {"a": form}, "headers": {"X-A": form}}
+        document = {
+            **MINIMAL,
+            **dict.fromkeys(SETTINGS, form),
+            "policy": routes,
+            "idp_request_params": {"a": form},
+            "headers": {"X-A": form},
+        }
         path.write_text(json.dumps(document) if extension == "json" else yaml.safe_dump(document))
         assert leaks(everything_said(path, {})) == [], form
 
@@ -110,7 +116,9 @@ TEXTS = {
     "toml": f'cookie_secret = "{MARK}"\nidp_client_secret = """{MARK}"""\n[headers]\nAuthorization = \'{MARK}\'\n',
     "properties": f"cookie_secret = {MARK}\nheaders.Authorization = Bearer {MARK}\n",
 }
-DAMAGE = st.sampled_from(["", " ", "\n", "\t", "'", '"', "{", "}", "[", "]", ":", ",", "#", "\\", "\\u", "&a ", "*a", "!x ", "|", "%", "\0", "é"])
+DAMAGE = st.sampled_from(
+    ["", " ", "\n", "\t", "'", '"', "{", "}", "[", "]", ":", ",", "#", "\\", "\\u", "&a ", "*a", "!x ", "|", "%", "\0", "é"]
+)
 
 
 @given(st.sampled_from(sorted(TEXTS)), st.lists(st.tuples(st.integers(0, 300), DAMAGE), min_size=1, max_size=3))
