@@ -28,7 +28,7 @@ GROUPS: Mapping[str, type[Settings]] = {
     "Proxied requests": ProxySettings,
     "Records": DatabrokerSettings,
 }
-FILE_ONLY = frozenset({"certificates"})
+FILE_ONLY = frozenset({"certificates", "policy_tests"})
 _UNITS = (("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)), ("ms", timedelta(milliseconds=1)))
 
 
