@@ -1,5 +1,7 @@
 """Every example is a configuration that loads, as soon as its secrets and files are there."""
 
+import base64
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,20 +12,18 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from authenticate.directory.file import read
-from authorize.policy.route_table import RouteTable
-from gateproject.config.load import load_options
+from gateproject.config.load import check_configuration, load_options
 from gateproject.config.schema import json_schema
 from gateproject.errors import ConfigError
+from gateproject.management.commands.checkconfig import ALL_JUDGES
 from tests.support.certs import CertificateFiles, certificate_files
-from tests.support.options import COOKIE_SECRET, SHARED_SECRET
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "docs" / "config.schema.json"
 VALIDATOR = Draft202012Validator(json_schema())
 EXAMPLES = [ROOT / "config.example.yaml", *sorted((ROOT / "examples").glob("*/gate.yaml"))]
+COOKIE_SECRET, SHARED_SECRET = (base64.b64encode(hashlib.sha256(name).digest()).decode() for name in (b"cookie", b"shared"))
 PLACEHOLDERS = {"PUT-A-SECRET-HERE": COOKIE_SECRET, "PUT-ANOTHER-SECRET-HERE": SHARED_SECRET}
-# What an example leaves to the environment.
-SECRETS = {"COOKIE_SECRET": COOKIE_SECRET, "SHARED_SECRET": SHARED_SECRET, "IDP_CLIENT_SECRET": "given-by-the-provider"}
 
 each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -47,6 +47,16 @@ def completed(example: Path, directory: Path, certificate: CertificateFiles) -> 
     return path
 
 
+def secrets(example: Path, certificate: CertificateFiles) -> dict[str, str]:
+    """What an example leaves to the environment."""
+    left = {"IDP_CLIENT_SECRET": "given-by-the-provider"}
+    if "signing_key_file" not in example.read_text():
+        left["SIGNING_KEY"] = base64.b64encode(certificate.key.read_bytes()).decode()
+    if "cookie_secret" not in example.read_text():
+        left |= {"COOKIE_SECRET": COOKIE_SECRET, "SHARED_SECRET": SHARED_SECRET}
+    return left
+
+
 def files_named(value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, list):
         for element in value:
@@ -60,9 +70,11 @@ def files_named(value: Any) -> Iterator[tuple[str, str]]:
 
 
 @each_example
-def test_an_example_loads_and_its_routes_compile(example: Path, tmp_path: Path, certificate: CertificateFiles) -> None:
-    options = load_options(completed(example, tmp_path, certificate), SECRETS)
-    RouteTable.build(options.policy)
+def test_checkconfig_finds_nothing_wrong_with_an_example(example: Path, tmp_path: Path, certificate: CertificateFiles) -> None:
+    checked = check_configuration(completed(example, tmp_path, certificate), secrets(example, certificate), ALL_JUDGES)
+    assert [str(problem) for problem in (*checked.errors, *checked.warnings)] == []
+    assert checked.options
+    options = checked.options
     assert options.policy, "an example shows routes"
     if options.directory_file:
         assert read(options.directory_file, options.idp_provider).users
