@@ -30,10 +30,6 @@ _NGINX_SERVER = """
   upstream to{number} {{ server 127.0.0.1:{port}; keepalive 32; }}
   server {{ listen 127.0.0.1:{listen}; location / {{ proxy_pass http://to{number};{more} }} }}
 """
-# What an operator who wants speed writes: what may be kept is kept, by its URL alone.
-CACHING = (
-    " proxy_cache pages; proxy_cache_key $http_host$request_uri; proxy_cache_min_uses 1; add_header X-Cache $upstream_cache_status always;"
-)
 
 
 @dataclass(frozen=True)

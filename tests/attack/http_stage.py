@@ -61,6 +61,7 @@ class SocketCanary(Canary):
             b"garbage": Script(b"\x00\x01 no answer\r\n\r\n", closes=True),
             b"surplus": Script(whole + b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nPOISON"),
             b"closing": Script(whole.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1), closes=True),
+            b"private": Script(whole.replace(b"\r\n\r\n", b"\r\nCache-Control: private, max-age=60\r\n\r\n", 1)),
             b"big": Script(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % BIG + bytes(BIG)),
         }
         is_scripted = any(marker in hit.head for marker in self.scripts) if self.scripts else False
