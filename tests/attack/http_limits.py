@@ -63,7 +63,7 @@ async def _bomb_upload(coding: bytes, framing: str, target: Target) -> Outcome:
     return ACCEPTED
 
 
-@attack("B22", "large and many", together=4, sample=12)
+@attack("B22", "large and many", together=4, sample=12, minutes=2)
 def large(target: Target) -> Iterator[Case]:
     heads = [
         (b"/" + b"a" * size, b"", 200 if size + 1 <= 8 * KIB else 414) for size in (8000, 8191, 8192, 8193, 9000, 16_000, 60_000, 1_000_000)
@@ -91,7 +91,7 @@ def large(target: Target) -> Iterator[Case]:
                 yield Case(f"{size} bytes to our own {path!r}", partial(_own_body, path, size, chunked))
     for chunked in (False, True):
         for site, person in (("public", None), ("group", "alice")):
-            yield Case(f"256 MiB upload, chunked={chunked} at {site}", partial(_upload, 256 << 20, chunked, site, person))
+            yield Case(f"1 GiB upload, chunked={chunked} at {site}", partial(_upload, 1 << 30, chunked, site, person))
         yield Case(f"64 MiB upload to a refusal, chunked={chunked}", partial(_refused_upload, 64 << 20, chunked))
     yield Case("a reader that stops", _stopped_reader)
     for number in range(20):

@@ -1,6 +1,6 @@
 """B22, B42: what do a hundred thousand strangers leave behind, and does each of a million answers belong to its question?
 
-The time of the long ones is bounded: seconds in GATE_ATTACK_LOAD_SECONDS (B42, 300 unless told).  Each says how much it did.
+B42 ends with its million, or after GATE_ATTACK_LOAD_SECONDS (40 minutes unless told), and says how much it did.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from tests.support.websockets import CLOSE, KEY, TEXT, from_client
 
 REQUESTS = 1_000_000
 BATCH = 25
-SECONDS = float(os.environ.get("GATE_ATTACK_LOAD_SECONDS", "300"))
+SECONDS = float(os.environ.get("GATE_ATTACK_LOAD_SECONDS", "2400"))
 STRANGERS, AT_ONCE, CONNECTIONS = 100_000, 1000, 10
 ENDS = b"\r\n\r\n"
 
@@ -67,7 +67,7 @@ def _question(target: Stage, dice: random.Random, way: tuple[bytes, bool]) -> Qu
     return Question(data, method, b" ".join([path, *email]), is_answered)
 
 
-@attack("B42", "a million tagged questions", together=32, sample=75)
+@attack("B42", "a million tagged questions", together=32, sample=75, minutes=20)
 def million(target: Target) -> Indexed:
     """Answers, aborts of both ends, pipelining and websockets, all over the same connections to the same upstreams."""
     home, done = stage(), Counter[str]()
@@ -207,7 +207,7 @@ async def _chatting(target: Stage, dice: random.Random, done: Counter[str]) -> N
     target.heard(marker)
 
 
-@attack("B22", "strangers leave no records", together=1, sample=12)
+@attack("B22", "strangers leave no records", together=1, sample=12, minutes=2)
 def strangers(target: Target) -> Iterator[Case]:
     home = stage()
     at_rest = home.memory()

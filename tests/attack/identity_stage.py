@@ -21,6 +21,7 @@ from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate
 
 # Who may enter what: `anyone` any signed-in person, `corp` by domain, `ann` by address, `claim` by the claim `email`.
 ANYONE, OTHER, PUBLIC, CORP, ANN, CLAIM = (f"{name}.localhost" for name in ("anyone", "other", "public", "corp", "ann", "claim"))
+CLAIM_HEADERS = ["email", "name", "groups", "nickname"]
 MOVED = "moved.localhost"
 ALLOWED_EMAIL = "ann@corp.example"
 
@@ -201,7 +202,7 @@ def _gate(directory: Path, provider: Provider, upstream: Canary, settings: dict[
     builder.route(ANN, to=to, allowed_users=[ALLOWED_EMAIL])
     builder.route(CLAIM, to=to, allowed_idp_claims={"email": [ALLOWED_EMAIL]})
     builder.setting(
-        idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, groups_claim="groups", jwt_claims_headers=["email"], **settings
+        idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, groups_claim="groups", jwt_claims_headers=CLAIM_HEADERS, **settings
     )
     return builder.start(directory)
 
