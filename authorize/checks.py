@@ -1,14 +1,16 @@
 """What only authorize knows about a configuration: can its routes be used, and do the operator's policy tests hold?"""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
-from authorize.described import Described, default_ports, described_identity, described_request
+from authorize.described import Described, described_identity, described_request
 from authorize.policy import explain
-from authorize.policy.compiled_route import grants_of, usable_conditions
+from authorize.policy.compiled_route import compile_route, grants_of
 from authorize.policy.decision import Decision, Outcome, decide
 from authorize.policy.route_table import RouteTable
 from authorize.policy.shadowing import shadowed
+from authorize.state import default_ports, route_table
 from gateproject.config.load import Judge
 from gateproject.config.options import Options
 from gateproject.config.places import path_of
@@ -24,7 +26,7 @@ def unusable_routes(settings: Any) -> Iterator[Finding]:
     """What compiling them finds, that a look at single settings can't."""
     for index, route in enumerate(settings.policy):
         try:
-            usable_conditions(route, f"policy[{index}]")
+            compile_route(route, f"policy[{index}]")
         except ConfigError as error:
             yield from ((path_of(problem.key), problem.message) for problem in error.problems)
 
@@ -36,7 +38,7 @@ def unreachable_routes(settings: Any) -> Iterator[Finding]:
 
 def routes_without_people(settings: Any) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
-        if next(grants_of(route), None) is None:
+        if next(grants_of(route), None) is None and not any(block.effect == "allow" for block in route.policy):
             yield ("policy", index), "lets nobody in: give allowed_users, allowed_groups, allowed_domains or allow_any_authenticated_user"
 
 
@@ -46,7 +48,7 @@ def failing_policy_tests(settings: Any) -> Iterator[Finding]:
     if not tests:
         return
     try:
-        table = RouteTable.build(settings.policy, default_ports(settings))
+        table = route_table(settings)
     except ConfigError:
         return
     for path, test in tests:
@@ -63,7 +65,7 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
         return f"fails{name}: {error}"
     person = described_identity(Described(test.user, test.groups, test.claims), options)
     try:
-        decision = decide(request, person, table)
+        decision = decide(request, person, table, time.time())
     except BadRequest as error:
         return "" if test.expect == "refuse" and test.route is None else f"fails{name}: expected {test.expect}, got refuse: {error}"
     index = _index(decision, options)

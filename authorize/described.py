@@ -1,5 +1,6 @@
 """A person and a request as somebody describes them: in a policy test, or on the command line.  Errors are ValueErrors."""
 
+import math
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -21,19 +22,19 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")  # urlsplit drops some of them silent
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """`user` is an e-mail address, `provider/subject`, or a bare subject; None for nobody."""
+    """`user` is an e-mail address, `provider/subject`, or a bare subject; None for nobody.
+
+    `signed_in` is when, in Unix seconds; None for just now.
+    """
 
     user: str | None = None
     groups: Sequence[str] = ()
     claims: Mapping[str, Any] = field(default_factory=dict)
+    signed_in: float | None = None
 
 
-def default_ports(options: Options) -> frozenset[int]:
-    return frozenset({80, 443}) if options.insecure_server else frozenset({443})
-
-
-def described_request(url: str, method: str, ports: frozenset[int]) -> AccessRequest:
-    """What a browser would send for this URL."""
+def described_request(url: str, method: str, ports: frozenset[int], **facts: Any) -> AccessRequest:
+    """What a browser would send for this URL; `facts` are those of AccessRequest that a URL does not say."""
     try:
         parts = urlsplit(url)
         if _CONTROLS.search(url) or parts.scheme not in ("https", "http") or not parts.hostname or "@" in parts.netloc:
@@ -41,7 +42,7 @@ def described_request(url: str, method: str, ports: frozenset[int]) -> AccessReq
         port = parts.port if parts.port or parts.scheme == "https" else 80
         host = canonical_host(f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname)
         path, query = (quote(part, safe="".join(map(chr, range(0x21, 0x7F)))).encode() for part in (parts.path or "/", parts.query))
-        return access_request(method.upper(), f"{host}:{port}".encode() if port else host.encode(), path, query, ports)
+        return access_request(method.upper(), f"{host}:{port}".encode() if port else host.encode(), path, query, ports, **facts)
     except (ValueError, BadRequest) as error:
         raise ValueError(f"the URL {url!a} can't be used: {error}") from None
 
@@ -60,8 +61,9 @@ def described_identity(person: Described, options: Options) -> Identity | None:
         subject = person.user
     if subject:
         said.setdefault("sub", subject)
-    user_id, now = f"{provider}/{subject}", time.time()
+    user_id = f"{provider}/{subject}"
+    signed_in = time.time() if person.signed_in is None else person.signed_in
     email, verified, name = (said.get(claim) for claim in ("email", "email_verified", "name"))
-    session = Session("described", user_id, subject, provider, now, now + 1, said)
+    session = Session("described", user_id, subject, provider, signed_in, math.inf, said)
     user = User(user_id, email or "", verified, name or "", said)
     return identity_of(Facts(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups))), claimed_groups(options))

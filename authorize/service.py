@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from authorize.client_certificates import CertificateHosts, ClientCertificates
 from authorize.identity_headers import Headers, IdentityHeaders
 from authorize.identity_loader import IdentityLoader
 from authorize.policy import criteria
@@ -11,7 +12,7 @@ from authorize.policy.canonical import canonical_host
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
-from authorize.policy.route_table import RouteTable
+from authorize.state import default_ports, route_table
 from databroker.replica import Replica
 from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options
@@ -39,8 +40,10 @@ class AuthorizeService:
     """Frozen after construction: a reload builds another one over the same replica.  ConfigError where the routes are wrong."""
 
     def __init__(self, options: Options, replica: Replica, signing_key: SigningKey, clock: Callable[[], float] = time.time):
-        self.default_ports = frozenset({80, 443}) if options.insecure_server else frozenset({443})
-        self.routes = RouteTable.build(options.policy, self.default_ports)
+        self.default_ports = default_ports(options)
+        self.routes = route_table(options)
+        self._certificates = ClientCertificates()
+        self._certificate_hosts = CertificateHosts(self.routes.routes())
         self.identity_headers = IdentityHeaders(options, signing_key)
         self._cookies = SessionCookies(options)
         self._identities = IdentityLoader(replica, claimed_groups(options))
@@ -52,13 +55,15 @@ class AuthorizeService:
         route = self.routes.match(request)
         if route is None:
             return Check(NO_ROUTE, None)
-        # Judged as nobody first: what is open to everyone must work while the data broker is down.
-        decision = judge(request, None, route)
         now = self._clock()
+        if route.client_ca is not None:
+            request = self._certificates.judged(request, route.client_ca, now)
+        # Judged as nobody first: what is open to everyone must work while the data broker is down.
+        decision = judge(request, None, route, now)
         identity = None
         if decision.outcome is Outcome.SIGN_IN:
             identity = await self._identify(cookie_headers, request.host_port, now)
-            decision = judge(request, identity, route) if identity is not None else decision
+            decision = judge(request, identity, route, now) if identity is not None else decision
         elif route.route.pass_identity_headers and not decision.is_preflight:
             identity = await self._identify_if_possible(cookie_headers, request.host_port, now)
         is_told = decision.is_allowed and not decision.is_preflight
@@ -88,7 +93,13 @@ class AuthorizeService:
 
     def may_enter_host(self, request: AccessRequest, identity: Identity) -> bool:
         """Does any route of this host let this person in?  Where none does, nothing is attested about them for it."""
-        return any(judge(request, identity, route).is_allowed for route in self.routes.routes_of(request.host, request.port))
+        now = self._clock()
+        routes = self.routes.routes_of(request.host, request.port)
+        return any(judge(self._certificates.judged(request, route.client_ca, now), identity, route, now).is_allowed for route in routes)
+
+    def wants_certificate(self, server_name: str | None) -> bool:
+        """Should a TLS client that asks for this name (None: for no name) be asked for a certificate?"""
+        return self._certificate_hosts.include(server_name)
 
     def may_administer(self, identity: Identity) -> bool:
         """By the same rules as routes: `admin_allowed_users` and `admin_allowed_groups`, any hit in either."""

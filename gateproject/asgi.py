@@ -21,7 +21,7 @@ from gateproject.errors import BadRequest, ConfigError  # noqa: E402
 from gateproject.runtime import ConfigurationStatus, Runtime, World, prepare  # noqa: E402
 from gateproject.telemetry.request_id import new_request_id  # noqa: E402
 from proxy.answers import send_error  # noqa: E402
-from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, bounded  # noqa: E402
+from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, bounded, client_certificate  # noqa: E402
 from proxy.listener import listen  # noqa: E402
 from proxy.listener.limits import ListenerLimits  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
@@ -64,7 +64,7 @@ class Edge:
         world = self._runtime.world
         incoming = _incoming(scope)
         try:
-            incoming.request = _read(scope, incoming.headers, world.authorize.default_ports)
+            incoming.request = _read(incoming, world)
         except BadRequest as error:
             await send_error(incoming, send, error.status, f"This address can't be used: {error}.")
             return
@@ -91,15 +91,19 @@ class Edge:
             await send_error(incoming, send, error.status, f"This request can't be answered: {error}.")
 
 
-def _read(scope: dict[str, Any], headers: dict[bytes, bytes], default_ports: frozenset[int]) -> AccessRequest:
+def _read(incoming: Incoming, world: World) -> AccessRequest:
+    scope, headers = incoming.scope, incoming.headers
     return access_request(
         scope["method"],
         headers.get(b"host", b""),
         scope["raw_path"],
         scope["query_string"],
-        default_ports,
+        world.authorize.default_ports,
         origin=headers.get(b"origin", b""),
         access_control_request_method=headers.get(b"access-control-request-method", b""),
+        source_ip=world.proxy.source_ip(incoming),
+        headers=scope["headers"],
+        client_certificate=client_certificate(incoming),
     )
 
 

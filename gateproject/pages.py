@@ -26,6 +26,7 @@ TITLES = {
     404: "Nothing is here",
     405: "Not possible here",
     426: "Please use a newer client",
+    495: "A client certificate is needed",
     502: "The application can't be reached",
     503: "Not available right now",
     504: "The application took too long",

@@ -8,7 +8,7 @@ from proxy.incoming import Incoming, Send
 Headers = list[tuple[bytes, bytes]]
 
 # RFC 9110 to gRPC status, as the gRPC documentation "HTTP to gRPC Status Code Mapping" gives it, with 403 and 401 exact.
-GRPC_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 502: 14, 503: 14, 504: 4}
+GRPC_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 495: 7, 502: 14, 503: 14, 504: 4}
 
 
 async def send_response(send: Send, status: int, headers: Headers, body: bytes, *, head_only: bool = False) -> None:

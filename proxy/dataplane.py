@@ -108,7 +108,8 @@ class DataPlane:
         switch: Switch | None = None,
     ) -> ForwardResult:
         streams = self._carrying.streams
-        stream = streams.open(incoming, check.identity.session_id if check.identity else "", judged_at)
+        is_timed = check.decision.route is not None and check.decision.route.is_timed
+        stream = streams.open(incoming, check.identity.session_id if check.identity else "", judged_at, is_timed=is_timed)
         try:
             return await forward(outgoing, self._carrying.client, receive, send, self._response_headers, stream, switch)
         finally:

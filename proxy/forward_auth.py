@@ -14,7 +14,7 @@ from proxy.answers import Headers, send_error, send_redirect, send_response
 from proxy.dataplane import Saw, Story
 from proxy.forwarding.handshake import PREFIX, require_known_origin
 from proxy.headers import TrustedPeers, fold, is_identity_header, without_our_credentials
-from proxy.incoming import Incoming, Receive, Send
+from proxy.incoming import Incoming, Receive, Send, source_ip
 from proxy.original_request import ALL_HEADERS, Original, original_request
 from proxy.own_paths import is_own_page
 from proxy.redirects import redirect_to
@@ -78,7 +78,11 @@ class ForwardAuth:
         if incoming.request.path not in (VERIFY, "/"):
             raise NoSuchPath(f"forward auth answers at / and {VERIFY} only")
         _refuse_claimed_identity(incoming)
-        original = original_request(incoming, self._authorize.default_ports, is_trusted=incoming.peer in self._trusted)
+        is_trusted = incoming.peer in self._trusted
+        original = original_request(incoming, self._authorize.default_ports, is_trusted=is_trusted)
+        # The peer is the front proxy: where its word does not count, nobody knows who asks it.
+        address = source_ip(incoming, self._trusted) if is_trusted else ""
+        original = replace(original, request=replace(original.request, source_ip=address, headers=incoming.scope["headers"]))
         request = original.request
         if not self._authorize.knows_host(request.host, request.port):
             raise Refused(UNKNOWN)
@@ -144,6 +148,10 @@ class ForwardAuth:
     def _caching(self, check: Check) -> Headers:
         left = check.identity.expires - self._clock() if check.identity is not None else self._cache_seconds
         seconds = int(min(self._cache_seconds, left))
+        route = check.decision.route
+        if route is None or route.has_policy or route.is_timed:
+            # What it was decided by may differ in the next request, or with the hour.
+            seconds = 0
         if seconds <= 0:
             return [(b"cache-control", b"no-store")]
         return [(b"cache-control", f"private, max-age={seconds}".encode()), (b"vary", VARY)]

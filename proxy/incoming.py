@@ -5,8 +5,13 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 
-from authorize.policy.request import AccessRequest
+from authorize.client_certificates import shown_certificate
+from authorize.policy.canonical import canonical_host
+from authorize.policy.request import AccessRequest, ClientCertificate
 from gateproject.errors import BadRequest
+
+# What the listener says of the TLS connection: the name that the client asked for (None: none), and the chain it showed, DER.
+TLS = "gate.tls"
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -91,6 +96,40 @@ def client_address(incoming: Incoming, trusted: Container[str]) -> str:
             break
         address = hop
     return address
+
+
+def source_ip(incoming: Incoming, trusted: Container[str]) -> str:
+    """Who asked, for rules to compare: as `client_address`, but "" where the trusted proxies leave it in doubt.
+
+    Every X-Forwarded-For line counts, the last first; a trusted peer that names nobody, or what is no address, says nothing.
+    """
+    peer = incoming.peer
+    if peer not in trusted:
+        return peer
+    lines = [value.decode("latin-1") for name, value in incoming.scope["headers"] if name == b"x-forwarded-for"]
+    hops = [hop.strip() for hop in ",".join(lines).split(",")]
+    for hop in reversed(hops):
+        if not _is_address(hop):
+            return ""
+        if hop not in trusted:
+            return hop
+    return hops[0]
+
+
+def client_certificate(incoming: Incoming) -> ClientCertificate | None:
+    """What the client showed when it opened this connection, if it opened it for this request's host.
+
+    A connection that was opened for another name may carry requests for this one; what it showed there does not count here.
+    """
+    facts = incoming.scope.get("extensions", {}).get(TLS)
+    if facts is None or not facts["chain"]:
+        return None
+    server_name = facts["server_name"]
+    if server_name is not None:
+        host, _ = canonical_host(incoming.headers.get(b"host", b""))
+        if server_name.lower().removesuffix(".") != host:
+            return None
+    return shown_certificate(facts["chain"])
 
 
 def _is_address(text: str) -> bool:

@@ -17,16 +17,19 @@ log = structlog.get_logger(__name__)
 
 # An ended session ends its streams at once; any other change of records or policy is looked at this often, in seconds.
 LOOK_EVERY = 0.25
+# What only time changes (a closing hour, the age of a session, the end of a certificate) is looked at this often, in seconds.
+LOOK_AT_CLOCK_EVERY = 2.0
 # So many are judged at a time, then requests are answered: to judge 5,000 in one go held all of them up for 150 ms.
 LOOK_AT_ONCE = 50
 
 
 @dataclass(slots=True, eq=False)
 class Stream(Leash):
-    """One request under way; `session_id` is empty where nobody is signed in."""
+    """One request under way; `session_id` is empty where nobody is signed in, `is_timed` where time alone may end its access."""
 
     incoming: Incoming = field(kw_only=True)
     session_id: str = ""
+    is_timed: bool = False
 
 
 class OpenStreams:
@@ -34,23 +37,27 @@ class OpenStreams:
 
     def __init__(self) -> None:
         self._by_session: dict[str, set[Stream]] = {}
+        self._timed: set[Stream] = set()
         self._must_look = asyncio.Event()
         self.changes = 0  # of records and policy so far
 
     def __repr__(self) -> str:
         return f"<OpenStreams {sum(map(len, self._by_session.values()))} of {len(self._by_session)} sessions>"
 
-    def open(self, incoming: Incoming, session_id: str, judged_at: int) -> Stream:
+    def open(self, incoming: Incoming, session_id: str, judged_at: int, *, is_timed: bool = False) -> Stream:
         """`judged_at` is what `changes` was before the request was judged: what came since may have ended its access."""
         if judged_at != self.changes:
             self._must_look.set()
-        stream = Stream(incoming=incoming, session_id=session_id)
+        stream = Stream(incoming=incoming, session_id=session_id, is_timed=is_timed)
+        if is_timed:
+            self._timed.add(stream)
         self._by_session.setdefault(session_id, set()).add(stream)
         return stream
 
     def close(self, stream: Stream) -> None:
         streams = self._by_session[stream.session_id]
         streams.discard(stream)
+        self._timed.discard(stream)
         if not streams:
             del self._by_session[stream.session_id]
 
@@ -67,11 +74,10 @@ class OpenStreams:
         self._must_look.set()
 
     async def run(self, may_go_on: Callable[[Incoming], Awaitable[bool]]) -> None:
-        """Judge open streams anew whenever something may have changed, for ever."""
+        """Judge open streams anew whenever something may have changed, and now and then where time alone may, for ever."""
         while True:
-            await self._must_look.wait()
-            self._must_look.clear()
-            for number, stream in enumerate([stream for streams in self._by_session.values() for stream in streams], 1):
+            streams = await self._due()
+            for number, stream in enumerate(streams, 1):
                 if number % LOOK_AT_ONCE == 0:
                     await asyncio.sleep(0)
                 if stream not in self._by_session.get(stream.session_id, ()):
@@ -84,6 +90,16 @@ class OpenStreams:
                     self._must_look.set()
                     break
             await asyncio.sleep(LOOK_EVERY)
+
+    async def _due(self) -> list[Stream]:
+        """All streams after a change; after a while without one, those that time may end."""
+        try:
+            async with asyncio.timeout(LOOK_AT_CLOCK_EVERY):
+                await self._must_look.wait()
+        except TimeoutError:
+            return list(self._timed)
+        self._must_look.clear()
+        return [stream for streams in self._by_session.values() for stream in streams]
 
     def _end(self, streams: "set[Stream] | tuple[Stream, ...]", why: str) -> None:
         for stream in list(streams):

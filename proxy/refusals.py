@@ -14,6 +14,7 @@ from proxy.sign_in_loops import SignInLoops
 
 SIGN_IN_ADVICE = "Sign in, then try again."
 FORBIDDEN_ADVICE = "If you should have access, ask the people who run this application to let you in."
+CERTIFICATE_ADVICE = "Choose the certificate that you were given for this application, or ask the people who run it for one."
 LOOP = "You were signed in several times in a row, and each time your session was gone again."
 LOOP_ADVICE = (
     "Your browser may be blocking or clearing cookies for this site; a private window or an extension can do that. "
@@ -39,6 +40,11 @@ class Refusals:
                 advice, extra = f"{_signed_in_as(check.identity)}{FORBIDDEN_ADVICE}", self._cors(incoming, decision)
                 await send_error(incoming, send, 403, sentence(decision), advice=advice, links=self._links, extra_headers=extra)
                 return 403
+            case Outcome.CERTIFICATE:
+                # Only a new connection can show another certificate.
+                extra = [(b"connection", b"close"), *self._cors(incoming, decision)]
+                await send_error(incoming, send, 495, sentence(decision), advice=CERTIFICATE_ADVICE, extra_headers=extra)
+                return 495
             case _:
                 await send_unknown_address(incoming, send)
                 return 404

@@ -12,7 +12,7 @@ from proxy import own_pages
 from proxy.dataplane import Carrying, DataPlane
 from proxy.forward_auth import ForwardAuth
 from proxy.headers import TrustedPeers
-from proxy.incoming import Incoming, Send, client_address
+from proxy.incoming import Incoming, Send, client_address, source_ip
 from proxy.own_paths import Owner, owner
 from proxy.sign_in import SignInRedirects
 from proxy.sign_in_loops import SignInLoops
@@ -52,6 +52,9 @@ class ProxyService:
     def client_address(self, incoming: Incoming) -> str:
         """The peer, or whom a trusted peer names."""
         return client_address(incoming, self._trusted)
+
+    def source_ip(self, incoming: Incoming) -> str:
+        return source_ip(incoming, self._trusted)
 
     async def answer(self, found: Owner, incoming: Incoming, send: Send) -> None:
         await own_pages.answer(found, incoming, self._options, send)

@@ -1,5 +1,6 @@
 """A route of the configuration, made ready: does it match this path, and which rules let a caller in?"""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -9,10 +10,23 @@ from authorize.policy import criteria
 from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix, decoded_reading
 from authorize.policy.criteria import Criterion, Reason
 from authorize.policy.email_address import canonical_domain
+from authorize.policy.expressions import CompiledBlock, Evaluation, UnusableOperand, compile_block, single
 from gateproject.config.route import Route
 from gateproject.errors import BadRequest, ConfigError, Problem
 
 Matcher = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAuthority:
+    """The authorities that a route trusts to issue client certificates; `id` is the SHA-256 of their PEM."""
+
+    id: str
+    pem: bytes
+
+    @classmethod
+    def of(cls, pem: bytes) -> "ClientAuthority":
+        return cls(hashlib.sha256(pem).hexdigest(), pem)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,15 +39,33 @@ class CompiledRoute:
     matches: Matcher  # the canonical path
     resembles: Matcher  # a lenient reading of it
     has_escapes: bool  # its `path` or `prefix` can be spelled differently
-    grants: tuple[Criterion, ...]  # any one suffices
+    client_ca: ClientAuthority | None  # who must have issued the client's certificate
+    requirements: tuple[Criterion, ...]  # all must hold, before anything else
+    denials: tuple[CompiledBlock, ...]  # none may hold, and each must be known not to
+    grants: tuple[Evaluation, ...]  # any one suffices
+    has_policy: bool
+    is_timed: bool  # the decision may change as time goes by
 
     def __repr__(self) -> str:
         return f"<CompiledRoute {self.route.from_}{self.matched_prefix}>"
 
 
-def compile_route(route: Route, key: str) -> CompiledRoute:
-    """`key` names the route in problems (`policy[3]`); ConfigError with each of them."""
-    path, prefix, pattern = usable_conditions(route, key)
+def compile_route(route: Route, key: str, client_ca: bytes | None = None) -> CompiledRoute:
+    """`key` names the route in problems (`policy[3]`); ConfigError with each of them.
+
+    `client_ca` is that of all routes; the route's own takes its place.
+    """
+    problems: list[Problem] = []
+    path = _setting(route.path, canonical_setting_path, f"{key}.path", problems)
+    prefix = _setting(route.prefix, canonical_setting_prefix, f"{key}.prefix", problems)
+    pattern = _pattern(route.regex, f"{key}.regex", problems)
+    problems.extend(_unusable_domains(route, key))
+    blocks = _blocks(route, key, problems)
+    if problems:
+        raise ConfigError(problems)
+    own_ca = route.tls_downstream_client_ca
+    authority = None if (pem := own_ca or client_ca) is None else ClientAuthority.of(pem)
+    setting = "tls_downstream_client_ca" if own_ca else "client_ca"
     return CompiledRoute(
         route=route,
         id=route.id,
@@ -41,20 +73,23 @@ def compile_route(route: Route, key: str) -> CompiledRoute:
         matches=_matcher(path, prefix, pattern),
         resembles=_matcher(path and decoded_reading(path), prefix and decoded_reading(prefix), pattern),
         has_escapes="%" in f"{path}{prefix}",
-        grants=tuple(grants_of(route)),
+        client_ca=authority,
+        requirements=() if authority is None else (criteria.certificate(authority.id, setting),),
+        denials=tuple(block for block in blocks if block.effect == "deny"),
+        grants=(*map(single, grants_of(route)), *(block.evaluate for block in blocks if block.effect == "allow")),
+        has_policy=bool(blocks),
+        is_timed=authority is not None or any(block.is_timed for block in blocks),
     )
 
 
-def usable_conditions(route: Route, key: str) -> tuple[str | None, str | None, Matcher | None]:
-    """The route's path, prefix and pattern, ready to be compared; ConfigError where it can't be used."""
-    problems: list[Problem] = []
-    path = _setting(route.path, canonical_setting_path, f"{key}.path", problems)
-    prefix = _setting(route.prefix, canonical_setting_prefix, f"{key}.prefix", problems)
-    pattern = _pattern(route.regex, f"{key}.regex", problems)
-    problems.extend(_unusable_domains(route, key))
-    if problems:
-        raise ConfigError(problems)
-    return path, prefix, pattern
+def _blocks(route: Route, key: str, problems: list[Problem]) -> list[CompiledBlock]:
+    blocks = []
+    for block in route.policy:
+        try:
+            blocks.append(compile_block(block))
+        except UnusableOperand as error:
+            problems.append(Problem(f"{key}.{error.key}", str(error)))
+    return blocks
 
 
 def _setting(text: str | None, canonical: Callable[[str], str], key: str, problems: list[Problem]) -> str | None:

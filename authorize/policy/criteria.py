@@ -1,71 +1,160 @@
-"""One small function per rule of a route: does it let this caller in, and why (not)?"""
+"""One small function per rule of a route: does it hold for this case, and why (not)?"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
-from functools import cache
 from typing import Any
 
 from authorize.policy.email_address import canonical_domain, canonical_email
 from authorize.policy.identity import Identity
+from authorize.policy.reasons import Reason
 from authorize.policy.request import AccessRequest
+from authorize.policy.truth import FALSE, MAYBE, TRUE, UNKNOWN
+
+__all__ = ["Case", "Criterion", "Reason", "Step"]
+
+# An answer of a rule on people that have nothing the rule could compare: a no, with a reason of its own.
+NOTHING = 0
+
+# What odd values of claims and headers can bring about; the rule is then not evaluated.
+_CANT_EVALUATE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-class Reason(Enum):
-    """Why a rule answered as it did, in the words shown to people."""
+@dataclass(slots=True)  # not frozen: one is made for each decision
+class Case:
+    """What is judged.  `identity` is None where nobody is signed in; `now` is Unix seconds."""
 
-    PUBLIC = "the route is open to everyone"
-    REDIRECT = "the route only redirects"
-    PREFLIGHT = "the route lets CORS preflight requests through"
-    NOT_PREFLIGHT = "this is not a CORS preflight request"
-    NOT_SIGNED_IN = "nobody is signed in"
-    SIGNED_IN = "any signed-in person may enter"
-    USER_LISTED = "this person is listed"
-    USER_NOT_LISTED = "you are not among the people listed"
-    GROUP_LISTED = "one of this person's groups is listed"
-    GROUP_NOT_LISTED = "none of your groups is listed"
-    NO_GROUPS = "no group of yours is known"
-    DOMAIN_LISTED = "the domain of this person's e-mail address is listed"
-    DOMAIN_NOT_LISTED = "the domain of your e-mail address is not listed"
-    EMAIL_NOT_USABLE = "your e-mail address is missing, or not verified by the identity provider"
-    CLAIM_LISTED = "a claim of this person has a listed value"
-    CLAIM_NOT_LISTED = "none of your claims has a listed value"
+    request: AccessRequest
+    identity: Identity | None
+    now: float
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One look at one rule; `rule` is the route key it comes from."""
+    """One look at one rule: `rule` is the route key it comes from, `value` one of policy/truth.py, `criterion` says more on demand."""
 
     rule: str
-    holds: bool
+    value: int
     reason: Reason
+    criterion: "Criterion | None" = None
+
+    @property
+    def holds(self) -> bool:
+        return self.value == TRUE
 
 
-Criterion = Callable[[AccessRequest, Identity | None], Step]
+Test = Callable[[Case], Step]
+
+
+@dataclass(slots=True, eq=False)
+class Criterion:
+    """`test` is all that a request costs.  `compared` (what the case has) and `wanted` (what would hold) are for explanations.
+
+    `is_told`: a refused person may be told the reason; not where the answer counts the other way round.
+    """
+
+    rule: str
+    wanted: str
+    compared: Callable[[Case], str]
+    test: Test = lambda case: Step("", UNKNOWN, Reason.ALLOW_UNKNOWN)
+    is_told: bool = True
+
+    def __call__(self, request: AccessRequest, identity: Identity | None, now: float = 0.0) -> Step:
+        return self.test(Case(request, identity, now))
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The reasons of a rule that holds, does not, or can't be evaluated; `nothing` is the reason of NOTHING."""
+
+    yes: Reason
+    no: Reason
+    unknown: Reason
+    nothing: Reason | None = None
+
+
+USER = Answers(Reason.USER_LISTED, Reason.USER_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
+GROUPS = Answers(Reason.GROUP_LISTED, Reason.GROUP_NOT_LISTED, Reason.NO_GROUPS, Reason.NO_GROUPS)
+DOMAIN = Answers(Reason.DOMAIN_LISTED, Reason.DOMAIN_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
+TRUST = Answers(Reason.CERTIFICATE_GOOD, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_MISSING)
+CLAIM = Answers(Reason.CLAIM_LISTED, Reason.CLAIM_NOT_LISTED, Reason.CLAIM_MISSING)
+
+
+def on_request(
+    criterion: Criterion, answers: Answers, judge: Callable[[Case], int], *, is_negated: bool = False, needs_person: bool = False
+) -> Criterion:
+    """`judge` answers TRUE, FALSE, UNKNOWN or NOTHING.  The Steps are made once: a decision is too frequent to build them again."""
+    steps = _steps(criterion, answers, is_negated=is_negated)
+    unknown, nobody = steps[UNKNOWN], Step(criterion.rule, MAYBE, Reason.NOT_SIGNED_IN, criterion)
+
+    def test(case: Case) -> Step:
+        if needs_person and case.identity is None:
+            return nobody
+        try:
+            return steps[judge(case)]
+        except _CANT_EVALUATE:
+            return unknown
+
+    criterion.test = test
+    return criterion
+
+
+def on_person(criterion: Criterion, answers: Answers, judge: Callable[[Identity], int], *, is_negated: bool = False) -> Criterion:
+    """As `on_request`, for what only the person decides; before anybody has signed in the answer is MAYBE."""
+    steps = _steps(criterion, answers, is_negated=is_negated)
+    unknown, nobody = steps[UNKNOWN], Step(criterion.rule, MAYBE, Reason.NOT_SIGNED_IN, criterion)
+
+    def test(case: Case) -> Step:
+        identity = case.identity
+        if identity is None:
+            return nobody
+        try:
+            return steps[judge(identity)]
+        except _CANT_EVALUATE:
+            return unknown
+
+    criterion.test = test
+    return criterion
+
+
+def _steps(criterion: Criterion, answers: Answers, *, is_negated: bool) -> tuple[Step, ...]:
+    """By the answer of `judge`, whose yes and no change places under a negated operator."""
+    holds = FALSE if is_negated else TRUE
+    fails = TRUE if is_negated else FALSE
+    # What an inverted rule says of a person would read the wrong way round.
+    criterion.is_told = criterion.is_told and not is_negated
+    unknown = Step(criterion.rule, UNKNOWN, answers.unknown, criterion)
+    steps = [unknown] * 8
+    steps[NOTHING] = Step(criterion.rule, fails, answers.nothing or answers.no, criterion)
+    steps[TRUE] = Step(criterion.rule, holds, answers.yes, criterion)
+    steps[FALSE] = Step(criterion.rule, fails, answers.no, criterion)
+    return tuple(steps)
 
 
 def always(rule: str, reason: Reason) -> Criterion:
-    step = Step(rule, True, reason)
-    return lambda request, identity: step
+    criterion = Criterion(rule, "true", lambda case: "true")
+    step = Step(rule, TRUE, reason, criterion)
+    criterion.test = lambda case: step
+    return criterion
 
 
 def preflight() -> Criterion:
     """A browser's question before a cross-origin request; it can't carry a cookie (Fetch standard, 4.8)."""
-    yes = Step("cors_allow_preflight", True, Reason.PREFLIGHT)
-    no = Step("cors_allow_preflight", False, Reason.NOT_PREFLIGHT)
 
-    def is_preflight(request: AccessRequest, identity: Identity | None) -> Step:
+    def judge(case: Case) -> int:
+        request = case.request
         asks = request.method == "OPTIONS" and request.origin and request.access_control_request_method
-        return yes if asks else no
+        return TRUE if asks else FALSE
 
-    return is_preflight
-
-
-def any_user() -> Criterion:
-    return _of_identity("allow_any_authenticated_user", lambda identity: Reason.SIGNED_IN, {Reason.SIGNED_IN})
+    criterion = Criterion("cors_allow_preflight", "OPTIONS with Origin and Access-Control-Request-Method", lambda case: case.request.method)
+    return on_request(criterion, Answers(Reason.PREFLIGHT, Reason.NOT_PREFLIGHT, Reason.NOT_PREFLIGHT), judge)
 
 
-def users(entries: Iterable[str]) -> Criterion:
+def any_user(rule: str = "allow_any_authenticated_user") -> Criterion:
+    criterion = Criterion(rule, "anybody signed in", compared_person)
+    return on_person(criterion, Answers(Reason.SIGNED_IN, Reason.NOT_SIGNED_IN, Reason.NOT_SIGNED_IN), lambda identity: TRUE)
+
+
+def users(entries: Iterable[str], rule: str = "allowed_users", *, is_negated: bool = False) -> Criterion:
     """By e-mail, by `provider/subject`, or by bare subject.
 
     An entry with an "@" never matches a bare subject: some providers let people choose it, and it would pass for an address.
@@ -75,66 +164,98 @@ def users(entries: Iterable[str]) -> Criterion:
     # "oidc/ann@a.org" is a user id; a mailbox whose name begins with "oidc/" must not pass for it.
     emails = frozenset(filter(None, (canonical_email(entry) for entry in listed if "/" not in entry)))
 
-    def judge(identity: Identity) -> Reason:
+    def judge(identity: Identity) -> int:
         if identity.rule_email in emails or identity.user_id in listed or identity.subject in subjects:
-            return Reason.USER_LISTED
-        return Reason.USER_NOT_LISTED if identity.rule_email or not emails else Reason.EMAIL_NOT_USABLE
+            return TRUE
+        return FALSE if identity.rule_email or not emails else UNKNOWN
 
-    return _of_identity("allowed_users", judge, {Reason.USER_LISTED})
+    return on_person(Criterion(rule, wanted(listed), compared_person), USER, judge, is_negated=is_negated)
 
 
-def groups(entries: Iterable[str]) -> Criterion:
+def groups(entries: Iterable[str], rule: str = "allowed_groups", *, is_negated: bool = False) -> Criterion:
     """By id; by name or e-mail as far as the identity has them (`Identity.group_names` says for which providers)."""
     listed = frozenset(entries)
 
-    def judge(identity: Identity) -> Reason:
+    def judge(identity: Identity) -> int:
         if not (listed.isdisjoint(identity.group_ids) and listed.isdisjoint(identity.group_names)):
-            return Reason.GROUP_LISTED
-        return Reason.GROUP_NOT_LISTED if identity.group_ids else Reason.NO_GROUPS
+            return TRUE
+        return FALSE if identity.group_ids else NOTHING
 
-    return _of_identity("allowed_groups", judge, {Reason.GROUP_LISTED})
+    return on_person(Criterion(rule, wanted(listed), compared_groups), GROUPS, judge, is_negated=is_negated)
 
 
-def domains(entries: Iterable[str]) -> Criterion:
+def domains(entries: Iterable[str], rule: str = "allowed_domains", *, is_negated: bool = False) -> Criterion:
     """The whole domain, never a suffix of it."""
     listed = frozenset(filter(None, map(canonical_domain, entries)))
 
-    def judge(identity: Identity) -> Reason:
+    def judge(identity: Identity) -> int:
         if not identity.rule_email:
-            return Reason.EMAIL_NOT_USABLE
-        return Reason.DOMAIN_LISTED if identity.rule_email.rpartition("@")[2] in listed else Reason.DOMAIN_NOT_LISTED
+            return UNKNOWN
+        return TRUE if identity.rule_email.rpartition("@")[2] in listed else FALSE
 
-    return _of_identity("allowed_domains", judge, {Reason.DOMAIN_LISTED})
+    return on_person(Criterion(rule, wanted(listed), compared_email), DOMAIN, judge, is_negated=is_negated)
 
 
-def claims(wanted: Mapping[str, Iterable[Any]]) -> Criterion:
+def claims(listed_values: Mapping[str, Iterable[Any]], rule: str = "allowed_idp_claims") -> Criterion:
     """Any listed value of any listed claim; types count."""
-    listed = {name: frozenset(map(_with_type, values)) for name, values in wanted.items()}
+    listed = {name: frozenset(map(with_type, values)) for name, values in listed_values.items()}
 
-    def judge(identity: Identity) -> Reason:
+    def judge(identity: Identity) -> int:
         for name, values in listed.items():
-            if any(_with_type(value) in values for value in identity.claims.get(name, ())):
-                return Reason.CLAIM_LISTED
-        return Reason.CLAIM_NOT_LISTED
+            if any(with_type(value) in values for value in identity.claims.get(name, ())):
+                return TRUE
+        return FALSE
 
-    return _of_identity("allowed_idp_claims", judge, {Reason.CLAIM_LISTED})
+    def compared(case: Case) -> str:
+        found = case.identity.claims if case.identity else {}
+        return ", ".join(f"{name}: {shown(found.get(name, ()))}" for name in listed)
+
+    wants = "; ".join(f"{name}: {shown(value for _, value in values)}" for name, values in listed.items())
+    return on_person(Criterion(rule, wants, compared), CLAIM, judge)
 
 
-def _with_type(value: Any) -> tuple[bool, Any]:
+def certificate(authority_id: str, rule: str) -> Criterion:
+    """A chain to this authority, verified for this moment (authorize/client_certificates.py)."""
+
+    def judge(case: Case) -> int:
+        shown_certificate = case.request.client_certificate
+        if shown_certificate is None:
+            return NOTHING
+        return TRUE if shown_certificate.verdicts.get(authority_id) == "" else FALSE
+
+    def compared(case: Case) -> str:
+        found = case.request.client_certificate
+        if found is None:
+            return "no certificate"
+        return f"{found.subject} ({found.fingerprint}): {found.verdicts.get(authority_id, 'not verified') or 'good'}"
+
+    return on_request(Criterion(rule, "a client certificate of the route's authority", compared), TRUST, judge)
+
+
+def with_type(value: Any) -> tuple[bool, Any]:
     """True equals 1 in Python, but not in JSON."""
     return isinstance(value, bool), value
 
 
-def _of_identity(rule: str, judge: Callable[[Identity], Reason], holding: set[Reason]) -> Criterion:
-    steps = _steps(rule, frozenset(holding))
-
-    def criterion(request: AccessRequest, identity: Identity | None) -> Step:
-        return steps[Reason.NOT_SIGNED_IN if identity is None else judge(identity)]
-
-    return criterion
+# What explanations show; nothing here runs for a request.
 
 
-@cache
-def _steps(rule: str, holding: frozenset[Reason]) -> dict[Reason, Step]:
-    """Made once: decisions are too frequent, and routes too many, to build the same values again."""
-    return {reason: Step(rule, reason in holding, reason) for reason in Reason}
+def wanted(values: Iterable[Any]) -> str:
+    return f"one of {shown(values)}"
+
+
+def shown(values: Iterable[Any]) -> str:
+    return ", ".join(sorted(map(str, values))) or "nothing"
+
+
+def compared_person(case: Case) -> str:
+    person = case.identity
+    return "nobody" if person is None else ", ".join(dict.fromkeys(filter(None, (person.rule_email, person.user_id, person.subject))))
+
+
+def compared_email(case: Case) -> str:
+    return "nobody" if case.identity is None else case.identity.rule_email or "no usable e-mail address"
+
+
+def compared_groups(case: Case) -> str:
+    return "nobody" if case.identity is None else shown(case.identity.group_ids | case.identity.group_names)

@@ -4,26 +4,29 @@ from dataclasses import dataclass
 from enum import Enum
 
 from authorize.policy.compiled_route import CompiledRoute
-from authorize.policy.criteria import Reason, Step
+from authorize.policy.criteria import Case, Reason, Step
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
+from authorize.policy.truth import FALSE, TRUE
 
 
 class Outcome(Enum):
     ALLOWED = "allowed"
     SIGN_IN = "sign in"
     FORBIDDEN = "forbidden"
+    CERTIFICATE = "client certificate"
     NO_ROUTE = "no route"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`trace` holds every rule that was looked at, in order, up to the one that decided."""
+    """`trace` holds every rule that was looked at, in order, up to the one that decided; `case` is what they looked at."""
 
     outcome: Outcome
     route: CompiledRoute | None
     trace: tuple[Step, ...]
+    case: Case | None = None
 
     @property
     def is_allowed(self) -> bool:
@@ -38,18 +41,43 @@ class Decision:
 NO_ROUTE = Decision(Outcome.NO_ROUTE, None, ())
 
 
-def decide(request: AccessRequest, identity: Identity | None, routes: RouteTable) -> Decision:
+def decide(request: AccessRequest, identity: Identity | None, routes: RouteTable, now: float) -> Decision:
     """`identity` is None where nobody is signed in.  BadRequest where the path has no single reading on its host."""
     route = routes.match(request)
-    return NO_ROUTE if route is None else judge(request, identity, route)
+    return NO_ROUTE if route is None else judge(request, identity, route, now)
 
 
-def judge(request: AccessRequest, identity: Identity | None, route: CompiledRoute) -> Decision:
-    """The decision on a route that is already matched.  The rules are OR-ed: any one that holds lets the caller in."""
-    trace: list[Step] = []
-    for grant in route.grants:
-        step = grant(request, identity)
+def judge(request: AccessRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
+    """The decision on a route that is already matched, at this time (Unix seconds).
+
+    A requirement outranks every grant, and so does a deny, which must be known not to hold.  Grants are OR-ed.
+    """
+    case, trace = Case(request, identity, now), list[Step]()
+    for requirement in route.requirements:
+        step = requirement.test(case)
         trace.append(step)
-        if step.holds:
-            return Decision(Outcome.ALLOWED, route, tuple(trace))
-    return Decision(Outcome.SIGN_IN if identity is None else Outcome.FORBIDDEN, route, tuple(trace))
+        if step.value != TRUE:
+            return Decision(Outcome.CERTIFICATE, route, tuple(trace), case)
+    is_open_question = False
+    for denial in route.denials:
+        value = denial.evaluate(case, trace)
+        if value == FALSE:
+            continue
+        if identity is not None or not value & FALSE:
+            return Decision(Outcome.FORBIDDEN, route, tuple(trace), case)
+        is_open_question = True
+    return _granted(case, trace, route, is_open_question=is_open_question)
+
+
+def _granted(case: Case, trace: list[Step], route: CompiledRoute, *, is_open_question: bool) -> Decision:
+    """`is_open_question`: who is asking decides a deny, and nobody has signed in yet."""
+    # Without a policy of its own every route asks people to sign in before it says no.
+    could_help = not route.has_policy
+    for grant in route.grants:
+        value = grant(case, trace)
+        # A preflight never says who asks: nothing that depends on it can be waited for.
+        if value == TRUE and (not is_open_question or trace[-1].reason is Reason.PREFLIGHT):
+            return Decision(Outcome.ALLOWED, route, tuple(trace), case)
+        could_help = could_help or bool(value & TRUE)
+    wants_sign_in = case.identity is None and could_help
+    return Decision(Outcome.SIGN_IN if wants_sign_in else Outcome.FORBIDDEN, route, tuple(trace), case)

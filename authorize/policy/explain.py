@@ -6,14 +6,19 @@ from typing import Any
 
 from authorize.policy.canonical import lenient_reading
 from authorize.policy.compiled_route import compile_route
-from authorize.policy.criteria import Reason
+from authorize.policy.criteria import Reason, Step
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
+from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from gateproject.config.route import Route
 
 # What a refused person can do nothing about, and need not read.
-_NOT_TOLD = frozenset({Reason.NOT_PREFLIGHT, Reason.NOT_SIGNED_IN})
+_NOT_TOLD = frozenset({Reason.NOT_PREFLIGHT, Reason.NOT_SIGNED_IN, Reason.NOT_DENIED_BY_POLICY})
+_DENIES = frozenset({Reason.DENIED_BY_POLICY, Reason.DENY_UNKNOWN})
+# Told where no criterion of the block may be.
+_BLOCKS = frozenset({Reason.NOT_ALLOWED_BY_POLICY, Reason.ALLOW_UNKNOWN})
+_ANSWERS = {TRUE: "yes", FALSE: "no", UNKNOWN: "unknown"}
 _CONDITIONS = ("path", "prefix", "regex")
 
 
@@ -34,15 +39,33 @@ def sentence(decision: Decision) -> str:
         return "Please sign in first."
     if decision.outcome is Outcome.ALLOWED:
         return f"Allowed: {decision.trace[-1].reason.value}."
-    reasons = list(dict.fromkeys(step.reason.value for step in decision.trace if step.reason not in _NOT_TOLD))
+    if decision.outcome is Outcome.CERTIFICATE:
+        return f"This application wants to see a client certificate: {decision.trace[-1].reason.value}."
+    told = (step for step in decision.trace if not step.holds and (step.criterion is None or step.criterion.is_told))
+    found = list(dict.fromkeys(step.reason for step in told if step.reason not in _NOT_TOLD))
+    if decision.trace and decision.trace[-1].reason in _DENIES:
+        found = [decision.trace[-1].reason]
+    reasons = [reason.value for reason in found if reason not in _BLOCKS] or [reason.value for reason in found]
     if not reasons:
         return "You can't open this page: its route lets nobody in."
     return f"You can't open this page: {_joined(reasons)}."
 
 
 def rows(decision: Decision) -> list[dict[str, Any]]:
-    """The trace, one row a rule, in the order in which they were looked at."""
-    return [{"rule": step.rule, "holds": step.holds, "reason": step.reason.value} for step in decision.trace]
+    """The trace, one row a rule, in the order in which they were looked at: what each compared, and what it would hold for."""
+    return [_row(step, decision) for step in decision.trace]
+
+
+def _row(step: Step, decision: Decision) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "rule": step.rule,
+        "holds": step.holds,
+        "answer": _ANSWERS.get(step.value, "not known yet"),
+        "reason": step.reason.value,
+    }
+    if step.criterion is not None and decision.case is not None:
+        row |= {"compared": step.criterion.compared(decision.case), "wanted": step.criterion.wanted}
+    return row
 
 
 def route_looks(request: AccessRequest, policy: Sequence[Route], default_ports: frozenset[int]) -> list[RouteLook]:
@@ -97,7 +120,7 @@ _MISS = {"path": "is not", "prefix": "does not begin with", "regex": "does not m
 
 
 def _alone(route: Route, default_ports: frozenset[int]) -> RouteTable:
-    return RouteTable.build([route], default_ports)
+    return RouteTable.build([route], default_ports, client_ca=None)  # asked for its host only
 
 
 def _joined(reasons: list[str]) -> str:

@@ -1,7 +1,8 @@
 """What is judged: the request, reduced to one canonical reading of its host and path."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from authorize.policy.canonical import canonical_host, canonical_path
 from gateproject.errors import BadRequest
@@ -10,11 +11,27 @@ _REFUSED_IN_QUERY = re.compile(rb"[\x00-\x20\x7f#]")
 
 
 @dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """What a client showed and proved to hold in its TLS handshake.
+
+    `fingerprint` is the SHA-256 of the certificate in hexadecimal, `spki_hash` that of its public key in base64.  `chain` is DER,
+    the client's own first.  `verdicts` says, by the id of an authority that was asked about, what is wrong: "" where nothing is.
+    """
+
+    fingerprint: str
+    spki_hash: str
+    subject: str
+    chain: tuple[bytes, ...] = field(default=(), repr=False)
+    verdicts: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
 class AccessRequest:
     """`host` is lower-case, without port or trailing dot; `port` is None where it is the scheme's default.
 
     `method` is empty where nobody trustworthy said it (forward auth): a rule about it can't be known to hold, so it must refuse.
     `path` is the canonical path (percent-encoded ASCII, dot segments resolved) that is matched, decided on and forwarded.
+    `source_ip` is who asks as far as trusted proxies say, "" where that is in doubt.  `headers` have lower-case names.
     """
 
     method: str
@@ -24,6 +41,9 @@ class AccessRequest:
     query: str = ""
     origin: str = ""
     access_control_request_method: str = ""
+    source_ip: str = ""
+    headers: Sequence[tuple[bytes, bytes]] = field(default=(), repr=False, hash=False)
+    client_certificate: ClientCertificate | None = None
 
     @property
     def host_port(self) -> str:
@@ -40,6 +60,9 @@ def access_request(
     *,
     origin: bytes = b"",
     access_control_request_method: bytes = b"",
+    source_ip: str = "",
+    headers: Sequence[tuple[bytes, bytes]] = (),
+    client_certificate: ClientCertificate | None = None,
 ) -> AccessRequest:
     """The one door from bytes of a request to what is judged; BadRequest where they have no single reading.
 
@@ -56,4 +79,7 @@ def access_request(
         query=query.decode("latin-1"),
         origin=origin.decode("latin-1"),
         access_control_request_method=access_control_request_method.decode("latin-1"),
+        source_ip=source_ip,
+        headers=headers,
+        client_certificate=client_certificate,
     )

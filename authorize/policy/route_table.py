@@ -46,13 +46,13 @@ class RouteTable:
         return f"<RouteTable {sum(len(host.routes) for host in self._by_host.values())} routes, {len(self._by_host)} hosts>"
 
     @classmethod
-    def build(cls, routes: Iterable[Route], default_ports: frozenset[int] = frozenset({443})) -> "RouteTable":
-        """ConfigError with every problem of every route."""
+    def build(cls, routes: Iterable[Route], default_ports: frozenset[int] = frozenset({443}), *, client_ca: bytes | None) -> "RouteTable":
+        """ConfigError with every problem of every route.  `client_ca` is that of all routes; it has no default that could be forgotten."""
         problems: list[Problem] = []
         lists: dict[tuple[str, int | None], list[CompiledRoute]] = {}
         for index, route in enumerate(routes):
             try:
-                compiled = compile_route(route, f"policy[{index}]")
+                compiled = compile_route(route, f"policy[{index}]", client_ca)
             except ConfigError as error:
                 problems.extend(error.problems)
                 continue

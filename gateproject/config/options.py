@@ -68,21 +68,33 @@ def _signing_key_fits(settings: Any) -> Iterator[Finding]:
         yield ("signing_key_file" if settings.signing_key_file else "signing_key",), str(error)
 
 
-def _authority_is_valid(settings: Any) -> Iterator[Finding]:
-    try:
-        if settings.certificate_authority is not None:
-            check_authority(settings.certificate_authority)
-    except ValueError as error:
-        yield ("certificate_authority_file" if settings.certificate_authority_file else "certificate_authority",), str(error)
-
-
-def _route_authorities_are_valid(settings: Any) -> Iterator[Finding]:
+def _authorities_are_valid(settings: Any) -> Iterator[Finding]:
+    yield from _unusable_authorities(settings, ("certificate_authority", "client_ca"), ())
     for index, route in enumerate(settings.policy):
+        yield from _unusable_authorities(route, ("tls_custom_ca", "tls_downstream_client_ca"), ("policy", index))
+
+
+def _unusable_authorities(settings: Any, keys: tuple[str, ...], place: tuple[str | int, ...]) -> Iterator[Finding]:
+    for key in keys:
         try:
-            if route.tls_custom_ca is not None:
-                check_authority(route.tls_custom_ca)
+            if (pem := getattr(settings, key)) is not None:
+                check_authority(pem)
         except ValueError as error:
-            yield ("policy", index, "tls_custom_ca_file" if route.tls_custom_ca_file else "tls_custom_ca"), str(error)
+            yield (*place, f"{key}_file" if getattr(settings, f"{key}_file") else key), str(error)
+
+
+def _client_certificates_can_be_had(settings: Any) -> Iterator[Finding]:
+    """Behind something that ends TLS nobody shows us a certificate: a route that wants one would be closed to everybody."""
+    needs_tls = "needs TLS that ends here, and insecure_server leaves it to something in front"
+    if settings.insecure_server and settings.client_ca is not None:
+        yield ("client_ca_file" if settings.client_ca_file else "client_ca",), needs_tls
+    for index, route in enumerate(settings.policy):
+        own = route.tls_downstream_client_ca
+        if settings.insecure_server and own is not None:
+            key = "tls_downstream_client_ca_file" if route.tls_downstream_client_ca_file else "tls_downstream_client_ca"
+            yield ("policy", index, key), needs_tls
+        if own is None and settings.client_ca is None and "client_certificate" in route.criteria:
+            yield ("policy", index, "policy"), "has client_certificate, and without client_ca or tls_downstream_client_ca none is verified"
 
 
 def _routes_fit_timeout_write(settings: Any) -> Iterator[Finding]:
@@ -101,6 +113,8 @@ def _groups_come_from_somewhere(settings: Any) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
         if route.allowed_groups:
             yield ("policy", index, "allowed_groups"), message
+        if "groups" in route.criteria:
+            yield ("policy", index, "policy"), message
 
 
 class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, AuthenticateSettings, SharedSettings):
@@ -115,8 +129,8 @@ class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, Authenticate
         _pairs_are_whole,
         _pairs_match,
         _signing_key_fits,
-        _authority_is_valid,
-        _route_authorities_are_valid,
+        _authorities_are_valid,
+        _client_certificates_can_be_had,
         _routes_fit_timeout_write,
         _groups_come_from_somewhere,
     )

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
-import re2
 from pydantic import AfterValidator, Field
 
 from gateproject.config import removed, unbuilt
 from gateproject.config.fields import Base64, Bool, Duration, File, Text, TextList, or_file, text, text_list
 from gateproject.config.headers import RemovableHeaders, RequestHeaders
+from gateproject.config.policy_language import Block, comparisons, policy_blocks
+from gateproject.config.policy_values import regular_expression
 from gateproject.config.reader import LIST, PATH, TEXT, Reader, Shape, one_of
 from gateproject.config.types import Url, canonical_host, parse_url
 from gateproject.config.upstream_urls import UpstreamUrls
@@ -22,6 +23,13 @@ _DEEPEST_CLAIM = 32
 
 FROM_URL: Shape = {"type": "string", "pattern": r"^([Hh][Tt][Tt][Pp][Ss]|[Tt][Cc][Pp]\+[Hh][Tt][Tt][Pp][Ss])://[^/?#]+/?$"}
 CLAIMS: Shape = {"type": "object"}
+_BLOCK: Shape = {
+    "type": "object",
+    "minProperties": 1,
+    "properties": {"allow": {"type": "object"}, "deny": {"type": "object"}},
+    "additionalProperties": False,
+}
+POLICY: Shape = {"anyOf": [_BLOCK, {"type": "array", "minItems": 1, "items": _BLOCK}]}
 
 
 def from_url(value: Any) -> Url:
@@ -57,26 +65,6 @@ def location_path(value: Any) -> str:
     path = absolute_path(value)
     parse_url(f"https://host{path}")
     return path
-
-
-def re2_expression(value: Any) -> str:
-    expression = text(value)
-    try:
-        re2.compile(expression, _quiet())
-    except (re2.error, UnicodeError) as error:
-        raise ValueError(f"is not a valid RE2 expression: {_as_text(error)}") from None
-    return expression
-
-
-def _quiet() -> re2.Options:
-    options = re2.Options()
-    options.log_errors = False  # else RE2 writes to stderr by itself
-    return options
-
-
-def _as_text(error: Exception) -> str:
-    reason = error.args[0] if error.args else ""
-    return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
 
 
 def flattened_claims(value: Any) -> Mapping[str, tuple[Any, ...]]:
@@ -186,6 +174,8 @@ def _is_not_balanced_yet(route: Any) -> Iterator[Finding]:
 def _open_routes_have_no_lists(route: Any) -> Iterator[Finding]:
     names = ("allowed_users", "allowed_groups", "allowed_domains", "allowed_idp_claims")
     lists = [name for name in names if getattr(route, name)]
+    if any(block.effect == "allow" for block in route.policy):
+        lists.append("`allow` of policy")
     for key in ("allow_public_unauthenticated_access", "allow_any_authenticated_user"):
         if lists and getattr(route, key):
             yield (key,), f"lets everybody pass, so {', '.join(lists)} would have no effect: remove one or the other"
@@ -219,7 +209,7 @@ class Route(Settings):
     )
     path: AbsolutePath | None = Field(None, description="Matches only this exact path.", examples=["/robots.txt"])
     prefix: AbsolutePath | None = Field(None, description="Matches paths that begin with it.", examples=["/admin/"])
-    regex: Annotated[str, Reader("string", re2_expression, TEXT)] | None = Field(
+    regex: Annotated[str, Reader("string", regular_expression, TEXT)] | None = Field(
         None, description="Matches paths that the whole RE2 expression matches.", examples=["/item/[0-9]+"]
     )
     prefix_rewrite: RewrittenPath | None = Field(None, description="Replaces the matched prefix or path when forwarding.", examples=["/"])
@@ -235,6 +225,11 @@ class Route(Settings):
         default_factory=dict,
         description="Claim values that let pass. Nested maps become dotted keys, a single value a list of one.",
         examples=[{"department": ["finance", "legal"]}],
+    )
+    policy: Annotated[tuple[Block, ...], Reader("list of objects", policy_blocks, POLICY)] = Field(
+        (),
+        description="What lists can't say: blocks of `allow` and `deny`; a deny outranks every allow (docs/policy.md).",
+        examples=[[{"deny": {"not": {"source_ip": "10.0.0.0/8"}}}]],
     )
     allow_public_unauthenticated_access: Bool = Field(
         False, description="Everybody passes, without signing in; no allow-list may be given.", examples=[True]
@@ -271,7 +266,19 @@ class Route(Settings):
         description="Root CAs for verifying the upstream, instead of the system's: base64 of PEM.",
         examples=["BASE64-OF-ca.pem"],
     )
+    tls_downstream_client_ca_file: File | None = Field(None, description="File form of `tls_downstream_client_ca`.", examples=["ca.pem"])
+    tls_downstream_client_ca: Annotated[Base64 | None, or_file("tls_downstream_client_ca_file")] = Field(
+        default=None,
+        validate_default=True,
+        description="CA that client certificates must come from, instead of `client_ca`: base64 of PEM.",
+        examples=["BASE64-OF-ca.pem"],
+    )
     name: Text | None = Field(None, description="The route's name in metrics and logs.", examples=["app"])
+
+    @cached_property
+    def criteria(self) -> frozenset[str]:
+        """The names of the criteria that its policy has."""
+        return frozenset(comparison.criterion for comparison in comparisons(self.policy))
 
     @cached_property
     def id(self) -> str:

@@ -83,6 +83,13 @@ class SharedSettings(Settings):
         description="CA for the provider and internal traffic with custom or self-signed certificates, base64 of PEM; with intermediates.",
         examples=["BASE64-OF-ca.pem"],
     )
+    client_ca_file: File | None = Field(None, description="File form of `client_ca`.", examples=["ca.pem"])
+    client_ca: Annotated[Base64 | None, or_file("client_ca_file")] = Field(
+        None,
+        validate_default=True,
+        description="CA that client certificates must come from, on every route: base64 of PEM. Unset, none is asked for.",
+        examples=["BASE64-OF-ca.pem"],
+    )
     cookie_name: Annotated[Text, AfterValidator(_cookie_name)] = Field("_gate", description="Session cookie name.", examples=["_gate"])
     cookie_secret: KeyRing = Field(
         description="Encrypts and signs session cookies: base64 of 32 bytes, or a list whose first key seals and all open.",

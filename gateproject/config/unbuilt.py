@@ -1,6 +1,6 @@
 """Keys of the specification that this release does not have yet, declared as they will be.
 
-Naming one is an error: ignoring `client_ca`, say, would leave a door open that the operator believes shut.  Whoever builds a key
+Naming one is an error: ignoring `health_checks`, say, would leave the operator believing in what does not happen.  Whoever builds a key
 moves its field from here to its group or to Route; values of existing keys wait at their declaration, in `later=` of `one_of`.
 """
 
@@ -49,8 +49,6 @@ class UnbuiltSettings(Settings):
     )
     autocert_must_staple: Bool = Field(False, description="Asks for certificates with the Must-Staple extension.", examples=[True])
     autocert_use_staging: Bool = Field(False, description="Uses the authority's staging environment.", examples=[True])
-    client_ca: Base64 | None = Field(None, description="CA that client certificates must come from.", examples=["BASE64-OF-ca.pem"])
-    client_ca_file: File | None = Field(None, description="File form of `client_ca`.", examples=["ca.pem"])
     cloud_serverless_authentication_service_account: Base64Secret | None = Field(
         None, description="Credentials for the header to cloud serverless services.", examples=["BASE64-OF-account.json"]
     )
@@ -156,10 +154,6 @@ class UnbuiltRouteKeys(Settings):
     tls_client_cert_file: File | None = Field(None, description="File form of `tls_client_cert`.", examples=["client.pem"])
     tls_client_key: Base64Secret | None = Field(None, description="Its private key.", examples=["BASE64-OF-client-key.pem"])
     tls_client_key_file: File | None = Field(None, description="File form of `tls_client_key`.", examples=["client-key.pem"])
-    tls_downstream_client_ca: Base64 | None = Field(
-        None, description="CA that client certificates must come from, instead of `client_ca`.", examples=["BASE64-OF-ca.pem"]
-    )
-    tls_downstream_client_ca_file: File | None = Field(None, description="File form of `tls_downstream_client_ca`.", examples=["ca.pem"])
 
 
 SETTINGS = tuple(UnbuiltSettings.attributes())

@@ -1,10 +1,10 @@
-"""Which certificate does a TLS client get, by the name it asks for?"""
+"""Which certificate does a TLS client get, by the name it asks for, and is it asked for one of its own?"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from OpenSSL import SSL
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from zope.interface import implementer
@@ -17,11 +17,19 @@ _CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20:!aNULL"
 _OPTIONS = SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_CIPHER_SERVER_PREFERENCE
 
 
+# Does a client that asks for this name (None: for none) get asked for a certificate?
+Wants = Callable[[str | None], bool]
+
+
 @implementer(IOpenSSLServerConnectionCreator)
 class Certificates:
-    """The TLS contexts by host name: the exact name, else a wildcard for one label, else the first pair."""
+    """The TLS contexts by host name: the exact name, else a wildcard for one label, else the first pair.
 
-    def __init__(self, pairs: Sequence[CertificatePair]):
+    `wants_certificate` is asked at each handshake, so that it may change with the configuration.
+    """
+
+    def __init__(self, pairs: Sequence[CertificatePair], wants_certificate: Wants = lambda server_name: False):
+        self._wants_certificate = wants_certificate
         self._by_name: dict[str, SSL.Context] = {}
         contexts = []
         for pair in pairs:
@@ -33,7 +41,14 @@ class Certificates:
         self._first.set_tlsext_servername_callback(self._choose)
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
-        return SSL.Connection(self._first, None)
+        connection = SSL.Connection(self._first, None)
+        if self._wants_certificate(None):
+            # A resumed connection would bring along a certificate that nobody has proved to hold in it, perhaps shown to another
+            # host, and without the intermediates that came with it.
+            connection.set_options(SSL.OP_NO_TICKET)
+        # For clients that name no host the callback below never runs.
+        self._ask(connection, None)
+        return connection
 
     def context_for(self, server_name: str) -> SSL.Context:
         name = server_name.lower().removesuffix(".")
@@ -43,7 +58,38 @@ class Certificates:
     def _choose(self, connection: SSL.Connection) -> None:
         server_name = connection.get_servername()
         if server_name is not None:
-            connection.set_context(self.context_for(server_name.decode("ascii", "replace")))
+            name = server_name.decode("ascii", "replace")
+            connection.set_context(self.context_for(name))
+            self._ask(connection, name)
+
+    def _ask(self, connection: SSL.Connection, server_name: str | None) -> None:
+        """Set on the connection: what a context says of verification is not taken over when it is swapped in (OpenSSL).
+
+        The handshake succeeds whatever is shown: which authority a certificate must come from is the route's to say, and a page
+        that explains is better than a broken connection.
+        """
+        if self._wants_certificate(server_name):
+            connection.set_verify(SSL.VERIFY_PEER, _accept)
+        else:
+            connection.set_verify(SSL.VERIFY_NONE, _accept)
+
+
+def _accept(connection: SSL.Connection, certificate: object, error: int, depth: int, is_good: int) -> bool:
+    return True
+
+
+def tls_facts(connection: SSL.Connection) -> dict[str, Any]:
+    """The name that the client asked for, and the certificates that it showed, DER, its own first; found out once a connection."""
+    known = connection.get_app_data()
+    if isinstance(known, dict):
+        return known
+    server_name = connection.get_servername()
+    own = connection.get_peer_certificate(as_cryptography=True)
+    chain = [] if own is None else [own, *(connection.get_peer_cert_chain(as_cryptography=True) or ())]
+    shown = dict.fromkeys(each.public_bytes(Encoding.DER) for each in chain)
+    facts = {"server_name": None if server_name is None else server_name.decode("ascii", "replace"), "chain": tuple(shown)}
+    connection.set_app_data(facts)
+    return facts
 
 
 def _load(pair: CertificatePair) -> tuple[SSL.Context, list[str]]:
@@ -65,6 +111,8 @@ def _context() -> SSL.Context:
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     context.set_options(_OPTIONS)
+    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    context.set_session_id(b"gate")  # without one OpenSSL fails where a client offers to resume and is asked for a certificate
     # An idle connection keeps no buffers: 34 KiB each, and most connections are idle.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     context.set_cipher_list(_CIPHERS)

@@ -10,7 +10,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from gateproject.config.options import Options
 from gateproject.config.types import HostPort
 from gateproject.errors import ConfigError, Problem
-from proxy.listener.certificates import Certificates
+from proxy.listener.certificates import Certificates, Wants
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.server import ChannelFactory, GateServer, install, when_running
 from proxy.listener.site import Application
@@ -28,12 +28,14 @@ def serve(
     *,
     on_ready: Callable[[], None],
     on_stop: Callable[[], Awaitable[None]],
+    wants_certificate: Wants = lambda server_name: False,
 ) -> None:
     """Serve until SIGTERM or SIGINT.  Raises ConfigError, with nothing started, where the address can't be had.
 
+    `wants_certificate` says of a server name (None: none was given) whether its clients are asked for a certificate.
     `on_ready` is called on the event loop with the port open, `on_stop` is awaited after the last request.
     """
-    wrap = _tls(options) if not options.insecure_server else _plain
+    wrap = _tls(options, wants_certificate) if not options.insecure_server else _plain
     listener = _open(options.address)
     log.info("listening", address=_shown(listener), tls=not options.insecure_server)
     server = GateServer(application, [listener], ListenerLimits.from_options(options))
@@ -63,6 +65,6 @@ def _plain(factory: ChannelFactory) -> IProtocolFactory:
     return factory
 
 
-def _tls(options: Options) -> Callable[[ChannelFactory], IProtocolFactory]:
-    certificates = Certificates(options.certificate_pairs)
+def _tls(options: Options, wants_certificate: Wants) -> Callable[[ChannelFactory], IProtocolFactory]:
+    certificates = Certificates(options.certificate_pairs, wants_certificate)
     return lambda factory: TLSMemoryBIOFactory(certificates, False, factory)

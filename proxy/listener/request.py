@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import structlog
 
 from gateproject.tasks import spawn
+from proxy.listener.certificates import tls_facts
 from proxy.listener.head import Refused, RequestHead
 from proxy.listener.limits import APPLICATION_GRACE_SECONDS
 from proxy.listener.response import CONTINUE, LAST_CHUNK, ResponseHead, switching_protocols
@@ -28,6 +29,7 @@ log = structlog.get_logger(__name__)
 
 ABORT = "gate.response.abort"
 TUNNEL = "gate.tunnel"
+TLS = "gate.tls"  # the extension that says what `tls_facts` does
 Message = dict[str, Any]
 
 
@@ -243,6 +245,8 @@ class Exchange:
     def _scope(self) -> Message:
         head, channel = self.head, self._channel
         extensions: Message = {ABORT: {}}
+        if channel.scheme == "https":
+            extensions[TLS] = tls_facts(channel.transport.getHandle())
         if head.is_handshake:
             extensions[TUNNEL] = {"take_over": self.take_over}
         scope: Message = {

@@ -71,4 +71,20 @@ request.without(
     "unit/proxy/listener/test_channel.py",
 )
 
-DOORS = (head, body, channel, response, request)
+mutual_tls = door("proxy/listener/certificates.py", "integration/test_client_certificates.py")
+mutual_tls.without(
+    "a client is asked for the host that it names", "self.context_for(name))\n            self._ask(connection, name)\n",
+    "self.context_for(name))\n",
+)  # fmt: skip
+mutual_tls.without(
+    "no session is resumed where certificates count", "            connection.set_options(SSL.OP_NO_TICKET)\n", "            pass\n"
+)
+shown = door("proxy/incoming.py", "unit/proxy/test_incoming.py")
+shown.without("a certificate counts for the host of its connection", 'if server_name.lower().removesuffix(".") != host:', "if False:")
+shown.without(
+    "an address that trusted proxies leave in doubt is none",
+    '        if not _is_address(hop):\n            return ""\n',
+    "        if not _is_address(hop):\n            return peer\n",
+)
+
+DOORS = (mutual_tls, shown, head, body, channel, response, request)

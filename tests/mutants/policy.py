@@ -56,8 +56,87 @@ criteria.without(
 )
 criteria.without("true is not one", "return isinstance(value, bool), value", "return False, value")
 
-decision = door("authorize/policy/decision.py", "unit/authorize/policy/test_decision.py")
-decision.without("a rule must hold", "if step.holds:", "if step:")
+decision = door(
+    "authorize/policy/decision.py", "unit/authorize/policy/test_decision.py", "unit/authorize/policy/test_expressions.py",
+    "unit/authorize/test_client_certificates.py",
+)  # fmt: skip
+decision.without("a rule must hold", "if value == TRUE and (not", "if value & TRUE and (not")
+decision.without("a requirement must hold", "if step.value != TRUE:", "if False:")
+decision.without("a deny that is not known not to hold denies", "        if value == FALSE:\n", "        if value != TRUE:\n")
+decision.without("a deny that nobody can change denies", "if identity is not None or not value & FALSE:", "if identity is not None:")
+decision.without("who decides a deny must sign in", "        is_open_question = True\n", "        pass\n")
+
+truth = door("authorize/policy/truth.py", "unit/authorize/policy/test_truth.py", "unit/authorize/policy/test_expressions.py")
+truth.without("the opposite of unknown is unknown", "UNKNOWN: UNKNOWN}[value]", "UNKNOWN: TRUE}[value]")
+truth.without("unknown and yes is not yes", "return UNKNOWN if UNKNOWN in (one, other) else TRUE", "return TRUE")
+
+expressions = door("authorize/policy/expressions.py", "unit/authorize/policy/test_expressions.py")
+expressions.without("nor and not turn the answer round", "return NOT[some(case, trace)]", "return some(case, trace)")
+expressions.without(
+    "a reason that counts the other way round is not told",
+    'is_told = is_told and expression.operator in ("and", "or")',
+    "is_told = is_told",
+)
+
+people = door("authorize/policy/about_people.py", "unit/authorize/policy/test_about_people.py")
+people.without("a claim that is missing is not known", "            if not values:\n                return UNKNOWN\n", "")
+people.without(
+    "a value that is no text leaves in doubt", "FALSE if texts and len(texts) == len(values) else UNKNOWN", "FALSE if texts else UNKNOWN"
+)
+people.without(
+    "several kinds of sign-in are none",
+    "if len(values) != 1 or not isinstance(values[0], str):",
+    "if not values or not isinstance(values[0], str):",
+)
+
+requests = door("authorize/policy/about_requests.py", "unit/authorize/policy/test_about_requests.py")
+requests.without(
+    "an address that is not known matches nothing",
+    "return is_inside(address) if address else UNKNOWN",
+    "return is_inside(address) if address else FALSE",
+)
+requests.without("a path is compared as upstreams may read it", "and fits_decoded(reading) is not holds:", "and False:")
+requests.without("a header that comes twice has no value", "if len(found) != 1:", "if not found:")
+requests.without("a secret header is not shown", "if found and any(word in comparison.argument for word in _NOT_SHOWN):", "if False:")
+requests.without("a method that is not known matches nothing", "return UNKNOWN if not method else TRUE", "return TRUE")
+
+moments = door("authorize/policy/moments.py", "unit/authorize/policy/test_moments.py")
+moments.without("a session from the future has no age", "issued > case.now + _CLOCKS_DIFFER", "False")
+moments.without(
+    "a zone counts", "here = datetime.fromtimestamp(case.now, zone)", 'here = datetime.fromtimestamp(case.now, ZoneInfo("UTC"))'
+)
+
+language = door("gateproject/config/policy_language.py", "unit/gateproject/config/test_policy_language.py")
+language.without("two keys in one map are no guess", "        if len(value) > 1:\n", "        if False:\n")
+language.without(
+    "an empty list lets nobody in",
+    'if not isinstance(value, list) or not value:\n            raise self._wrong(place, "must be a list with at',
+    'if not isinstance(value, list):\n            raise self._wrong(place, "must be a list with at',
+)
+
+values = door("gateproject/config/policy_values.py", "unit/gateproject/config/test_policy_language.py")
+values.without("what trusted proxies alone may say is no criterion", 'if name.startswith("x-forwarded-"):', "if False:")
+values.without("the end of a domain begins with a dot", 'if not end.startswith("."):', "if False:")
+values.without("the end of an address is a whole domain", 'if not each.startswith((".", "@")):', "if False:")
+
+certificates = door("authorize/client_certificates.py", "unit/authorize/test_client_certificates.py")
+certificates.without("a certificate is for clients", "if ExtendedKeyUsageOID.CLIENT_AUTH not in usage:", "if False:")
+certificates.without(
+    "the use of a certificate is said",
+    ".require_present(x509.ExtendedKeyUsage, Criticality.AGNOSTIC, _is_for_clients)",
+    ".may_be_present(x509.ExtendedKeyUsage, Criticality.AGNOSTIC, None)",
+)
+certificates.without(
+    "a client issues nothing", '        raise ValueError("an issuer in its chain is not an authority")\n', "        pass\n"
+)
+certificates.without("an issuer may sign certificates", "if usage is not None and not usage.key_cert_sign:", "if False:")
+certificates.without("an issuer for servers vouches for no client", "if usage is not None and not {", "if False and not {")
+certificates.without("an authority is no client", "if constraints is not None and constraints.ca:", "if False:")
+certificates.without("a verdict ends with the certificate", "known.first <= now <= known.last", "True")
+certificates.without("a verdict is one authority's", "key = authority.id, chain", 'key = "", chain')
+certificates.without(
+    "what was said before is forgotten", "verdicts={authority.id: problem}", "verdicts={authority.id: problem, **shown.verdicts}"
+)
 
 email_address = door("authorize/policy/email_address.py", "unit/authorize/policy/test_email_address.py")
 email_address.without("look-alike letters stay apart", "local.translate(_ASCII_LOWER)", "local.lower()")
@@ -95,4 +174,7 @@ service.without(
 )
 service.without("an origin has the scheme of its route", " and scheme == self.scheme_of(host, port)", "")
 
-DOORS = (canonical, request, route_table, compiled_route, criteria, decision, email_address, identity_facts, identity_loader, service)
+_LANGUAGE = (truth, expressions, people, requests, moments, language, values, certificates)
+DOORS = (
+    canonical, request, route_table, compiled_route, criteria, decision, *_LANGUAGE, email_address, identity_facts, identity_loader, service
+)  # fmt: skip

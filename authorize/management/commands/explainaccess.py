@@ -1,18 +1,27 @@
 """Why may, or may not, this person open this URL?  Asks the same route table and the same rules as every request."""
 
 import json
+import time
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509 import load_pem_x509_certificates
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from authorize.described import Described, default_ports, described_identity, described_request
+from authorize.client_certificates import ClientCertificates, shown_certificate
+from authorize.described import Described, described_identity, described_request
 from authorize.policy import explain
 from authorize.policy.decision import Decision, decide
 from authorize.policy.identity import Identity
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import AccessRequest, ClientCertificate
 from authorize.policy.route_table import RouteTable
+from authorize.state import default_ports, route_table
+from gateproject.config.fields import duration
 from gateproject.config.options import Options
 from gateproject.errors import BadRequest, ConfigError
 
@@ -33,20 +42,29 @@ class Command(BaseCommand):
             help='a claim of theirs; V is read as JSON where it is JSON (true, 3, ["a"]), else as text; may be repeated',
         )
         parser.add_argument("--method", default="GET", help="the method of the request (default GET)")
+        parser.add_argument("--ip", default="", metavar="ADDRESS", help="the address that the request comes from")
+        parser.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="a header of the request; may be repeated")
+        parser.add_argument(
+            "--at", metavar="TIME", help="when: 2027-01-31T18:00 (UTC), 2027-01-31T18:00+01:00, or Unix seconds (default now)"
+        )
+        parser.add_argument(
+            "--session-age", default="0", metavar="DURATION", help="how long ago the person signed in, as in 2h30m (default 0)"
+        )
+        parser.add_argument("--cert", metavar="FILE", help="the client certificate that is shown, PEM, with its intermediates")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         # manage.py takes -config out of the arguments before Django sees them; it is declared here for the help text.
         parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = _options()
-        ports = default_ports(options)
         try:
-            table = RouteTable.build(options.policy, ports)
+            table = route_table(options)
         except ConfigError as error:
             raise _unusable(error) from None
-        request = _request(arguments["url"], arguments["method"], ports)
-        identity = _person(arguments["user"], arguments["group"], arguments["claim"], options)
-        found = _explained(request, identity, options, table, ports)
+        request = _request(arguments, default_ports(options))
+        now = _moment(arguments["at"])
+        identity = _person(arguments, options, now)
+        found = _explained(request, identity, options, table, now)
         self.stdout.write(json.dumps(found, indent=2) if arguments["json"] else "\n".join(_lines(found)))
 
 
@@ -62,18 +80,68 @@ def _unusable(error: ConfigError) -> CommandError:
     return CommandError(f"the configuration has a problem: {error.problems[0]}{more}")
 
 
-def _request(url: str, method: str, ports: frozenset[int]) -> AccessRequest:
+def _request(arguments: dict[str, Any], ports: frozenset[int]) -> AccessRequest:
+    headers = [_header(written) for written in arguments["header"]]
     try:
-        return described_request(url, method, ports)
+        return described_request(
+            arguments["url"],
+            arguments["method"],
+            ports,
+            origin=dict(headers).get(b"origin", b""),
+            access_control_request_method=dict(headers).get(b"access-control-request-method", b""),
+            source_ip=_address(arguments["ip"]),
+            headers=headers,
+            client_certificate=_certificate(arguments["cert"]),
+        )
     except ValueError as error:
         raise CommandError(str(error)) from None
 
 
-def _person(user: str | None, groups: list[str], claims: Iterable[str], options: Options) -> Identity | None:
-    said = _claims(claims)
+def _header(written: str) -> tuple[bytes, bytes]:
+    name, separator, value = written.partition(":")
+    if not separator or not name.strip():
+        raise CommandError(f"--header {written!r} must be written name: value")
+    return name.strip().lower().encode(), value.strip().encode()
+
+
+def _address(written: str) -> str:
+    try:
+        return str(ip_address(written)) if written else ""
+    except ValueError:
+        raise CommandError(f"--ip {written!r} must be an address such as 192.0.2.7") from None
+
+
+def _certificate(file: str | None) -> ClientCertificate | None:
+    if file is None:
+        return None
+    try:
+        chain = tuple(each.public_bytes(Encoding.DER) for each in load_pem_x509_certificates(Path(file).read_bytes()))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"--cert {file} can't be used: {error}") from None
+    return shown_certificate(chain)
+
+
+def _moment(written: str | None) -> float:
+    if written is None:
+        return time.time()
+    try:
+        if written.replace(".", "", 1).isdigit():
+            return float(written)
+        moment = datetime.fromisoformat(written)
+    except ValueError:
+        raise CommandError(f"--at {written!r} must be a time such as 2027-01-31T18:00") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _person(arguments: dict[str, Any], options: Options, now: float) -> Identity | None:
+    user, groups, said = arguments["user"], arguments["group"], _claims(arguments["claim"])
     if user is None and (groups or said):
         raise CommandError("--group and --claim describe a person: name one with --user")
-    return described_identity(Described(user, groups, said), options)
+    try:
+        signed_in = now - duration(arguments["session_age"]).total_seconds()
+    except ValueError as error:
+        raise CommandError(f"--session-age {error}") from None
+    return described_identity(Described(user, groups, said, signed_in), options)
 
 
 def _claims(written: Iterable[str]) -> dict[str, Any]:
@@ -94,15 +162,15 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _explained(
-    request: AccessRequest, identity: Identity | None, options: Options, table: RouteTable, ports: frozenset[int]
-) -> dict[str, Any]:
+def _explained(request: AccessRequest, identity: Identity | None, options: Options, table: RouteTable, now: float) -> dict[str, Any]:
     try:
-        decision: Decision | None = decide(request, identity, table)
+        route = table.match(request)
+        request = ClientCertificates().judged(request, route.client_ca if route else None, now)
+        decision: Decision | None = decide(request, identity, table, now)
         problem = ""
     except BadRequest as error:
         decision, problem = None, f"This address can't be used: {error}."
-    looks = explain.route_looks(request, options.policy, ports)
+    looks = explain.route_looks(request, options.policy, default_ports(options))
     return {
         "request": {"method": request.method, "host": request.host_port, "path": request.path},
         "person": _described(identity),
@@ -166,7 +234,10 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     if found["rules"]:
         yield ""
         yield "Its rules, of which any one suffices, up to the one that decides:"
-        yield from (f"  {'yes' if rule['holds'] else 'no ':3} {rule['rule']}: {rule['reason']}" for rule in found["rules"])
+        for rule in found["rules"]:
+            yield f"  {rule['answer']:7} {rule['rule']}: {rule['reason']}"
+            if rule.get("compared"):
+                yield f"          compared {rule['compared']} with: {rule['wanted']}"
     yield ""
     yield f"Outcome: {found['outcome']}. {found['reason']}"
     if found["note"]:

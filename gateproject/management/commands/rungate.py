@@ -23,7 +23,13 @@ class Command(BaseCommand):
         from proxy.listener import listen
 
         try:
-            listen.serve(application, runtime.options, on_ready=runtime.say_ready, on_stop=runtime.stop)
+            listen.serve(
+                application,
+                runtime.options,
+                on_ready=runtime.say_ready,
+                on_stop=runtime.stop,
+                wants_certificate=lambda server_name: runtime.world.authorize.wants_certificate(server_name),
+            )
         except ConfigError as error:
             sys.exit(f"nothing was started\n{error}")
 

@@ -9,20 +9,21 @@ from authorize.policy.route_table import RouteTable
 from gateproject.config.route import Route
 
 HTTPS = frozenset({443})
+NOW = 1_800_000_000.0  # Friday 2027-01-15 08:00:00 UTC
 
 
 def make_route(host: str = "app.example.com", **keys: Any) -> Route:
     return Route.model_validate({"from": f"https://{host}", "to": "http://upstream.example.com", **keys})
 
 
-def table(*routes: Route, default_ports: frozenset[int] = HTTPS) -> RouteTable:
-    return RouteTable.build(routes, default_ports)
+def table(*routes: Route, default_ports: frozenset[int] = HTTPS, client_ca: bytes | None = None) -> RouteTable:
+    return RouteTable.build(routes, default_ports, client_ca=client_ca)
 
 
-def request(target: str | bytes = "/", host: str = "app.example.com", method: str = "GET", **headers: bytes) -> AccessRequest:
+def request(target: str | bytes = "/", host: str = "app.example.com", method: str = "GET", **facts: Any) -> AccessRequest:
     raw = target if isinstance(target, bytes) else target.encode()
     path, _, query = raw.partition(b"?")
-    return access_request(method, host.encode(), path, query, HTTPS, **headers)
+    return access_request(method, host.encode(), path, query, HTTPS, **facts)
 
 
 def user(email: str = "ann@corp.com", **facts: Any) -> Identity:

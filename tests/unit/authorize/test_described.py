@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from authorize.described import Described, default_ports, described_identity, described_request
+from authorize.described import Described, described_identity, described_request
+from authorize.state import default_ports
 from tests.support.options import make_options
 
 PORTS = frozenset({443})

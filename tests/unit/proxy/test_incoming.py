@@ -1,8 +1,11 @@
 import pytest
 
 from proxy.headers import TrustedPeers
-from proxy.incoming import BodyTooLarge, bounded, client_address
+from proxy.incoming import TLS, BodyTooLarge, bounded, client_address, client_certificate, source_ip
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, body_of, incoming_from
+from tests.support.client_certificates import authority
+
+ANN = authority().issue("ann")
 
 
 @pytest.mark.parametrize(
@@ -55,6 +58,45 @@ def test_the_client_is_named_by_trusted_proxies_only(peer: str, forwarded_for: s
     incoming = incoming_from("https://a.example/", headers={"x-forwarded-for": forwarded_for}, client=peer)
     assert client_address(incoming, TrustedPeers(["10.0.0.0/8"])) == client
     assert client_address(incoming, TrustedPeers([])) == peer
+
+
+@pytest.mark.parametrize(
+    ("peer", "lines", "address"),
+    [
+        ("192.0.2.7", ["10.9.9.9"], "192.0.2.7"),
+        ("10.0.0.1", ["198.51.100.1"], "198.51.100.1"),
+        ("10.0.0.1", ["6.6.6.6, 198.51.100.1, 10.0.0.2"], "198.51.100.1"),
+        ("10.0.0.1", ["6.6.6.6", "198.51.100.1"], "198.51.100.1"),
+        ("10.0.0.1", ["6.6.6.6, 198.51.100.1", "10.0.0.2"], "198.51.100.1"),
+        ("10.0.0.1", ["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
+        ("10.0.0.1", [], ""),
+        ("10.0.0.1", ["198.51.100.1:443"], ""),
+        ("10.0.0.1", ["198.51.100.1, unknown, 10.0.0.2"], ""),
+        ("10.0.0.1", ["198.51.100.1", ""], ""),
+    ],
+)
+def test_an_address_that_trusted_proxies_leave_in_doubt_is_none_to_rules(peer: str, lines: list[str], address: str) -> None:
+    incoming = incoming_from("https://a.example/", client=peer)
+    incoming.scope["headers"] += [(b"x-forwarded-for", line.encode()) for line in lines]
+    assert source_ip(incoming, TrustedPeers(["10.0.0.0/8"])) == address
+    assert source_ip(incoming, TrustedPeers([])) == peer
+
+
+@pytest.mark.parametrize(
+    ("server_name", "counts"),
+    [("a.example", True), ("A.example.", True), (None, True), ("b.example", False), ("", False), ("a.example.evil", False)],
+)
+def test_a_certificate_counts_for_the_host_that_the_connection_was_opened_for(server_name: str | None, counts: bool) -> None:
+    incoming = incoming_from("https://a.example:8443/")
+    incoming.scope["extensions"] = {TLS: {"server_name": server_name, "chain": (ANN.der,)}}
+    assert (client_certificate(incoming) is not None) is counts
+
+
+def test_without_tls_or_a_certificate_there_is_none() -> None:
+    incoming = incoming_from("https://a.example/")
+    assert client_certificate(incoming) is None
+    incoming.scope["extensions"] = {TLS: {"server_name": "a.example", "chain": ()}}
+    assert client_certificate(incoming) is None
 
 
 async def test_a_body_for_a_page_of_ours_is_cut_at_its_bound() -> None:

@@ -140,6 +140,24 @@ async def test_while_the_broker_is_away_nothing_is_decided_and_it_is_asked_again
     assert ended[:1] == ["s1"]
 
 
+async def test_what_time_alone_may_end_is_judged_now_and_then_and_nothing_else(running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.open_streams.LOOK_EVERY", 0)
+    monkeypatch.setattr("proxy.open_streams.LOOK_AT_CLOCK_EVERY", 0.001)
+    streams, ended, judged = OpenStreams(), asyncio.Event(), []
+    timed, closed, untimed = (incoming_from("https://app.example.com/") for _ in range(3))
+
+    async def judge(incoming: Incoming) -> bool:
+        judged.append(incoming)
+        return False
+
+    streams.open(timed, "s1", streams.changes, is_timed=True).end = ended.set
+    streams.open(untimed, "s2", streams.changes)
+    streams.close(streams.open(closed, "s3", streams.changes, is_timed=True))
+    running(streams, judge)
+    await ended.wait()
+    assert {id(incoming) for incoming in judged} == {id(timed)}
+
+
 def _answer(answer: bool) -> Callable[[Incoming], Awaitable[bool]]:
     async def judge(incoming: Incoming) -> bool:
         return answer

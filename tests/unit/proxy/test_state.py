@@ -25,7 +25,7 @@ def test_a_route_has_its_timeout_or_the_default(
     keys: dict, settings: dict, timeout: float | None, is_default: bool, tmp_path: Path
 ) -> None:
     options = make_options(tmp_path, policy=[{**ROUTE, **keys}], **settings)
-    (compiled,) = RouteTable.build(options.policy).routes()
+    (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
     forwarding = ProxyState((compiled,), options).forwarding(compiled)
     assert (forwarding.timeout, forwarding.is_default_timeout) == (timeout, is_default)
     assert timeout is None or timedelta(seconds=timeout)
@@ -33,7 +33,7 @@ def test_a_route_has_its_timeout_or_the_default(
 
 def test_the_canonical_path_is_what_is_sent_and_the_query_is_untouched(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=[ROUTE])
-    (compiled,) = RouteTable.build(options.policy).routes()
+    (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
     incoming = incoming_from("https://app.example.com/a/./b/%7Euser/../%41?x=%41&gate_session=token&y=/../")
     outgoing = ProxyState((compiled,), options).forwarding(compiled).outgoing(incoming, ())
     assert outgoing.target == b"/a/b/A?x=%41&y=/../"
@@ -42,7 +42,7 @@ def test_the_canonical_path_is_what_is_sent_and_the_query_is_untouched(tmp_path:
 def test_of_two_routes_that_nothing_tells_apart_the_first_counts(tmp_path: Path) -> None:
     second = {**ROUTE, "set_request_headers": {"X-Second": "1"}}
     options = make_options(tmp_path, policy=[ROUTE, second])
-    routes = RouteTable.build(options.policy).routes()
+    routes = RouteTable.build(options.policy, client_ca=None).routes()
     forwarding = ProxyState(routes, options).forwarding(routes[1])
     sent = forwarding.outgoing(incoming_from("https://app.example.com/"), ())
     assert b"X-Second" not in dict(sent.headers)
@@ -50,7 +50,7 @@ def test_of_two_routes_that_nothing_tells_apart_the_first_counts(tmp_path: Path)
 
 def test_no_credentials_go_with_a_preflight(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=[ROUTE])
-    (compiled,) = RouteTable.build(options.policy).routes()
+    (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
     forwarding = ProxyState((compiled,), options).forwarding(compiled)
     incoming = incoming_from("https://app.example.com/", headers={"cookie": "mine=1", "authorization": "Basic eDp5", "x-mine": "1"})
     names = {b"cookie", b"authorization", b"x-mine"}

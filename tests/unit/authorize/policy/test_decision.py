@@ -7,13 +7,13 @@ import pytest
 from authorize.policy.criteria import Reason
 from authorize.policy.decision import Decision, Outcome, decide
 from authorize.policy.identity import Identity
-from tests.unit.authorize.builders import make_route, request, table, user
+from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 ALLOWED, SIGN_IN, FORBIDDEN, NO_ROUTE = Outcome.ALLOWED, Outcome.SIGN_IN, Outcome.FORBIDDEN, Outcome.NO_ROUTE
 
 
 def decision(keys: dict[str, Any], caller: Identity | None, **asked: Any) -> Decision:
-    return decide(request(**asked), caller, table(make_route(**keys)))
+    return decide(request(**asked), caller, table(make_route(**keys)), NOW)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_route_without_rules_lets_nobody_in() -> None:
 
 
 def test_an_unknown_host_or_path_has_no_route() -> None:
-    found = decide(request("/b"), user(), table(make_route(prefix="/a", allow_public_unauthenticated_access=True)))
+    found = decide(request("/b"), user(), table(make_route(prefix="/a", allow_public_unauthenticated_access=True)), NOW)
     assert (found.outcome, found.route, found.trace) == (NO_ROUTE, None, ())
 
 

@@ -8,11 +8,11 @@ from authorize.policy.decision import decide
 from authorize.policy.explain import route_looks, rows, sentence
 from authorize.policy.identity import Identity
 from gateproject.config.route import Route
-from tests.unit.authorize.builders import HTTPS, make_route, request, table, user
+from tests.unit.authorize.builders import HTTPS, NOW, make_route, request, table, user
 
 
 def explained(keys: dict[str, Any], caller: Identity | None, target: str = "/") -> str:
-    return sentence(decide(request(target), caller, table(make_route(**keys))))
+    return sentence(decide(request(target), caller, table(make_route(**keys)), NOW))
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,24 @@ def test_the_sentence_never_names_what_is_listed() -> None:
 
 
 def test_the_rows_are_the_trace() -> None:
-    found = decide(request(), user(), table(make_route(allowed_users=["no"], allowed_domains=["corp.com"])))
+    found = decide(request(), user(), table(make_route(allowed_users=["no"], allowed_domains=["corp.com"])), NOW)
     assert rows(found) == [
-        {"rule": "allowed_users", "holds": False, "reason": "you are not among the people listed"},
-        {"rule": "allowed_domains", "holds": True, "reason": "the domain of this person's e-mail address is listed"},
+        {
+            "rule": "allowed_users",
+            "holds": False,
+            "answer": "no",
+            "reason": "you are not among the people listed",
+            "compared": "ann@corp.com, oidc/1, 1",
+            "wanted": "one of no",
+        },
+        {
+            "rule": "allowed_domains",
+            "holds": True,
+            "answer": "yes",
+            "reason": "the domain of this person's e-mail address is listed",
+            "compared": "ann@corp.com",
+            "wanted": "one of corp.com",
+        },
     ]
 
 

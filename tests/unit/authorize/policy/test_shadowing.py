@@ -113,7 +113,7 @@ ROUTES = st.fixed_dictionaries({}, optional={"path": TEXT, "prefix": TEXT, "rege
 def test_the_route_table_never_finds_a_route_that_is_called_unreachable(written: list[dict[str, str]], paths: list[str]) -> None:
     try:
         routes = [route(**keys) for keys in written]
-        table = RouteTable.build(routes)
+        table = RouteTable.build(routes, client_ca=None)
     except (ValueError, ConfigError):
         return
     unreachable = {index for index, _ in shadowed(routes, DEFAULT)}

@@ -96,3 +96,30 @@ def test_groups_in_rules_must_come_from_somewhere(problems: Problems, tmp_path: 
 
 def test_an_ed25519_signing_key_is_accepted(load: Load) -> None:
     assert load(signing_key=encoded(pem(Ed25519PrivateKey.generate())), signing_key_algorithm="EdDSA").signing_key_algorithm == "EdDSA"
+
+
+def test_client_certificates_need_tls_that_ends_here(problems: Problems, pair: tuple[bytes, bytes], tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(pair[0])
+    message = "needs TLS that ends here, and insecure_server leaves it to something in front"
+    assert problems(client_ca=encoded(pair[0])) == {"client_ca": message}
+    assert problems(client_ca_file="ca.pem") == {"client_ca_file": message}
+    assert problems(policy=[{**ROUTE, "tls_downstream_client_ca_file": "ca.pem"}]) == {"policy[0].tls_downstream_client_ca_file": message}
+
+
+def test_an_authority_without_a_certificate_is_refused(problems: Problems, pair: tuple[bytes, bytes]) -> None:
+    tls = {"insecure_server": None, "certificate": encoded(pair[0]), "certificate_key": encoded(pair[1])}
+    assert "PEM" in problems(client_ca=encoded(b"x"), **tls)["client_ca"]
+    found = problems(policy=[{**ROUTE, "tls_downstream_client_ca": encoded(b"x")}], **tls)
+    assert "PEM" in found["policy[0].tls_downstream_client_ca"]
+
+
+def test_a_rule_on_certificates_needs_one_that_is_verified(load: Load, problems: Problems, pair: tuple[bytes, bytes]) -> None:
+    route = {**ROUTE, "policy": [{"allow": {"not": {"client_certificate": {"fingerprint": "ab" * 32}}}}]}
+    assert "none is verified" in problems(policy=[route])["policy[0].policy"]
+    tls = {"insecure_server": None, "certificate": encoded(pair[0]), "certificate_key": encoded(pair[1])}
+    assert load(policy=[route], client_ca=encoded(pair[0]), **tls).client_ca == pair[0]
+
+
+def test_a_rule_on_groups_needs_groups(problems: Problems) -> None:
+    route = {**ROUTE, "policy": [{"allow": {"groups": "g"}}]}
+    assert "nobody has groups" in problems(policy=[route], groups_claim="")["policy[0].policy"]

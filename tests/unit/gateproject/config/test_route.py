@@ -115,7 +115,8 @@ def test_claims_are_flattened() -> None:
         ("websocket_origins", ["https://app.example.com?a"], "not an origin"),
         ("websocket_origins", ["wss://app.example.com"], "not an origin"),
         ("websocket_origins", ["https://app.example.com"], "no effect without allow_websockets"),
-        ("tls_downstream_client_ca", "x", "not available in this release"),
+        ("tls_downstream_client_ca", "x", "not valid base64"),
+        ("tls_downstream_client_ca_file", "missing.pem", "can't be read"),
     ],
 )
 def test_a_wrong_value_is_refused(route_problems: Problems, key: str, value: Any, message: str) -> None:

@@ -16,8 +16,6 @@ CLOSED_SETTINGS = {
     "autocert_dir",
     "autocert_must_staple",
     "autocert_use_staging",
-    "client_ca",
-    "client_ca_file",
     "cloud_serverless_authentication_service_account",
     "data_plane",
     "databroker_service_url",
@@ -72,8 +70,6 @@ CLOSED_ROUTE_KEYS = {
     "tls_client_cert_file",
     "tls_client_key",
     "tls_client_key_file",
-    "tls_downstream_client_ca",
-    "tls_downstream_client_ca_file",
 }
 
 

@@ -12,6 +12,7 @@ from django.test import override_settings
 from authorize.management.commands.explainaccess import Command
 from gateproject.errors import ConfigError, Problem
 from tests.support.certs import certificate_files
+from tests.support.client_certificates import authority
 from tests.support.options import make_options
 
 APP = "https://app.example.com"
@@ -95,7 +96,8 @@ def test_the_whole_trace_is_there_for_programs(explained) -> None:
         ("policy[5]", []),
     ]
     assert found["route"] == found["routes"][-1]["id"]
-    assert found["rules"] == [
+    assert (found["rules"][0]["compared"], found["rules"][0]["wanted"]) == ("sales", "one of eng")
+    assert [{key: rule[key] for key in ("rule", "holds", "reason")} for rule in found["rules"]] == [
         {"rule": "allowed_groups", "holds": False, "reason": "none of your groups is listed"},
         {"rule": "allowed_domains", "holds": False, "reason": "the domain of your e-mail address is not listed"},
     ]
@@ -116,7 +118,8 @@ def test_people_read_the_same_as_text(explain) -> None:
         "  policy[2] (Administration) https://app.example.com, prefix /boss: matches",
         "",
         "Its rules, of which any one suffices, up to the one that decides:",
-        "  no  allowed_users: your e-mail address is missing, or not verified by the identity provider",
+        "  unknown allowed_users: your e-mail address is missing, or not verified by the identity provider",
+        "          compared oidc/8, 8 with: one of boss@corp.com, eight, oidc/7",
         "",
         "Outcome: forbidden. You can't open this page: your e-mail address is missing, or not verified by the identity provider.",
     ]
@@ -208,3 +211,56 @@ def test_a_wrong_configuration_is_one_clear_line() -> None:
 def test_routes_that_do_not_compile_are_a_wrong_configuration(explain) -> None:
     with pytest.raises(CommandError, match=r"the configuration has a problem: policy\[0\]"):
         explain(f"{APP}/", policy=[{"from": APP, **UPSTREAM, "allowed_domains": ["not a domain"]}])
+
+
+POLICY_ROUTE = [
+    {
+        "from": APP,
+        **UPSTREAM,
+        "policy": [
+            {"allow": {"and": [{"domain": "corp.com"}, {"time_of_day": {"after": "08:00", "before": "18:00"}}, {"session_age": "1h"}]}},
+            {"deny": {"or": [{"not": {"source_ip": "10.0.0.0/8"}}, {"http_header/X-Env": {"is": "test"}}]}},
+        ],
+    }
+]
+SEEN = ["--user", "ann@corp.com", "--ip", "10.1.2.3", "--header", "X-Env: prod", "--at", "2027-01-15T09:00"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome"),
+    [
+        (SEEN, "allowed"),
+        ([*SEEN, "--at", "2027-01-15T18:00"], "forbidden"),
+        ([*SEEN, "--at", "1800003600"], "allowed"),
+        ([*SEEN, "--at", "2027-01-15T09:00+02:00"], "forbidden"),
+        ([*SEEN, "--ip", "192.0.2.1"], "forbidden"),
+        ([*SEEN, "--session-age", "2h"], "forbidden"),
+        ([*SEEN, "--header", "X-Env: prod"], "forbidden"),
+        (SEEN[2:], "sign in"),
+    ],
+)
+def test_what_the_policy_language_looks_at_can_be_said(explained, arguments: list[str], outcome: str) -> None:
+    found = explained(f"{APP}/x", *arguments, policy=POLICY_ROUTE)
+    assert found["outcome"] == outcome
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["--ip", "10.0.0"], ["--header", "prod"], ["--at", "noon"], ["--session-age", "old"], ["--cert", "/nowhere"]],
+    ids=lambda wrong: wrong[0],
+)
+def test_a_fact_that_makes_no_sense_is_refused(explain, wrong: list[str]) -> None:
+    with pytest.raises(CommandError, match=wrong[0]):
+        explain(f"{APP}/x", *wrong)
+
+
+def test_a_client_certificate_is_verified_as_for_a_request(explained, tmp_path: Path) -> None:
+    files, clients = certificate_files(tmp_path, "app.example.com"), authority()
+    (tmp_path / "clients.pem").write_bytes(clients.pem)
+    tls = {"insecure_server": None, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
+    policy = [{"from": APP, **UPSTREAM, "allow_public_unauthenticated_access": True, "tls_downstream_client_ca_file": "clients.pem"}]
+    good, bad = (str(each.write(tmp_path)) for each in (clients.issue(), authority().issue()))
+    assert explained(f"{APP}/", "--cert", good, policy=policy, **tls)["outcome"] == "allowed"
+    assert explained(f"{APP}/", "--cert", bad, policy=policy, **tls)["outcome"] == "client certificate"
+    assert explained(f"{APP}/", "--cert", good, "--at", "2099-01-01", policy=policy, **tls)["outcome"] == "client certificate"
+    assert explained(f"{APP}/", policy=policy, **tls)["outcome"] == "client certificate"

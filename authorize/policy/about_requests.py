@@ -1,0 +1,120 @@
+"""Comparisons of the policy language with the request itself: who sends it, from where, how, and for which path."""
+
+import ipaddress
+from functools import lru_cache
+
+from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix, decoded_reading, lenient_reading
+from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_request, shown
+from authorize.policy.texts import described, text_test
+from authorize.policy.truth import FALSE, TRUE, UNKNOWN
+from gateproject.config.policy_language import Comparison
+from gateproject.errors import BadRequest
+
+# Headers whose value is a secret are compared, and never shown.
+_NOT_SHOWN = ("authorization", "cookie", "token", "secret", "key", "password")
+
+ADDRESS = Answers(Reason.ADDRESS_LISTED, Reason.ADDRESS_NOT_LISTED, Reason.ADDRESS_UNKNOWN)
+METHOD = Answers(Reason.METHOD_LISTED, Reason.METHOD_NOT_LISTED, Reason.METHOD_UNKNOWN)
+PATH = Answers(Reason.PATH_LISTED, Reason.PATH_NOT_LISTED, Reason.PATH_IN_DOUBT)
+HEADER = Answers(Reason.HEADER_LISTED, Reason.HEADER_NOT_LISTED, Reason.HEADER_UNKNOWN)
+CERTIFICATE = Answers(Reason.CERTIFICATE_LISTED, Reason.CERTIFICATE_NOT_LISTED, Reason.CERTIFICATE_MISSING)
+
+
+def source_ip(comparison: Comparison) -> Criterion:
+    networks = comparison.operand
+
+    @lru_cache(maxsize=4096)
+    def is_inside(text: str) -> int:
+        address = ipaddress.ip_address(text)
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+            address = address.ipv4_mapped
+        return TRUE if any(address in network for network in networks) else FALSE
+
+    def judge(case: Case) -> int:
+        address = case.request.source_ip
+        return is_inside(address) if address else UNKNOWN
+
+    criterion = described(comparison, lambda case: case.request.source_ip or "an unknown address")
+    return on_request(criterion, ADDRESS, judge, is_negated=comparison.is_negated)
+
+
+def http_method(comparison: Comparison) -> Criterion:
+    listed = frozenset(comparison.operand)
+
+    def judge(case: Case) -> int:
+        # Forward auth knows the method only from a front proxy that says it.
+        method = case.request.method
+        return UNKNOWN if not method else TRUE if method in listed else FALSE
+
+    criterion = described(comparison, lambda case: case.request.method or "an unknown method")
+    return on_request(criterion, METHOD, judge, is_negated=comparison.is_negated)
+
+
+def http_path(comparison: Comparison) -> Criterion:
+    """The canonical path; where an upstream may read it as another one, both must answer alike."""
+    canonical = {"is": canonical_setting_path, "in": canonical_setting_path, "starts_with": canonical_setting_prefix}
+    try:
+        operand = tuple(map(canonical.get(comparison.operator, str), comparison.operand))
+    except BadRequest as error:
+        raise ValueError(str(error)) from None
+    is_expression = comparison.operator == "matches"
+    decoded = operand if is_expression else tuple(map(decoded_reading, operand))
+    fits, fits_decoded = text_test(comparison.operator, operand), text_test(comparison.operator, decoded)
+    has_escapes = decoded != operand
+
+    def judge(case: Case) -> int:
+        path = case.request.path
+        holds = fits(path)
+        reading = lenient_reading(path)
+        if (reading is not path or has_escapes) and fits_decoded(reading) is not holds:
+            return UNKNOWN
+        return TRUE if holds else FALSE
+
+    criterion = described(comparison, lambda case: case.request.path)
+    return on_request(criterion, PATH, judge, is_negated=comparison.is_negated)
+
+
+def http_header(comparison: Comparison) -> Criterion:
+    """A header that comes twice has no one value: which of them an upstream takes is not known."""
+    name = comparison.argument.encode("ascii")
+
+    def values(case: Case) -> list[bytes]:
+        return [value for key, value in case.request.headers if key == name]
+
+    def compared(case: Case) -> str:
+        found = values(case)
+        if found and any(word in comparison.argument for word in _NOT_SHOWN):
+            return f"{comparison.argument}: sent, and not shown"
+        return f"{comparison.argument}: {shown(value.decode('utf-8', 'replace') for value in found)}"
+
+    if comparison.operator == "exists":
+
+        def judge(case: Case) -> int:
+            return TRUE if bool(values(case)) is comparison.operand else FALSE
+    else:
+        fits = text_test(comparison.operator, comparison.operand)
+
+        def judge(case: Case) -> int:
+            found = values(case)
+            if len(found) != 1:
+                return UNKNOWN
+            return TRUE if fits(found[0].decode("utf-8")) else FALSE
+
+    return on_request(described(comparison, compared), HEADER, judge, is_negated=comparison.is_negated)
+
+
+def client_certificate(comparison: Comparison) -> Criterion:
+    listed = frozenset(comparison.operand)
+    is_fingerprint = comparison.operator == "fingerprint"
+
+    def judge(case: Case) -> int:
+        certificate = case.request.client_certificate
+        if certificate is None:
+            return UNKNOWN
+        return TRUE if (certificate.fingerprint if is_fingerprint else certificate.spki_hash) in listed else FALSE
+
+    def compared(case: Case) -> str:
+        certificate = case.request.client_certificate
+        return "no certificate" if certificate is None else certificate.fingerprint if is_fingerprint else certificate.spki_hash
+
+    return on_request(described(comparison, compared), CERTIFICATE, judge, is_negated=comparison.is_negated)

@@ -1,0 +1,88 @@
+"""Is this the time?  Comparisons of the policy language with the time of day, the day, the date, and the age of a session."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_request
+from authorize.policy.truth import FALSE, TRUE, UNKNOWN
+from gateproject.config.policy_language import Comparison
+
+TIME = Answers(Reason.OPEN_NOW, Reason.CLOSED_NOW, Reason.TIME_UNKNOWN)
+AGE = Answers(Reason.AGE_FITS, Reason.AGE_DIFFERS, Reason.AGE_UNKNOWN)
+
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+# A session that another process began is not from the future: their clocks differ.
+_CLOCKS_DIFFER = 60.0
+
+
+def time_of_day(comparison: Comparison) -> Criterion:
+    """`after` holds from that second on, `before` until the second before."""
+    zone, bound, is_after = ZoneInfo(comparison.zone), comparison.operand, comparison.operator == "after"
+
+    def judge(case: Case) -> int:
+        here = datetime.fromtimestamp(case.now, zone)
+        second = here.hour * 3600 + here.minute * 60 + here.second
+        return TRUE if (second >= bound) is is_after else FALSE
+
+    return _moment(comparison, judge, f"{bound // 3600:02}:{bound % 3600 // 60:02}")
+
+
+def day_of_week(comparison: Comparison) -> Criterion:
+    zone, days = ZoneInfo(comparison.zone), comparison.operand
+
+    def judge(case: Case) -> int:
+        return TRUE if datetime.fromtimestamp(case.now, zone).weekday() in days else FALSE
+
+    return _moment(comparison, judge, ", ".join(_DAYS[day] for day in sorted(days)))
+
+
+def date(comparison: Comparison) -> Criterion:
+    """`after` holds from that moment on, `before` until just before it, `is` for the whole day."""
+    first = comparison.operand.replace(tzinfo=ZoneInfo(comparison.zone))
+    # Wall-clock arithmetic: a day on which the clocks change is a day, too.
+    begins, ends = {
+        "after": (first.timestamp(), float("inf")),
+        "before": (float("-inf"), first.timestamp()),
+        "is": (first.timestamp(), (first + timedelta(days=1)).timestamp()),
+    }[comparison.operator]
+
+    def judge(case: Case) -> int:
+        return TRUE if begins <= case.now < ends else FALSE
+
+    return _moment(comparison, judge, first.strftime("%Y-%m-%d %H:%M"))
+
+
+def session_age(comparison: Comparison) -> Criterion:
+    """Counted from the sign-in.  Not `on_person`: it needs the time, too."""
+    limit, is_most = comparison.operand, comparison.operator == "at_most"
+    wanted = f"{comparison.operator} {timedelta(seconds=limit)}"
+
+    def age(case: Case) -> float | None:
+        issued = case.identity.issued if case.identity is not None else 0.0
+        if issued <= 0.0 or issued > case.now + _CLOCKS_DIFFER:
+            return None
+        return max(case.now - issued, 0.0)
+
+    def compared(case: Case) -> str:
+        found = age(case)
+        return "an unknown age" if found is None else str(timedelta(seconds=int(found)))
+
+    def judge(case: Case) -> int:
+        found = age(case)
+        if found is None:
+            return UNKNOWN
+        return TRUE if (found <= limit if is_most else found >= limit) else FALSE
+
+    return on_request(Criterion(comparison.key, wanted, compared), AGE, judge, needs_person=True)
+
+
+def _moment(comparison: Comparison, judge: Callable[[Case], int], operand: str) -> Criterion:
+    zone = ZoneInfo(comparison.zone)
+    operator = f"not_{comparison.operator}" if comparison.is_negated else comparison.operator
+
+    def compared(case: Case) -> str:
+        return datetime.fromtimestamp(case.now, zone).strftime("%A %Y-%m-%d %H:%M:%S ") + comparison.zone
+
+    criterion = Criterion(comparison.key, f"{operator} {operand} ({comparison.zone})", compared)
+    return on_request(criterion, TIME, judge, is_negated=comparison.is_negated)

@@ -1,0 +1,36 @@
+"""Does a text fit what a comparison of the policy language asks of it?"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import re2
+
+from authorize.policy.criteria import Case, Criterion, shown
+from gateproject.config.policy_language import Comparison
+
+TextTest = Callable[[str], bool]
+
+
+def text_test(operator: str, operand: Iterable[Any]) -> TextTest:
+    """Any of the alternatives.  `matches` is RE2 on the whole text."""
+    texts = tuple(operand)
+    match operator:
+        case "is" | "in":
+            listed = frozenset(texts)
+            return lambda text: text in listed
+        case "starts_with":
+            return lambda text: text.startswith(texts)
+        case "ends_with":
+            return lambda text: text.endswith(texts)
+        case "contains":
+            return lambda text: any(part in text for part in texts)
+        case _:
+            matches = tuple(re2.compile(expression).fullmatch for expression in texts)
+            return lambda text: any(match(text) is not None for match in matches)
+
+
+def described(comparison: Comparison, compared: Callable[[Case], str]) -> Criterion:
+    operator = f"not_{comparison.operator}" if comparison.is_negated else comparison.operator
+    operand = comparison.operand
+    written = shown(operand) if isinstance(operand, tuple) else str(operand)
+    return Criterion(comparison.key, f"{operator} {written}", compared)

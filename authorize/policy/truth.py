@@ -1,0 +1,46 @@
+"""What follows from answers that may be missing?  Three-valued logic (Kleene's), for one answer or for several still possible.
+
+An answer is a set of truth values as bits.  What a criterion on the person says before anybody has signed in is MAYBE: either,
+once somebody has.  What can't be evaluated is UNKNOWN; it is never taken for a yes, and never for the no that a deny needs.
+"""
+
+from collections.abc import Callable
+
+TRUE, FALSE, UNKNOWN = 1, 2, 4
+MAYBE = TRUE | FALSE
+
+_VALUES = (TRUE, FALSE, UNKNOWN)
+
+
+def _and(one: int, other: int) -> int:
+    if FALSE in (one, other):
+        return FALSE
+    return UNKNOWN if UNKNOWN in (one, other) else TRUE
+
+
+def _not(value: int) -> int:
+    return {TRUE: FALSE, FALSE: TRUE, UNKNOWN: UNKNOWN}[value]
+
+
+def _or(one: int, other: int) -> int:
+    return _not(_and(_not(one), _not(other)))
+
+
+def _parts(possible: int) -> list[int]:
+    return [value for value in _VALUES if possible & value]
+
+
+def _table(operation: Callable[[int, int], int]) -> tuple[tuple[int, ...], ...]:
+    def combined(one: int, other: int) -> int:
+        found = 0
+        for first in _parts(one):
+            for second in _parts(other):
+                found |= operation(first, second)
+        return found
+
+    return tuple(tuple(combined(one, other) for other in range(8)) for one in range(8))
+
+
+AND = _table(_and)
+OR = _table(_or)
+NOT = tuple(sum(_not(value) for value in _parts(possible)) for possible in range(8))

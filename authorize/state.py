@@ -1,0 +1,15 @@
+"""What authorize derives from the configuration alone: which ports go unsaid, and the routes with all that is meant for them."""
+
+from typing import Any
+
+from authorize.policy.route_table import RouteTable
+
+
+def default_ports(options: Any) -> frozenset[int]:
+    """`options` may be those of a configuration that has mistakes elsewhere."""
+    return frozenset({80, 443}) if options.insecure_server else frozenset({443})
+
+
+def route_table(options: Any) -> RouteTable:
+    """ConfigError where the routes are wrong."""
+    return RouteTable.build(options.policy, default_ports(options), client_ca=options.client_ca)

@@ -1,0 +1,70 @@
+"""The decision, compared with a second reading of docs/policy.md.  GATE_POLICY_CASES says how many (20,000 in `make attack`)."""
+
+import base64
+import hashlib
+import os
+from collections import Counter
+
+from authorize.policy.decision import judge
+from authorize.policy.identity import Identity
+from authorize.policy.request import AccessRequest, ClientCertificate
+from tests.support.policy_cases import Cases
+from tests.support.policy_reference import Asked, Person, outcome
+from tests.unit.authorize.builders import make_route, table
+
+CASES = int(os.environ.get("GATE_POLICY_CASES", "2000"))
+SEED = int(os.environ.get("GATE_POLICY_SEED", "7"))
+
+
+def test_the_decision_is_what_the_documentation_says() -> None:
+    cases, outcomes, wrong = Cases(SEED), Counter(), []
+    asked_of_each = 4
+    for _ in range(CASES // asked_of_each):
+        written = cases.route()
+        route = table(make_route(**written)).routes()[0]
+        for _ in range(asked_of_each):
+            asked = cases.asked()
+            expected = outcome(written, asked)
+            found = judge(request_of(asked), identity_of(asked.person), route, asked.now).outcome.value
+            outcomes[expected] += 1
+            if found != expected:
+                wrong.append((written, asked, expected, found))
+    assert wrong[:1] == []
+    # Cases that all end alike would show nothing.
+    assert min(outcomes[each] for each in ("allowed", "sign in", "forbidden")) > CASES // 20, outcomes
+
+
+def request_of(asked: Asked) -> AccessRequest:
+    certificate = None
+    if asked.certificate is not None:
+        certificate = ClientCertificate(
+            hashlib.sha256(asked.certificate).hexdigest(), base64.b64encode(hashlib.sha256(asked.public_key).digest()).decode(), "CN=x"
+        )
+    return AccessRequest(
+        asked.method,
+        "app.example.com",
+        None,
+        asked.path,
+        origin="https://o.example" if asked.is_preflight else "",
+        access_control_request_method="PUT" if asked.is_preflight else "",
+        source_ip=asked.ip,
+        headers=[(name.encode(), value.encode()) for name, value in asked.headers],
+        client_certificate=certificate,
+    )
+
+
+def identity_of(person: Person | None) -> Identity | None:
+    if person is None:
+        return None
+    return Identity(
+        session_id="s",
+        user_id=f"{person.provider}/{person.subject}",
+        subject=person.subject,
+        provider=person.provider,
+        expires=9e9,
+        issued=person.issued,
+        rule_email=person.email,
+        group_ids=frozenset(person.groups),
+        group_names=frozenset(person.group_names),
+        claims={name: tuple(values) for name, values in person.claims.items()},
+    )

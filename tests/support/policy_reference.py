@@ -1,0 +1,242 @@
+"""What docs/policy.md says, once more: a slow reader of written policies that shares no code with the product.
+
+Answers are True, False or None (unknown); before sign-in a question on the person is OPEN.
+"""
+
+import base64
+import hashlib
+import ipaddress
+import itertools
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time
+from typing import Any
+from zoneinfo import ZoneInfo
+
+DAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+
+
+@dataclass
+class Person:
+    email: str  # "" where it is missing or not verified
+    provider: str
+    subject: str
+    groups: set[str]
+    group_names: set[str]
+    claims: dict[str, list[Any]]
+    issued: float
+
+
+@dataclass
+class Asked:
+    now: float
+    person: Person | None = None
+    ip: str = ""
+    method: str = "GET"
+    path: str = "/"
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    certificate: bytes | None = None
+    public_key: bytes = b""
+    is_preflight: bool = False
+
+
+def outcome(route: dict[str, Any], asked: Asked) -> str:
+    """ "allowed", "sign in" or "forbidden": over all that signing in could turn out, where nobody has."""
+    blocks = route.get("policy", [])
+    denies = [block["deny"] for block in blocks if "deny" in block]
+    allows = [block["allow"] for block in blocks if "allow" in block]
+    lists = any(route.get(key) for key in ("allowed_users", "allowed_groups", "allowed_domains", "allowed_idp_claims"))
+    signed_in = asked.person is not None
+    denied = [possible(deny, asked) for deny in denies]
+    if any(False not in answers for answers in denied) or (signed_in and any(answers != {False} for answers in denied)):
+        return "forbidden"
+    wants_person = any(answers != {False} for answers in denied)
+    if route.get("cors_allow_preflight") and asked.is_preflight:
+        return "allowed"
+    allowed = [possible(allow, asked) for allow in allows]
+    granted = route.get("allow_public_unauthenticated_access") or any(answers == {True} for answers in allowed)
+    granted = granted or (signed_in and listed(route, asked.person))
+    if granted:
+        return "sign in" if wants_person else "allowed"
+    could = any(True in answers for answers in allowed) or lists or bool(route.get("allow_any_authenticated_user"))
+    return "sign in" if not signed_in and (could or not blocks) else "forbidden"
+
+
+def listed(route: dict[str, Any], person: Person) -> bool:
+    return bool(
+        route.get("allow_any_authenticated_user")
+        or (route.get("allowed_users") and is_user(route["allowed_users"], person) is True)
+        or (set(route.get("allowed_groups", ())) & (person.groups | person.group_names))
+        or (person.email and person.email.split("@")[1] in [entry.lower() for entry in route.get("allowed_domains", ())])
+        or any(
+            same(value, wanted)
+            for claim, values in route.get("allowed_idp_claims", {}).items()
+            for wanted in values
+            for value in person.claims.get(claim, [])
+        )
+    )
+
+
+def possible(expression: dict[str, Any], asked: Asked) -> set[bool | None]:
+    """Every answer that an expression may still have: one, unless nobody has signed in."""
+    ((key, content),) = expression.items()
+    if key in ("and", "or", "nor"):
+        combined = itertools.product(*(possible(part, asked) for part in content))
+        return {{"and": every, "or": some, "nor": lambda answers: opposite(some(answers))}[key](answers) for answers in combined}
+    if key == "not":
+        return {opposite(answer) for answer in possible(content, asked)}
+    if asked.person is None and key.split("/")[0] in ("email", "domain", "user", "groups", "claim", "acr", "session_age"):
+        return {True, False}
+    return {criterion(key, content, asked)}
+
+
+def every(answers: Any) -> bool | None:
+    return False if False in answers else None if None in answers else True
+
+
+def some(answers: Any) -> bool | None:
+    return True if True in answers else None if None in answers else False
+
+
+def opposite(answer: bool | None) -> bool | None:
+    return None if answer is None else not answer
+
+
+def criterion(key: str, content: Any, asked: Asked) -> bool | None:
+    name, _, argument = key.partition("/")
+    if not isinstance(content, dict):
+        content = {"at_most" if name == "session_age" else "in" if isinstance(content, list) else "is": content}
+    zone = ZoneInfo(content.get("zone", "UTC"))
+    operators = {operator: operand for operator, operand in content.items() if operator != "zone"}
+    if name == "time_of_day" and len(operators) == 2:
+        first, last = time.fromisoformat(operators["after"]), time.fromisoformat(operators["before"])
+        here = datetime.fromtimestamp(asked.now, zone).time()
+        return first <= here < last if first < last else not (last <= here < first)
+    answers = []
+    for operator, operand in operators.items():
+        plain = operator.removeprefix("not_")
+        operands = operand if isinstance(operand, list) else [operand]
+        answer = compare(name, argument, plain, operands, asked, zone)
+        answers.append(opposite(answer) if plain != operator else answer)
+    return every(answers)
+
+
+def compare(name: str, argument: str, operator: str, operands: list[Any], asked: Asked, zone: ZoneInfo) -> bool | None:
+    person = asked.person
+    match name:
+        case "email":
+            return fits(operator, [each.lower() for each in operands], person.email) if person.email else None
+        case "domain":
+            return fits(operator, [each.lower() for each in operands], person.email.split("@")[1]) if person.email else None
+        case "user":
+            return is_user(operands, person)
+        case "groups":
+            return any(fits(operator, operands, group) for group in person.groups | person.group_names)
+        case "claim":
+            return claim(operator, operands, argument, person)
+        case "acr":
+            values = person.claims.get("acr", [])
+            return values[0] in operands if len(values) == 1 and isinstance(values[0], str) else None
+        case "session_age":
+            return age(operator, operands[0], asked.now - person.issued) if person.issued > 0 and person.issued <= asked.now + 60 else None
+        case "source_ip":
+            return any(ipaddress.ip_address(asked.ip) in ipaddress.ip_network(each) for each in operands) if asked.ip else None
+        case "http_method":
+            return asked.method in operands if asked.method else None
+        case "http_path":
+            return path(operator, operands, asked.path)
+        case "http_header":
+            return header(operator, operands, argument.lower(), asked.headers)
+        case "client_certificate":
+            return certificate(operator, operands, asked)
+        case _:
+            return moment(name, operator, operands, datetime.fromtimestamp(asked.now, zone))
+
+
+def fits(operator: str, operands: list[str], text: str) -> bool:
+    tests = {
+        "is": str.__eq__,
+        "in": str.__eq__,
+        "starts_with": str.startswith,
+        "ends_with": str.endswith,
+        "contains": str.__contains__,
+        "matches": lambda text, pattern: re.fullmatch(pattern, text, re.DOTALL) is not None,
+    }
+    return any(tests[operator](text, operand) for operand in operands)
+
+
+def is_user(operands: list[str], person: Person) -> bool | None:
+    if f"{person.provider}/{person.subject}" in operands or (person.subject in operands and "@" not in person.subject):
+        return True
+    addresses = [each.lower() for each in operands if "@" in each and "/" not in each]
+    if person.email and person.email in addresses:
+        return True
+    return None if addresses and not person.email else False
+
+
+def same(one: Any, other: Any) -> bool:
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def claim(operator: str, operands: list[Any], name: str, person: Person) -> bool | None:
+    if operator == "exists":
+        return (name in person.claims) == operands[0]
+    if name not in person.claims:
+        return None
+    values = person.claims[name]
+    if operator in ("is", "in"):
+        return any(same(value, operand) for value in values for operand in operands)
+    return some([fits(operator, operands, value) if isinstance(value, str) else None for value in values])
+
+
+def age(operator: str, limit: str, seconds: float) -> bool:
+    length = {"m": 60, "h": 3600}[limit[-1]] * int(limit[:-1])
+    return max(seconds, 0) <= length if operator == "at_most" else max(seconds, 0) >= length
+
+
+def path(operator: str, operands: list[str], asked: str) -> bool | None:
+    """Upstreams may decode what is escaped, leave out what follows a semicolon, and take two slashes for one."""
+
+    def decoded(text: str) -> str:
+        return re.sub(r"%([2-7][0-9A-F])", lambda found: chr(int(found[1], 16)), text)
+
+    careless = re.sub("/+", "/", re.sub(";[^/]*", "", decoded(asked)))
+    wanted = operands if operator == "matches" else [decoded(each) for each in operands]
+    answer = fits(operator, operands, asked)
+    return answer if fits(operator, wanted, careless) == answer else None
+
+
+def header(operator: str, operands: list[Any], name: str, headers: list[tuple[str, str]]) -> bool | None:
+    values = [value for key, value in headers if key == name]
+    if operator == "exists":
+        return bool(values) == operands[0]
+    return fits(operator, operands, values[0]) if len(values) == 1 else None
+
+
+def certificate(operator: str, operands: list[str], asked: Asked) -> bool | None:
+    if asked.certificate is None:
+        return None
+    if operator == "fingerprint":
+        return hashlib.sha256(asked.certificate).hexdigest() in [each.replace(":", "").lower() for each in operands]
+    return base64.b64encode(hashlib.sha256(asked.public_key).digest()).decode() in operands
+
+
+def moment(name: str, operator: str, operands: list[str], here: datetime) -> bool:
+    if name == "time_of_day":
+        bound = time.fromisoformat(operands[0])
+        return here.time() >= bound if operator == "after" else here.time() < bound
+    if name == "day_of_week":
+        return any(DAYS[here.weekday()] in days(each) for each in operands)
+    if operator == "is":
+        return here.date() == date.fromisoformat(operands[0])
+    bound = datetime.fromisoformat(operands[0]).replace(tzinfo=here.tzinfo).astimezone(UTC)
+    return here.astimezone(UTC) >= bound if operator == "after" else here.astimezone(UTC) < bound
+
+
+def days(written: str) -> list[str]:
+    first, dash, last = (part[:3].lower() for part in written.partition("-"))
+    if not dash:
+        return [first]
+    start = DAYS.index(first)
+    round_the_week = DAYS[start:] + DAYS[:start]
+    return round_the_week[: round_the_week.index(last) + 1]

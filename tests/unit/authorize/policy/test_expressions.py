@@ -1,0 +1,168 @@
+"""Blocks of allow and deny: what they combine to, and what their trace says."""
+
+from typing import Any
+
+import pytest
+
+from authorize.policy.criteria import Reason
+from authorize.policy.decision import Decision, Outcome, decide
+from authorize.policy.explain import sentence
+from authorize.policy.identity import Identity
+from gateproject.errors import ConfigError
+from tests.unit.authorize.builders import NOW, make_route, request, table, user
+
+ALLOWED, SIGN_IN, FORBIDDEN = Outcome.ALLOWED, Outcome.SIGN_IN, Outcome.FORBIDDEN
+TRUE, FALSE = {"http_method": "GET"}, {"http_method": "POST"}
+UNKNOWN = {"claim/missing": "x"}
+ANN = {"user": "ann@corp.com"}
+PREFLIGHT = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
+
+
+def decision(policy: Any, caller: Identity | None = None, keys: dict[str, Any] | None = None, **asked: Any) -> Decision:
+    return decide(request(**asked), caller, table(make_route(policy=policy, **(keys or {}))), NOW)
+
+
+@pytest.mark.parametrize(
+    ("expression", "outcome"),
+    [
+        (TRUE, ALLOWED),
+        (FALSE, FORBIDDEN),
+        (UNKNOWN, FORBIDDEN),
+        ({"not": FALSE}, ALLOWED),
+        ({"not": [FALSE]}, ALLOWED),
+        ({"not": TRUE}, FORBIDDEN),
+        ({"not": UNKNOWN}, FORBIDDEN),
+        ({"not": {"not": UNKNOWN}}, FORBIDDEN),
+        ({"and": [TRUE, TRUE]}, ALLOWED),
+        ({"and": [TRUE, FALSE]}, FORBIDDEN),
+        ({"and": [TRUE, UNKNOWN]}, FORBIDDEN),
+        ({"or": [FALSE, TRUE]}, ALLOWED),
+        ({"or": [UNKNOWN, TRUE]}, ALLOWED),
+        ({"or": [UNKNOWN, FALSE]}, FORBIDDEN),
+        ({"nor": [FALSE, FALSE]}, ALLOWED),
+        ({"nor": [FALSE, TRUE]}, FORBIDDEN),
+        ({"nor": [FALSE, UNKNOWN]}, FORBIDDEN),
+        ({"not": {"and": [UNKNOWN, FALSE]}}, ALLOWED),
+        ({"and": [{"or": [FALSE, TRUE]}, {"nor": [FALSE]}]}, ALLOWED),
+    ],
+)
+def test_an_allow_lets_in_where_it_certainly_holds(expression: dict[str, Any], outcome: Outcome) -> None:
+    assert decision([{"allow": expression}], user()).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("expression", "outcome"),
+    [
+        (FALSE, ALLOWED),
+        (TRUE, FORBIDDEN),
+        (UNKNOWN, FORBIDDEN),
+        ({"not": UNKNOWN}, FORBIDDEN),
+        ({"nor": [TRUE]}, ALLOWED),
+        ({"or": [FALSE, UNKNOWN]}, FORBIDDEN),
+        ({"and": [FALSE, UNKNOWN]}, ALLOWED),
+    ],
+)
+def test_a_deny_keeps_out_unless_it_certainly_does_not_hold(expression: dict[str, Any], outcome: Outcome) -> None:
+    keys = {"allow_any_authenticated_user": True}
+    assert decision([{"deny": expression}], user(), keys).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"allow_public_unauthenticated_access": True},
+        {"allow_any_authenticated_user": True},
+        {"allowed_users": ["ann@corp.com"]},
+        {"allowed_domains": ["corp.com"]},
+        {"allowed_idp_claims": {"a": "b"}},
+        {"cors_allow_preflight": True},
+    ],
+    ids=str,
+)
+def test_a_deny_outranks_every_grant(keys: dict[str, Any]) -> None:
+    asked = PREFLIGHT if "cors_allow_preflight" in keys else {}
+    caller = user(claims={"a": ("b",)})
+    assert decision([{"deny": {"http_method": "PUT"}}], caller, keys, **asked).outcome is ALLOWED
+    assert decision([{"deny": {"http_method": ["GET", "OPTIONS"]}}], caller, keys, **asked).outcome is FORBIDDEN
+
+
+def test_one_allow_block_of_several_is_enough_and_one_deny_block_too_much() -> None:
+    assert decision([{"allow": FALSE}, {"allow": TRUE}]).outcome is ALLOWED
+    assert decision([{"allow": TRUE}, {"deny": FALSE}, {"deny": TRUE}]).outcome is FORBIDDEN
+    assert decision({"allow": TRUE, "deny": FALSE}).outcome is ALLOWED
+
+
+@pytest.mark.parametrize(
+    ("policy", "keys", "outcome"),
+    [
+        pytest.param([{"allow": ANN}], {}, SIGN_IN, id="a person is asked for"),
+        pytest.param([{"allow": {"not": ANN}}], {}, SIGN_IN, id="anybody but a person"),
+        pytest.param([{"allow": {"and": [ANN, FALSE]}}], {}, FORBIDDEN, id="signing in could not help"),
+        pytest.param([{"allow": {"or": [ANN, FALSE]}}], {}, SIGN_IN, id="signing in could help"),
+        pytest.param([{"allow": {"and": [ANN, {"source_ip": "10.0.0.1"}]}}], {}, FORBIDDEN, id="signing in mends no unknown address"),
+        pytest.param([{"allow": {"nor": [ANN, TRUE]}}], {}, FORBIDDEN, id="none of them, and one holds already"),
+        pytest.param([{"deny": ANN}], {"allow_public_unauthenticated_access": True}, SIGN_IN, id="a public route, not for everybody"),
+        pytest.param([{"deny": ANN}], {"allow_any_authenticated_user": True}, SIGN_IN, id="who it is decides the deny"),
+        pytest.param([{"deny": {"or": [ANN, TRUE]}}], {"allow_any_authenticated_user": True}, FORBIDDEN, id="denied whoever it is"),
+        pytest.param([{"deny": {"and": [ANN, FALSE]}}], {"allow_public_unauthenticated_access": True}, ALLOWED, id="not denied"),
+        pytest.param([{"deny": {"and": [ANN, UNKNOWN]}}], {"allow_public_unauthenticated_access": True}, SIGN_IN, id="may not hold"),
+        pytest.param([{"deny": ANN}, {"deny": TRUE}], {"allow_any_authenticated_user": True}, FORBIDDEN, id="a later deny is certain"),
+        pytest.param([{"deny": FALSE}], {}, FORBIDDEN, id="nothing that could let anybody in"),
+    ],
+)  # fmt: skip
+def test_nobody_is_led_to_sign_in_where_that_can_help_and_only_there(policy: Any, keys: dict[str, Any], outcome: Outcome) -> None:
+    assert decision(policy, None, keys).outcome is outcome
+
+
+def test_a_preflight_is_not_kept_out_by_what_only_a_person_could_decide() -> None:
+    keys = {"cors_allow_preflight": True, "allow_any_authenticated_user": True}
+    found = decision([{"deny": ANN}], None, keys, **PREFLIGHT)
+    assert (found.outcome, found.is_preflight) == (ALLOWED, True)
+    assert (
+        decision([{"deny": {"or": [ANN, {"source_ip": "10.0.0.0/8"}]}}], None, keys, source_ip="10.1.1.1", **PREFLIGHT).outcome is FORBIDDEN
+    )
+
+
+def test_the_trace_names_each_criterion_by_its_place_and_ends_with_the_block() -> None:
+    found = decision([{"deny": FALSE}, {"allow": {"and": [TRUE, {"or": [FALSE, ANN]}]}}], user())
+    assert [(step.rule, step.holds) for step in found.trace] == [
+        ("policy[0].deny.http_method", False),
+        ("policy[0].deny", False),
+        ("policy[1].allow.and[0].http_method", True),
+        ("policy[1].allow.and[1].or[0].http_method", False),
+        ("policy[1].allow.and[1].or[1].user", True),
+        ("policy[1].allow", True),
+    ]
+    assert found.trace[-1].reason is Reason.ALLOWED_BY_POLICY
+
+
+def test_a_step_says_what_it_compared_and_what_it_would_hold_for() -> None:
+    found = decision([{"allow": {"source_ip": {"not_cidr": "10.0.0.0/8"}}}], user(), source_ip="10.1.2.3")
+    criterion = found.trace[0].criterion
+    assert criterion is not None
+    assert found.case is not None
+    assert (criterion.compared(found.case), criterion.wanted) == ("10.1.2.3", "not_cidr 10.0.0.0/8")
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ([{"allow": {"user": "bob@corp.com"}}], "you are not among the people listed"),
+        ([{"allow": {"and": [{"user": "bob@corp.com"}, TRUE]}}], "you are not among the people listed"),
+        ([{"allow": {"not": ANN}}], "the route's policy does not let this request in"),
+        ([{"allow": {"user": {"not_in": ["ann@corp.com"]}}}], "the route's policy does not let this request in"),
+        ([{"allow": TRUE}, {"deny": ANN}], "the route's policy keeps this request out"),
+        ([{"allow": TRUE}, {"deny": UNKNOWN}], "it can't be ruled out that the route's policy keeps this request out"),
+    ],
+)
+def test_a_refused_person_is_told_what_is_true_of_them(policy: Any, words: str) -> None:
+    assert sentence(decision(policy, user())) == f"You can't open this page: {words}."
+
+
+def test_an_operand_that_makes_no_sense_to_the_policy_is_a_problem_with_its_place() -> None:
+    with pytest.raises(ConfigError) as caught:
+        table(make_route(policy=[{"allow": {"or": [TRUE, {"domain": "-corp-"}]}}, {"deny": {"http_path": "/a/%zz/..%2F"}}]))
+    assert [problem.key for problem in caught.value.problems] == [
+        "policy[0].policy[0].allow.or[1].domain",
+        "policy[0].policy[1].deny.http_path",
+    ]
