@@ -3,7 +3,7 @@
 from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import quote, urlencode
 
 import structlog
 
@@ -75,8 +75,8 @@ class ProviderClient:
         return await self.http.post(url, {**form, "client_id": self.client_id, "client_secret": self._client_secret.reveal()})
 
     def basic_credentials(self) -> dict[str, str]:
-        # RFC 6749 2.3.1: both are form-encoded before they become Basic credentials.
-        credentials = f"{quote_plus(self.client_id)}:{quote_plus(self._client_secret.reveal())}".encode()
+        # RFC 6749 2.3.1: both are form-encoded before they become Basic credentials; %20, because not everybody reads + as a space.
+        credentials = ":".join(quote(part, safe="") for part in (self.client_id, self._client_secret.reveal())).encode()
         return {"Authorization": "Basic " + b64encode(credentials).decode()}
 
     async def revoke(self, session: Session) -> None:

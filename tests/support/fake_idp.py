@@ -20,6 +20,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 ABSENT = object()
+DISCOVERY = "/.well-known/openid-configuration"
 CLIENT_ID, CLIENT_SECRET = "gate", "client-secret"
 PEOPLE: dict[str, dict[str, Any]] = {
     "alice": {"name": "Alice Adams", "email": "alice@corp.example", "email_verified": True, "groups": ["engineering"]},
@@ -108,6 +109,10 @@ class FakeIdP:
         self._codes[code] = {"sub": sub, **asked}
         return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state'], 'iss': self.issuer, **more})}"
 
+    def serve_discovery_at(self, path: str, issuer: str) -> None:
+        """As a provider whose document lies elsewhere than its issuer says."""
+        self.bend.answers[path] = lambda: Answer.json({**self._discovery(), "issuer": issuer})
+
     def signed_in(self, sub: str) -> dict[str, Any]:
         """What the token endpoint would give for the code of a sign-in with the nonce `nonce`."""
         answer = self._tokens({"client_id": CLIENT_ID, "sub": sub, "nonce": "nonce"})
@@ -158,7 +163,7 @@ class FakeIdP:
         if (bent := self.bend.answers.get(request.path)) is not None:
             return bent() if callable(bent) else bent
         match request.path:
-            case "/.well-known/openid-configuration":
+            case path if path == DISCOVERY:
                 return Answer.json(self._discovery())
             case "/jwks":
                 return Answer.json(self.jwks())

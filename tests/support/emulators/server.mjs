@@ -5,7 +5,7 @@ import { createServer, request } from "node:http";
 import { createEmulator } from "emulate";
 
 const { ports, redirect_uri } = JSON.parse(process.argv[2]);
-const client = { client_id: "gate-tests", client_secret: "not a secret", name: "gate", redirect_uris: [redirect_uri] };
+const client = { client_id: "gate-tests", client_secret: "not-a-secret", name: "gate", redirect_uris: [redirect_uri] };
 const person = { email: "alice@corp.example", name: "Alice Adams" };
 
 const seeds = {

@@ -1,0 +1,87 @@
+"""Identity providers that nobody here wrote, as a person meets them: `await vendor.pick(url)` is the callback URL after the click.
+
+npm `oidc-provider` (certified) and npm `emulate` as Google, Microsoft, GitHub and Okta; the rest is the bendable provider.
+"""
+
+import html
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+
+from tests.support.children import Child, free_port
+
+EMULATORS = Path(__file__).parent / "emulators"
+CLIENT_ID, CLIENT_SECRET = "gate-tests", "not-a-secret"  # some emulators do not decode Basic credentials
+ALICE = "alice@corp.example"
+_FORM = re.compile(r'<form\b[^>]*action="([^"]*)"[^>]*>(.*?)</form>', re.DOTALL)
+_FIELD = re.compile(r'<input[^>]*name="([^"]*)"[^>]*value="([^"]*)"')
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """`settings` are gate's; `user_id` is a pattern where the vendor numbers people.
+
+    Not `tells_strangers`: this emulator takes any access token for its first person's.
+    """
+
+    name: str
+    settings: dict[str, Any]
+    user_id: str
+    pick: Callable[[str], Awaitable[str]]
+    email: str = ALICE
+    can_refresh: bool = True
+    can_revoke: bool = True
+    tells_strangers: bool = True
+
+
+class Emulators:
+    def __init__(self, redirect_uri: str):
+        self.ports = {name: free_port() for name in ("google", "microsoft", "github", "okta", "github_server")}
+        arguments = json.dumps({"ports": self.ports, "redirect_uri": redirect_uri})
+        self.child = Child(EMULATORS / "node_modules" / ".bin" / "node", EMULATORS / "server.mjs", arguments)
+        self.child.wait_for_line('"ready"')
+
+    def url(self, name: str, path: str = "") -> str:
+        return f"http://localhost:{self.ports[name]}{path}"
+
+
+@contextmanager
+def emulators(redirect_uri: str) -> Iterator[Emulators]:
+    running = Emulators(redirect_uri)
+    try:
+        yield running
+    finally:
+        running.child.__exit__()
+
+
+async def pick_in_form(authorization_url: str, person: str = "alice") -> str:
+    """Opens the page, presses the person's button, and goes on until the browser is sent away from the provider."""
+    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+        response = await client.get(authorization_url)
+        for _ in range(8):
+            if response.is_redirect:
+                url = urljoin(str(response.url), response.headers["location"])
+                if urlsplit(url).netloc != urlsplit(authorization_url).netloc:
+                    return url
+                response = await client.get(url)
+            else:
+                assert response.status_code == 200, response.text
+                action, fields = _form_of(response.text, person)
+                response = await client.post(urljoin(str(response.url), action), data=fields)
+    raise AssertionError(f"the provider did not come to an end: {response.url}")
+
+
+def _form_of(page: str, person: str) -> tuple[str, dict[str, str]]:
+    for match in _FORM.finditer(page):
+        if person in match[2]:
+            fields = {html.unescape(name): html.unescape(value) for name, value in _FIELD.findall(match[2])}
+            return html.unescape(match[1]), fields
+    assert f'value="{person}"' in page, f"nobody to pick: {page}"
+    return "", {"sub": person}  # the smallest interaction of oidc_provider/server.mjs
