@@ -39,7 +39,7 @@ def of_emulator(name: str, request: pytest.FixtureRequest) -> Vendor:
     emulated = request.getfixturevalue("emulated")
     match name:
         case "google":
-            return Vendor(name, {"idp_provider_url": emulated.url("google")}, r"google/\d+", pick_in_form, can_refresh=False)
+            return Vendor(name, {"idp_provider_url": emulated.url("google")}, r"google/goog_\w+", pick_in_form, tells_strangers=False)
         case "azure":
             url = emulated.url("microsoft", f"/{TENANT}/v2.0")
             return Vendor(name, {"idp_provider_url": url}, r"azure/[0-9a-f-]{36}", pick_in_form, can_revoke=False, tells_strangers=False)
