@@ -137,3 +137,11 @@ def nginx(place: Place, stack: ExitStack) -> None:
 def caddy(place: Place, stack: ExitStack) -> None:
     configuration = place.fill("Caddyfile", **{"admin off": "admin off\n\tdefault_bind 127.0.0.1"})
     stack.enter_context(Child("caddy", "run", "--config", configuration, "--adapter", "caddyfile"))
+
+
+def haproxy(place: Place, stack: ExitStack) -> None:
+    both = place.directory / "both.pem"
+    both.write_bytes(place.certificates.certificate.read_bytes() + place.certificates.key.read_bytes())
+    script = place.fill("gate.lua")
+    names = {"lua-load gate.lua": f"lua-load {script}", "bind :443": f"bind 127.0.0.1:{place.port}", "/etc/ssl/example/both.pem": str(both)}
+    stack.enter_context(Child("haproxy", "-db", "-f", place.fill("haproxy.cfg", **names)))
