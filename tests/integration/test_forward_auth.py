@@ -17,7 +17,13 @@ from tests.support.sample_upstream import SampleUpstream
 pytestmark = pytest.mark.slow
 
 HTML = {"accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate"}
-PROXIES = {"nginx": front_proxies.nginx, "Caddy": front_proxies.caddy, "HAProxy": front_proxies.haproxy}
+PROXIES = {
+    "nginx": front_proxies.nginx,
+    "Caddy": front_proxies.caddy,
+    "HAProxy": front_proxies.haproxy,
+    "Apache": front_proxies.apache,
+    "Traefik": front_proxies.traefik,
+}
 
 
 @pytest.fixture(scope="module")

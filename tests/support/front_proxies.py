@@ -11,6 +11,7 @@ import httpx
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import ROOT, Child, free_port, wait_until
 from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate
+from tests.support.traefik import Traefik
 
 EXAMPLES = ROOT / "examples" / "forward_auth"
 APP, AUTHENTICATE, FORWARD = "app.localhost", "authenticate.localhost", "forward.localhost"
@@ -111,7 +112,7 @@ def _wait_until_it_answers(found: Front) -> None:
     def answers() -> bool:
         try:
             with httpx.Client(verify=found.certificates.client_context(), trust_env=False, timeout=5) as client:
-                url, host = f"https://127.0.0.1:{found.port}/.gate/", f"{APP}:{found.port}"
+                url, host = f"https://127.0.0.1:{found.port}/", f"{APP}:{found.port}"
                 request = client.build_request("GET", url, headers={"Host": host}, extensions={"sni_hostname": APP})
                 return client.send(request).status_code == 302
         except httpx.TransportError:
@@ -145,3 +146,23 @@ def haproxy(place: Place, stack: ExitStack) -> None:
     script = place.fill("gate.lua")
     names = {"lua-load gate.lua": f"lua-load {script}", "bind :443": f"bind 127.0.0.1:{place.port}", "/etc/ssl/example/both.pem": str(both)}
     stack.enter_context(Child("haproxy", "-db", "-f", place.fill("haproxy.cfg", **names)))
+
+
+def apache(place: Place, stack: ExitStack) -> None:
+    listen = f"127.0.0.1:{free_port()}"
+    origin = f"https://{APP}:{place.port}"
+    arguments = ("--listen", listen, "--gate", f"127.0.0.1:{place.gate_port}", "--forward-auth-host", FORWARD, "--origin", origin)
+    stack.enter_context(Child.python(EXAMPLES / "apache_authorizer.py", *arguments))
+    names = {
+        "Listen 443": f"Listen 127.0.0.1:{place.port}",
+        "*:443": f"*:{place.port}",
+        "/run/apache2/apache2.pid": f"{place.directory}/apache2.pid",
+        "/var/log/apache2/error.log": "/dev/stderr",
+        "127.0.0.1:9010": listen,
+    }
+    stack.enter_context(Child("apache2", "-X", "-f", place.fill("apache.conf", **names)))
+
+
+def traefik(place: Place, stack: ExitStack) -> None:
+    names = {"forward.example.com:8443": f"{FORWARD}:{place.gate_port}"}
+    stack.enter_context(Traefik(place.fill("traefik.yaml", **names), place.port))

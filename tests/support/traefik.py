@@ -1,0 +1,124 @@
+"""What Traefik 3 sends and does by its documentation of forwardAuth and of forwarded headers; its own binary is in no Debian package.
+
+Reads the same dynamic configuration: rules of Host and PathPrefix, one forwardAuth, one server for each service.
+"""
+
+import http.client
+import re
+import ssl
+import threading
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import yaml
+
+HOP_BY_HOP = {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade"}
+# Removed from every request of an untrusted client at the entry point.
+FORWARDED = {f"x-forwarded-{name}" for name in ("for", "proto", "host", "port", "server", "uri", "method")} | {"x-real-ip"}
+NOT_COPIED = {*HOP_BY_HOP, "host", "content-length"}
+
+Pairs = list[tuple[str, str]]
+
+
+class Traefik:
+    def __init__(self, dynamic: Path, port: int):
+        configuration = yaml.safe_load(dynamic.read_text())
+        self.http: dict[str, Any] = configuration["http"]
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
+        self._server.daemon_threads = True
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        files = configuration["tls"]["certificates"][0]
+        context.load_cert_chain(files["certFile"], files["keyFile"])
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+
+    def router(self, host: str, path: str) -> dict[str, Any] | None:
+        matching = [router for router in self.http["routers"].values() if _matches(router["rule"], host, path)]
+        return max(matching, key=lambda router: router.get("priority", len(router["rule"])), default=None)
+
+    def permission(self, method: str, target: str, headers: Pairs, client: str) -> tuple[int, Pairs, bytes, Pairs]:
+        """(status, headers, body) of the answer, and the request's headers as they go on from there."""
+        forward_auth = self.http["middlewares"]["gate"]["forwardAuth"]
+        assert forward_auth["trustForwardHeader"] is False
+        address = urlsplit(forward_auth["address"])
+        asked = [pair for pair in headers if pair[0].lower() not in NOT_COPIED]
+        host = next(value for name, value in headers if name.lower() == "host")
+        asked += [("X-Forwarded-Method", method), ("X-Forwarded-Proto", "https"), ("X-Forwarded-Host", host)]
+        asked += [("X-Forwarded-Uri", target), ("X-Forwarded-For", client)]
+        status, told, body = _exchange("GET", f"127.0.0.1:{address.port}", address.path, [("Host", address.netloc), *asked], b"")
+        copied = [name.lower() for name in forward_auth["authResponseHeaders"]]
+        kept = [pair for pair in headers if pair[0].lower() not in copied]
+        return status, told, body, kept + [pair for pair in told if pair[0].lower() in copied]
+
+    def _handler(traefik) -> type[BaseHTTPRequestHandler]:  # noqa: N805 - its `self` is the request's
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def answer(self) -> None:
+                given = _pairs(self.headers)
+                headers = [pair for pair in given if pair[0].lower() not in FORWARDED]
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                router = traefik.router(self.headers.get("Host", "").partition(":")[0].lower(), self.path.partition("?")[0])
+                if router is None:
+                    self.reply(404, [], b"404 page not found\n")
+                    return
+                if router.get("middlewares"):
+                    status, told, said, headers = traefik.permission(self.command, self.path, headers, self.client_address[0])
+                    if not 200 <= status < 300:
+                        self.reply(status, told, said)
+                        return
+                url = traefik.http["services"][router["service"]]["loadBalancer"]["servers"][0]["url"]
+                headers = [pair for pair in headers if pair[0].lower() not in NOT_COPIED - {"host"}]
+                headers += [("X-Forwarded-For", self.client_address[0]), ("X-Forwarded-Proto", "https")]
+                self.reply(*_exchange(self.command, urlsplit(url).netloc, self.path, headers, body))
+
+            do_GET = do_POST = do_HEAD = do_OPTIONS = do_PUT = answer
+
+            def reply(self, status: int, headers: Pairs, body: bytes) -> None:
+                self.send_response_only(status)
+                for name, value in headers:
+                    if name.lower() not in NOT_COPIED:
+                        self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        return Handler
+
+
+def _matches(rule: str, host: str, path: str) -> bool:
+    parts = dict(re.findall(r"(Host|PathPrefix)\(`([^`]+)`\)", rule))
+    return parts["Host"] == host and path.startswith(parts.get("PathPrefix", "/"))
+
+
+def _pairs(headers: Message) -> Pairs:
+    return [(name, str(value)) for name, value in headers.items()]
+
+
+def _exchange(method: str, host: str, target: str, headers: Pairs, body: bytes) -> tuple[int, Pairs, bytes]:
+    connection = http.client.HTTPConnection(host, timeout=10)
+    try:
+        connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
+        for name, value in [*headers, ("Content-Length", str(len(body)))] if body else headers:
+            connection.putheader(name, value.encode("latin-1"))
+        connection.endheaders(body or None)
+        response = connection.getresponse()
+        return response.status, _pairs(response.headers), response.read()
+    finally:
+        connection.close()
