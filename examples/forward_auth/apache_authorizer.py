@@ -86,7 +86,11 @@ class Authorizer(socketserver.StreamRequestHandler):
 def told(response: http.client.HTTPResponse) -> bytes:
     """What Apache is answered, as a CGI program would."""
     if 200 <= response.status < 300:
-        lines = ["Status: 200 OK", "Variable-GATE_PERMITS: 1", *(f"Variable-GATE_{name.upper().replace('-', '_')}: {response.getheader(name, '')}" for name in COPIED)]
+        lines = [
+            "Status: 200 OK",
+            "Variable-GATE_PERMITS: 1",
+            *(f"Variable-GATE_{name.upper().replace('-', '_')}: {response.getheader(name, '')}" for name in COPIED),
+        ]
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
     kept = [f"{name}: {value}" for name, value in response.getheaders() if name.lower() not in NOT_PASSED_ON]
     return "\r\n".join([f"Status: {response.status} {response.reason}", *kept, "", ""]).encode("latin-1") + response.read()

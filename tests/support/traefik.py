@@ -62,7 +62,9 @@ class Traefik:
         kept = [pair for pair in headers if pair[0].lower() not in copied]
         return status, told, body, kept + [pair for pair in told if pair[0].lower() in copied]
 
-    def _handler(traefik) -> type[BaseHTTPRequestHandler]:  # noqa: N805 - its `self` is the request's
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        traefik = self
+
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
