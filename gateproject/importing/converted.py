@@ -1,0 +1,94 @@
+"""What becomes of a foreign configuration: settings and routes of ours, each with what its reader must know about where it came from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+NOT_YET = "gate does not have this setting in this release"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A key of the foreign file; `line` is None where the format does not tell it."""
+
+    key: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.key if self.line is None else f"{self.key} (line {self.line})"
+
+
+@dataclass(slots=True)
+class Note:
+    """`mark` is `from`, `CHECK` (carried over with a difference), `LOST` (not carried over) or `NEW` (nothing there said it)."""
+
+    mark: str
+    text: str
+
+
+@dataclass(slots=True)
+class Entry:
+    """One key of ours with the notes above it; without a key, only notes."""
+
+    notes: list[Note]
+    key: str = ""
+    value: Any = None
+
+
+@dataclass(slots=True)
+class Part:
+    """The top level, or one route."""
+
+    entries: list[Entry] = field(default_factory=list)
+
+    def set(self, source: Source | None, key: str, value: Any, check: str = "", new: str = "") -> None:
+        notes = [] if source is None or (source.key == key and not check) else [Note("CHECK" if check else "from", _said(source, check))]
+        if new:
+            notes.append(Note("NEW", new))
+        self.entries.append(Entry(notes, key, value))
+
+    def lose(self, source: Source, why: str) -> None:
+        self.entries.append(Entry([Note("LOST", f"{source}: {why}")]))
+
+    def note(self, source: Source, text: str) -> None:
+        self.entries.append(Entry([Note("from", f"{source}: {text}")]))
+
+    def has(self, key: str) -> bool:
+        return any(entry.key == key for entry in self.entries)
+
+    def value_of(self, key: str) -> Any:
+        return next((entry.value for entry in self.entries if entry.key == key), None)
+
+    def drop(self, *keys: str) -> None:
+        """The notes stay."""
+        for entry in self.entries:
+            if entry.key in keys:
+                entry.key, entry.value = "", None
+
+    def notes(self) -> Iterator[Note]:
+        for entry in self.entries:
+            yield from entry.notes
+
+
+@dataclass(slots=True)
+class Converted:
+    """`product` is what the file was written for."""
+
+    product: str
+    top: Part = field(default_factory=Part)
+    routes: list[Part] = field(default_factory=list)
+
+    @property
+    def lost(self) -> int:
+        return self._count("LOST")
+
+    @property
+    def to_check(self) -> int:
+        return self._count("CHECK")
+
+    def _count(self, mark: str) -> int:
+        return sum(note.mark == mark for part in (self.top, *self.routes) for note in part.notes())
+
+
+def _said(source: Source, check: str) -> str:
+    return f"{source}: {check}" if check else f"{source}"

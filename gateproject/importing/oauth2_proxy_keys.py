@@ -1,0 +1,67 @@
+"""What each key of oauth2-proxy is here: the same, another with a difference, or nothing and why."""
+
+PROVIDERS = {
+    "google": "google",
+    "azure": "azure",
+    "entra-id": "azure",
+    "github": "github",
+    "gitlab": "gitlab",
+    "oidc": "oidc",
+    "keycloak-oidc": "oidc",
+    "adfs": "oidc",
+}
+SAME = {
+    "client_id": "idp_client_id",
+    "client_secret": "idp_client_secret",
+    "oidc_issuer_url": "idp_provider_url",
+    "cookie_name": "cookie_name",
+    "cookie_expire": "cookie_expire",
+    "cookie_secure": "cookie_secure",
+    "cookie_httponly": "cookie_http_only",
+    "tls_cert_file": "certificate_file",
+    "tls_key_file": "certificate_key_file",
+    "metrics_address": "metrics_address",
+    "trusted_proxy_ips": "trusted_proxies",
+}
+CHECKED = {
+    "https_address": ("address", "gate has one address; with TLS it speaks nothing else"),
+    "redis_connection_url": (
+        "databroker_storage_connection_string",
+        "sessions of oauth2-proxy are not taken over: people sign in once more",
+    ),
+    "oidc_groups_claim": ("groups_claim", "groups come from this claim, or from a directory"),
+    "whitelist_domains": (
+        "programmatic_redirect_domain_whitelist",
+        "after sign-in gate returns to its own routes only; this is for programmatic login",
+    ),
+}
+RESTRICTIONS = ("email_domains", "authenticated_emails_file", "allowed_groups", "github_org", "github_team", "gitlab_group", "google_group")
+LOST = {
+    "cookie_refresh": "gate refreshes sessions by itself, a minute before the access token expires",
+    "cookie_samesite": "gate's cookies are SameSite=Lax",
+    "cookie_path": "a session is for a whole host",
+    "cookie_csrf_per_request": "each sign-in attempt has a cookie of its own",
+    "reverse_proxy": "say whom to believe with trusted_proxies: a list of addresses, not a yes",
+    "real_client_ip_header": "X-Forwarded-For of trusted_proxies is read",
+    "pass_basic_auth": "upstreams verify X-Gate-Jwt-Assertion",
+    "basic_auth_password": "upstreams verify X-Gate-Jwt-Assertion",
+    "pass_access_token": "the provider's tokens never leave gate",
+    "pass_authorization_header": "the provider's tokens never leave gate; upstreams verify X-Gate-Jwt-Assertion",
+    "set_authorization_header": "the provider's tokens never leave gate; upstreams verify X-Gate-Jwt-Assertion",
+    "set_xauthrequest": "as forward auth answers with X-Gate-... headers where the route has pass_identity_headers",
+    "htpasswd_file": "people sign in at the provider only",
+    "skip_provider_button": "there is no page before the provider's",
+    "skip_jwt_bearer_tokens": "per route: bearer_token",
+    "extra_jwt_issuers": "per route: bearer_token",
+    "code_challenge_method": "PKCE with S256 is always used",
+    "insecure_oidc_allow_unverified_email": "an address that is not verified matches no rule",
+    "ssl_insecure_skip_verify": "the provider's certificate is always verified; certificate_authority adds one of your own",
+    "custom_templates_dir": "gate's pages can't be replaced",
+    "proxy_prefix": "gate's own paths begin with /.gate/",
+    "ping_path": "it is /ping and /healthz",
+    "redis_use_sentinel": "a sentinel URL says it in databroker_storage_connection_string",
+    "redis_use_cluster": "a cluster URL says it in databroker_storage_connection_string",
+}
+HANDLED = {"upstreams", "redirect_url", "provider", "scope", "cookie_secret", "cookie_domains", "skip_auth_routes", "skip_auth_regex"}
+HANDLED |= {"skip_auth_preflight", "pass_host_header", "pass_user_headers", "ssl_upstream_insecure_skip_verify", "http_address", "prompt"}
+HANDLED |= {"acr_values", "session_store_type", "upstream_timeout", "client_secret_file", *RESTRICTIONS}

@@ -1,0 +1,38 @@
+"""A configuration of Pomerium or oauth2-proxy as ours: printed, with a comment wherever its reader must know something."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from gateproject.errors import ConfigError
+from gateproject.importing import oauth2_proxy, pomerium
+from gateproject.importing.converted import Converted
+from gateproject.importing.reading import POMERIUM, read
+from gateproject.importing.writing import as_yaml
+
+
+class Command(BaseCommand):
+    help = "Read a configuration of Pomerium (0.13 and later) or oauth2-proxy and print it as gate's. What can't be carried over is said."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path, help="YAML, JSON, TOML (also as .cfg), or NAME=value lines as .env")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            converted = imported(options["file"])
+        except ConfigError as error:
+            self.stderr.write(str(error))
+            raise SystemExit(1) from None
+        self.stdout.write(as_yaml(converted, options["file"].name), ending="")
+        self.stderr.write(f"{len(converted.routes)} routes; {converted.lost} lines were LOST, {converted.to_check} are to CHECK")
+
+
+def imported(path: Path) -> Converted:
+    """Raises ConfigError where the file can't be read, or is neither product's."""
+    foreign = read(path)
+    if foreign.product == POMERIUM:
+        return pomerium.convert(foreign)
+    return oauth2_proxy.convert(foreign, lambda: os.urandom(32))
