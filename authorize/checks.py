@@ -6,7 +6,7 @@ from typing import Any
 
 from authorize.described import Described, described_identity, described_request
 from authorize.policy import explain
-from authorize.policy.compiled_route import compile_route, grants_of
+from authorize.policy.compiled_route import grants_of, usable_conditions
 from authorize.policy.decision import Decision, Outcome, decide
 from authorize.policy.route_table import RouteTable
 from authorize.policy.shadowing import shadowed
@@ -26,7 +26,7 @@ def unusable_routes(settings: Any) -> Iterator[Finding]:
     """What compiling them finds, that a look at single settings can't."""
     for index, route in enumerate(settings.policy):
         try:
-            compile_route(route, f"policy[{index}]")
+            usable_conditions(route, f"policy[{index}]")
         except ConfigError as error:
             yield from ((path_of(problem.key), problem.message) for problem in error.problems)
 

@@ -55,14 +55,7 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None) -> Com
 
     `client_ca` is that of all routes; the route's own takes its place.
     """
-    problems: list[Problem] = []
-    path = _setting(route.path, canonical_setting_path, f"{key}.path", problems)
-    prefix = _setting(route.prefix, canonical_setting_prefix, f"{key}.prefix", problems)
-    pattern = _pattern(route.regex, f"{key}.regex", problems)
-    problems.extend(_unusable_domains(route, key))
-    blocks = _blocks(route, key, problems)
-    if problems:
-        raise ConfigError(problems)
+    path, prefix, pattern, blocks = usable_conditions(route, key)
     own_ca = route.tls_downstream_client_ca
     authority = None if (pem := own_ca or client_ca) is None else ClientAuthority.of(pem)
     setting = "tls_downstream_client_ca" if own_ca else "client_ca"
@@ -80,6 +73,19 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None) -> Com
         has_policy=bool(blocks),
         is_timed=authority is not None or any(block.is_timed for block in blocks),
     )
+
+
+def usable_conditions(route: Route, key: str) -> tuple[str | None, str | None, Matcher | None, list[CompiledBlock]]:
+    """The route's path, prefix, pattern and policy, ready to be compared; ConfigError where it can't be used."""
+    problems: list[Problem] = []
+    path = _setting(route.path, canonical_setting_path, f"{key}.path", problems)
+    prefix = _setting(route.prefix, canonical_setting_prefix, f"{key}.prefix", problems)
+    pattern = _pattern(route.regex, f"{key}.regex", problems)
+    problems.extend(_unusable_domains(route, key))
+    blocks = _blocks(route, key, problems)
+    if problems:
+        raise ConfigError(problems)
+    return path, prefix, pattern, blocks
 
 
 def _blocks(route: Route, key: str, problems: list[Problem]) -> list[CompiledBlock]:

@@ -1,11 +1,14 @@
 """The files that settings name: where they are, and what is in them."""
 
+import os
+import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from gateproject.config.places import shown_path
 from gateproject.config.types import WatchedFile
 
-LARGEST_CONFIGURATION = 64 * 1024 * 1024
+LARGEST_CONFIGURATION = 32 * 1024 * 1024
 _LARGEST_REFERENCED = 1024 * 1024
 
 
@@ -32,17 +35,26 @@ class Files:
 
 
 def open_file(path: Path) -> BinaryIO:
+    """Judged after it is open, so that nothing can take its place between; opened so that a pipe or a device can't block."""
+    name = shown_path(path)
     try:
-        if path.exists() and not path.is_file():  # a pipe would block for ever
-            raise ValueError(f"{path} is not a file")
-        return path.open("rb")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
-        raise ValueError(f"{path} can't be read: {error.strerror}") from None
+        raise ValueError(f"{name} can't be read: {error.strerror}") from None
+    except ValueError:
+        raise ValueError(f"{name} can't be read: the name holds a NUL") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError(f"{name} is not a file")
+    return os.fdopen(descriptor, "rb")
 
 
 def read_capped(path: Path, limit: int) -> bytes:
     with open_file(path) as file:
-        content = file.read(limit + 1)
+        try:
+            content = file.read(limit + 1)
+        except OSError as error:
+            raise ValueError(f"{shown_path(path)} can't be read: {error.strerror}") from None
     if len(content) > limit:
-        raise ValueError(f"{path} is larger than {limit // 1024 // 1024} MiB")
+        raise ValueError(f"{shown_path(path)} is larger than {limit // 1024 // 1024} MiB")
     return content

@@ -1,6 +1,6 @@
 """What settings are there?  Every key with its kind, default, meaning and examples, out of the one place where it is declared."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -28,7 +28,7 @@ GROUPS: Mapping[str, type[Settings]] = {
     "Proxied requests": ProxySettings,
     "Records": DatabrokerSettings,
 }
-FILE_ONLY = frozenset({"certificates"})
+FILE_ONLY = frozenset({"certificates", "policy_tests"})
 _UNITS = (("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)), ("ms", timedelta(milliseconds=1)))
 
 
@@ -107,6 +107,15 @@ def settings() -> dict[str, tuple[Key, ...]]:
 
 def route_keys() -> tuple[Key, ...]:
     return (*keys(Route), *keys(UnbuiltRouteKeys))
+
+
+def nested(declared: Iterable[Key]) -> Iterator[tuple[Key, type[Settings]]]:
+    """The keys that hold objects of ours, and the models of these, to the bottom; routes are not among them."""
+    for key in declared:
+        if key.reader is None and key.model not in (None, Route):
+            assert key.model is not None
+            yield key, key.model
+            yield from nested(keys(key.model))
 
 
 def written(value: Any) -> Any:

@@ -1,12 +1,10 @@
 """How do the settings read as a page?  docs/settings.md, out of their declarations."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from gateproject.config.reference import FILE_ONLY, Key, keys, route_keys, settings
-from gateproject.config.route import Route
-from gateproject.config.validation import Settings
+from gateproject.config.reference import FILE_ONLY, Key, keys, nested, route_keys, settings
 
 _HEAD = """# Settings
 
@@ -37,25 +35,21 @@ def _lines() -> Iterator[str]:
     yield _HEAD
     for title, group in settings().items():
         yield from _table(title, group, environment=True)
+        yield from _tables_of_objects(group)
+    built = [key for key in route_keys() if key.is_built]
     yield "Each route is an object in the list `policy`. The first that matches decides."
     yield ""
-    built = [key for key in route_keys() if key.is_built]
-    yield from _table("Keys of a route", built, environment=False)
-    for model in _nested(Route):
-        yield from _table(f"`{model[0]}`", keys(model[1]), environment=False)
-    yield from _table(
-        "Keys of a route that are not available in this release", [key for key in route_keys() if not key.is_built], environment=False
-    )
+    yield from _table("Keys of a route", built)
+    yield from _tables_of_objects(built)
+    yield from _table("Keys of a route that are not available in this release", [key for key in route_keys() if not key.is_built])
 
 
-def _nested(model: type[Settings]) -> Iterator[tuple[str, type[Settings]]]:
-    for key in keys(model):
-        if key.model is not None and key.reader is None:
-            yield key.name, key.model
-            yield from _nested(key.model)
+def _tables_of_objects(group: Iterable[Key]) -> Iterator[str]:
+    for key, model in nested(group):
+        yield from _table(f"Keys of an object in `{key.name}`" if key.is_list_of_models else f"Keys of `{key.name}`", keys(model))
 
 
-def _table(title: str, group: Any, *, environment: bool) -> Iterator[str]:
+def _table(title: str, group: Sequence[Key], *, environment: bool = False) -> Iterator[str]:
     if not group:
         return
     yield f"## {title}"
@@ -64,7 +58,14 @@ def _table(title: str, group: Any, *, environment: bool) -> Iterator[str]:
     yield "|---|" + ("---|" if environment else "") + "---|---|---|---|"
     for key in group:
         name = "file only" if key.name in FILE_ONLY else f"`{key.name.upper()}`"
-        cells = [f"`{key.name}`", *([name] if environment else []), key.kind, _default(key), _meaning(key), _code(key.field.examples[0])]
+        cells = [
+            f"`{key.name}`",
+            *([name] if environment else []),
+            key.kind,
+            _default(key),
+            _meaning(key),
+            _code((key.field.examples or [""])[0]),
+        ]
         yield "| " + " | ".join(cells) + " |"
     yield ""
 

@@ -13,6 +13,8 @@ _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(\d{1,5}))?")
 _VISIBLE = re.compile(r"[!-\[\]-~]*")  # no backslash: browsers read it as a slash
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+# Nearly every host: already in canonical form, and no IPv4 address, whose last label begins with a digit.
+_PLAIN_HOST = re.compile(rf"(?:{_LABEL.pattern}\.)*[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?")
 _UPSTREAM_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 
 
@@ -106,7 +108,7 @@ def parse_url(text: str, *, wildcard: bool = False, underscore: bool = False) ->
     scheme, authority, path, query = match[1].lower(), match[2], match[3], match[4] or ""
     if "@" in authority:
         raise ValueError("must not hold a user name or password")
-    if not _VISIBLE.fullmatch(path + query) or _BAD_ESCAPE.search(path + query):
+    if (path or query) and (not _VISIBLE.fullmatch(path + query) or _BAD_ESCAPE.search(path + query)):
         raise ValueError("holds a character that a URL can't have: percent-encode it")
     host, port = _split_authority(authority)
     host = canonical_host(host, wildcard=wildcard, underscore=underscore)
@@ -125,6 +127,8 @@ def _split_authority(authority: str) -> tuple[str, int | None]:
 
 def canonical_host(text: str, *, wildcard: bool = False, underscore: bool = False) -> str:
     """Lower-case ASCII (IDNA A-labels) without the trailing dot; raises ValueError for what can't be a host."""
+    if len(text) <= 253 and _PLAIN_HOST.fullmatch(text):
+        return text
     if text.startswith("["):
         return _canonical_ipv6(text)
     star, name = ("*.", text[2:]) if wildcard and text.startswith("*.") else ("", text)

@@ -29,9 +29,7 @@ def read_yaml(text: str) -> Document:
         raise DocumentError("is not valid YAML: it holds a character that YAML does not allow", *position_in(text, found.start()))
     builder = _Builder()
     try:
-        loader = yaml.CSafeLoader(text)
-        while (event := loader.get_event()) is not None:
-            builder.take(event)
+        builder.read(yaml.CSafeLoader(text))
     except yaml.MarkedYAMLError as error:
         # Only the problem: the whole message quotes the line where the Python parser made it, and the line may hold a secret.
         mark = error.problem_mark
@@ -79,10 +77,13 @@ class _Builder:
             yaml.DocumentStartEvent: self._start_document,
         }
 
-    def take(self, event: Any) -> None:
-        if taker := self._takers.get(type(event)):
-            mark = event.start_mark
-            taker(event, packed(mark.line + 1, mark.column + 1))
+    def read(self, loader: Any) -> None:
+        """Everything is called once a value, of which there may be hundreds of thousands."""
+        next_event, takers = loader.get_event, self._takers
+        while (event := next_event()) is not None:
+            if taker := takers.get(type(event)):
+                mark = event.start_mark
+                taker(event, packed(mark.line + 1, mark.column + 1))
 
     def _start_document(self, event: Any, at: int) -> None:
         self._documents += 1

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from gateproject.config.options import Options
-from gateproject.config.policy_tests import PolicyTest
-from gateproject.config.reference import FILE_ONLY, Key, keys, route_keys, settings
+from gateproject.config.reference import FILE_ONLY, Key, keys, nested, route_keys, settings
 from gateproject.config.route import Redirect, Route
 from gateproject.config.shared import CertificateFiles
 from gateproject.config.weaknesses import WEAKNESSES
@@ -22,7 +21,8 @@ SPECIFICATION = yaml.safe_load((Path(__file__).parent / "specification.yaml").re
 
 ALL_SETTINGS = [key for group in settings().values() for key in group]
 DECLARED = {"settings": ALL_SETTINGS, "route": route_keys(), "redirect": keys(Redirect), "certificates": keys(CertificateFiles)}
-ALL_KEYS = [*(key for group in DECLARED.values() for key in group), *keys(PolicyTest)]
+MODELS = {model for _, model in nested([*ALL_SETTINGS, *route_keys()])}
+ALL_KEYS = [*ALL_SETTINGS, *route_keys(), *(key for model in sorted(MODELS, key=lambda model: model.__name__) for key in keys(model))]
 SPECIFIED = [(group, name) for group, specified in SPECIFICATION.items() for name in specified]
 
 
@@ -92,9 +92,7 @@ def test_a_difference_is_noticed(change: dict[str, Any], difference: str) -> Non
 
 # Who reads a key takes it as an attribute of one of these; in the configuration's own modules also of itself.
 HOLDERS = frozenset({"options", "_options", "settings", "route", "_route", "redirect", "before", "after", "pair", "test"})
-RULES = frozenset(rule.__name__ for model in (Options, Route, Redirect, PolicyTest) for rule in model.RULES) | {
-    rule.__name__ for rule in WEAKNESSES
-}
+RULES = frozenset(rule.__name__ for model in (Options, Route, *MODELS) for rule in model.RULES) | {rule.__name__ for rule in WEAKNESSES}
 
 
 def attributes_read() -> set[str]:

@@ -26,6 +26,7 @@ Complete = Callable[[Any], Any]
 _TLS = {"insecure_server": False, "certificate_file": "fullchain.pem", "certificate_key_file": "privkey.pem"}
 # What else the configuration needs for a key of a route to be accepted.
 AROUND_ROUTES = {"tls_downstream_client_ca": _TLS, "tls_downstream_client_ca_file": _TLS}
+KVSTORE_WITH_TLS = {"databroker_storage_connection_string": "kvstores://127.0.0.1"}
 # What else a key needs to be accepted.
 COMPANIONS: dict[str, dict[str, Any]] = {
     "certificate": {"certificate_key": "BASE64-OF-privkey.pem"},
@@ -36,6 +37,11 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "client_ca_file": _TLS,
     "forward_auth_cache": {"forward_auth_url": "https://fwdauth.example.com"},
     "websocket_origins": {"allow_websockets": True},
+    "databroker_storage_type": {"databroker_storage_connection_string": "kvstore://127.0.0.1"},
+    "databroker_storage_ca_file": KVSTORE_WITH_TLS,
+    "databroker_storage_cert_file": {**KVSTORE_WITH_TLS, "databroker_storage_key_file": "client-key.pem"},
+    "databroker_storage_key_file": {**KVSTORE_WITH_TLS, "databroker_storage_cert_file": "client.pem"},
+    "databroker_storage_tls_skip_verify": KVSTORE_WITH_TLS,
 }
 
 
@@ -80,6 +86,7 @@ def route_problems(problems: Problems) -> Problems:
 def complete(tmp_path: Path, pair: tuple[bytes, bytes]) -> Complete:
     """Examples name files and base64 of them, and secrets that people must make themselves: here they are."""
     contents = {"fullchain.pem": pair[0], "privkey.pem": pair[1], "ca.pem": pair[0], "signing-key.pem": pair[1]}
+    contents |= {"client.pem": pair[0], "client-key.pem": pair[1]}
     for name, content in {**contents, "directory.yaml": b"users: []\n", "policy-tests.yaml": b"[]\n"}.items():
         (tmp_path / name).write_bytes(content)
     values = {f"BASE64-OF-{name}": base64.b64encode(content).decode() for name, content in contents.items()}

@@ -11,10 +11,11 @@ from jsonschema import Draft202012Validator
 
 from gateproject.config.load import parse_options
 from gateproject.config.policy_tests import PolicyTest
-from gateproject.config.reference import Key, keys, route_keys, settings
+from gateproject.config.reference import Key, keys, nested, route_keys, settings
 from gateproject.config.route import Redirect
 from gateproject.config.schema import NOT_BUILT, json_schema
 from gateproject.config.shared import CertificateFiles
+from gateproject.config.validation import Settings
 from gateproject.errors import ConfigError
 from tests.support.options import MINIMAL
 from tests.unit.gateproject.config.conftest import AROUND_ROUTES, COMPANIONS, Complete
@@ -56,17 +57,22 @@ def configuration(key: Key, value: Any) -> dict[str, Any]:
     """A whole configuration with this value, wherever the key belongs."""
     if key in SETTINGS:
         return {**MINIMAL, **COMPANIONS.get(key.name, {}), key.name: value}
-    if key.owner is CertificateFiles:
-        return {**MINIMAL, "certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", key.name: value}]}
-    if key.owner is Redirect:
-        return {**MINIMAL, "policy": [{"from": "https://a.example.com", "redirect": {"host_redirect": "b.example.com", key.name: value}}]}
-    if key.owner is PolicyTest:
-        test = {"url": "https://a.example.com/", "expect": "allow", "user": "ann@example.com"}
-        return {**MINIMAL, "policy_tests": [{**test, key.name: value}]}
+    if key.owner in HOMES:
+        return {**MINIMAL, **HOMES[key.owner]({key.name: value})}
     return {**MINIMAL, **AROUND_ROUTES.get(key.name, {}), "policy": [{**ROUTE, **COMPANIONS.get(key.name, {}), key.name: value}]}
 
 
-BUILT = [key for key in [*SETTINGS, *route_keys(), *keys(Redirect), *keys(CertificateFiles), *keys(PolicyTest)] if key.is_built]
+# Where an object of each model stands, and what it needs besides.
+HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
+    CertificateFiles: lambda keys: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **keys}]},
+    Redirect: lambda keys: {"policy": [{"from": "https://a.example.com", "redirect": {"host_redirect": "b.example.com", **keys}}]},
+    PolicyTest: lambda keys: {"policy_tests": [{"url": "https://a.example.com/", "expect": "allow", "user": "ann@example.com", **keys}]},
+}
+BUILT = [key for key in [*SETTINGS, *route_keys(), *(key for model in HOMES for key in keys(model))] if key.is_built]
+
+
+def test_every_model_is_among_those_that_are_tried() -> None:
+    assert {model for _, model in nested([*SETTINGS, *route_keys()])} == set(HOMES)
 
 
 @pytest.mark.parametrize("key", BUILT, ids=lambda key: f"{key.owner.__name__}.{key.name}")

@@ -2,7 +2,7 @@
 
 import re
 
-from gateproject.config.reference import route_keys, settings
+from gateproject.config.reference import keys, nested, route_keys, settings
 from gateproject.config.settings_page import settings_page
 
 PAGE = settings_page()
@@ -11,6 +11,9 @@ ROWS = re.findall(r"^\| (`\w+` \|.*) \|$", PAGE, re.MULTILINE)
 
 def test_every_key_has_its_row() -> None:
     names = [key.name for group in settings().values() for key in group] + [key.name for key in route_keys()]
+    names += [
+        key.name for _, model in nested([*route_keys(), *(key for group in settings().values() for key in group)]) for key in keys(model)
+    ]
     listed = [row.split("`")[1] for row in ROWS]
     assert [name for name in names if name not in listed] == []
 

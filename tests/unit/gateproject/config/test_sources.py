@@ -1,4 +1,4 @@
-"""A setting means the same from every source: YAML, JSON and TOML files, and the environment."""
+"""A setting means the same from every source: YAML, JSON, TOML and properties files, and the environment."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ def as_toml(value: Any) -> str:
 
 
 def as_text(value: Any) -> str:
-    """As the environment has it."""
+    """As the environment and properties have it."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return base64.b64encode(json.dumps(value).encode()).decode()
     if isinstance(value, list):
@@ -35,10 +35,17 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def properties_line(key: str, value: Any) -> str:
+    if isinstance(value, dict):
+        return "\n".join(properties_line(f"{key}.{name}", content) for name, content in value.items())
+    return f"{key} = {as_text(value)}".replace("\\", "\\\\")
+
+
 WRITERS: dict[str, Callable[[dict[str, Any]], str]] = {
     "yaml": lambda values: yaml.safe_dump(values),
     "json": lambda values: json.dumps(values),
     "toml": lambda values: "\n".join(f"{key} = {as_toml(value)}" for key, value in values.items()),
+    "properties": lambda values: "\n".join(properties_line(key, value) for key, value in values.items()),
 }
 
 
@@ -64,7 +71,7 @@ def test_every_example_means_the_same_from_every_source(
     for example in key.field.examples:
         values = complete({**MINIMAL, **COMPANIONS.get(key.name, {}), key.name: example})
         wanted = getattr(from_file("yaml", values, tmp_path), attribute)
-        for extension in WRITERS:
+        for extension in WRITERS.keys() - ({"properties"} if key.name in FILE_ONLY else set()):
             assert getattr(from_file(extension, values, tmp_path), attribute) == wanted, extension
         if key.name not in FILE_ONLY:
             assert getattr(from_environment(values, tmp_path, monkeypatch), attribute) == wanted

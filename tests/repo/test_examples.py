@@ -1,0 +1,105 @@
+"""Every example is a configuration that loads, as soon as its secrets and files are there."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from authenticate.directory.file import read
+from gateproject.config.load import check_configuration, load_options
+from gateproject.config.schema import json_schema
+from gateproject.errors import ConfigError
+from gateproject.management.commands.checkconfig import ALL_JUDGES
+from tests.support.certs import CertificateFiles, certificate_files
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = ROOT / "docs" / "config.schema.json"
+VALIDATOR = Draft202012Validator(json_schema())
+EXAMPLES = [ROOT / "config.example.yaml", *sorted((ROOT / "examples").glob("*/gate.yaml"))]
+COOKIE_SECRET, SHARED_SECRET = (base64.b64encode(hashlib.sha256(name).digest()).decode() for name in (b"cookie", b"shared"))
+PLACEHOLDERS = {"PUT-A-SECRET-HERE": COOKIE_SECRET, "PUT-ANOTHER-SECRET-HERE": SHARED_SECRET}
+
+each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
+    return certificate_files(tmp_path_factory.mktemp("certificates"), "authenticate.example.com")
+
+
+def completed(example: Path, directory: Path, certificate: CertificateFiles) -> Path:
+    """The example in `directory`, with secrets in it and the files beside it that it names."""
+    text = example.read_text()
+    for placeholder, secret in PLACEHOLDERS.items():
+        text = text.replace(placeholder, secret)
+    for key, name in files_named(yaml.safe_load(text)):
+        shipped = example.parent / name
+        pem = certificate.key if key.removesuffix("_file").endswith("key") else certificate.certificate
+        (directory / name).write_bytes((shipped if shipped.exists() else pem).read_bytes())
+    path = directory / "gate.yaml"
+    path.write_text(text)
+    return path
+
+
+def secrets(example: Path, certificate: CertificateFiles) -> dict[str, str]:
+    """What an example leaves to the environment."""
+    left = {"IDP_CLIENT_SECRET": "given-by-the-provider"}
+    if "signing_key_file" not in example.read_text():
+        left["SIGNING_KEY"] = base64.b64encode(certificate.key.read_bytes()).decode()
+    if "cookie_secret" not in example.read_text():
+        left |= {"COOKIE_SECRET": COOKIE_SECRET, "SHARED_SECRET": SHARED_SECRET}
+    return left
+
+
+def files_named(value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, list):
+        for element in value:
+            yield from files_named(element)
+    elif isinstance(value, dict):
+        for key, content in value.items():
+            if key.endswith("_file") or key in ("cert", "key"):
+                yield key, content
+            else:
+                yield from files_named(content)
+
+
+@each_example
+def test_checkconfig_finds_nothing_wrong_with_an_example(example: Path, tmp_path: Path, certificate: CertificateFiles) -> None:
+    checked = check_configuration(completed(example, tmp_path, certificate), secrets(example, certificate), ALL_JUDGES)
+    assert [str(problem) for problem in (*checked.errors, *checked.warnings)] == []
+    assert checked.options
+    options = checked.options
+    assert options.policy, "an example shows routes"
+    if options.directory_file:
+        assert read(options.directory_file, options.idp_provider).users
+
+
+@each_example
+def test_the_schema_accepts_an_example_once_its_secrets_are_there(example: Path, tmp_path: Path, certificate: CertificateFiles) -> None:
+    written = yaml.safe_load(completed(example, tmp_path, certificate).read_text())
+    assert [error.message for error in VALIDATOR.iter_errors(written)] == []
+
+
+@each_example
+def test_an_example_starts_nothing_before_its_secrets_are_there(example: Path) -> None:
+    with pytest.raises(ConfigError, match="secret"):
+        load_options(example, {})
+
+
+@each_example
+def test_editors_find_the_schema(example: Path) -> None:
+    first = example.read_text().splitlines()[0]
+    found = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", first)
+    assert found, "the first line names the schema"
+    assert (example.parent / found[1]).resolve() == SCHEMA
+
+
+def test_the_table_of_examples_is_whole() -> None:
+    listed = re.findall(r"\]\((\S+/gate\.yaml)\)", (ROOT / "examples" / "README.md").read_text())
+    assert sorted(listed) == sorted(str(path.relative_to(ROOT / "examples")) for path in EXAMPLES[1:])
