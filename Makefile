@@ -11,7 +11,7 @@ COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo test test-fast check fix docs lock attack mutants bench clean tools venv venv-demo venv-test
+.PHONY: help demo test test-fast check fix docs proto lock attack mutants bench clean tools venv venv-demo venv-test
 .NOTPARALLEL:
 
 help: ## this list
@@ -44,6 +44,9 @@ fix: venv-test ## format, and what lint can mend by itself
 
 docs: venv ## write docs/settings.md and docs/config.schema.json out of the declarations of the settings
 	@$(PY) manage.py settingsreference
+
+proto: venv-test ## generate the Python of databroker.proto anew (tests/repo checks that it is what is committed)
+	@$(PY) -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. databroker/rpc/databroker.proto
 
 lock: venv-test ## compile the requirement files from their .in files (U=--upgrade for newer versions)
 	@$(COMPILE) $(U) requirements.in --output-file requirements.txt

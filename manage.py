@@ -21,6 +21,8 @@ def main() -> None:
         Command().run_from_argv(arguments)
         return
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateproject.settings")
+    # What gRPC's C core would print about a taken port or a failed handshake is no log of ours; we log what matters ourselves.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from django.core.management import execute_from_command_line
 
     execute_from_command_line(arguments)

@@ -46,6 +46,7 @@ def gate_settings(directory: Path, port: int, provider: str, upstream: str) -> d
     return {
         "insecure_server": True,
         "address": f"127.0.0.1:{port}",
+        "grpc_address": "",
         "data_dir": str(directory / "data"),
         "authenticate_service_url": f"https://{AUTHENTICATE_HOST}",
         "idp_provider": "oidc",

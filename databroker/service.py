@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from databroker import activity, rows
-from databroker.client import LocalBroker
+from databroker.client import BrokerClient, LocalBroker
 from databroker.elected import run_elected
 from databroker.projection import Projection
 from databroker.replica import Replica
@@ -24,15 +24,17 @@ class DataBrokerService:
 
     def __init__(
         self,
-        store: BackEnd,
+        store: BackEnd | None,
         clock: Callable[[], float] = time.time,
         *,
         sweep_interval: float = SWEEP_INTERVAL,
         activity_interval: float = activity.INTERVAL,
+        remote: BrokerClient | None = None,
     ):
+        """The records are in `store`, or `remote`: then another process clears the expired ones away."""
         self._sweep_interval = sweep_interval
         self._store = store
-        self.client = LocalBroker(self._store)
+        self.client: BrokerClient = _client(store, remote)
         self.replica = Replica(self.client, clock=clock)
         self.activity = activity.Activity(rows.write_seen, clock=clock, interval=activity_interval)
         self._projection = Projection(self.client)
@@ -46,10 +48,12 @@ class DataBrokerService:
     async def start(self) -> None:
         self._tasks = [
             spawn(self.replica.run(), name="replica"),
-            spawn(run_elected(self._store, "sweep of expired records", self._sweep), name="election of the sweep"),
             spawn(self._projection.run(), name="projection"),
             spawn(self.activity.run(), name="last seen"),
         ]
+        if (store := self._store) is not None:
+            work = run_elected(store, "sweep of expired records", lambda: self._sweep(store))
+            self._tasks.append(spawn(work, name="election of the sweep"))
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -57,9 +61,18 @@ class DataBrokerService:
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._tasks = []
-        await self._store.close()
+        if self._store is not None:
+            await self._store.close()
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, store: BackEnd) -> None:
         while True:
-            has_more = await self._store.clean(SWEEP_AT_ONCE)
+            has_more = await store.clean(SWEEP_AT_ONCE)
             await asyncio.sleep(0 if has_more else self._sweep_interval)
+
+
+def _client(store: BackEnd | None, remote: BrokerClient | None) -> BrokerClient:
+    if store is not None:
+        return LocalBroker(store)
+    if remote is None:
+        raise ValueError("records need a store or a remote data broker")
+    return remote

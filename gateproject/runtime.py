@@ -21,6 +21,7 @@ from gateproject.config.options import Options
 from gateproject.config.source import ConfigSource
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import BrokerError, ConfigError, Problem
+from gateproject.rpc_services import RpcServices
 from gateproject.tasks import spawn
 from gateproject.telemetry.logs import configure_logs
 from proxy.dataplane import Carrying
@@ -55,6 +56,14 @@ NEEDS_RESTART = (
     "databroker_storage_cert_file",
     "databroker_storage_key_file",
     "databroker_storage_tls_skip_verify",
+    "grpc_address",
+    "grpc_insecure",
+    "grpc_client_timeout",
+    "grpc_client_dns_roundrobin",
+    "grpc_server_max_connection_age",
+    "grpc_server_max_connection_age_grace",
+    "override_certificate_name",
+    "databroker_service_url",
 )
 
 
@@ -90,13 +99,16 @@ class Runtime:
     clock: Callable[[], float] = time.time
     world: World = field(init=False)
     status: ConfigurationStatus = field(init=False)
+    _rpc: RpcServices = field(init=False)
     _databroker: DataBrokerService = field(init=False)
     _carrying: Carrying = field(init=False)
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        self._databroker = DataBrokerService(open_store(self.options, self.clock), self.clock)
+        self._rpc = RpcServices(self.options, self.clock)
+        store = open_store(self.options, self.clock) if self._rpc.broker is None else None
+        self._databroker = DataBrokerService(store, self.clock, remote=self._rpc.broker)
         self._carrying = Carrying(saw=self._databroker.activity.saw)
         self.world = self._build(self.options, None)
         self.status = self._in_force()
@@ -115,6 +127,10 @@ class Runtime:
             signing_key=signing_key,
         )
 
+    def open_grpc(self) -> None:
+        """Take the port of `grpc_address`; ConfigError.  Called before the event loop runs, so that a taken port starts nothing."""
+        self._rpc.open(self._databroker.client)
+
     def begin(self) -> None:
         """Begin the background work; called once, when the event loop runs."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
@@ -123,6 +139,7 @@ class Runtime:
     async def _start(self) -> None:
         self._databroker.replica.on_change(self._carrying.streams.on_change)
         await self._databroker.start()
+        await self._rpc.start()
         await self.world.authenticate.start()
         self._background.append(spawn(self._carrying.streams.run(self._may_go_on), name="open streams"))
         self._background.append(spawn(self._follow_configuration(), name="configuration"))
@@ -162,6 +179,7 @@ class Runtime:
         self.status = self._in_force()
         self._databroker.use_secrets(options.shared_secret)
         configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
+        self._rpc.reload(options)
         self._background = [task for task in self._background if not task.done()]
         self._background.append(spawn(old.authenticate.stop(SIGN_IN_SECONDS), name="old sign-ins"))
         await world.authenticate.start()
@@ -188,7 +206,9 @@ class Runtime:
             task.cancel()
         await self.world.authenticate.stop()
         await self._carrying.client.close()
+        await self._rpc.stop_serving()
         await self._databroker.stop()
+        await self._rpc.close()
         log.info("gate has stopped")
 
 
@@ -197,7 +217,8 @@ def prepare(options: Options) -> None:
     configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
     options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     call_command("migrate", verbosity=0, interactive=False)
-    asyncio.run(_check_secret(options))
+    if options.databroker_service_url is None:
+        asyncio.run(_check_secret(options))
 
 
 async def _check_secret(options: Options) -> None:

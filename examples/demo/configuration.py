@@ -102,6 +102,7 @@ class Folder:
 def write_config(folder: Folder, ports: Ports, upstream_ports: Mapping[str, int]) -> Path:
     config = {
         "address": f"127.0.0.1:{ports.gate}",
+        "grpc_address": "",  # nobody else asks the demo, and two of them may run
         "data_dir": str(folder.path),
         "certificate_file": str(folder.certificate_file),
         "certificate_key_file": str(folder.key_file),

@@ -14,6 +14,7 @@ from gateproject.config.databroker import DatabrokerSettings
 from gateproject.config.keys import check_authority, check_pair, check_signing_key
 from gateproject.config.proxy import ProxySettings
 from gateproject.config.route import Route
+from gateproject.config.rpc import RpcSettings
 from gateproject.config.shared import SharedSettings
 from gateproject.config.types import CertificatePair, SecretBytes, WatchedFile
 from gateproject.config.validation import Finding, Rule
@@ -117,7 +118,7 @@ def _groups_come_from_somewhere(settings: Any) -> Iterator[Finding]:
             yield ("policy", index, "policy"), message
 
 
-class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, AuthenticateSettings, SharedSettings):
+class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, AuthenticateSettings, RpcSettings, SharedSettings):
     """Attribute names are the file keys of the specification."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (

@@ -16,6 +16,7 @@ from gateproject.config.options import Options
 from gateproject.config.proxy import ProxySettings
 from gateproject.config.reader import Reader
 from gateproject.config.route import Route
+from gateproject.config.rpc import RpcSettings
 from gateproject.config.shared import SharedSettings
 from gateproject.config.unbuilt import UnbuiltRouteKeys, UnbuiltSettings
 from gateproject.config.validation import Settings
@@ -27,6 +28,7 @@ GROUPS: Mapping[str, type[Settings]] = {
     "Groups and the admin": AuthorizeSettings,
     "Proxied requests": ProxySettings,
     "Records": DatabrokerSettings,
+    "Between services": RpcSettings,
 }
 FILE_ONLY = frozenset({"certificates", "policy_tests"})
 _UNITS = (("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)), ("ms", timedelta(milliseconds=1)))

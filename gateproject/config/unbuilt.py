@@ -55,33 +55,11 @@ class UnbuiltSettings(Settings):
     data_plane: Annotated[str, one_of("embedded", "envoy")] = Field(
         "embedded", description="Who carries proxied traffic: this process, or an Envoy child.", examples=["envoy"]
     )
-    databroker_service_url: WebUrl | None = Field(
-        None,
-        description="The data broker that keeps sessions, users and groups.",
-        examples=["https://databroker.internal:5443"],
-        json_schema_extra={"when_unset": "`http://localhost:5443` in mode `all`"},
-    )
     dns_lookup_family: Annotated[str, one_of("AUTO", "V4_ONLY", "V6_ONLY")] = Field(
         "AUTO", description="Which addresses of an upstream's name are used.", examples=["V4_ONLY"]
     )
     enable_cloud_serverless_authentication: Bool = Field(
         False, description="Sends a signed Authorization header to upstream cloud serverless services.", examples=[True]
-    )
-    grpc_address: Address | None = Field(
-        None, description="Where gRPC is served.", examples=[":5443"], json_schema_extra={"when_unset": "`:443`, in mode `all` `:5443`"}
-    )
-    grpc_client_dns_roundrobin: Bool = Field(True, description="Spreads calls over all addresses of a service's name.", examples=[True])
-    grpc_client_timeout: PositiveDuration = Field(
-        timedelta(seconds=10), description="After it a gRPC request is given up; failures are retried until then.", examples=["10s"]
-    )
-    grpc_insecure: Bool | None = Field(
-        None, description="gRPC without transport security.", examples=[True], json_schema_extra={"when_unset": "true in mode `all`"}
-    )
-    grpc_server_max_connection_age: PositiveDuration = Field(
-        timedelta(minutes=5), description="After it clients are asked to connect anew.", examples=["5m"]
-    )
-    grpc_server_max_connection_age_grace: PositiveDuration = Field(
-        timedelta(minutes=5), description="Added to that age, after which connections are closed.", examples=["5m"]
     )
     http_redirect_addr: Address | None = Field(None, description="Where http is answered with a redirect to https.", examples=[":80"])
     idp_refresh_directory_timeout: PositiveDuration = Field(
@@ -91,9 +69,6 @@ class UnbuiltSettings(Settings):
         None, description="Credentials for reading the provider's directory: groups.", examples=["BASE64-OF-account.json"]
     )
     metrics_address: Address | None = Field(None, description="Where Prometheus reads metrics.", examples=["127.0.0.1:9090"])
-    override_certificate_name: Text | None = Field(
-        None, description="The name to verify internal services' certificates against.", examples=["*.internal.example.com"]
-    )
     programmatic_redirect_domain_whitelist: TextList = Field(
         ("localhost",), description="Hosts that programmatic login may return to.", examples=[["localhost"]]
     )

@@ -12,10 +12,10 @@ from gateproject.config.types import HostPort
 from gateproject.errors import ConfigError, Problem
 from proxy.listener.certificates import Certificates, Wants
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.server import ChannelFactory, GateServer, install, when_running
+from proxy.listener.server import ChannelFactory, GateServer, install, use_event_loop, when_running
 from proxy.listener.site import Application
 
-__all__ = ["install", "serve", "when_running"]
+__all__ = ["install", "serve", "use_event_loop", "when_running"]
 
 log = structlog.get_logger(__name__)
 

@@ -71,7 +71,7 @@ class GateServer(daphne.server.Server):
     ) -> None:
         """Run until SIGTERM or SIGINT.  `wrap` may put TLS around the connections."""
         globalLogBeginner.beginLoggingTo([_report], redirectStandardIO=False, discardBuffer=True)
-        asyncio.set_event_loop(loop())
+        use_event_loop()
         self.http_factory = ChannelFactory(self, self._limits, on_stop)
         factory = wrap(self.http_factory)
         self._ports = [reactor.adoptStreamPort(each.fileno(), each.family, factory) for each in self._sockets]
@@ -100,6 +100,11 @@ class GateServer(daphne.server.Server):
 def loop() -> asyncio.AbstractEventLoop:
     running: asyncio.AbstractEventLoop = reactor._asyncioEventloop
     return running
+
+
+def use_event_loop() -> None:
+    """What is made from now on without a running loop belongs to the reactor's."""
+    asyncio.set_event_loop(loop())
 
 
 def when_running(callback: Callable[[], None]) -> None:

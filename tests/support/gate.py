@@ -38,6 +38,7 @@ class GateBuilder:
         self.policy: list[dict[str, Any]] = []
         self.settings: dict[str, Any] = {
             "address": f"127.0.0.1:{self.port}",
+            "grpc_address": "",
             "authenticate_service_url": self.url(authenticate_host, ""),
             "idp_provider": "oidc",
             "idp_provider_url": provider_url,

@@ -15,6 +15,7 @@ SHARED_SECRET = base64.b64encode(bytes(range(32, 64))).decode()
 MINIMAL: dict[str, Any] = {
     "insecure_server": True,
     "address": "127.0.0.1:8443",
+    "grpc_address": "",
     "authenticate_service_url": "https://auth.example.com",
     "idp_provider": "oidc",
     "idp_provider_url": "https://idp.example.com",

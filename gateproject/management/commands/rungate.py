@@ -23,6 +23,8 @@ class Command(BaseCommand):
         from proxy.listener import listen
 
         try:
+            listen.use_event_loop()
+            runtime.open_grpc()
             listen.serve(
                 application,
                 runtime.options,

@@ -1,0 +1,216 @@
+"""The data broker's gRPC methods: what other processes ask, answered by this one's broker."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing
+from typing import Any, TypeAlias
+
+import grpc
+
+from databroker.client import BrokerClient
+from databroker.records import RECORD_TYPES, Record
+from databroker.rpc import convert
+from databroker.rpc import databroker_pb2 as pb
+from databroker.store.base import ANEW, Change, StartOver
+from gateproject.errors import BadRequest, BrokerError
+from gateproject.tasks import spawn
+
+# A client that hears nothing for a few of these knows that the stream is dead (databroker/rpc/client.py).
+HEARTBEAT = 1.0
+BATCH = 100
+PAGE = 500
+# A page is cut short before it outgrows what a client accepts (gateproject/rpc/channel.py).
+PAGE_BYTES = 8 * 1024 * 1024
+
+Context: TypeAlias = grpc.aio.ServicerContext
+
+
+class DataBrokerRpc:
+    """One method for each of databroker.proto.  Who calls was checked before (gateproject/rpc/server.py)."""
+
+    def __init__(self, broker: BrokerClient, *, heartbeat: float = HEARTBEAT):
+        self._broker = broker
+        self._heartbeat = heartbeat
+
+    def methods(self) -> dict[str, grpc.RpcMethodHandler]:
+        descriptor = pb.DESCRIPTOR.services_by_name["DataBrokerService"]
+        return {method.name: self._handler(method) for method in descriptor.methods}
+
+    def _handler(self, method: Any) -> grpc.RpcMethodHandler:
+        make = grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
+        request, answer = (getattr(pb, described.name) for described in (method.input_type, method.output_type))
+        return make(getattr(self, method.name), request.FromString, answer.SerializeToString)
+
+    async def Get(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
+        record = await self._broker.get(request.type, request.id)
+        if record is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "record not found")
+            raise AssertionError("abort raises")
+        return pb.GetResponse(record=convert.record_to_pb(record))
+
+    async def Set(self, request: pb.SetRequest, context: Context) -> pb.SetResponse:
+        try:
+            data = convert.data_from_bytes(request.data)
+        except ValueError as error:
+            raise BadRequest("the record's data must be a JSON object") from error
+        record = await self._broker.put(
+            request.type,
+            request.id,
+            data,
+            expires=request.expires if request.HasField("expires") else None,
+            only_if_version=request.only_if_version if request.HasField("only_if_version") else None,
+        )
+        return pb.SetResponse(record=convert.record_to_pb(record, with_data=False), server_version=await self._broker.server_version())
+
+    async def Delete(self, request: pb.DeleteRequest, context: Context) -> pb.DeleteResponse:
+        return pb.DeleteResponse(existed=await self._broker.delete(request.type, request.id))
+
+    async def GetAll(self, request: pb.GetAllRequest, context: Context) -> pb.GetAllResponse:
+        limit = min(request.limit, PAGE) if request.limit > 0 else PAGE
+        records = await self._broker.page(request.type, request.page_token, limit)
+        page = list(_as_many_as_fit(records))
+        is_last = len(page) == len(records) < limit
+        token = "" if is_last or not page else page[-1].id
+        return pb.GetAllResponse(records=page, server_version=await self._broker.server_version(), next_page_token=token)
+
+    async def Query(self, request: pb.QueryRequest, context: Context) -> pb.QueryResponse:
+        wanted, answer = request.query.casefold(), pb.QueryResponse()
+        async for record in self._all(request.type):
+            if not _holds(record.data, wanted):
+                continue
+            if request.offset <= answer.total_count < request.offset + min(request.limit, PAGE):
+                answer.records.append(convert.record_to_pb(record))
+            answer.total_count += 1
+        return answer
+
+    async def Sync(self, request: pb.SyncRequest, context: Context) -> AsyncIterator[pb.SyncResponse]:
+        server_version = await self._broker.server_version()
+        is_same = request.server_version in ("", server_version)
+        since = request.record_version if is_same else ANEW
+        until = await self._current_version() if request.no_wait else None
+        try:
+            if since != ANEW:
+                yield pb.SyncResponse(server_version=server_version, record_version=since)
+            async for position, changes in self._batches(since):
+                told = [
+                    convert.change_to_pb(change, with_data=not request.without_data)
+                    for change in changes
+                    if request.type in ("", change.type)
+                ]
+                yield pb.SyncResponse(server_version=server_version, record_version=position, changes=told)
+                if until is not None and (position >= until or not changes):
+                    return
+        except StartOver as start_over:
+            # Read again: the store may have lost its memory under this very stream.
+            server_version = await self._broker.server_version()
+            yield pb.SyncResponse(server_version=server_version, start_over=True, record_version=start_over.version)
+
+    async def GetTypes(self, request: pb.GetTypesRequest, context: Context) -> pb.GetTypesResponse:
+        return pb.GetTypesResponse(types=sorted(await self._types()))
+
+    async def SyncTypes(self, request: pb.GetTypesRequest, context: Context) -> AsyncIterator[pb.GetTypesResponse]:
+        since = await self._current_version()  # before the list is read, so that none is missed between the two
+        types = await self._types()
+        yield pb.GetTypesResponse(types=sorted(types))
+        async for _, changes in self._batches(since):
+            if new := {change.type for change in changes if change.record is not None} - types:
+                types |= new
+                yield pb.GetTypesResponse(types=sorted(types))
+
+    async def GetServerVersion(self, request: pb.GetServerVersionRequest, context: Context) -> pb.GetServerVersionResponse:
+        return pb.GetServerVersionResponse(server_version=await self._broker.server_version())
+
+    async def Spend(self, request: pb.SpendRequest, context: Context) -> pb.SpendResponse:
+        return pb.SpendResponse(is_first=await self._broker.spend(request.id, request.expires))
+
+    async def AcquireLease(self, request: pb.AcquireLeaseRequest, context: Context) -> pb.AcquireLeaseResponse:
+        lease = await self._broker.acquire(request.name, request.ttl)
+        return pb.AcquireLeaseResponse(lease=convert.lease_to_pb(lease) if lease is not None else None)
+
+    async def RenewLease(self, request: pb.RenewLeaseRequest, context: Context) -> pb.RenewLeaseResponse:
+        return pb.RenewLeaseResponse(is_held=await self._broker.renew(convert.lease_from_pb(request.lease), request.ttl))
+
+    async def ReleaseLease(self, request: pb.ReleaseLeaseRequest, context: Context) -> pb.ReleaseLeaseResponse:
+        await self._broker.release(convert.lease_from_pb(request.lease))
+        return pb.ReleaseLeaseResponse()
+
+    async def _current_version(self) -> int:
+        """The change stream's own answer to a reader without a place."""
+        try:
+            async with aclosing(self._broker.changes(ANEW)) as changes:
+                await anext(changes)
+        except StartOver as start_over:
+            return start_over.version
+        raise AssertionError("no store knows the version ANEW")
+
+    async def _types(self) -> set[str]:
+        return {type for type in RECORD_TYPES if await self._broker.page(type, "", 1)}
+
+    async def _all(self, type: str) -> AsyncGenerator[Record]:
+        after = ""
+        while page := await self._broker.page(type, after, PAGE):
+            for record in page:
+                yield record
+            after = page[-1].id
+
+    async def _batches(self, since: int) -> AsyncGenerator[tuple[int, list[Change]]]:
+        """(everything up to here was told, the changes): as they come, and an empty list as a heartbeat.  Raises as `changes` does."""
+        waiting: asyncio.Queue[Change | BrokerError] = asyncio.Queue(BATCH)
+        reader = spawn(self._read(since, waiting), name="gRPC reader of the change stream")
+        position = since
+        try:
+            while True:
+                batch, error = await _next_batch(waiting, self._heartbeat)
+                if not batch and reader.done():
+                    raise error or BrokerError("the change stream ended")
+                position = batch[-1].version if batch else position
+                yield position, batch
+                if error is not None:
+                    raise error
+        finally:
+            reader.cancel()
+            await asyncio.wait({reader})
+
+    async def _read(self, since: int, waiting: "asyncio.Queue[Change | BrokerError]") -> None:
+        try:
+            async with aclosing(self._broker.changes(since)) as changes:
+                async for change in changes:
+                    await waiting.put(change)
+        except BrokerError as error:
+            await waiting.put(error)
+
+
+async def _next_batch(waiting: "asyncio.Queue[Change | BrokerError]", heartbeat: float) -> tuple[list[Change], BrokerError | None]:
+    """What is there, or else the first that comes within a heartbeat; an error is always the last."""
+    batch: list[Change] = []
+    try:
+        async with asyncio.timeout(heartbeat):
+            following = await waiting.get()
+    except TimeoutError:
+        return batch, None
+    while isinstance(following, Change):
+        batch.append(following)
+        if waiting.empty():
+            return batch, None
+        following = waiting.get_nowait()
+    return batch, following
+
+
+def _as_many_as_fit(records: list[Record]) -> Iterator[pb.Record]:
+    """At least one, then those that together stay below PAGE_BYTES."""
+    size = 0
+    for record in records:
+        message = convert.record_to_pb(record)
+        size += message.ByteSize()
+        if size > PAGE_BYTES and message.id != records[0].id:
+            return
+        yield message
+
+
+def _holds(value: Any, wanted: str) -> bool:
+    """Is `wanted` (case-folded) inside any text of this value?  An empty one is inside any text."""
+    if isinstance(value, str):
+        return wanted in value.casefold()
+    if isinstance(value, Mapping):
+        return any(_holds(item, wanted) for item in value.values())
+    return isinstance(value, list | tuple) and any(_holds(item, wanted) for item in value)

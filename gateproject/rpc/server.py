@@ -1,0 +1,164 @@
+"""Where is gRPC served, and who is answered?  Whoever proves to know `shared_secret`, on one port, over TLS as configured."""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from gateproject.config.options import Options
+from gateproject.config.types import HostPort
+from gateproject.errors import ConfigError, GateError, Problem
+from gateproject.rpc.shared_secret import PROOF, TOKEN, Metadata, NotProven, SharedSecret
+
+log = structlog.get_logger(__name__)
+
+# Nothing is told there but that the process serves, and which methods exist.
+OPEN_SERVICES = ("/grpc.health.v1.Health/", "/grpc.reflection.v1alpha.ServerReflection/")
+LARGEST_REQUEST = 4 * 1024 * 1024
+MOST_CONCURRENT_STREAMS = 1000
+STOP_SECONDS = 1.0  # streams never end by themselves
+_CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 409: grpc.StatusCode.ABORTED, 503: grpc.StatusCode.UNAVAILABLE}
+
+# Is this caller of this method, with this metadata, somebody who may call it without a token?
+OtherProof = Callable[[str, Metadata], bool]
+
+
+class RpcServer:
+    """Belongs to the event loop it was made for.  `add` everything, `open`, then `start`."""
+
+    def __init__(self, options: Options, secret: SharedSecret, other_proof: OtherProof = lambda method, metadata: False):
+        self._options = options
+        self._health = health.aio.HealthServicer()
+        self._services = [health.SERVICE_NAME, reflection.SERVICE_NAME]
+        self._server = grpc.aio.server(interceptors=[SecretCheck(secret, other_proof)], options=_server_options(options))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self.port = 0
+        self._address = ""
+
+    def add(self, service: str, methods: Mapping[str, grpc.RpcMethodHandler]) -> None:
+        if any(handler.request_streaming for handler in methods.values()):
+            raise NotImplementedError("no method of ours takes a stream, and none would be guarded")
+        self._services.append(service)
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, dict(methods)),))
+
+    def open(self, address: HostPort) -> None:
+        """Take the port; ConfigError where it can't be had.  Nobody is answered before `start`."""
+        reflection.enable_server_reflection(self._services, self._server)
+        where = f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host or '[::]'}:{address.port}"
+        try:
+            if self._options.grpc_insecure:
+                self.port = self._server.add_insecure_port(where)
+            else:
+                self.port = self._server.add_secure_port(where, _credentials(self._options))
+        except RuntimeError as error:
+            raise ConfigError([Problem("grpc_address", f"can't listen on {address}: is another process there?")]) from error
+        self._address = f"{where.rpartition(':')[0]}:{self.port}"
+
+    async def start(self) -> None:
+        await self._server.start()
+        for service in self._services:
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
+        log.info("gRPC is served", address=self._address, tls=not self._options.grpc_insecure)
+
+    async def stop(self) -> None:
+        """Health says so first, then what is under way has a moment; streams end with it."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(STOP_SECONDS)
+
+
+class SecretCheck(grpc.aio.ServerInterceptor):
+    """The one door to every method: no token, no service.  It is asked before the request's body is read."""
+
+    def __init__(self, secret: SharedSecret, other_proof: OtherProof):
+        self._secret = secret
+        self._other_proof = other_proof
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler:
+        method, metadata = handler_call_details.method, handler_call_details.invocation_metadata
+        if method.startswith(OPEN_SERVICES):
+            return await continuation(handler_call_details)
+        try:
+            proof = self._proof(method, metadata)
+        except NotProven as error:
+            log.warning("a gRPC call was refused", method=method, reason=str(error))
+            return _refusal(str(error))
+        handler = await continuation(handler_call_details)
+        return handler and _answering(handler, method, proof)
+
+    def _proof(self, method: str, metadata: Metadata) -> str:
+        """What proves us to the caller; nothing for one who was let in without a token, and could not check it."""
+        if TOKEN not in dict(metadata or ()) and self._other_proof(method, metadata):
+            return ""
+        return self._secret.check(method, metadata)
+
+
+def _refusal(reason: str) -> grpc.RpcMethodHandler:
+    async def refuse(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, reason)
+        raise AssertionError("abort raises")
+
+    return grpc.unary_unary_rpc_method_handler(refuse)
+
+
+def _answering(handler: grpc.RpcMethodHandler, method: str, proof: str) -> grpc.RpcMethodHandler:
+    """The same method; it proves itself before it answers, and its errors are told in words that are for callers."""
+    proofs = ((PROOF, proof),) if proof else ()
+
+    async def unary(request: Any, context: grpc.aio.ServicerContext) -> Any:
+        await context.send_initial_metadata(proofs)
+        async with _errors_told(context, method):
+            return await handler.unary_unary(request, context)
+
+    async def stream(request: Any, context: grpc.aio.ServicerContext) -> Any:
+        await context.send_initial_metadata(proofs)
+        async with _errors_told(context, method):
+            async for message in handler.unary_stream(request, context):
+                yield message
+
+    make = grpc.unary_stream_rpc_method_handler if handler.response_streaming else grpc.unary_unary_rpc_method_handler
+    return make(stream if handler.response_streaming else unary, handler.request_deserializer, handler.response_serializer)
+
+
+@contextlib.asynccontextmanager
+async def _errors_told(context: grpc.aio.ServicerContext, method: str) -> AsyncIterator[None]:
+    try:
+        yield
+    except grpc.aio.AbortError:
+        raise
+    except GateError as error:
+        await context.abort(_CODES.get(error.status, grpc.StatusCode.INTERNAL), str(error))
+    except Exception as error:  # the gRPC edge: whatever went wrong, callers are told nothing of it
+        log.error("a gRPC call failed", method=method, exc_info=error)
+        await context.abort(grpc.StatusCode.INTERNAL, "this call failed; the reason is in the server's log")
+
+
+def _credentials(options: Options) -> grpc.ServerCredentials:
+    """Every pair, by the name that the client asks for; the first where it asks for another."""
+    return grpc.ssl_server_credentials([(pair.key.reveal(), pair.certificate) for pair in options.certificate_pairs])
+
+
+def _server_options(options: Options) -> list[tuple[str, int]]:
+    return [
+        # Else a second process on this port would silently get half of the calls.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_connection_age_ms", _milliseconds(options.grpc_server_max_connection_age.total_seconds())),
+        ("grpc.max_connection_age_grace_ms", _milliseconds(options.grpc_server_max_connection_age_grace.total_seconds())),
+        ("grpc.max_receive_message_length", LARGEST_REQUEST),
+        ("grpc.max_concurrent_streams", MOST_CONCURRENT_STREAMS),
+        # Our clients ask every ten seconds whether a silent connection still stands.
+        ("grpc.http2.min_ping_interval_without_data_ms", 5000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]
+
+
+def _milliseconds(seconds: float) -> int:
+    return min(int(seconds * 1000), 2**31 - 1)

@@ -1,0 +1,114 @@
+"""A data broker behind real gRPC on loopback: its server, a client of it, and what a hostile caller would send."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from databroker.client import LocalBroker
+from databroker.records import Record
+from databroker.rpc import convert
+from databroker.rpc.client import RemoteBroker
+from databroker.rpc.server import DataBrokerRpc
+from databroker.store.base import BackEnd, Change, Lease
+from gateproject.config.options import Options
+from gateproject.config.types import HostPort, Url
+from gateproject.rpc.channel import RpcChannel
+from gateproject.rpc.server import RpcServer
+from gateproject.rpc.shared_secret import SharedSecret
+from tests.support.options import make_options
+
+HEARTBEAT = 0.05
+# A test machine may be busy for longer than a heartbeat.
+SILENCE = 5.0
+
+
+def loopback_url(port: int) -> Url:
+    return Url("https", "127.0.0.1", port)
+
+
+async def serve_broker(options: Options, store: BackEnd, *, port: int = 0, host: str = "127.0.0.1") -> RpcServer:
+    server = RpcServer(options, SharedSecret(options.shared_secret))
+    server.add(convert.SERVICE, DataBrokerRpc(LocalBroker(store), heartbeat=HEARTBEAT).methods())
+    server.open(HostPort(host, port))
+    await server.start()
+    return server
+
+
+def client_of(port: int, options: Options, *, with_data: bool = True) -> RemoteBroker:
+    channel = RpcChannel(loopback_url(port), options, SharedSecret(options.shared_secret))
+    return RemoteBroker(channel, with_data=with_data, silence=SILENCE)
+
+
+@asynccontextmanager
+async def remote_broker(store: BackEnd, options: Options) -> AsyncIterator[RemoteBroker]:
+    server = await serve_broker(options, store)
+    client = client_of(server.port, options)
+    try:
+        yield client
+    finally:
+        await client.close()
+        await server.stop()
+
+
+class OverGrpc:
+    """A store as its remote clients see it; server and connection begin with the first call, and end with `close`."""
+
+    def __init__(self, store: BackEnd):
+        self._store = store
+        self._directory = TemporaryDirectory()
+        self._options = make_options(Path(self._directory.name))
+        self._server: RpcServer | None = None
+        self._client: RemoteBroker | None = None
+
+        self._connecting = asyncio.Lock()
+
+    async def _connected(self) -> RemoteBroker:
+        async with self._connecting:
+            if self._client is None:
+                self._server = await serve_broker(self._options, self._store)
+                self._client = client_of(self._server.port, self._options)
+        return self._client
+
+    async def get(self, type: str, id: str) -> Record | None:
+        return await (await self._connected()).get(type, id)
+
+    async def put(self, type: str, id: str, data: Mapping[str, Any], **conditions: Any) -> Record:
+        return await (await self._connected()).put(type, id, data, **conditions)
+
+    async def delete(self, type: str, id: str) -> bool:
+        return await (await self._connected()).delete(type, id)
+
+    async def page(self, type: str, after: str, limit: int) -> list[Record]:
+        return await (await self._connected()).page(type, after, limit)
+
+    async def changes(self, since: int) -> AsyncGenerator[Change]:
+        async for change in (await self._connected()).changes(since):
+            yield change
+
+    async def server_version(self) -> str:
+        return await (await self._connected()).server_version()
+
+    async def acquire(self, name: str, ttl: float) -> Lease | None:
+        return await (await self._connected()).acquire(name, ttl)
+
+    async def renew(self, lease: Lease, ttl: float) -> bool:
+        return await (await self._connected()).renew(lease, ttl)
+
+    async def release(self, lease: Lease) -> None:
+        await (await self._connected()).release(lease)
+
+    async def spend(self, id: str, expires: float) -> bool:
+        return await (await self._connected()).spend(id, expires)
+
+    async def clean(self, limit: int) -> bool:
+        return await self._store.clean(limit)  # no client may ask for it
+
+    async def close(self) -> None:
+        await self._store.close()
+        if self._client is not None and self._server is not None:
+            await self._client.close()
+            await self._server.stop()
+        self._directory.cleanup()

@@ -1,0 +1,188 @@
+"""What the methods promise beyond the Store: pages, searches, types, and the stream as others than our client read it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+import pytest
+
+from databroker.client import LocalBroker
+from databroker.records import DIRECTORY_GROUP, SESSION, USER
+from databroker.rpc import databroker_pb2 as pb
+from databroker.rpc import server as rpc_server
+from databroker.rpc.server import DataBrokerRpc
+from databroker.store.memory import MemoryStore
+from gateproject.errors import BadRequest, BrokerError
+
+
+class Context:
+    """Of gRPC's, only what the methods use."""
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> None:
+        raise grpc.aio.AbortError(code, details)
+
+
+CONTEXT: Any = Context()
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def rpc(store: MemoryStore) -> DataBrokerRpc:
+    return DataBrokerRpc(LocalBroker(store), heartbeat=0.02)
+
+
+async def messages(stream: AsyncIterator[Any], count: int) -> list[Any]:
+    async with asyncio.timeout(5), aclosing(stream) as opened:
+        return [await anext(opened) for _ in range(count)]
+
+
+def told(answers: list[pb.SyncResponse]) -> list[tuple[str, str, bool]]:
+    return [(change.type, change.id, change.HasField("record")) for answer in answers for change in answer.changes]
+
+
+def test_every_method_of_the_proto_is_there(rpc):
+    names = [method.name for method in pb.DESCRIPTOR.services_by_name["DataBrokerService"].methods]
+    assert sorted(rpc.methods()) == sorted(names)
+    assert {"Get", "Set", "Delete", "GetAll", "Query", "Sync", "GetTypes", "SyncTypes"} <= set(names)
+
+
+async def test_a_missing_record_is_not_found(rpc):
+    with pytest.raises(grpc.aio.AbortError) as error:
+        await rpc.Get(pb.GetRequest(type=SESSION, id="a"), CONTEXT)
+    assert error.value.args[0] is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize("data", [b"[]", b"{", b'"a"'])
+async def test_data_that_are_no_object_are_the_callers_fault(rpc, store, data):
+    with pytest.raises(BadRequest):
+        await rpc.Set(pb.SetRequest(type=SESSION, id="a", data=data), CONTEXT)
+    assert await store.get(SESSION, "a") is None
+
+
+async def test_pages_follow_each_other_to_the_end(rpc, store):
+    for n in range(7):
+        await store.put(SESSION, f"s{n}", {})
+    seen, token = [], ""
+    for _ in range(10):
+        answer = await rpc.GetAll(pb.GetAllRequest(type=SESSION, page_token=token, limit=3), CONTEXT)
+        seen += [record.id for record in answer.records]
+        assert answer.server_version == await store.server_version()
+        if not (token := answer.next_page_token):
+            break
+    assert seen == [f"s{n}" for n in range(7)]
+
+
+async def test_a_page_stays_below_what_a_client_accepts(rpc, store, monkeypatch):
+    monkeypatch.setattr(rpc_server, "PAGE_BYTES", 1000)
+    for n in range(3):
+        await store.put(SESSION, f"s{n}", {"a": "x" * 600})
+    first = await rpc.GetAll(pb.GetAllRequest(type=SESSION), CONTEXT)
+    assert [record.id for record in first.records] == ["s0"]
+    assert first.next_page_token == "s0"
+
+
+async def test_a_search_looks_into_every_text_in_any_case(rpc, store):
+    await store.put(USER, "a", {"email": "Ann@Example.com", "claims": {"groups": ["Engineering"]}})
+    await store.put(USER, "b", {"email": "bob@example.com", "n": 1})
+    await store.put(SESSION, "c", {"email": "ann@example.com"})
+    await store.put(USER, "d", {"n": 1})
+
+    async def found(query: str, offset: int = 0, limit: int = 10) -> tuple[list[str], int]:
+        answer = await rpc.Query(pb.QueryRequest(type=USER, query=query, offset=offset, limit=limit), CONTEXT)
+        return [record.id for record in answer.records], answer.total_count
+
+    assert await found("ann@") == (["a"], 1)
+    assert await found("ENGINEER") == (["a"], 1)
+    assert await found("example") == (["a", "b"], 2)
+    assert await found("") == (["a", "b"], 2)
+    assert await found("example", 1) == (["b"], 2)
+    assert await found("example", 0, 0) == ([], 2)
+    assert await found("nobody") == ([], 0)
+
+
+async def test_types_are_those_that_have_records(rpc, store):
+    await store.put(USER, "a", {})
+    assert list((await rpc.GetTypes(pb.GetTypesRequest(), CONTEXT)).types) == [USER]
+
+
+async def test_a_new_type_is_told(rpc, store):
+    await store.put(USER, "a", {})
+    async with asyncio.timeout(5), aclosing(rpc.SyncTypes(pb.GetTypesRequest(), CONTEXT)) as stream:
+        assert list((await anext(stream)).types) == [USER]
+        await store.put(USER, "b", {})
+        await store.put(DIRECTORY_GROUP, "g", {})
+        assert list((await anext(stream)).types) == [DIRECTORY_GROUP, USER]
+
+
+async def test_the_stream_says_at_once_who_the_server_is(rpc, store):
+    version = (await store.put(USER, "a", {})).version
+    (greeting,) = await messages(rpc.Sync(pb.SyncRequest(record_version=version), CONTEXT), 1)
+    assert greeting.server_version == await store.server_version()
+    assert (greeting.start_over, greeting.record_version, list(greeting.changes)) == (False, version, [])
+
+
+async def test_what_is_there_comes_together_and_silence_is_filled(rpc, store):
+    for n in range(250):
+        await store.put(USER, f"u{n:03}", {})
+    answers = await messages(rpc.Sync(pb.SyncRequest(record_version=0), CONTEXT), 6)
+    assert [id for _, id, _ in told(answers)] == [f"u{n:03}" for n in range(250)]
+    assert max(len(answer.changes) for answer in answers) > 1
+    assert answers[-1].record_version == 250
+
+
+async def test_a_place_of_another_life_is_lost(rpc, store):
+    await store.put(USER, "a", {})
+    (answer,) = await messages(rpc.Sync(pb.SyncRequest(server_version="another", record_version=0), CONTEXT), 1)
+    assert (answer.start_over, answer.record_version) == (True, 1)
+    assert answer.server_version == await store.server_version()
+
+
+async def test_a_stream_that_does_not_wait_ends(rpc, store):
+    for id in "abc":
+        await store.put(USER, id, {})
+    await store.delete(USER, "b")
+    async with asyncio.timeout(5):
+        answers = [answer async for answer in rpc.Sync(pb.SyncRequest(record_version=0, no_wait=True), CONTEXT)]
+    assert told(answers) == [(USER, "a", True), (USER, "c", True), (USER, "b", False)]
+    async with asyncio.timeout(5):
+        assert told([answer async for answer in rpc.Sync(pb.SyncRequest(record_version=4, no_wait=True), CONTEXT)]) == []
+
+
+async def test_a_stream_of_one_type_moves_on_over_the_others(rpc, store):
+    await store.put(SESSION, "s", {"access_token": "secret"})
+    await store.put(USER, "a", {})
+    answers = await messages(rpc.Sync(pb.SyncRequest(record_version=0, type=SESSION, without_data=True), CONTEXT), 3)
+    assert told(answers) == [(SESSION, "s", True)]
+    assert answers[-1].record_version == 2
+    assert not any(b"secret" in answer.SerializeToString() for answer in answers)
+
+
+async def test_a_store_that_fails_ends_the_stream_after_what_it_told(rpc, store):
+    await store.put(USER, "a", {})
+    stream = rpc.Sync(pb.SyncRequest(record_version=0), CONTEXT)
+    answers = await messages_until_told(stream)
+    assert told(answers) == [(USER, "a", True)]
+    await store.close()
+    with pytest.raises(BrokerError):
+        await asyncio.wait_for(to_the_end(stream), 5)
+
+
+async def to_the_end(stream: AsyncIterator[pb.SyncResponse]) -> None:
+    async for _ in stream:
+        pass
+
+
+async def messages_until_told(stream: AsyncIterator[pb.SyncResponse]) -> list[pb.SyncResponse]:
+    answers = []
+    async with asyncio.timeout(5):
+        async for answer in stream:
+            answers.append(answer)
+            if answer.changes:
+                break
+    return answers
