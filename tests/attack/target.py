@@ -47,6 +47,8 @@ IDENTITY = {"pass_identity_headers": True}
 PEOPLE = ("alice", "carol")
 CANARIES = ("group", "any", "bare", "public", "secret", "open", "cors", "rewrite", "hostile", "setter", "default", "elsewhere")
 ELSEWHERE_PORT = 9443
+FORWARD_AUTH_HOST = "forward.localhost"
+TRUSTED_ADDRESS = "127.0.0.2"  # from where nobody but the attacks on forward auth connects
 JWT_CLAIMS = ["email", "groups", "nickname"]  # nobody has a nickname: its header must stay absent
 
 
@@ -248,6 +250,7 @@ async def _sign_in_everybody(target: Target) -> None:
 def _with_routes(gate: GateBuilder, canaries: dict[str, Canary]) -> GateBuilder:
     to = {name: f"http://127.0.0.1:{canary.port}" for name, canary in canaries.items()}
     gate.setting(groups_claim="groups", jwt_claims_headers=JWT_CLAIMS, timeout_read="2s", timeout_idle="6s")
+    gate.setting(forward_auth_url=f"http://{FORWARD_AUTH_HOST}", trusted_proxies=[f"{TRUSTED_ADDRESS}/32"])
     gate.route("group.localhost", to=to["group"], **ENGINEERS, **IDENTITY)
     gate.route("any.localhost", to=to["any"], **ANYBODY, **IDENTITY)
     gate.route("bare.localhost", to=to["bare"], **ANYBODY)
