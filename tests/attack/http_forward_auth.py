@@ -62,7 +62,6 @@ PATHS = (
         "/public/\\..\\secret",
         "/public/%5c..%5csecret",
         "/public/%00/../secret",
-        "/public/%252e%252e/secret",
         "/public/%c0%ae%c0%ae/secret",
     ),
     *("/secret/../public/", "/secret/..%2fpublic/", "/secret;/../public/", "/secret?/public/", "/secret%3f/public/", "/secret%23/public/"),
