@@ -5,15 +5,18 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 from gateproject.config.locate import Located, locate_json, locate_toml
-from gateproject.config.places import DEEPEST, Document, DocumentError, key_path, position_in, unpacked
+from gateproject.config.places import DEEPEST, MOST_VALUES, Document, DocumentError, key_path, position_in, unpacked
 from gateproject.config.properties import read_properties
 from gateproject.config.yaml_reader import read_yaml
 from gateproject.errors import Problem
 
 _TOML_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
+_DEEP_TOML_NAME = re.compile(rf"(?:[A-Za-z0-9_-]{{1,64}}[ \t]*\.[ \t]*){{{DEEPEST}}}")
+MOST_TWICE = 1_000
 _BOMS = ((codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"), (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"))
 
 
@@ -36,12 +39,12 @@ def _decoded(content: bytes) -> str:
 
 
 def _read_json(text: str) -> Document:
-    seen_twice: list[str] = []
+    seen_twice: list[int] = []
 
     def pairs_to_map(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            seen_twice.append("")
+            seen_twice.append(len(pairs) - len(found))
         return found
 
     try:
@@ -50,9 +53,11 @@ def _read_json(text: str) -> Document:
         raise DocumentError(f"is not valid JSON: {error.msg}", error.lineno, error.colno) from None
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"is not valid JSON: {error}") from None
-    document = Document(_not_too_deep(value), locate=lambda: locate_json(text).positions)
+    document = Document(_bounded(value), locate=lambda: locate_json(text).positions)
+    if sum(seen_twice) > MOST_TWICE:
+        raise DocumentError("holds more than 1,000 keys twice")
     if seen_twice:
-        document.problems += _twice(locate_json(text))
+        document.problems += islice(_twice(locate_json(text)), MOST_TWICE)
     return document
 
 
@@ -67,6 +72,8 @@ def _no_constant(name: str) -> Any:
 
 
 def _read_toml(text: str) -> Document:
+    if _DEEP_TOML_NAME.search(text):  # its parser would take quadratic time
+        raise DocumentError(f"is nested deeper than {DEEPEST} levels")
     try:
         value = tomllib.loads(text)
     except RecursionError:
@@ -76,12 +83,14 @@ def _read_toml(text: str) -> Document:
         found = _TOML_PLACE.search(message)
         place = (int(found[1]), int(found[2])) if found and found[1] else position_in(text, len(text)) if found else ()
         raise DocumentError(f"is not valid TOML: {_TOML_PLACE.sub('', message)}", *place) from None
-    return Document(_not_too_deep(value), locate=lambda: locate_toml(text).positions)
+    return Document(_bounded(value), locate=lambda: locate_toml(text).positions)
 
 
-def _not_too_deep(value: Any) -> Any:
-    level, depth = [value], 0
+def _bounded(value: Any) -> Any:
+    level, depth, count = [value], 0, 0
     while level:
+        if (count := count + len(level)) > MOST_VALUES:
+            raise DocumentError(f"holds more than {MOST_VALUES} values")
         if (depth := depth + 1) > DEEPEST:
             raise DocumentError(f"is nested deeper than {DEEPEST} levels")
         level = [child for parent in level for child in _children(parent)]

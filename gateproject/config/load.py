@@ -119,7 +119,7 @@ class _Checking:
         self._environ = environ
         self._in_environment = {key: environ[key.upper()] for key in ENVIRONMENT_KEYS if environ.get(key.upper())}
         self._documents: dict[str, tuple[str, Document]] = {}  # setting that names a document -> its file, and what is in it
-        self._errors = [replace(problem, file=source.file) for problem in source.document.problems]
+        self._errors = [replace(problem, file=source.file) for problem in source.document.problems[:MOST_PROBLEMS]]
         self._warnings: list[Problem] = []
 
     def check(self, in_file: dict[str, Any], judges: Sequence[Judge]) -> Checked:
@@ -146,6 +146,8 @@ class _Checking:
             self._add([(("policy",), str(error))])
             return good
         for index, raw_route in enumerate(routes):
+            if len(self._errors) > MOST_PROBLEMS:
+                break
             written = _without_nulls(raw_route, Route) if isinstance(raw_route, dict) else raw_route
             route, findings = validate(Route, written, context)
             self._add((("policy", index, *path), message) for path, message, *_ in findings)

@@ -11,6 +11,7 @@ from gateproject.errors import Problem
 KeyPath = tuple[str | int, ...]
 
 DEEPEST = 64  # levels of nesting in any document
+MOST_VALUES = 600_000  # in any document: thrice those of ten thousand routes
 
 # A position is one number, line and column together: a large document has hundreds of thousands of them.
 _COLUMN_BITS = 20

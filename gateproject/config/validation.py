@@ -15,6 +15,8 @@ from gateproject.config.places import KeyPath
 Finding = tuple[KeyPath, str] | tuple[KeyPath, str, KeyPath]
 Rule = Callable[[Any], Iterator[Finding]]
 
+MOST_DETAILS = 1_100  # of one object; more than anybody is shown
+
 _MESSAGES = {
     "missing": "is required",
     "dict_type": "must be a map",
@@ -68,7 +70,7 @@ def validate(model: type[Model], raw: Any, context: dict[str, Any]) -> tuple[Mod
         return model.model_validate(raw, context=context), []
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-    findings = [finding for detail in details for finding in _findings(model, detail)]
+    findings = [finding for detail in details[:MOST_DETAILS] for finding in _findings(model, detail)]
     rules_ran = any(detail["type"] == "rules" and not detail["loc"] for detail in details)
     if isinstance(raw, dict) and not rules_ran:
         findings += list(broken_rules(model.RULES, partial(model, raw, findings, context)))
@@ -113,7 +115,9 @@ def _about_unknown_key(model: type[Settings], key: str) -> str:
         return model.ELSEWHERE[key]
     known = [*model.attributes(), *model.UNBUILT]
     written = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key[:80]).lower().replace("-", "_")
-    close = [written] if written in known else difflib.get_close_matches(written, known, n=1)
+    # Only what begins or ends alike is compared: a file may hold thousands of unknown keys.
+    alike = [name for name in known if (name[0] == written[:1] or name[-2:] == written[-2:]) and abs(len(name) - len(written)) < 4]
+    close = [written] if written in known else difflib.get_close_matches(written, alike, n=1)
     return f"is not a setting; did you mean {close[0]}?" if close else "is not a setting"
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import yaml
 
-from gateproject.config.places import DEEPEST, Document, DocumentError, key_path, packed, position_in, unpacked
+from gateproject.config.places import DEEPEST, MOST_VALUES, Document, DocumentError, key_path, packed, position_in, unpacked
 from gateproject.errors import Problem
 
-MOST_VALUES = 1_000_000
 MOST_ALIASED_VALUES = 1_000_000
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
