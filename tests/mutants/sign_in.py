@@ -106,4 +106,4 @@ sessions.without(
 provider = door("authenticate/providers/base.py", "unit/authenticate/providers/test_oidc.py", "unit/authenticate/views/test_callback.py")
 provider.without("an address that either does not vouch for is unverified", ", **doubted}", "}")
 
-DOORS = (provider, id_token, key_set, discovery, strict_json, provider_http, oidc, sign_in_view, sessions)
+DOORS = (provider, id_token, key_set, discovery, strict_json, provider_http, oidc, client, issuer, azure, github, sign_in_view, sessions)

@@ -1,0 +1,77 @@
+"""A session from its sign-in to its end, by the whole product: refreshed before its token expires, and over when the provider says so."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP
+from tests.support.gate import GateBuilder, RunningGate, follow
+from tests.support.sample_upstream import SampleUpstream
+
+HTML = {"Accept": "text/html"}
+APP = "app.localhost"
+LIFETIME = 3  # seconds of an access token, so it is refreshed after half of it
+
+
+@pytest.fixture
+async def idp() -> AsyncIterator[FakeIdP]:
+    provider = await FakeIdP.started()
+    provider.lifetime = LIFETIME
+    yield provider
+    await provider.stop()
+
+
+@pytest.fixture
+async def gate(idp: FakeIdP, upstream: SampleUpstream, tmp_path: Path) -> AsyncIterator[RunningGate]:
+    builder = GateBuilder(idp.issuer).route(APP, to=upstream.url, allow_any_authenticated_user=True)
+    builder.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, authenticate_callback_path="/done/with/it")
+    with builder.start(tmp_path) as running:
+        yield running
+
+
+async def signed_in(gate: RunningGate, idp: FakeIdP, client: httpx.AsyncClient) -> None:
+    response = await client.get(gate.url(APP), headers=HTML)
+    while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
+        response = await client.send(response.next_request)
+    assert response.next_request is not None
+    callback = idp.pick(str(response.next_request.url), "alice")
+    assert callback.startswith(gate.url(gate.builder.authenticate_host, "/done/with/it?"))
+    assert (await follow(client, await client.get(callback, headers=HTML))).status_code == 200
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(15):
+        while not await condition():
+            await asyncio.sleep(0.02)
+
+
+async def test_a_hundred_requests_on_an_expiring_session_and_one_refresh(gate: RunningGate, idp: FakeIdP) -> None:
+    async with gate.client(limits=httpx.Limits(max_connections=20)) as client:
+        await signed_in(gate, idp, client)
+        idp.lifetime = 3600  # of the tokens that the refresh brings, so that no second one is due
+        statuses = {response.status_code for response in await asyncio.gather(*(client.get(gate.url(APP)) for _ in range(100)))}
+        await until(lambda: _is(idp.refreshed > 0))
+        statuses.add((await client.get(gate.url(APP))).status_code)
+    assert (statuses, idp.refreshed, idp.reused) == ({200}, 1, 0)
+
+
+async def test_trouble_keeps_the_session_and_a_refusal_ends_it(gate: RunningGate, idp: FakeIdP) -> None:
+    async with gate.client() as client:
+        await signed_in(gate, idp, client)
+        idp.bend.answers["/token"] = Answer(500)
+        await until(lambda: _is(idp.count("/token") > 1))
+        assert (await client.get(gate.url(APP))).status_code == 200
+        idp.bend.answers["/token"] = Answer(403, b'{"error": "invalid_grant"}')
+
+        async def is_out() -> bool:
+            return (await client.get(gate.url(APP))).status_code == 302
+
+        await until(is_out)
+    assert gate.wait_for_event("session ended")["reason"].endswith("invalid_grant")
+
+
+async def _is(value: bool) -> bool:
+    return value
