@@ -65,3 +65,36 @@ class AuditEntry(LogEntry):
         proxy = True
         verbose_name = "audit log entry"
         verbose_name_plural = "audit log"
+
+
+class StoredRecord(models.Model):
+    """What the store `database` keeps: databroker/store/database.py alone reads and writes this and the two tables below.
+
+    A deleted record stays for a while, so that the change stream can tell of it.
+    """
+
+    type = models.CharField(max_length=64)
+    record_id = models.TextField()
+    version = models.BigIntegerField(unique=True)
+    modified = models.FloatField()
+    expires = models.FloatField(null=True, db_index=True)
+    is_deleted = models.BooleanField(default=False)
+    data = models.TextField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["type", "record_id"], name="one_stored_record_a_type_and_id")]
+
+
+class StoreState(models.Model):
+    """One row, locked by every writer: so versions are seen in the order in which they were given."""
+
+    version = models.BigIntegerField()
+    forgotten = models.BigIntegerField()
+    life = models.CharField(max_length=128)
+    server_version = models.CharField(max_length=64)
+
+
+class StoredLease(models.Model):
+    name = models.CharField(primary_key=True, max_length=255)
+    token = models.CharField(max_length=64)
+    ends = models.FloatField()

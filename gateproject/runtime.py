@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import structlog
-from django.core.management import call_command
 
 from authenticate.service import AuthenticateService
 from authorize.service import AuthorizeService
@@ -20,6 +19,7 @@ from databroker.store.sealed import SealedStore, WrongKey
 from gateproject.config.options import Options
 from gateproject.config.source import ConfigSource
 from gateproject.crypto.signing_key import SigningKey
+from gateproject.database import migrate
 from gateproject.errors import BrokerError, ConfigError, Problem
 from gateproject.rpc_services import RpcServices
 from gateproject.tasks import spawn
@@ -216,7 +216,7 @@ def prepare(options: Options) -> None:
     """What must be true before the first request: logs as configured, the data directory ours alone, the database migrated."""
     configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
     options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    call_command("migrate", verbosity=0, interactive=False)
+    migrate(options)
     if options.databroker_service_url is None:
         asyncio.run(_check_secret(options))
 

@@ -20,6 +20,10 @@ def open_store(options: Options, clock: Callable[[], float] = time.time) -> Back
         case "kvstore" if (url := options.databroker_storage_connection_string) is not None:
             client = open_client(url, _tls(options), kvstore.DEADLINE)
             return SealedStore(kvstore.KvStore(client, clock), options.shared_secret)
+        case "database":
+            from databroker.store.database import DatabaseStore  # needs Django set up, which the others don't
+
+            return SealedStore(DatabaseStore(clock), options.shared_secret)
     raise ValueError(f"there is no store {options.databroker_storage_type}")
 
 

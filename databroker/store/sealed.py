@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -24,6 +24,15 @@ CHECK_ID = "shared_secret"
 
 class WrongKey(BrokerError):
     """The store's records were sealed under another shared_secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resealed:
+    """What became of one page; `last` is the id to go on after, None at the end."""
+
+    number: int
+    unreadable: int
+    last: str | None
 
 
 class SealedStore:
@@ -79,16 +88,19 @@ class SealedStore:
                 if change.type != CHECK:
                     yield change if change.record is None else replace(change, record=self._opened(change.record))
 
-    async def reseal(self, type: str, after: str, limit: int) -> tuple[int, str | None]:
-        """Seal one page anew with the first key: (how many were, id of the last looked at or None at the end).
+    async def reseal(self, type: str, after: str, limit: int) -> Resealed:
+        """Seal one page anew with the first key.
 
         A record that changes meanwhile is left as its writer left it, which sealed it with the first key as well.
         """
         await self.check()
         found = await self._store.page(type, after, limit)
-        number = 0
+        number = lost = 0
         for record in found:
-            if self._is_current(record) or (opened := self._opened(record)) is None:
+            if self._is_current(record):
+                continue
+            if (opened := self._opened(record)) is None:
+                lost += 1
                 continue
             sealed = {"sealed": self._sealed(type, record.id, opened.data)}
             try:
@@ -96,7 +108,7 @@ class SealedStore:
             except VersionConflict:
                 continue
             number += 1
-        return number, found[-1].id if found else None
+        return Resealed(number, lost, found[-1].id if found else None)
 
     async def check(self) -> None:
         """WrongKey where this store was written under other secrets."""

@@ -15,12 +15,10 @@ from gateproject.config.validation import Finding, Rule, Settings
 
 _SQLITE = "sqlite:///"
 DATABASE_FILE = "gate.sqlite3"
-_TYPES = {"memory": "memory", "kvstore": "kvstore", "redis": "kvstore"}
+_TYPES = {"memory": "memory", "kvstore": "kvstore", "redis": "kvstore", "database": "database"}
 
 
 def storage_type(value: Any) -> str:
-    if value == "database":
-        raise ValueError("database is specified but not available in this release")
     if not isinstance(value, str) or value not in _TYPES:
         raise ValueError(f"must be one of {', '.join(_TYPES)}")
     return _TYPES[value]
@@ -71,9 +69,10 @@ def _tls_files_fit(settings: Any) -> Iterator[Finding]:
 class DatabrokerSettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_kvstore_is_named, _tls_has_a_use, _tls_files_fit)
 
-    databroker_storage_type: Annotated[str, Reader("string", storage_type, {"type": "string", "enum": [*_TYPES, "database"]})] = Field(
+    databroker_storage_type: Annotated[str, Reader("string", storage_type, {"type": "string", "enum": list(_TYPES)})] = Field(
         "memory",
-        description="Where sessions, users and groups are kept: `memory`, where a restart signs everybody out, or `kvstore` (Redis).",
+        description="Where sessions, users and groups are kept: `memory`, where a restart signs everybody out, "
+        "`kvstore` (Redis), or `database`, that of `database_url`.",
         examples=["kvstore"],
     )
     databroker_storage_connection_string: Annotated[StorageUrl, Reader("string", storage_url, TEXT)] | None = Field(
@@ -90,7 +89,8 @@ class DatabrokerSettings(Settings):
     database_url: Annotated[DatabaseUrl, Reader("URL", database_location, TEXT)] = Field(
         None,
         validate_default=True,
-        description="Django's database, for the admin and its history: `sqlite:///` and a path, or `postgresql://`.",
+        description="Django's database, for the admin and its history, and the records with `databroker_storage_type: database`: "
+        "`sqlite:///` and a path, or `postgresql://`.",
         examples=["postgresql://gate:PASSWORD@db.internal/gate?sslmode=verify-full"],
         json_schema_extra={"when_unset": "a SQLite file below `data_dir`"},
     )

@@ -16,6 +16,7 @@ from tests.support.certified_provider import CertifiedProvider
 from tests.support.certs import certificate_files
 from tests.support.redis_server import RedisServer
 from tests.support.rpc import OverGrpc
+from tests.support.stores import database_on_postgresql, database_on_sqlite, postgresql, sealed  # noqa: F401 - fixtures
 from tests.support.vendors import Emulators, emulators
 
 Clock = Callable[[], float]
@@ -85,7 +86,16 @@ def over_grpc() -> Opener:
     return lambda clock: OverGrpc(MemoryStore(clock))
 
 
-KINDS = ["memory", "over_grpc", "kvstore", "kvstore_with_tls", "kvstore_in_a_cluster"]
+KINDS = [
+    "memory",
+    "over_grpc",
+    "kvstore",
+    "kvstore_with_tls",
+    "kvstore_in_a_cluster",
+    "database_on_sqlite",
+    "database_on_postgresql",
+    "sealed",
+]
 
 
 @pytest.fixture(params=KINDS)

@@ -10,6 +10,7 @@ import pytest
 
 from databroker.records import DIRECTORY_USER, SESSION, USER, DirectoryUser, Session
 from databroker.store.base import ANEW, BackEnd, Change, StartOver, Store, VersionConflict
+from databroker.store.memory import MemoryStore
 from gateproject.errors import BrokerError
 
 
@@ -35,7 +36,7 @@ async def store(opener: Callable[[Clock], BackEnd], clock: Clock) -> AsyncIterat
 
 
 async def read(store: Store, since: int, count: int) -> list[Change]:
-    async with asyncio.timeout(5), aclosing(store.changes(since)) as changes:
+    async with asyncio.timeout(30), aclosing(store.changes(since)) as changes:
         return [await anext(changes) for _ in range(count)]
 
 
@@ -241,3 +242,46 @@ async def test_readers_of_a_closed_store_are_told(store):
     await store.close()
     with pytest.raises(BrokerError):
         await reader
+
+
+async def test_a_sign_out_wins_over_every_refresh_that_runs_meanwhile(opener, clock):
+    """Class B36, with as many processes as the store can have."""
+    first = opener(clock)
+    others = [] if isinstance(first, MemoryStore) or isinstance(getattr(first, "_store", None), MemoryStore) else [opener(clock)]
+    writers = [first, *others]
+
+    async def refresh(writer: BackEnd, id: str) -> None:
+        while (record := await writer.get(SESSION, id)) is not None:
+            await asyncio.sleep(0)
+            with suppress(VersionConflict):
+                await writer.put(SESSION, id, {"n": record.data["n"] + 1}, only_if_version=record.version)
+
+    for id in ("a", "b"):
+        begin = (await first.put(SESSION, id, {"n": 0})).version
+        refreshers = [asyncio.create_task(refresh(writer, id)) for writer in writers]
+        while (await first.get(SESSION, id)).version < begin + 3:
+            await asyncio.sleep(0)
+        assert await writers[-1].delete(SESSION, id)
+        async with asyncio.timeout(10):
+            await asyncio.gather(*refreshers)
+        assert await first.get(SESSION, id) is None
+    assert await first.page(SESSION, "", 10) == []
+    for writer in writers:
+        await writer.close()
+
+
+async def test_what_expired_is_cleaned_up_and_told(store, clock):
+    begin = (await store.put(SESSION, "a", {}, expires=clock.now + 10)).version
+    await store.put(SESSION, "b", {}, expires=clock.now + 20)
+    clock.now += 10
+    assert not await store.clean(100)
+    assert summary(await read(store, begin, 2)) == [("b", True), ("a", False)]
+
+
+async def test_a_record_added_again_is_seen_at_once(store):
+    begin = (await store.put(SESSION, "a", {"n": 1})).version
+    await store.delete(SESSION, "a")
+    again = await store.put(SESSION, "a", {"n": 2}, only_if_version=0)
+    assert await store.get(SESSION, "a") == again
+    assert await store.page(SESSION, "", 10) == [again]
+    assert summary(await read(store, begin, 1)) == [("a", True)]

@@ -75,4 +75,31 @@ targets.without(
     "port > MAX_PORT",
 )
 
-DOORS = (sealing, session_cookie, attempts, hand_over, signed_urls, csrf, sign_out, callback, loops, targets)
+records = door("databroker/store/sealed.py", "unit/databroker/store/test_sealed.py")
+records.without("a record opens in its own place only", 'return f"{len(type)}:{type}{id}".encode()', 'return b""')
+records.without("type and id do not run into each other", 'return f"{len(type)}:{type}{id}".encode()', 'return f"{type}{id}".encode()')
+records.without("a wrong secret is an error", "if record is None or self._data(record) is None:", "if record is None:")
+records.without("resealing loses no write", "expires=record.expires, only_if_version=record.version)", "expires=record.expires)")
+records.without(
+    "what can't be read is told as deleted",
+    "yield change if change.record is None else replace(change, record=self._opened(change.record))",
+    "yield change",
+)
+
+kvscripts = door("databroker/store/kvscripts.py", "unit/databroker/store/test_kvstore.py", "contract/test_stores.py")
+kvscripts.without(
+    "a server that began anew is another", "if found[3] ~= run_id then", "if not found[3] then", "unit/databroker/store/test_kvstore.py"
+)
+kvscripts.without(
+    "a write based on an older version is refused",
+    "if only_if ~= '' and live_version(redis.call('HGET', records, name), now) ~= tonumber(only_if) then return false end",
+    "",
+    "contract/test_stores.py",
+)
+
+elected = door("databroker/elected.py", "unit/databroker/test_elected.py")
+elected.without(
+    "work stops when its lease is lost", "                    return False\n            ends", "                    pass\n            ends"
+)
+
+DOORS = (sealing, session_cookie, attempts, hand_over, signed_urls, csrf, sign_out, callback, loops, targets, records, kvscripts, elected)

@@ -8,7 +8,7 @@ import pytest
 from databroker.records import SESSION, USER
 from databroker.store.base import BackEnd, StartOver
 from databroker.store.memory import MemoryStore
-from databroker.store.sealed import CHECK, SealedStore, WrongKey
+from databroker.store.sealed import CHECK, Resealed, SealedStore, WrongKey
 from gateproject.telemetry.metrics import registry
 
 OLD, NEW, STRANGE = b"1" * 32, b"2" * 32, b"3" * 32
@@ -26,11 +26,11 @@ def counted(type: str) -> float:
 async def reseal_all(store: SealedStore, type: str, limit: int = 3) -> int:
     number, after = 0, ""
     while True:
-        resealed, last = await store.reseal(type, after, limit)
-        number += resealed
-        if last is None:
+        page = await store.reseal(type, after, limit)
+        number += page.number
+        if page.last is None:
             return number
-        after = last
+        after = page.last
 
 
 async def raw(store: BackEnd, type: str, id: str) -> str:
@@ -150,7 +150,7 @@ async def test_resealing_loses_no_write_and_revives_nothing() -> None:
     for id in ("a", "b", "c"):
         await old.put(SESSION, id, {"n": id})
     inner.is_busy = True
-    assert await SealedStore(inner, [NEW, OLD]).reseal(SESSION, "", 10) == (1, "c")
+    assert await SealedStore(inner, [NEW, OLD]).reseal(SESSION, "", 10) == Resealed(1, 0, "c")
     inner.is_busy = False
     assert {record.id: record.data["n"] for record in await writer.page(SESSION, "", 10)} == {"a": "newer", "c": "c"}
 

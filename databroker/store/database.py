@@ -1,0 +1,294 @@
+"""Records in Django's database, SQLite or PostgreSQL: for those who have one anyway and want no other server."""
+
+import asyncio
+import json
+import threading
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transaction
+from django.db.models import CharField, F, Func, Max, Q, Value
+from django.db.models.functions import Cast
+
+from databroker.models import StoredLease, StoredRecord, StoreState
+from databroker.records import Record
+from databroker.store.base import Change, Lease, StartOver, VersionConflict
+from databroker.store.frozen import frozen_data
+from databroker.store.unreadable import unreadable
+from gateproject.errors import BrokerError
+
+DEADLINE = 5.0
+THREADS = 4
+# Other processes' changes are seen this late; our own at once.
+LOOK_EVERY = 0.1
+AT_ONCE = 500
+BURST = 50
+REMEMBERED = 3600.0
+STATE = 1
+
+Result = TypeVar("Result")
+
+
+class DatabaseStore:
+    """Each method is one transaction, in a thread.  Belongs to one event loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.time, *, deadline: float = DEADLINE):
+        self._clock = clock
+        self._deadline = deadline
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store", initializer=self._begin_thread)
+        self._mine = threading.local()
+        self._opened: list[tuple[threading.Lock, Any]] = []
+        self._writing = asyncio.Lock()
+        self._news = asyncio.Event()
+        self._closed = False
+
+    async def get(self, type: str, id: str) -> Record | None:
+        row = await self._do(lambda: _live(self._clock()).filter(type=type, record_id=id).first())
+        return None if row is None else _record(row)
+
+    async def put(
+        self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
+    ) -> Record:
+        frozen, now = frozen_data(data), self._clock()
+        row = StoredRecord(type=type, record_id=id, modified=now, expires=expires, data=json.dumps(frozen, separators=(",", ":")))
+        async with self._writing:  # in the order in which they come; the database's own locks know no order
+            await self._do(partial(_put, row, now, only_if_version))
+        self._wake_readers()
+        return Record(type, id, frozen, row.version, now, expires)
+
+    async def delete(self, type: str, id: str) -> bool:
+        async with self._writing:
+            was_live = await self._do(partial(_delete, type, id, self._clock()))
+        self._wake_readers()
+        return was_live
+
+    async def page(self, type: str, after: str, limit: int) -> list[Record]:
+        now, found = self._clock(), list[Record]()
+        while limit > 0 and not found:  # an empty page is the end: records that can't be read must not make one
+            rows = await self._do(partial(_page, type, after, limit, now))
+            found = [record for record in map(_record, rows) if record is not None]
+            if not rows:
+                break
+            after = rows[-1].record_id
+        return found
+
+    async def changes(self, since: int) -> AsyncGenerator[Change]:
+        while True:
+            if self._closed:
+                raise BrokerError("the store is closed")
+            news = self._news
+            version, forgotten, rows = await self._do(partial(_changes, since))
+            if not forgotten <= since <= version:
+                raise StartOver(version)
+            for number, row in enumerate(rows, 1):
+                yield Change(row.version, row.type, row.record_id, None if row.is_deleted else _record(row))
+                if number % BURST == 0:
+                    await asyncio.sleep(0)
+            since = version if len(rows) < AT_ONCE else rows[-1].version
+            if len(rows) < AT_ONCE:
+                await _wait(news)
+
+    async def server_version(self) -> str:
+        return await self._do(lambda: _state().server_version)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._wake_readers()
+        self._threads.shutdown(wait=False)
+        await asyncio.to_thread(self._close_connections)
+
+    async def acquire(self, name: str, ttl: float) -> Lease | None:
+        lease = Lease(name, uuid.uuid4().hex)
+        return lease if await self._do(partial(_hold, lease, self._clock(), ttl, anew=True)) else None
+
+    async def renew(self, lease: Lease, ttl: float) -> bool:
+        return await self._do(partial(_hold, lease, self._clock(), ttl, anew=False))
+
+    async def release(self, lease: Lease) -> None:
+        await self._do(lambda: StoredLease.objects.filter(name=lease.name, token=lease.token).delete())
+
+    async def clean(self, limit: int) -> bool:
+        now = self._clock()
+        number = await self._do(partial(_clean, now, limit))
+        if number:
+            self._wake_readers()
+        return number == limit
+
+    async def _do(self, work: Callable[[], Result]) -> Result:
+        """The one way to the database: in a thread, within a deadline, its errors as ours."""
+        if self._closed:
+            raise BrokerError("the store is closed")
+        try:
+            async with asyncio.timeout(self._deadline):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, partial(self._in_thread, work))
+        except TimeoutError as error:
+            raise BrokerError(f"the database (database_url) did not answer within {self._deadline:g} s") from error
+        except Error as error:
+            raise BrokerError(f"the database (database_url) fails: {str(error).partition(chr(10))[0]}") from error
+
+    def _begin_thread(self) -> None:
+        opened = connections[DEFAULT_DB_ALIAS]
+        opened.inc_thread_sharing()  # `close` comes from another thread
+        self._mine.busy = threading.Lock()
+        self._opened.append((self._mine.busy, opened))
+
+    def _in_thread(self, work: Callable[[], Result]) -> Result:
+        with self._mine.busy:
+            try:
+                if connection.vendor == "sqlite":  # else a thread would wait for the file longer than its caller does
+                    with connection.cursor() as cursor:
+                        cursor.execute(f"PRAGMA busy_timeout = {int(self._deadline * 800)}")
+                return work()
+            except Error:
+                connection.close()  # the next call begins with a new one: this one may be broken
+                raise
+            finally:
+                if self._closed:
+                    connection.close()
+
+    def _close_connections(self) -> None:
+        for busy, opened in self._opened:
+            if busy.acquire(timeout=0.5):  # a thread that is at work closes its own when it has done
+                opened.close()
+                busy.release()
+
+    def _wake_readers(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+async def _wait(news: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(LOOK_EVERY):
+            await news.wait()
+    except TimeoutError:
+        pass
+
+
+def _state() -> StoreState:
+    """The state, and a new life where the server began anew: then it may have lost writes although their versions were seen."""
+    state = _found_state(StoreState.objects)
+    if state is None:
+        with transaction.atomic():
+            state = _locked_state()
+    return state
+
+
+def _locked_state() -> StoreState:
+    """Inside a transaction: whoever has this row is the only writer."""
+    state = _found_state(StoreState.objects.select_for_update())
+    if state is not None:
+        return state
+    StoreState.objects.get_or_create(pk=STATE, defaults={"version": 0, "forgotten": 0, "life": "", "server_version": ""})
+    fresh: Any = StoreState.objects.annotate(life_now=_life()).select_for_update().get(pk=STATE)
+    state = cast(StoreState, fresh)
+    if state.life != fresh.life_now:
+        state.version = state.forgotten = max(state.version + 10**9, time.time_ns() // 1000)
+        state.life, state.server_version = fresh.life_now, uuid.uuid4().hex
+        state.save()
+    return state
+
+
+def _found_state(rows: Any) -> StoreState | None:
+    state: StoreState | None = rows.annotate(life_now=_life()).filter(pk=STATE, life=F("life_now")).first()
+    return state
+
+
+def _life() -> Any:
+    """SQL for what tells one run of the server from the next; a file has no server that could restart."""
+    if connection.vendor == "postgresql":
+        return Cast(Func(function="pg_postmaster_start_time"), CharField())
+    return Value(connection.vendor, output_field=CharField())
+
+
+def _next_version(state: StoreState) -> int:
+    version: int = state.version + 1
+    StoreState.objects.filter(pk=STATE).update(version=version)
+    state.version = version
+    return version
+
+
+def _live(now: float) -> Any:
+    return StoredRecord.objects.filter(Q(expires=None) | Q(expires__gt=now), is_deleted=False)
+
+
+def _put(row: StoredRecord, now: float, only_if_version: int | None) -> None:
+    with transaction.atomic():
+        state = _locked_state()
+        found = StoredRecord.objects.filter(type=row.type, record_id=row.record_id).first()
+        is_live = found is not None and not found.is_deleted and (found.expires is None or found.expires > now)
+        if only_if_version is not None and only_if_version != (found.version if found is not None and is_live else 0):
+            raise VersionConflict(f"the {row.type} was changed by somebody else")
+        row.pk = found.pk if found is not None else None
+        row.version = _next_version(state)
+        row.save(force_update=found is not None, force_insert=found is None)
+
+
+def _delete(type: str, id: str, now: float) -> bool:
+    with transaction.atomic():
+        state = _locked_state()
+        found = StoredRecord.objects.filter(type=type, record_id=id, is_deleted=False).first()
+        if found is None:
+            return False
+        was_live = found.expires is None or found.expires > now
+        _bury(state, found, now)
+        return was_live
+
+
+def _bury(state: StoreState, row: StoredRecord, now: float) -> None:
+    version = _next_version(state)
+    StoredRecord.objects.filter(pk=row.pk).update(version=version, modified=now, expires=None, is_deleted=True, data="")
+
+
+def _page(type: str, after: str, limit: int, now: float) -> list[StoredRecord]:
+    return list(_live(now).filter(type=type, record_id__gt=after).order_by("record_id")[:limit])
+
+
+def _changes(since: int) -> tuple[int, int, list[StoredRecord]]:
+    """`forgotten` is asked for last: what was forgotten while we read must count."""
+    version = _state().version
+    rows = list(StoredRecord.objects.filter(version__gt=since, version__lte=version).order_by("version")[:AT_ONCE])
+    return version, _state().forgotten, rows
+
+
+def _hold(lease: Lease, now: float, ttl: float, *, anew: bool) -> bool:
+    with transaction.atomic():
+        _locked_state()
+        found = StoredLease.objects.filter(name=lease.name).first()
+        is_held = found is not None and found.ends > now
+        if is_held if anew else not is_held or found is None or found.token != lease.token:
+            return False
+        StoredLease.objects.update_or_create(name=lease.name, defaults={"token": lease.token, "ends": now + ttl})
+        return True
+
+
+def _clean(now: float, limit: int) -> int:
+    """Nothing is locked where there is nothing to do."""
+    expired = StoredRecord.objects.filter(is_deleted=False, expires__lte=now).order_by("expires")
+    old = StoredRecord.objects.filter(is_deleted=True, modified__lt=now - REMEMBERED).order_by("version")
+    if not expired.exists() and not old.exists():
+        return 0
+    with transaction.atomic():
+        state = _locked_state()
+        rows = list(expired[:limit])
+        for row in rows:
+            _bury(state, row, now)
+        gone = [row.pk for row in old[: limit - len(rows)]]
+        newest = StoredRecord.objects.filter(pk__in=gone).aggregate(newest=Max("version"))["newest"]
+        if newest is not None:
+            StoreState.objects.filter(pk=STATE).update(forgotten=max(state.forgotten, newest))
+            StoredRecord.objects.filter(pk__in=gone).delete()
+    return len(rows) + len(gone)
+
+
+def _record(row: StoredRecord) -> Record | None:
+    try:
+        data = frozen_data(json.loads(row.data))
+    except (ValueError, TypeError, AttributeError) as error:
+        unreadable(row.type, row.record_id, str(error))
+        return None
+    return Record(row.type, row.record_id, data, row.version, row.modified, row.expires)

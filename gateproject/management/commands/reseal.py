@@ -1,0 +1,51 @@
+"""Seals every stored record anew with the first key of shared_secret, so that the others can be taken out of the list."""
+
+import asyncio
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from databroker.records import RECORD_TYPES
+from databroker.store.open import open_store
+from databroker.store.sealed import CHECK, SealedStore
+from gateproject.errors import BrokerError
+
+AT_ONCE = 200
+
+
+class Command(BaseCommand):
+    help = "Seal every stored record anew with the first key of shared_secret.  It may run beside gate, be interrupted, and run again."
+    requires_system_checks = ()
+
+    def handle(self, *args: Any, **arguments: Any) -> None:
+        if settings.GATE_CONFIG_ERROR is not None:
+            raise CommandError(str(settings.GATE_CONFIG_ERROR))
+        store = open_store(settings.GATE_OPTIONS)
+        if not isinstance(store, SealedStore):
+            self.stdout.write("databroker_storage_type is memory: nothing is sealed")
+            return
+        try:
+            lost = asyncio.run(self._reseal(store))
+        except BrokerError as error:
+            raise CommandError(f"stopped, run it again: {error}") from error
+        if lost:
+            raise CommandError(f"{lost} record(s) open with none of these keys and were left as they are")
+
+    async def _reseal(self, store: SealedStore) -> int:
+        """How many records could not be read.  Our own check record is the last: from then on the first key is needed."""
+        try:
+            return sum([await self._reseal_type(store, type) for type in (*RECORD_TYPES, CHECK)])
+        finally:
+            await store.close()
+
+    async def _reseal_type(self, store: SealedStore, type: str) -> int:
+        number = lost = 0
+        after: str | None = ""
+        while after is not None:
+            page = await store.reseal(type, after, AT_ONCE)
+            number, lost, after = number + page.number, lost + page.unreadable, page.last
+            if page.number:
+                self.stdout.write(f"{type}: {number} sealed anew")
+        self.stdout.write(f"{type}: done, {number} sealed anew, {lost} unreadable")
+        return lost

@@ -1,0 +1,82 @@
+"""A real PostgreSQL for tests, with a database of its own; as root it runs as the user postgres, because it refuses root."""
+
+import glob
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Self
+
+from tests.support.children import Child, clean_environment, free_port
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name) or max(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), default=None)
+    assert found, f"{name} is missing: install PostgreSQL"
+    return found
+
+
+def _as_its_user(*command: str) -> list[str]:
+    if os.geteuid():
+        return list(command)
+    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", *command]
+
+
+class PostgresServer:
+    """Sorts text as a language does, not by bytes: what relies on the order of ids must say so itself."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.directory = Path(tempfile.mkdtemp(prefix="postgresql-"))  # pytest's own are closed to other users
+        if not os.geteuid():
+            user = pwd.getpwnam("postgres")
+            os.chown(self.directory, user.pw_uid, user.pw_gid)
+        data = str(self.directory / "data")
+        initdb = [
+            _program("initdb"),
+            "-D",
+            data,
+            "-U",
+            "gate",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "-N",
+            "--locale-provider=icu",
+            "--icu-locale=en",
+        ]
+        done = subprocess.run(_as_its_user(*initdb), env=clean_environment(), cwd="/", capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+        settings = ["fsync=off", "listen_addresses=127.0.0.1", "unix_socket_directories="]
+        self._command = [_program("postgres"), "-D", data, "-p", str(self.port), *(part for one in settings for part in ("-c", one))]
+        self.child = self._start()
+
+    def _start(self) -> Child:
+        child = Child(*_as_its_user(*self._command))
+        child.wait_for_line("database system is ready to accept connections")
+        return child
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://gate@127.0.0.1:{self.port}/postgres"
+
+    def restart(self) -> None:
+        self.child.stop(signal.SIGINT)
+        self.child = self._start()
+
+    def query(self, text: str) -> str:
+        command = [_program("psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "gate", "-d", "postgres", "-Atc", text]
+        done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=20)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.child.stop(signal.SIGINT)
+        shutil.rmtree(self.directory)

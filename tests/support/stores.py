@@ -1,0 +1,46 @@
+"""The stores in Django's database, and the sealed one, for the contract of all stores; PostgreSQL is started once."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.db import connections
+
+from databroker.store.base import BackEnd
+from databroker.store.database import DatabaseStore
+from databroker.store.memory import MemoryStore
+from databroker.store.sealed import SealedStore
+from gateproject.config.storage_url import database_server
+from gateproject.settings import _postgresql
+from tests.support.children import Child
+from tests.support.options import make_options
+from tests.support.postgresql import PostgresServer
+
+Opener = Callable[[Callable[[], float]], BackEnd]
+
+
+@pytest.fixture
+def database_on_sqlite(database: None) -> Opener:
+    return DatabaseStore
+
+
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        directory = tmp_path_factory.mktemp("postgresql")
+        make_options(directory, database_url=server.url)
+        with Child.python("manage.py", "migrate", "-v", "0", "-config", directory / "config.yaml") as migration:
+            assert migration.process.wait(60) == 0, migration.output
+        yield server
+
+
+@pytest.fixture
+def database_on_postgresql(postgresql: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Opener:
+    postgresql.query("TRUNCATE databroker_storedrecord, databroker_storestate, databroker_storedlease")
+    settings = connections.configure_settings({"default": _postgresql(database_server(postgresql.url))})
+    monkeypatch.setitem(connections.settings, "default", settings["default"])  # for connections of new threads
+    return DatabaseStore
+
+
+@pytest.fixture
+def sealed() -> Opener:
+    return lambda clock: SealedStore(MemoryStore(clock), [bytes(32)])

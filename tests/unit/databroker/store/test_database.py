@@ -1,0 +1,94 @@
+"""What only the database promises: a clear word where it takes no writes, and cleaning that locks nothing for nothing."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import pytest
+from django.db import connection
+
+from databroker.models import StoredRecord
+from databroker.records import SESSION
+from databroker.store.base import StartOver
+from databroker.store.database import REMEMBERED, DatabaseStore, _put
+from gateproject.errors import BrokerError
+from tests.support.database import in_database
+
+NOW = 1_700_000_000.0
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def store(clock: Clock) -> AsyncIterator[DatabaseStore]:
+    store = DatabaseStore(clock, deadline=1)
+    yield store
+    await store.close()
+
+
+async def test_expired_records_are_deleted_told_and_forgotten_after_an_hour(store: DatabaseStore, clock: Clock) -> None:
+    begin = (await store.put(SESSION, "a", {}, expires=NOW + 10)).version
+    await store.put(SESSION, "b", {})
+    assert not await store.clean(10)
+    clock.now += 10
+    assert not await store.clean(10)
+    async with aclosing(store.changes(begin)) as changes:
+        told = [await anext(changes) for _ in range(2)]
+    assert [(change.id, change.record is None) for change in told] == [("b", False), ("a", True)]
+    clock.now += REMEMBERED + 1
+    await store.clean(10)
+    assert await in_database(StoredRecord.objects.count) == 1
+    with pytest.raises(StartOver):
+        await anext(store.changes(begin))
+
+
+async def test_a_record_that_can_not_be_read_stops_nothing(store: DatabaseStore) -> None:
+    begin = (await store.put(SESSION, "a", {})).version
+    for id in ("b", "c"):
+        await store.put(SESSION, id, {})
+    await in_database(lambda: StoredRecord.objects.filter(record_id="b").update(data="{"))
+    async with aclosing(store.changes(begin)) as changes:
+        told = [await anext(changes) for _ in range(2)]
+    assert [(change.id, change.record is None) for change in told] == [("b", True), ("c", False)]
+    assert [record.id for record in await store.page(SESSION, "a", 1)] == ["c"]
+
+
+async def test_a_database_without_room_says_so_and_is_used_again(store: DatabaseStore) -> None:
+    await store.put(SESSION, "a", {})
+
+    def fill() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA max_page_count = 1")  # as many as there are
+        _put(StoredRecord(type=SESSION, record_id="b", modified=NOW, data="x" * 1_000_000), NOW, None)
+
+    with pytest.raises(BrokerError, match=r"database_url.*full"):
+        await store._do(fill)
+    assert await store.get(SESSION, "a") is not None
+    await store.put(SESSION, "c", {})
+
+
+async def test_a_database_that_another_holds_holds_nobody_up(store: DatabaseStore) -> None:
+    await store.put(SESSION, "a", {})
+    path = await in_database(lambda: connection.settings_dict["NAME"])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        with pytest.raises(BrokerError, match=r"database_url.*locked"):
+            await store.put(SESSION, "b", {})
+        assert await store.get(SESSION, "a") is not None
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+    await store.put(SESSION, "c", {})

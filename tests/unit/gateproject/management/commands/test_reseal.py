@@ -1,0 +1,55 @@
+"""Can a secret be replaced for good, by the command that an operator runs?"""
+
+import asyncio
+import base64
+import io
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from databroker.records import SESSION
+from databroker.store.open import open_store
+from gateproject.config.options import Options
+from tests.support.options import SHARED_SECRET, make_options
+from tests.support.redis_server import RedisServer
+
+NEW = base64.b64encode(b"n" * 32).decode()
+
+
+def reseal(options: Options) -> str:
+    said = io.StringIO()
+    with override_settings(GATE_OPTIONS=options, GATE_CONFIG_ERROR=None):
+        call_command("reseal", stdout=said)
+    return said.getvalue()
+
+
+async def ids(options: Options, *puts: str) -> list[str]:
+    store = open_store(options)
+    for id in puts:
+        await store.put(SESSION, id, {"id": id})
+    found = [record.id for record in await store.page(SESSION, "", 1000)]
+    await store.close()
+    return found
+
+
+def test_every_record_is_sealed_with_the_first_key(tmp_path: Path) -> None:
+    with RedisServer(tmp_path / "redis") as server:
+
+        def options(*secrets: str) -> Options:
+            where = {"databroker_storage_type": "kvstore", "databroker_storage_connection_string": server.url}
+            return make_options(tmp_path, **where, shared_secret=list(secrets))
+
+        written = asyncio.run(ids(options(SHARED_SECRET), *(f"{number:03}" for number in range(250))))
+        said = reseal(options(NEW, SHARED_SECRET))
+        assert "session: 200 sealed anew" in said
+        assert "session: done, 250 sealed anew, 0 unreadable" in said
+        assert "session: done, 0 sealed anew" in reseal(options(NEW, SHARED_SECRET))
+        assert asyncio.run(ids(options(NEW))) == written
+        with pytest.raises(CommandError, match="sealed under another shared_secret"):
+            reseal(options(SHARED_SECRET))
+
+
+def test_in_memory_there_is_nothing_to_seal(tmp_path: Path) -> None:
+    assert "nothing is sealed" in reseal(make_options(tmp_path))
