@@ -56,6 +56,7 @@ def canonical_setting_prefix(text: str) -> str:
     return canonical_setting_path(text + "x").removesuffix("x")
 
 
+@functools.lru_cache(maxsize=512)
 def lenient_reading(path: str) -> str:
     """A canonical path as an upstream may read it that decodes escapes, drops `;parameters` and merges slashes."""
     if not _HAS_OTHER_READINGS.search(path):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from authorize.policy.comparisons import TIMED, criterion_of
-from authorize.policy.criteria import Case, Criterion, Reason, Step
+from authorize.policy.criteria import Case, Criterion, Reason, Step, Test
 from authorize.policy.truth import AND, FALSE, MAYBE, NOT, OR, TRUE, UNKNOWN
 from gateproject.config.policy_language import Block, Comparison, Expression, comparisons
 
@@ -73,13 +73,10 @@ def _block_steps(block: Block) -> tuple[Step, ...]:
 
 def _evaluation(expression: Expression, *, is_told: bool) -> Evaluation:
     if isinstance(expression, Comparison):
-        try:
-            criterion = criterion_of(expression)
-        except ValueError as error:
-            raise UnusableOperand(expression.key, str(error)) from None
-        criterion.is_told = criterion.is_told and is_told
-        return single(criterion)
+        return single(_criterion(expression, is_told=is_told))
     is_told = is_told and expression.operator in ("and", "or")
+    if expression.operator == "and" and all(isinstance(part, Comparison) for part in expression.parts):
+        return _every(tuple(_criterion(part, is_told=is_told).test for part in expression.parts if isinstance(part, Comparison)))
     parts = tuple(_evaluation(part, is_told=is_told) for part in expression.parts)
     match expression.operator:
         case "and":
@@ -88,6 +85,32 @@ def _evaluation(expression: Expression, *, is_told: bool) -> Evaluation:
             return _any(parts)
         case _:  # nor, and not, which has one part
             return _none(parts)
+
+
+def _criterion(comparison: Comparison, *, is_told: bool) -> Criterion:
+    try:
+        criterion = criterion_of(comparison)
+    except ValueError as error:
+        raise UnusableOperand(comparison.key, str(error)) from None
+    criterion.is_told = criterion.is_told and is_told
+    return criterion
+
+
+def _every(tests: tuple[Test, ...]) -> Evaluation:
+    """As `_all`, for criteria alone: the long lists are of this kind, and a call each is saved."""
+
+    def evaluate(case: Case, trace: list[Step]) -> int:
+        value = TRUE
+        for test in tests:
+            step = test(case)
+            trace.append(step)
+            if step.value != TRUE:
+                value = AND[value][step.value]
+                if value == FALSE:
+                    break
+        return value
+
+    return evaluate
 
 
 def _all(parts: tuple[Evaluation, ...]) -> Evaluation:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_request
@@ -20,21 +21,21 @@ def time_of_day(comparison: Comparison) -> Criterion:
     """`after` holds from that second on, `before` until the second before."""
     zone, bound, is_after = ZoneInfo(comparison.zone), comparison.operand, comparison.operator == "after"
 
-    def judge(case: Case) -> int:
-        here = datetime.fromtimestamp(case.now, zone)
+    def answer(moment: int) -> int:
+        here = datetime.fromtimestamp(moment, zone)
         second = here.hour * 3600 + here.minute * 60 + here.second
         return TRUE if (second >= bound) is is_after else FALSE
 
-    return _moment(comparison, judge, f"{bound // 3600:02}:{bound % 3600 // 60:02}")
+    return _moment(comparison, _once_a_second(answer), f"{bound // 3600:02}:{bound % 3600 // 60:02}")
 
 
 def day_of_week(comparison: Comparison) -> Criterion:
     zone, days = ZoneInfo(comparison.zone), comparison.operand
 
-    def judge(case: Case) -> int:
-        return TRUE if datetime.fromtimestamp(case.now, zone).weekday() in days else FALSE
+    def answer(moment: int) -> int:
+        return TRUE if datetime.fromtimestamp(moment, zone).weekday() in days else FALSE
 
-    return _moment(comparison, judge, ", ".join(_DAYS[day] for day in sorted(days)))
+    return _moment(comparison, _once_a_second(answer), ", ".join(_DAYS[day] for day in sorted(days)))
 
 
 def date(comparison: Comparison) -> Criterion:
@@ -75,6 +76,12 @@ def session_age(comparison: Comparison) -> Criterion:
         return TRUE if (found <= limit if is_most else found >= limit) else FALSE
 
     return on_request(Criterion(comparison.key, wanted, compared), AGE, judge, needs_person=True)
+
+
+def _once_a_second(answer: Callable[[int], int]) -> Callable[[Case], int]:
+    """The clock of a zone costs more than all else in a decision."""
+    known = lru_cache(maxsize=4)(answer)
+    return lambda case: known(int(case.now))
 
 
 def _moment(comparison: Comparison, judge: Callable[[Case], int], operand: str) -> Criterion:
