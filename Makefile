@@ -54,6 +54,7 @@ lock: venv-test ## compile the requirement files from their .in files (U=--upgra
 	@$(COMPILE) $(U) requirements-dev.in --output-file requirements-dev.txt
 
 attack: tools venv-test ## the full counts of every attack class against the running product (C=B5: only that class)
+	@$(if $(C),,GATE_POLICY_CASES=20000 $(PY) -m pytest -q tests/contract/test_policy_reference.py)
 	@$(PY) -m tests.attack.run $(if $(C),--class $(C))
 
 mutants: tools venv-test ## switch off one defence at a time: do the tests notice?

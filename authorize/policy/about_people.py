@@ -106,7 +106,7 @@ def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
         listed = frozenset(map(with_type, comparison.operand))
 
         def judge_values(identity: Identity) -> int:
-            values = identity.claims.get(name)
+            values = identity.claims.get(name, ())
             if not values:
                 return UNKNOWN
             return TRUE if any(with_type(value) in listed for value in values) else FALSE

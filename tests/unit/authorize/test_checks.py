@@ -10,6 +10,8 @@ import yaml
 from authorize.checks import JUDGES
 from gateproject.config.load import Checked, check_configuration
 from gateproject.errors import Problem
+from tests.support.certs import certificate_files
+from tests.support.client_certificates import authority
 from tests.support.options import MINIMAL
 
 ROUTES: list[dict[str, Any]] = [
@@ -129,3 +131,17 @@ def test_a_route_without_anybody_is_a_warning(tmp_path: Path) -> None:
     nobody = {"from": "https://b.example.com", "to": "http://a"}
     assert [problem.key for problem in warnings(tmp_path, nobody, *ROUTES)] == ["policy[0]"]
     assert warnings(tmp_path, {"from": "https://b.example.com", "redirect": {"https_redirect": True}}) == []
+
+
+def test_a_policy_test_shows_a_good_certificate_where_one_is_wanted(tmp_path: Path) -> None:
+    files = certificate_files(tmp_path, "app.example.com")
+    tls = {"insecure_server": False, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
+    (tmp_path / "clients.pem").write_bytes(authority().pem)
+    tests = [{"url": "https://open.example.com/", "expect": "allow"}, {"url": "https://app.example.com/", "expect": "sign-in"}]
+    assert not checked(tmp_path, client_ca_file="clients.pem", policy_tests=tests, **tls).errors
+
+
+def test_a_route_that_its_policy_lets_people_into_is_no_warning(tmp_path: Path) -> None:
+    route = {"from": "https://app.example.com", "to": "http://a"}
+    warned = [checked(tmp_path, policy=[{**route, "policy": {effect: {"user": "7"}}}]).warnings for effect in ("allow", "deny")]
+    assert ["lets nobody in" in str(warnings) for warnings in warned] == [False, True]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from databroker.store.base import Change
+from proxy.open_streams import OpenStreams
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, body_of, incoming_from
 from tests.support.proxied import proxied
 from tests.support.signed_in import sign_in
@@ -222,6 +223,15 @@ async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
         await asyncio.wait_for(carried, 5)
     assert answer.was_aborted
     assert not answer.ended
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+async def test_a_stream_that_time_may_end_is_known_as_one(is_timed: bool, tmp_path: Path) -> None:
+    criterion = {"time_of_day": {"before": "24:00"}} if is_timed else {"http_method": "GET"}
+    async with proxied(tmp_path, {"policy": [{"allow": criterion}]}) as gate:
+        opened, gate.streams.open = [], lambda *told, **more: opened.append(more) or OpenStreams.open(gate.streams, *told, **more)
+        assert (await gate.ask(URL)).status == 200
+    assert opened == [{"is_timed": is_timed}]
 
 
 async def test_a_request_whose_session_ends_before_its_answer_is_401(tmp_path: Path) -> None:

@@ -33,6 +33,10 @@ ROUTES = [
     {"from": APP, "to": "http://127.0.0.1:9", "prefix": "/public/", "allow_public_unauthenticated_access": True},
     {"from": APP, "prefix": "/old/", "redirect": {"prefix_rewrite": "/new/"}},
     {"from": APP, "to": "http://127.0.0.1:9", "prefix": "/cors/", "allow_any_authenticated_user": True, "cors_allow_preflight": True},
+    {
+        "from": APP, "to": "http://127.0.0.1:9", "prefix": "/office/",
+        "policy": [{"allow": {"source_ip": {"not_in": ["198.51.100.0/24"]}}}],
+    },
     {"from": APP, "to": "http://127.0.0.1:9", "prefix": "/plain/", "allow_any_authenticated_user": True},
     {
         "from": APP, "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True, "pass_identity_headers": True,
@@ -306,6 +310,19 @@ async def test_no_permission_is_kept_longer_than_its_session_lives(tmp_path: Pat
         await front.broker.put(SESSION, ann.session.id, ending, expires=ann.session.issued + 100)
         answer = await front.verify("/page", headers=cookie(ann))
     assert 90 <= int(answer.header("cache-control").removeprefix("private, max-age=")) <= 100
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded_for", "status"),
+    [("10.0.0.1", "203.0.113.9", 200), ("10.0.0.1", "198.51.100.7", 403), ("10.0.0.1", None, 403), ("203.0.113.1", "203.0.113.9", 403)],
+    ids=["let in", "not let in", "a front proxy that does not say", "a front proxy that is not trusted"],
+)
+async def test_the_address_is_the_clients_never_the_front_proxys(tmp_path: Path, peer: str, forwarded_for: str | None, status: int) -> None:
+    async with asked(tmp_path, forward_auth_cache="5m") as front:
+        answer = await front.verify("/office/", client=peer, headers={} if forwarded_for is None else {"x-forwarded-for": forwarded_for})
+    assert answer.status == status
+    # The next request may come from elsewhere, or later.
+    assert answer.header("cache-control") == "no-store"
 
 
 async def test_the_original_method_says_nothing_about_the_form_of_our_answer(front: Asked) -> None:
