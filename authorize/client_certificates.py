@@ -149,11 +149,6 @@ def _store(pem: bytes) -> Store:
     return Store(x509.load_pem_x509_certificates(pem))
 
 
-def _is_authority(policy: Policy, certificate: x509.Certificate, constraints: Any) -> None:
-    if not constraints.ca:
-        raise ValueError("an issuer in its chain is not an authority")
-
-
 def _signs_certificates(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:
     if usage is not None and not usage.key_cert_sign:
         raise ValueError("an issuer in its chain may not sign certificates")
@@ -183,7 +178,7 @@ def _may_sign(policy: Policy, certificate: x509.Certificate, usage: Any) -> None
 # demanded, what is habit is not.
 _AUTHORITY = (
     ExtensionPolicy.permit_all()
-    .require_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_authority)
+    .require_present(x509.BasicConstraints, Criticality.AGNOSTIC, None)  # that it says CA, the library demands
     .may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _signs_certificates)
     .may_be_present(x509.ExtendedKeyUsage, Criticality.AGNOSTIC, _vouches_for_clients)
 )
