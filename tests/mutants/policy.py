@@ -102,9 +102,7 @@ requests.without("a method that is not known matches nothing", "return UNKNOWN i
 
 moments = door("authorize/policy/moments.py", "unit/authorize/policy/test_moments.py")
 moments.without("a session from the future has no age", "issued > case.now + _CLOCKS_DIFFER", "False")
-moments.without(
-    "a zone counts", "here = datetime.fromtimestamp(case.now, zone)", 'here = datetime.fromtimestamp(case.now, ZoneInfo("UTC"))'
-)
+moments.without("a zone counts", "here = datetime.fromtimestamp(moment, zone)", 'here = datetime.fromtimestamp(moment, ZoneInfo("UTC"))')
 
 language = door("gateproject/config/policy_language.py", "unit/gateproject/config/test_policy_language.py")
 language.without("two keys in one map are no guess", "        if len(value) > 1:\n", "        if False:\n")
