@@ -7,16 +7,18 @@ Two thousand of them are held for five minutes (GATE_ATTACK_SLOW_SECONDS).  Each
 import asyncio
 import os
 import socket
+import ssl
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
+from tests.attack.http_canary import Script
 from tests.attack.http_load import UntilTime
 from tests.attack.http_stage import BIG, Stage, stage
 from tests.attack.http_stage import READ_LIMIT as HELD_LIMIT
-from tests.attack.run import ACCEPTED, MOST_GROWTH, REFUSED, Case, Indexed, Outcome, attack, expect
+from tests.attack.run import ACCEPTED, MOST_GROWTH, REFUSED, Case, Indexed, Outcome, attack, expect, not_built
 from tests.attack.target import Target, new_marker
 
 READ_LIMIT = 2.0  # seconds, as target.py sets it
@@ -142,6 +144,62 @@ async def _slow(mode: str, target: Target, most: float = 0.0) -> Outcome:
         dripping.cancel()
         writer.close()
     expect(time.monotonic() - started > 0.5, f"{mode}: closed at once", start)
+    return REFUSED
+
+
+WAITERS = 300
+
+
+@attack("B21", "a slow upstream starves nobody", together=WAITERS + 4, sample=60)
+def starving(target: Target) -> Iterator[Case]:
+    """The route `hostile` gives its upstream one second; others share gate with hundreds who wait for that."""
+    for number in range(WAITERS):
+        yield Case(f"waiting {number}", partial(_waits, number))
+        if number % 75 == 0:
+            yield Case(f"good client {number}", _good)
+
+
+async def _waits(number: int, target: Target) -> Outcome:
+    marker, started = new_marker(), time.monotonic()
+    # It says nothing, or stops in its head, or in its body.
+    said = (b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")[number % 3]
+    target.canaries["hostile"].scripts[marker] = Script(said, early=True)
+    data = target.request(b"GET", b"/wait", "hostile", marker=marker)
+    answer = await target.send(data, wait=PATIENCE + GRACE)
+    del target.canaries["hostile"].scripts[marker]
+    expect(answer.is_closed, f"still open after {time.monotonic() - started:.1f} s", data)
+    expect(answer.raw.startswith(b"HTTP/1.1 504 " if number % 3 < 2 else b"HTTP/1.1 200 "), f"answered {answer.raw[:100]!r}", data)
+    expect(not answer.raw.endswith(b"0\r\n\r\n"), "half an answer looks whole", data)
+    return REFUSED
+
+
+@attack("B21", "TLS handshakes that never end", together=64, sample=6)
+def handshakes(target: Target) -> Iterator[Case]:
+    if target.tls is None:
+        yield not_built("handshakes are tried with --tls only")
+        return
+    hello = _client_hello()
+    for number in range(64):
+        yield Case(f"a hello cut at {number}", partial(_no_handshake, hello[: len(hello) * number // 64]))
+
+
+def _client_hello() -> bytes:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="public.localhost").do_handshake()
+    return outgoing.read()
+
+
+async def _no_handshake(start: bytes, target: Target) -> Outcome:
+    reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
+    writer.write(start)
+    try:
+        with suppress(ConnectionError):
+            await asyncio.wait_for(reader.read(), IDLE_LIMIT + GRACE)
+    except TimeoutError:
+        expect(False, f"still open after {IDLE_LIMIT + GRACE:.0f} s", start)
+    finally:
+        writer.close()
     return REFUSED
 
 

@@ -1,5 +1,6 @@
 """How attacks on sign-in are written: cases that talk to gate one after the other, each on the shared stage."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial, update_wrapper
 from typing import Any
@@ -16,8 +17,8 @@ def identity_attack(name: str, title: str, **more: Any) -> Callable[[Callable[[S
 
     def register(cases: Callable[[Stage], Iterable[Attempt | Case]]) -> Attack:
         made = update_wrapper(partial(_cases, cases), cases)
-        # One at a time: the provider's bends are shared.
-        return attack(name, title, together=1, **more)(made)
+        # One at a time: the provider's bends are shared.  `together` may be more where each case has a stage of its own.
+        return attack(name, title, **{"together": 1, **more})(made)
 
     return register
 
@@ -33,7 +34,7 @@ def _cases(cases: Callable[[Stage], Iterable[Attempt | Case]], target: Any) -> I
 
 
 async def _carried_out(attempt: Callable[[], Outcome], target: Any) -> Outcome:
-    return attempt()
+    return await asyncio.to_thread(attempt)
 
 
 def _look_after(stage: Stage, before: int) -> Outcome:

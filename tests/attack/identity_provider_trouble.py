@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.attack.identity_attack import Attempt, identity_attack
 from tests.attack.identity_replay import refused
-from tests.attack.identity_stage import ANYONE, Stage, kept_stage
+from tests.attack.identity_stage import ANYONE, Stage, Stages
 from tests.attack.identity_tokens import ISSUERS
 from tests.attack.run import ACCEPTED, REFUSED, Outcome, expect
 from tests.support.children import wait_until
@@ -21,6 +21,9 @@ DISCOVERY, JWKS = "/.well-known/openid-configuration", "/jwks"
 FLOOD = 60
 FETCH_INTERVAL = 10.0  # seconds between two fetches of the keys that unknown ones may cause
 PATIENCE = 20.0  # seconds; gate asks a provider that failed again after two, and waits for one that is slow for ten
+# gate remembers a failure for two seconds: several of it, each with a provider of its own, wait together.
+TOGETHER = 4
+_UNDISCOVERED, _UNSEEN = Stages("never discovered", TOGETHER), Stages("no keys seen", TOGETHER)
 UNSAFE = (
     "http://evil.example/x", "http://127.0.0.1.evil.example/x", "http://127.0.0.1@evil.example/x", "https://a:b@evil.example/x",
     "file:///etc/passwd",
@@ -31,7 +34,7 @@ UNSAFE = (
 )  # fmt: skip
 
 
-@identity_attack("B13", "discovery documents that must not be believed", sample=2)
+@identity_attack("B13", "discovery documents that must not be believed", sample=2, together=TOGETHER, minutes=3)
 def discovery(stage: Stage) -> Iterator[Attempt]:
     """On a gate of their own, which has never seen a good one."""
     documents = [(f"issuer {label}", {"issuer": bend}) for label, bend in ISSUERS.items()]
@@ -46,7 +49,7 @@ def discovery(stage: Stage) -> Iterator[Attempt]:
         yield f"discovery answers {label}", partial(_discovered, partial(_bent_answer, DISCOVERY, answer))
 
 
-@identity_attack("B13", "keys that must not be believed", sample=2)
+@identity_attack("B13", "keys that must not be believed", sample=2, together=TOGETHER, minutes=3)
 def key_sets(stage: Stage) -> Iterator[Attempt]:
     """On a gate of their own, which has never seen good ones."""
     for label, keys in _key_sets():
@@ -55,7 +58,7 @@ def key_sets(stage: Stage) -> Iterator[Attempt]:
         yield f"jwks_uri answers {label}", partial(_with_keys, answer)
 
 
-@identity_attack("B13", "unknown keys and changed keys", sample=0)
+@identity_attack("B13", "unknown keys and changed keys", sample=0, minutes=1)
 def rotation(stage: Stage) -> Iterator[Attempt]:
     yield f"{FLOOD} unknown kids", partial(_flood, stage)
     yield "a changed key is found", partial(_key_changes, stage)
@@ -105,7 +108,11 @@ def _bent_answer(path: str, answer: Answer, stage: Stage) -> None:
 
 
 def _discovered(bend: Callable[[Stage], None]) -> Outcome:
-    stage = kept_stage("never discovered")
+    with _UNDISCOVERED.one() as stage:
+        return _discovered_at(stage, bend)
+
+
+def _discovered_at(stage: Stage, bend: Callable[[Stage], None]) -> Outcome:
     bend(stage)
     before, browser = stage.idp.count(DISCOVERY), stage.browser()
     signed_url = browser.open(stage.url(ANYONE)).location
@@ -120,7 +127,11 @@ def _discovered(bend: Callable[[Stage], None]) -> Outcome:
 
 
 def _with_keys(answer: Answer) -> Outcome:
-    stage = kept_stage("no keys seen")
+    with _UNSEEN.one() as stage:
+        return _with_keys_at(stage, answer)
+
+
+def _with_keys_at(stage: Stage, answer: Answer) -> Outcome:
     stage.bend.answers = {JWKS: answer}
     before = stage.idp.count(JWKS)
 

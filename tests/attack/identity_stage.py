@@ -3,6 +3,7 @@
 import asyncio
 import atexit
 import os
+import queue
 import secrets
 import ssl
 import tempfile
@@ -146,13 +147,32 @@ def stage_of(target: Any) -> Stage:
 
 def kept_stage(name: str) -> Stage:
     """A stage that is started when it is first asked for by this name, and kept to the end."""
-    if name not in _kept:
-        stack = ExitStack()
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gate-identity-")))
-        _kept[name] = stack.enter_context(staged(directory)), stack
-    return _kept[name][0]
+    with _starting:
+        if name not in _kept:
+            stack = ExitStack()
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gate-identity-")))
+            _kept[name] = stack.enter_context(staged(directory)), stack
+        return _kept[name][0]
 
 
+class Stages:
+    """So many of a kind: who uses one has it for themselves."""
+
+    def __init__(self, kind: str, count: int):
+        self._free: queue.LifoQueue[str] = queue.LifoQueue()
+        for number in range(count):
+            self._free.put(f"{kind} {number}")
+
+    @contextmanager
+    def one(self) -> Iterator[Stage]:
+        name = self._free.get()
+        try:
+            yield kept_stage(name)
+        finally:
+            self._free.put(name)
+
+
+_starting = threading.Lock()
 _kept: dict[str, tuple[Stage, ExitStack]] = {}
 
 
