@@ -6,8 +6,9 @@ from tests.attack.http_canary import Canary, CanaryServer, Ledger
 from tests.attack.http_paths import _dots_removed, _predicted, _readings
 from tests.attack.http_responses import Garbled, split_responses
 from tests.attack.http_strict import strict_requests
-from tests.attack.run import ACCEPTED, REFUSED, Attack, Case, Failed, Outcome, check_sample
+from tests.attack.run import ACCEPTED, REFUSED, Attack, Case, Failed, Outcome, check_sample, load_attacks
 from tests.attack.target import Target, new_marker
+from tests.support.children import ROOT
 from tests.support.raw_http import RawClient
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -104,3 +105,13 @@ async def test_without_a_session_nothing_protected_answers_and_with_one_it_does(
         answer = await target.send(target.request(b"GET", b"/", "group", person=person, marker=marker))
         assert (len(target.ledger.hits(marker)), answer.statuses) == (reached, {None: [302], "carol": [403], "alice": [200]}[person])
         assert (REFUSED, ACCEPTED)[reached] in ("refused", "accepted")
+
+
+def test_the_documented_table_is_that_of_the_attacks() -> None:
+    lines = (ROOT / "docs" / "attack.md").read_text().splitlines()
+    documented = [line.rpartition(" | ")[0] for line in lines if line.startswith("| B")]
+    modules = [attack.cases.__module__.rpartition(".")[2] for attack in load_attacks()]
+    assert documented == [
+        f"| {attack.name} | {attack.title} | `{module}.py` | {attack.sample}"
+        for attack, module in zip(load_attacks(), modules, strict=True)
+    ]
