@@ -21,6 +21,7 @@ the feature.  Exit status 1 where any case failed; the first failing inputs are 
 import argparse
 import asyncio
 import importlib
+import logging
 import random
 import sys
 import time
@@ -238,6 +239,7 @@ def main() -> int:
     attacks = [each for each in load_attacks() if not arguments.classes or each.name in arguments.classes]
     if not attacks:
         sys.exit(f"there are attacks of these classes: {', '.join(sorted({each.name for each in ATTACKS}))}")
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of each write to a connection that gate has cut
     print(*plan(attacks), sep="\n")
     if arguments.plan:
         return 0
