@@ -137,7 +137,7 @@ def load_attacks(subject: str = "") -> list[Attack]:
     for path in sorted(Path(__file__).parent.glob(f"{subject}*_*.py")):
         if not path.stem.startswith("test_"):
             importlib.import_module(f"tests.attack.{path.stem}")
-    return sorted(ATTACKS, key=lambda each: (int("".join(filter(str.isdigit, each.name)) or 999), each.name))
+    return sorted(ATTACKS, key=lambda each: (int("".join(filter(str.isdigit, each.name)) or 999), each.name, each.title))
 
 
 def run(target: Target, chosen: Attack, *, sample: int | None = None, seed: int = SEED) -> Tally:
