@@ -132,12 +132,15 @@ class RefreshWorker:
             self._schedule.set(session, Due(at if session.refresh_token else NEVER, at))
 
     async def _session(self, session_id: str) -> Session | None:
-        """None where it has ended; while the broker is away the change stream breaks, too, and everything is read anew."""
-        try:
-            record = await self._broker.get(SESSION, session_id)
-        except BrokerError:
-            return None
-        return Session.from_record(record) if record is not None else None
+        """None where it has ended; where the broker is away it waits, else the session would be forgotten."""
+        waits = pauses(0.1)
+        while True:
+            try:
+                record = await self._broker.get(SESSION, session_id)
+            except BrokerError:
+                await asyncio.sleep(next(waits))
+                continue
+            return Session.from_record(record) if record is not None else None
 
     async def _follow(self) -> None:
         waits = pauses(0.1)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from databroker.elected import run_elected
-from databroker.records import SESSION
+from databroker.records import SESSION, Record
 from databroker.store.memory import MemoryStore
+from gateproject.errors import BrokerError
 from tests.support.authenticate_site import Clock
 from tests.support.fake_idp import Answer, FakeIdP
 from tests.support.renewals import Renewals
@@ -148,6 +149,25 @@ async def test_an_answer_under_way_is_written_down_at_the_end(one: Renewals) -> 
     session = await one.session()
     assert session is not None
     assert session.tokens_received > 0
+
+
+async def test_a_broker_that_stumbles_makes_nobody_forgotten(one: Renewals) -> None:
+    await one.signed_in()
+    get, failures = one.broker.get, iter(range(2))
+
+    async def stumbling(type: str, id: str) -> Record | None:
+        if next(failures, None) is not None:
+            raise BrokerError("away")
+        return await get(type, id)
+
+    async with working(one):
+        await until(lambda: _is(len(one.worker._schedule) == 1))
+        one.broker.get = stumbling
+        one.clock.ahead = 3545
+        await until(lambda: _is(bool(one.worker._trouble) and len(one.worker._schedule) == 1))
+        one.clock.ahead = 3595
+        await until(lambda: _is(one.idp.refreshed >= 1))
+    assert await one.session() is not None
 
 
 async def test_a_malformed_record_stops_nobody_else(one: Renewals) -> None:

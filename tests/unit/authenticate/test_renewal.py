@@ -69,6 +69,16 @@ async def test_a_refreshed_id_token_is_about_the_same_person(renewals: Renewals)
         session = await renewals.signed_in()
 
 
+async def test_a_refresh_can_not_change_who_it_is(renewals: Renewals) -> None:
+    session = await renewals.signed_in()
+    renewals.idp.bend.claims = renewals.idp.bend.userinfo = {"sub": "bob"}
+    with pytest.raises(AnotherPerson, match="refreshed ID token"):
+        await with_new_claims(renewals.client, await with_new_tokens(renewals.client, session, 1.0), 1.0)
+    renewals.idp.bend.claims, renewals.idp.bend.userinfo = {}, {}
+    with pytest.raises(AnotherPerson, match="now describes"):
+        await with_new_claims(renewals.client, replace(await renewals.signed_in(), user_id="oidc/bob"), 1.0)
+
+
 async def test_a_refreshed_id_token_is_verified_before_it_is_believed(renewals: Renewals) -> None:
     session = await renewals.signed_in()
     renewals.idp.bend.token = lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")
