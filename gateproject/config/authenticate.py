@@ -21,7 +21,7 @@ from gateproject.config.fields import (
     text_map,
 )
 from gateproject.config.reader import MAP, WEB_URL, Reader, one_of
-from gateproject.config.route import RewrittenPath
+from gateproject.config.route_values import RewrittenPath
 from gateproject.config.types import SecretBytes, parse_url
 from gateproject.config.validation import Finding, Rule, Settings
 

@@ -2,27 +2,24 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
 from gateproject.config import removed, unbuilt
-from gateproject.config.fields import Base64, Bool, Duration, File, Text, TextList, or_file, text, text_list
+from gateproject.config.fields import Base64, Bool, Duration, File, Text, TextList, or_file
 from gateproject.config.headers import RemovableHeaders, RequestHeaders
 from gateproject.config.policy_language import Block, comparisons, policy_blocks
 from gateproject.config.policy_values import regular_expression
-from gateproject.config.reader import LIST, PATH, TEXT, Reader, Shape, one_of
-from gateproject.config.types import Url, canonical_host, parse_url
+from gateproject.config.reader import TEXT, Reader, Shape
+from gateproject.config.redirect import Redirect
+from gateproject.config.route_values import AbsolutePath, Claims, Domains, FromUrl, Origins, RewrittenPath
+from gateproject.config.types import canonical_host
 from gateproject.config.upstream_urls import UpstreamUrls
 from gateproject.config.validation import Finding, Settings
 
-REDIRECT_CODES = (301, 302, 303, 307, 308)
-_DEEPEST_CLAIM = 32
-
-FROM_URL: Shape = {"type": "string", "pattern": r"^([Hh][Tt][Tt][Pp][Ss]|[Tt][Cc][Pp]\+[Hh][Tt][Tt][Pp][Ss])://[^/?#]+/?$"}
-CLAIMS: Shape = {"type": "object"}
 _BLOCK: Shape = {
     "type": "object",
     "minProperties": 1,
@@ -30,127 +27,6 @@ _BLOCK: Shape = {
     "additionalProperties": False,
 }
 POLICY: Shape = {"anyOf": [_BLOCK, {"type": "array", "minItems": 1, "items": _BLOCK}]}
-
-
-def from_url(value: Any) -> Url:
-    if isinstance(value, Url):
-        return value
-    parsed = parse_url(text(value), wildcard=True)
-    if parsed.scheme not in ("https", "tcp+https"):
-        raise ValueError("the scheme must be https or tcp+https")
-    if parsed.path not in ("", "/"):
-        raise ValueError(f"config: policy source url ({parsed}) contains a path, but it should be set using the path field instead")
-    if parsed.query:
-        raise ValueError("must not contain a query")
-    return Url(parsed.scheme, parsed.host, parsed.port)
-
-
-def absolute_path(value: Any) -> str:
-    path = text(value)
-    if not path.startswith("/"):
-        raise ValueError("must begin with /")
-    return path
-
-
-def rewritten_path(value: Any) -> str:
-    """A path that we write into request lines and Location: without query, in plain ASCII."""
-    path = location_path(value)
-    if "?" in path:
-        raise ValueError("must be a path without a query")
-    return path
-
-
-def location_path(value: Any) -> str:
-    """A path, and perhaps a query, that we write into Location."""
-    path = absolute_path(value)
-    parse_url(f"https://host{path}")
-    return path
-
-
-def flattened_claims(value: Any) -> Mapping[str, tuple[Any, ...]]:
-    """Nested maps become dotted keys, scalars become lists of one."""
-    if not isinstance(value, Mapping):
-        raise ValueError("must be a map of claims to lists of values")
-    flat: dict[str, tuple[Any, ...]] = {}
-    for key, values in _claims(value, "", _DEEPEST_CLAIM):
-        flat[key] = flat.get(key, ()) + values
-    return flat
-
-
-def _claims(value: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    if depth == 0:
-        raise ValueError("is nested too deeply")
-    for key, content in value.items():
-        if isinstance(content, Mapping):
-            yield from _claims(content, f"{prefix}{key}.", depth - 1)
-            continue
-        values = content if isinstance(content, list | tuple) else [content]
-        if not all(isinstance(element, str | int | float) and element != "" for element in values):
-            raise ValueError(f"the values of {prefix + str(key)!a} must be text, numbers or true and false")
-        yield f"{prefix}{key}", tuple(values)
-
-
-def domains(value: Any) -> tuple[str, ...]:
-    for element in (elements := text_list(value)):
-        if "@" in element:
-            raise ValueError(f"{element!a} holds an @: write the domain alone, as in example.com")
-    return elements
-
-
-def port(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 65535:
-        raise ValueError("must be a number from 1 to 65535")
-    return value
-
-
-def redirect_code(value: Any) -> int:
-    if not isinstance(value, int) or value not in REDIRECT_CODES:
-        raise ValueError(f"must be one of {', '.join(map(str, REDIRECT_CODES))}")
-    return value
-
-
-def origins(value: Any) -> tuple[str, ...]:
-    return tuple(_origin(element) for element in text_list(value))
-
-
-def _origin(written: str) -> str:
-    parsed = parse_url(written)
-    if parsed.scheme not in ("http", "https") or parsed.path or parsed.query:
-        raise ValueError(f"{written!a} is not an origin as browsers send it: https://app.example.com, without a path")
-    return parsed.origin
-
-
-def _needs_an_effect(redirect: Any) -> Iterator[Finding]:
-    targets = (redirect.scheme_redirect, redirect.host_redirect, redirect.port_redirect, redirect.path_redirect, redirect.prefix_rewrite)
-    if not (redirect.https_redirect or redirect.strip_query or any(target is not None for target in targets)):
-        yield (), "changes nothing, so it would lead to itself for ever"
-
-
-AbsolutePath = Annotated[str, Reader("string", absolute_path, PATH)]
-RewrittenPath = Annotated[str, Reader("string", rewritten_path, PATH)]
-
-
-class Redirect(Settings):
-    """Answers with a redirect instead of proxying."""
-
-    RULES = (_needs_an_effect,)
-
-    https_redirect: Bool = Field(False, description="Leads to https.", examples=[True])
-    scheme_redirect: Annotated[str, one_of("http", "https")] | None = Field(None, description="Leads to this scheme.", examples=["https"])
-    host_redirect: Annotated[Text, AfterValidator(canonical_host)] | None = Field(
-        None, description="Leads to this host.", examples=["app.example.com"]
-    )
-    port_redirect: Annotated[int, Reader("integer", port, {"type": "integer", "minimum": 1, "maximum": 65535})] | None = Field(
-        None, description="Leads to this port.", examples=[8443]
-    )
-    path_redirect: Annotated[str, Reader("string", location_path, PATH)] | None = Field(
-        None, description="Leads to this path, which may hold a query.", examples=["/new"]
-    )
-    prefix_rewrite: RewrittenPath | None = Field(None, description="Replaces the matched prefix or path.", examples=["/new/"])
-    response_code: Annotated[int, Reader("integer", redirect_code, {"type": "integer", "enum": list(REDIRECT_CODES)})] = Field(
-        301, description="The status of the answer.", examples=[308]
-    )
-    strip_query: Bool = Field(False, description="Leaves the query out.", examples=[True])
 
 
 def _leads_somewhere(route: Any) -> Iterator[Finding]:
@@ -193,7 +69,7 @@ class Route(Settings):
     UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.ROUTE_KEYS
     REMOVED: ClassVar[dict[str, str]] = removed.ROUTE_KEYS
 
-    from_: Annotated[Url, Reader("URL", from_url, FROM_URL)] = Field(
+    from_: FromUrl = Field(
         alias="from",
         description="External URL: scheme and host, no path. A first label `*` matches any one label.",
         examples=["https://app.example.com"],
@@ -214,14 +90,14 @@ class Route(Settings):
     )
     prefix_rewrite: RewrittenPath | None = Field(None, description="Replaces the matched prefix or path when forwarding.", examples=["/"])
     preserve_host_header: Bool = Field(False, description="Passes the incoming Host header upstream.", examples=[True])
-    allowed_domains: Annotated[tuple[str, ...], Reader("list of string", domains, LIST)] = Field(
+    allowed_domains: Domains = Field(
         (), description="E-mail domains whose people may pass. A hit in any of the allow-lists is enough.", examples=[["example.com"]]
     )
     allowed_groups: TextList = Field((), description="Groups whose members may pass.", examples=[["engineering"]])
     allowed_users: TextList = Field(
         (), description="People who may pass: e-mail, provider/subject or subject.", examples=[["alice@example.com"]]
     )
-    allowed_idp_claims: Annotated[Mapping[str, tuple[Any, ...]], Reader("map string to list of string", flattened_claims, CLAIMS)] = Field(
+    allowed_idp_claims: Claims = Field(
         default_factory=dict,
         description="Claim values that let pass. Nested maps become dotted keys, a single value a list of one.",
         examples=[{"department": ["finance", "legal"]}],
@@ -239,7 +115,7 @@ class Route(Settings):
     )
     cors_allow_preflight: Bool = Field(False, description="Lets OPTIONS preflight requests pass without signing in.", examples=[True])
     allow_websockets: Bool = Field(False, description="Allows websockets; `timeout` bounds them, global timeouts don't.", examples=[True])
-    websocket_origins: Annotated[tuple[str, ...], Reader("list of string", origins, LIST)] = Field(
+    websocket_origins: Origins = Field(
         (), description="Other origins whose pages may open websockets here.", examples=[["https://app.example.com"]]
     )
     timeout: Duration | None = Field(

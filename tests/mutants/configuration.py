@@ -11,9 +11,10 @@ options.without("no TLS is a decision", "if not settings.insecure_server and not
 
 route = door("gateproject/config/route.py", "unit/gateproject/config/test_route.py")
 route.without("an open route has no lists", "_is_not_balanced_yet, _open_routes_have_no_lists,", "_is_not_balanced_yet,")
-route.without("a route is reached by https", '    if parsed.scheme not in ("https", "tcp+https"):\n', "    if False:\n")
-
 route.without("several upstreams are not taken for one", "_tcp_leads_to_tcp, _is_not_balanced_yet,", "_tcp_leads_to_tcp,")
+
+route_values = door("gateproject/config/route_values.py", "unit/gateproject/config/test_route.py")
+route_values.without("a route is reached by https", '    if parsed.scheme not in ("https", "tcp+https"):\n', "    if False:\n")
 
 upstream_urls = door("gateproject/config/upstream_urls.py", "unit/gateproject/config/test_upstream_urls.py")
 upstream_urls.without("a weight is not lost", "    if len({weight is None for _, weight in pairs}) > 1:\n", "    if False:\n")
@@ -98,6 +99,7 @@ DOORS = (
     validation,
     options,
     route,
+    route_values,
     upstream_urls,
     config_headers,
     fields,

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from gateproject.config.options import Options
+from gateproject.config.redirect import Redirect
 from gateproject.config.reference import FILE_ONLY, Key, keys, nested, route_keys, settings
-from gateproject.config.route import Redirect, Route
+from gateproject.config.route import Route
 from gateproject.config.shared import CertificateFiles
 from gateproject.config.weaknesses import WEAKNESSES
 from gateproject.management.commands.settingsreference import DOCS, files

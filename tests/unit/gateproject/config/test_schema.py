@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 
 from gateproject.config.load import parse_options
 from gateproject.config.policy_tests import PolicyTest
+from gateproject.config.redirect import Redirect
 from gateproject.config.reference import Key, keys, nested, route_keys, settings
-from gateproject.config.route import Redirect
 from gateproject.config.schema import NOT_BUILT, json_schema
 from gateproject.config.shared import CertificateFiles
 from gateproject.config.validation import Settings
