@@ -27,16 +27,12 @@ class IdentityHeaders:
     def __init__(self, options: Options, signing_key: SigningKey):
         self._issuer = options.authenticate_service_url.host_port
         self._names = tuple((name, header_name(name)) for name in options.jwt_claims_headers)
+        self.names = identity_header_names(options)
         self._key = signing_key
         self._cached: dict[tuple[str, str, str], tuple[Identity | None, Headers]] = {}
 
     def __repr__(self) -> str:
         return f"<IdentityHeaders {len(self._cached)} cached>"
-
-    @property
-    def names(self) -> tuple[bytes, ...]:
-        """Every header that may tell an upstream about the caller."""
-        return (ASSERTION, *(header for _, header in self._names))
 
     def headers_for(self, request: AccessRequest, route: CompiledRoute, identity: Identity | None, now: float) -> Headers:
         """() unless the route passes identity headers.  `identity` is None on public routes that nobody signed in for."""
@@ -63,6 +59,11 @@ class IdentityHeaders:
         told = {**(identity.claims if identity is not None else {}), **attested}
         claims = ((header, header_value(told[name])) for name, header in self._names if told.get(name) not in (None, []))
         return ((ASSERTION, self._key.sign(attested).encode("ascii")), *claims)
+
+
+def identity_header_names(options: Options) -> tuple[bytes, ...]:
+    """Every header that may tell an upstream about the caller."""
+    return (ASSERTION, *map(header_name, options.jwt_claims_headers))
 
 
 def attested_claims(identity: Identity | None, issuer: str, audience: str) -> dict[str, Any]:

@@ -2,48 +2,33 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
-from authorize.client_certificates import CertificateHosts, ClientCertificates
-from authorize.identity_headers import Headers, IdentityHeaders
+from authorize.client import Attestation, Check
+from authorize.client_certificates import ClientCertificates
+from authorize.hosts import Hosts
+from authorize.identity_headers import IdentityHeaders
 from authorize.identity_loader import IdentityLoader
 from authorize.policy import criteria
-from authorize.policy.canonical import canonical_host
-from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
+from authorize.policy.decision import NO_ROUTE, Outcome, judge
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
-from authorize.state import default_ports, route_table
 from databroker.replica import Replica
 from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import BadRequest, BrokerError, SealError
+from gateproject.errors import BrokerError, SealError
 
 # The administrators' rules look at the person only.
 ADMIN_REQUEST = AccessRequest(method="GET", host="", port=None, path="/")
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """`identity_headers` are empty unless the decision is ALLOWED.
-
-    `identity` is None where nobody is signed in, and where the route is open to all and tells its upstream nothing.
-    """
-
-    decision: Decision
-    identity: Identity | None
-    identity_headers: Headers = ()
-
-
-class AuthorizeService:
+class AuthorizeService(Hosts):
     """Frozen after construction: a reload builds another one over the same replica.  ConfigError where the routes are wrong."""
 
     def __init__(self, options: Options, replica: Replica, signing_key: SigningKey, clock: Callable[[], float] = time.time):
-        self.default_ports = default_ports(options)
-        self.routes = route_table(options)
+        super().__init__(options)
         self._certificates = ClientCertificates()
-        self._certificate_hosts = CertificateHosts(self.routes.routes())
         self.identity_headers = IdentityHeaders(options, signing_key)
         self._cookies = SessionCookies(options)
         self._identities = IdentityLoader(replica, claimed_groups(options))
@@ -70,36 +55,21 @@ class AuthorizeService:
         headers = self.identity_headers.headers_for(request, route, identity, now) if is_told else ()
         return Check(decision, identity, headers)
 
-    def knows_host(self, host: str, port: int | None) -> bool:
-        return self.routes.knows_host(host, port)
+    @property
+    def identity_header_names(self) -> tuple[bytes, ...]:
+        return self.identity_headers.names
 
-    def scheme_of(self, host: str, port: int | None) -> str:
-        """The external scheme of a route host: `https` unless its routes say otherwise, whatever our listener speaks."""
-        return self.routes.scheme_of(host, port)
-
-    def is_route_origin(self, origin: str) -> bool:
-        """Is this the Origin of pages that a configured route serves?  Wildcards count for what they match."""
-        scheme, separator, authority = origin.partition("://")
-        try:
-            host, port = canonical_host(authority.encode("ascii"))
-        except (BadRequest, UnicodeEncodeError):
-            return False
-        port = None if port in self.default_ports else port
-        return bool(separator) and self.knows_host(host, port) and scheme == self.scheme_of(host, port)
-
-    def is_public(self, request: AccessRequest) -> bool:
-        route = self.routes.match(request)
-        return route is not None and route.route.allow_public_unauthenticated_access
+    async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation:
+        identity = await self.identify(cookie_headers, request.host_port)
+        if identity is None or not self.may_enter_host(request, identity):
+            return Attestation(identity)
+        return Attestation(identity, self.identity_headers.assertion(identity, request.host_port))
 
     def may_enter_host(self, request: AccessRequest, identity: Identity) -> bool:
         """Does any route of this host let this person in?  Where none does, nothing is attested about them for it."""
         now = self._clock()
         routes = self.routes.routes_of(request.host, request.port)
         return any(judge(self._certificates.judged(request, route.client_ca, now), identity, route, now).is_allowed for route in routes)
-
-    def wants_certificate(self, server_name: str | None) -> bool:
-        """Should a TLS client that asks for this name (None: for no name) be asked for a certificate?"""
-        return self._certificate_hosts.include(server_name)
 
     def may_administer(self, identity: Identity) -> bool:
         """By the same rules as routes: `admin_allowed_users` and `admin_allowed_groups`, any hit in either."""

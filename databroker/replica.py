@@ -60,6 +60,35 @@ class Replica:
         self._calls: dict[type_and_id, asyncio.Task[Record | BrokerError | None]] = {}
         self._callbacks: list[Callable[[Change], None]] = []
         self._is_following = False
+        self._server_version = ""
+        self._position = 0
+        self._moved = asyncio.Event()
+
+    @property
+    def seen(self) -> str:
+        """Up to where this copy is right, for another process's `catch_up`; empty while nothing is known."""
+        return f"{self._server_version}:{self._position}" if self._is_following else ""
+
+    async def catch_up(self, seen: str, patience: float) -> None:
+        """Return when nothing here is older than `seen`, another replica's; what does not arrive within `patience` seconds is dropped.
+
+        So a process that heard of a change is never answered from what was true before it.
+        """
+        server_version, _, version = seen.rpartition(":")
+        try:
+            async with asyncio.timeout(patience):
+                while version and self._is_following and not self._has_reached(server_version, int(version)):
+                    await self._moved.wait()
+        except TimeoutError:
+            self._start_over(is_following=self._is_following)
+
+    def _has_reached(self, server_version: str, version: int) -> bool:
+        return self._server_version == server_version and self._position >= version
+
+    def _move(self, position: int) -> None:
+        self._position = position
+        self._moved.set()
+        self._moved = asyncio.Event()
 
     def peek(self, type: str, id: str) -> Record | Unknown | None:
         """What is known without waiting; None where it is known that no such record exists (or it expired)."""
@@ -117,10 +146,13 @@ class Replica:
                     position = change.version
                     if change.type in self._types:
                         self._apply(change)
+                    self._move(position)
                 raise BrokerError("the change stream ended")
             except StartOver as start_over:
                 position = start_over.version
+                self._server_version = server_version
                 self._start_over(is_following=True)
+                self._move(position)
                 log.info("replica follows the change stream", server_version=server_version, version=position)
 
     def _apply(self, change: Change) -> None:
@@ -160,6 +192,8 @@ class Replica:
 
     def _start_over(self, *, is_following: bool) -> None:
         self._is_following = is_following
+        self._moved.set()
+        self._moved = asyncio.Event()
         self._cache.clear()
         self._calls.clear()
         self._tell(EVERYTHING)

@@ -30,8 +30,15 @@ class DataBrokerService:
         sweep_interval: float = SWEEP_INTERVAL,
         activity_interval: float = activity.INTERVAL,
         remote: BrokerClient | None = None,
+        has_replica: bool = True,
+        has_tables: bool = True,
     ):
-        """The records are in `store`, or `remote`: then another process clears the expired ones away."""
+        """The records are in `store`, or `remote`: then another process clears the expired ones away.
+
+        `has_replica`: this process decides, or carries what a change may end.  `has_tables`: it has the admin.
+        """
+        self._has_replica = has_replica
+        self._has_tables = has_tables
         self._sweep_interval = sweep_interval
         self._store = store
         self.client: BrokerClient = _client(store, remote)
@@ -46,11 +53,10 @@ class DataBrokerService:
             self._store.use(secrets)
 
     async def start(self) -> None:
-        self._tasks = [
-            spawn(self.replica.run(), name="replica"),
-            spawn(self._projection.run(), name="projection"),
-            spawn(self.activity.run(), name="last seen"),
-        ]
+        if self._has_replica:
+            self._tasks.append(spawn(self.replica.run(), name="replica"))
+        if self._has_tables:
+            self._tasks += [spawn(self._projection.run(), name="projection"), spawn(self.activity.run(), name="last seen")]
         if (store := self._store) is not None:
             work = run_elected(store, "sweep of expired records", lambda: self._sweep(store))
             self._tasks.append(spawn(work, name="election of the sweep"))

@@ -1,7 +1,6 @@
 """Who answers this request: a page of ours, or the data plane?  Decided by host and canonical path, nothing else."""
 
 import os
-import sys
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -13,12 +12,12 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateproject.settings")  # noqa:
 django.setup()
 
 from channels.routing import ProtocolTypeRouter  # noqa: E402 - Django must be set up first
-from django.conf import settings  # noqa: E402
 from django.core.asgi import get_asgi_application  # noqa: E402
 
 from authorize.policy.request import AccessRequest, access_request  # noqa: E402
-from gateproject.errors import BadRequest, ConfigError  # noqa: E402
-from gateproject.runtime import ConfigurationStatus, Runtime, World, prepare  # noqa: E402
+from gateproject.errors import BadRequest  # noqa: E402
+from gateproject.runtime import ConfigurationStatus, Runtime, World  # noqa: E402
+from gateproject.start import from_settings  # noqa: E402
 from gateproject.telemetry.request_id import new_request_id  # noqa: E402
 from proxy.answers import send_error  # noqa: E402
 from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, bounded, client_certificate  # noqa: E402
@@ -113,17 +112,7 @@ def _incoming(scope: dict[str, Any]) -> Incoming:
     return Incoming(scope, UNREADABLE, dict(headers), cookies, new_request_id(), time.monotonic())
 
 
-def _runtime() -> Runtime:
-    try:
-        if settings.GATE_CONFIG_ERROR is not None:
-            raise settings.GATE_CONFIG_ERROR
-        prepare(settings.GATE_OPTIONS)
-        return Runtime(settings.GATE_OPTIONS, settings.GATE_SOURCE)
-    except ConfigError as error:
-        sys.exit(f"{settings.GATE_CONFIG_PATH or 'environment'}: {len(error.problems)} problem(s), nothing was started\n{error}")
-
-
-runtime = _runtime()
+runtime = from_settings()
 application = ProtocolTypeRouter({"http": Edge(runtime)})
 # The stock `daphne` command imports this module and nothing else of ours: it must find our connections in place of its own, and the
 # background work must begin with its event loop.

@@ -11,20 +11,22 @@ from typing import Any
 import structlog
 
 from authenticate.service import AuthenticateService
+from authorize.client import Authorizer
+from authorize.rpc.client import RemoteAuthorizer
+from authorize.rpc.ext_authz import ExtAuthz
 from authorize.service import AuthorizeService
 from databroker.client import BrokerClient
 from databroker.service import DataBrokerService
 from databroker.store.open import open_store
-from databroker.store.sealed import SealedStore, WrongKey
 from gateproject.config.options import Options
 from gateproject.config.source import ConfigSource
 from gateproject.crypto.signing_key import SigningKey
-from gateproject.database import migrate
-from gateproject.errors import BrokerError, ConfigError, Problem
+from gateproject.errors import ConfigError
 from gateproject.rpc_services import RpcServices
 from gateproject.tasks import spawn
 from gateproject.telemetry.logs import configure_logs
 from proxy.dataplane import Carrying
+from proxy.envoy_words import Words
 from proxy.incoming import Incoming
 from proxy.service import ProxyService
 
@@ -64,19 +66,30 @@ NEEDS_RESTART = (
     "grpc_server_max_connection_age_grace",
     "override_certificate_name",
     "databroker_service_url",
+    "authorize_service_url",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything that one request needs.  A handler reads it once, on its first line, so that a request sees one world."""
+    """Everything that one request needs.  A handler reads it once, on its first line, so that a request sees one world.
+
+    A process has of these what its `services` need; nothing that it serves asks for the others, and they are `ABSENT`.
+    """
 
     options: Options
     broker: BrokerClient
-    authorize: AuthorizeService
+    authorize: Authorizer
     authenticate: AuthenticateService
     proxy: ProxyService
+    words: Words
     signing_key: SigningKey
+
+
+ABSENT: Any = None
+SIGNS_IN = ("all", "authenticate")
+SERVES_PEOPLE = ("all", "authenticate", "proxy")
+SERVES_GRPC_ONLY = ("authorize", "databroker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +105,7 @@ class ConfigurationStatus:
 
 @dataclass(slots=True)
 class Runtime:
-    """The services of mode `all`, in one process."""
+    """What `services` names, in this process."""
 
     options: Options
     source: ConfigSource
@@ -108,28 +121,44 @@ class Runtime:
     def __post_init__(self) -> None:
         self._rpc = RpcServices(self.options, self.clock)
         store = open_store(self.options, self.clock) if self._rpc.broker is None else None
-        self._databroker = DataBrokerService(store, self.clock, remote=self._rpc.broker)
+        self._databroker = DataBrokerService(
+            store,
+            self.clock,
+            remote=self._rpc.broker,
+            has_replica=self.options.services != "databroker",
+            has_tables=self.options.services in SIGNS_IN,
+        )
         self._carrying = Carrying(saw=self._databroker.activity.saw)
         self.world = self._build(self.options, None)
         self.status = self._in_force()
 
     def _build(self, options: Options, previous: SigningKey | None) -> World:
         """Raises ConfigError; nothing that runs is touched."""
-        broker = self._databroker.client
-        signing_key = SigningKey.from_options(options, previous)
-        authorize = AuthorizeService(options, self._databroker.replica, signing_key, self.clock)
+        services, broker = options.services, self._databroker.client
+        signing_key = SigningKey.from_options(options, previous) if services not in ("proxy", "databroker") else ABSENT
+        authorize = self._authorizer(options, signing_key)
+        signs_in, serves_people = services in SIGNS_IN, services in SERVES_PEOPLE
         return World(
             options=options,
             broker=broker,
             authorize=authorize,
-            authenticate=AuthenticateService(options, broker, signing_key, self.clock),
-            proxy=ProxyService(options, authorize, self._carrying, self.clock),
+            authenticate=AuthenticateService(options, broker, signing_key, self.clock) if signs_in else ABSENT,
+            proxy=ProxyService(options, authorize, self._carrying, self.clock) if serves_people else ABSENT,
+            words=Words(options, authorize.is_route_origin, self.clock) if services in ("all", "authorize") else ABSENT,
             signing_key=signing_key,
         )
 
+    def _authorizer(self, options: Options, signing_key: SigningKey) -> Authorizer:
+        if options.services == "databroker":
+            return ABSENT
+        if self._rpc.authorize is not None:
+            return RemoteAuthorizer(options, self._rpc.authorize, lambda: self._databroker.replica.seen)
+        return AuthorizeService(options, self._databroker.replica, signing_key, self.clock)
+
     def open_grpc(self) -> None:
         """Take the port of `grpc_address`; ConfigError.  Called before the event loop runs, so that a taken port starts nothing."""
-        self._rpc.open(self._databroker.client)
+        ext_authz = ExtAuthz(lambda: self.world.authorize, lambda: self.world.words, self._databroker.replica)
+        self._rpc.open(self._databroker.client, ext_authz)
 
     def begin(self) -> None:
         """Begin the background work; called once, when the event loop runs."""
@@ -140,12 +169,25 @@ class Runtime:
         self._databroker.replica.on_change(self._carrying.streams.on_change)
         await self._databroker.start()
         await self._rpc.start()
-        await self.world.authenticate.start()
+        if self.world.authenticate is not ABSENT:
+            await self.world.authenticate.start()
         self._background.append(spawn(self._carrying.streams.run(self._may_go_on), name="open streams"))
         self._background.append(spawn(self._follow_configuration(), name="configuration"))
 
+    async def run_until(self, stop: asyncio.Event) -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
+        await self._start()
+        self.say_ready()
+        await stop.wait()
+        await self.stop()
+
     def say_ready(self) -> None:
-        log.info("gate is ready", routes=len(self.options.policy), authenticate=self.options.authenticate_service_url.origin)
+        log.info(
+            "gate is ready",
+            services=self.options.services,
+            routes=len(self.options.policy),
+            authenticate=self.options.authenticate_service_url.origin,
+        )
 
     def say_served_by_daphne(self) -> None:
         log.warning("served by the daphne command: address and TLS are its own arguments, those of the configuration are not used")
@@ -181,8 +223,9 @@ class Runtime:
         configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
         self._rpc.reload(options)
         self._background = [task for task in self._background if not task.done()]
-        self._background.append(spawn(old.authenticate.stop(SIGN_IN_SECONDS), name="old sign-ins"))
-        await world.authenticate.start()
+        if world.authenticate is not ABSENT:
+            self._background.append(spawn(old.authenticate.stop(SIGN_IN_SECONDS), name="old sign-ins"))
+            await world.authenticate.start()
         self._carrying.streams.policy_changed()
         log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
 
@@ -204,32 +247,10 @@ class Runtime:
     async def stop(self) -> None:
         for task in self._background:
             task.cancel()
-        await self.world.authenticate.stop()
+        if self.world.authenticate is not ABSENT:
+            await self.world.authenticate.stop()
         await self._carrying.client.close()
         await self._rpc.stop_serving()
         await self._databroker.stop()
         await self._rpc.close()
         log.info("gate has stopped")
-
-
-def prepare(options: Options) -> None:
-    """What must be true before the first request: logs as configured, the data directory ours alone, the database migrated."""
-    configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
-    options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    migrate(options)
-    if options.databroker_service_url is None:
-        asyncio.run(_check_secret(options))
-
-
-async def _check_secret(options: Options) -> None:
-    """A store that is away is no reason not to start: until it is back, whoever needs it is told so."""
-    store = open_store(options)
-    try:
-        if isinstance(store, SealedStore):
-            await store.check()
-    except WrongKey as error:
-        raise ConfigError([Problem("shared_secret", str(error))]) from error
-    except BrokerError as error:
-        log.warning("the store can't be reached yet", reason=str(error))
-    finally:
-        await store.close()

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from authorize.client import Authorizer, Check
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
-from authorize.service import AuthorizeService, Check
 from gateproject.config.options import Options
 from gateproject.errors import AccessEnded, BadRequest, BrokerError, UpstreamError, UpstreamTimeout
 from gateproject.telemetry.logs import is_access_logged, log_access
@@ -45,7 +45,7 @@ class DataPlane:
     def __init__(
         self,
         options: Options,
-        authorize: AuthorizeService,
+        authorize: Authorizer,
         carrying: "Carrying | None" = None,
         clock: Callable[[], float] = time.time,
     ):

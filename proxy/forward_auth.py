@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
+from authorize.client import Authorizer, Check
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
-from authorize.service import AuthorizeService, Check
 from gateproject.config.options import Options
 from gateproject.errors import BadRequest, BrokerError
 from proxy.answers import Headers, send_error, send_redirect, send_response
@@ -37,7 +37,7 @@ OwnPages = Callable[[Incoming, Receive, Send], Awaitable[None]]
 class ForwardAuth:
     """`/verify` has three answers and 503, since front proxies know no others; `/` may also redirect."""
 
-    def __init__(self, options: Options, authorize: AuthorizeService, saw: Saw, clock: Callable[[], float]):
+    def __init__(self, options: Options, authorize: Authorizer, saw: Saw, clock: Callable[[], float]):
         self._authorize = authorize
         self._saw = saw
         self._clock = clock
@@ -140,7 +140,7 @@ class ForwardAuth:
         """What the front proxy copies into the request that it forwards: an empty value where there is none, so that it replaces
         what the client sent under that name."""
         told = dict(check.identity_headers)
-        headers: Headers = [(name, told.get(name, b"")) for name in self._authorize.identity_headers.names]
+        headers: Headers = [(name, told.get(name, b"")) for name in self._authorize.identity_header_names]
         credentials = (b"", b"") if check.decision.is_preflight else without_our_credentials(judged.scope["headers"], self._cookie_name)
         headers += zip((b"cookie", b"authorization"), credentials, strict=True)
         return [*headers, (b"x-request-id", judged.request_id.encode()), *self._caching(check)]

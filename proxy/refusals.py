@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+from authorize.client import Check
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.explain import sentence
 from authorize.policy.identity import Identity
-from authorize.service import Check
 from gateproject.config.options import Options
 from proxy.answers import Headers, send_error, send_redirect, send_unknown_address
 from proxy.incoming import Incoming, Send

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from authorize.client import Authorizer
 from authorize.policy.request import AccessRequest
-from authorize.service import AuthorizeService
 from gateproject.config.options import Options
 from gateproject.crypto.hand_over import HandOvers
 from gateproject.crypto.session_cookie import SessionCookies
@@ -19,11 +19,13 @@ from proxy.sign_in_loops import SignInLoops
 
 
 class ProxyService:
-    def __init__(self, options: Options, authorize: AuthorizeService, carrying: Carrying, clock: Callable[[], float]):
+    def __init__(self, options: Options, authorize: Authorizer, carrying: Carrying, clock: Callable[[], float]):
         self.clock = clock
         self._options = options
         self._authorize = authorize
         self._trusted = TrustedPeers(options.trusted_proxies)
+        self._serves_authenticate = options.services in ("all", "authenticate")
+        self._serves_routes = options.services in ("all", "proxy")
         self._authenticate_host = (options.authenticate_service_url.host, options.authenticate_service_url.port)
         self._forward_auth_host = options.forward_auth_url.host if options.forward_auth_url else None
         self.dataplane = DataPlane(options, authorize, carrying, clock)
@@ -37,11 +39,11 @@ class ProxyService:
     def owner(self, request: AccessRequest) -> Owner:
         found = owner(
             request.path,
-            is_authenticate_host=(request.host, request.port) == self._authenticate_host,
-            is_route_host=self._authorize.knows_host(request.host, request.port),
+            is_authenticate_host=self._serves_authenticate and (request.host, request.port) == self._authenticate_host,
+            is_route_host=self._serves_routes and self._authorize.knows_host(request.host, request.port),
             callback_path=self._options.authenticate_callback_path,
             # Whatever the port: front proxies reach us by an inner address.
-            is_forward_auth_host=request.host == self._forward_auth_host,
+            is_forward_auth_host=self._serves_routes and request.host == self._forward_auth_host,
         )
         # A public route may have a robots.txt of its own.
         return Owner.DATA_PLANE if found is Owner.ROBOTS and self._authorize.is_public(request) else found

@@ -117,14 +117,15 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
 async def assertion(request: HttpRequest) -> HttpResponse:
     """The attestation JWT that upstreams of this host receive, for whoever is signed in here."""
     own = request.scope["gate"]
-    identity = await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port)
-    if identity is None:
+    attestation = await own.authorize.attest(own.incoming.request, own.incoming.cookies)
+    if attestation.identity is None:
         return error_page(request, 401, "You are not signed in here.", links=(("Sign in", "/"),))
-    if not own.authorize.may_enter_host(own.incoming.request, identity):
+    if not attestation.assertion:
         # An upstream that trusts the assertion may be reachable past us.
         return error_page(request, 403, "No application of this host lets you in.", links=(("Open the application", "/"),))
-    token = own.authorize.identity_headers.assertion(identity, own.incoming.request.host_port)
-    return HttpResponse(token, content_type="application/jwt", headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
+    return HttpResponse(
+        attestation.assertion, content_type="application/jwt", headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    )
 
 
 async def unknown(request: HttpRequest) -> HttpResponse:

@@ -4,15 +4,26 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from gateproject.config.fields import Bool, ExistingFile, File, TextList, text
+from gateproject.config.fields import Bool, ExistingFile, File, TextList, text, text_list
 from gateproject.config.places import KeyPath
 from gateproject.config.policy_tests import PolicyTest, read_tests_file
-from gateproject.config.reader import Reader
+from gateproject.config.reader import LIST, Reader
+from gateproject.config.types import SecretText
 from gateproject.config.validation import Settings
 
 
 def _claim_or_nothing(value: Any) -> str:
     return "" if value == "" else text(value)
+
+
+LEAST_TOKEN = 32
+
+
+def _ext_authz_tokens(value: Any) -> tuple[SecretText, ...]:
+    tokens = text_list(value)
+    if any(len(token) < LEAST_TOKEN or not token.isascii() for token in tokens):
+        raise ValueError(f"each token must have {LEAST_TOKEN} ASCII characters or more: make one with `head -c32 /dev/urandom | base64`")
+    return tuple(map(SecretText, tokens))
 
 
 def claimed_groups(settings: Any) -> str:
@@ -33,6 +44,11 @@ class AuthorizeSettings(Settings):
     )
     admin_allowed_users: TextList = Field((), description="Who enters the admin by single sign-on.", examples=[["alice@example.com"]])
     admin_allowed_groups: TextList = Field((), description="Whose members enter the admin by single sign-on.", examples=[["operators"]])
+    ext_authz_tokens: Annotated[tuple[SecretText, ...], Reader("list of string", _ext_authz_tokens, LIST)] = Field(
+        (),
+        description="Bearer tokens of other Envoys that may ask authorize (ext_authz), of 32 characters or more.",
+        examples=[["PUT-A-LONG-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"]],
+    )
     admin_password_login: Bool = Field(False, description="Accounts with a password may sign in to the admin too.", examples=[True])
     policy_tests: tuple[PolicyTest, ...] = Field(
         (),

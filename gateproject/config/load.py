@@ -17,6 +17,7 @@ from gateproject.config.options import Options
 from gateproject.config.places import Document, DocumentError, KeyPath, key_path, shown_path
 from gateproject.config.policy_tests import read_tests_file
 from gateproject.config.route import Route
+from gateproject.config.rpc import not_needed_by
 from gateproject.config.validation import Finding, Rule, Settings, broken_rules, partial, validate
 from gateproject.errors import ConfigError, Problem
 
@@ -124,7 +125,8 @@ class _Checking:
 
     def check(self, in_file: dict[str, Any], judges: Sequence[Judge]) -> Checked:
         """Routes one by one first, so that a mistake in one of them hides no mistake elsewhere."""
-        raw = {"data_dir": _data_dir(self._environ)} | _without_nulls(in_file, Options) | self._in_environment
+        given = _without_nulls(in_file, Options) | self._in_environment
+        raw = {"data_dir": _data_dir(self._environ)} | not_needed_by(given.get("services")) | given
         context = {"files": Files(self._source.directory)}
         good = self._good_routes(raw.pop("policy", None), context)
         raw["policy"] = tuple(good.values())

@@ -37,7 +37,10 @@ def _content(pem: SecretBytes | WatchedFile) -> bytes:
 
 def _transport_is_decided(settings: Any) -> Iterator[Finding]:
     forms = (settings.certificate, settings.certificate_key, settings.certificate_file, settings.certificate_key_file)
-    if not settings.insecure_server and not settings.certificates and not any(forms):
+    if settings.services in ("authorize", "databroker"):
+        if not settings.grpc_insecure and not settings.certificates and not any(forms):
+            yield ("certificate",), "gRPC needs a certificate: set certificate and certificate_key, their _file forms, or certificates"
+    elif not settings.insecure_server and not settings.certificates and not any(forms):
         yield (
             ("certificate",),
             "the server must be run with a certificate: set certificate and certificate_key, their _file forms, or certificates; "
@@ -126,6 +129,7 @@ class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, Authenticate
         *AuthenticateSettings.RULES,
         *ProxySettings.RULES,
         *DatabrokerSettings.RULES,
+        *RpcSettings.RULES,
         _transport_is_decided,
         _pairs_are_whole,
         _pairs_match,

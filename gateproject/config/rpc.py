@@ -1,18 +1,31 @@
 """The settings of gRPC: where it is served, and how services reach each other."""
 
+import base64
+import secrets
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, ValidationInfo, WrapValidator
 
 from gateproject.config.fields import Bool, PositiveDuration, Text, WebUrl, host_port
 from gateproject.config.reader import HOST_PORT, Reader
 from gateproject.config.types import HostPort, Url, canonical_host
-from gateproject.config.validation import Settings
+from gateproject.config.validation import Finding, Rule, Settings
 
 LOOPBACK = HostPort("127.0.0.1", 5443)
 EVERYWHERE = HostPort("", 443)
 SERVES_GRPC = ("all", "authorize", "databroker")
+
+
+def not_needed_by(services: Any) -> dict[str, Any]:
+    """Settings that are required, but not of these services: what a process does not need it should not be trusted with."""
+    sign_in = {"idp_client_id": "not used", "idp_client_secret": "not used"}
+    if services == "databroker":
+        here = "https://not-used.invalid"
+        unused = {"authenticate_service_url": here, "idp_provider": "oidc", "idp_provider_url": here}
+        return sign_in | unused | {"cookie_secret": base64.b64encode(secrets.token_bytes(32)).decode("ascii")}
+    return sign_in if services in ("authorize", "proxy") else {}
 
 
 def _services(info: ValidationInfo) -> str:
@@ -42,7 +55,24 @@ def _target(url: Url) -> Url:
     return Url(url.scheme, url.host, url.port)
 
 
+USES_THE_BROKER = ("authenticate", "authorize", "proxy")
+
+
+def _services_can_be_reached(settings: Any) -> Iterator[Finding]:
+    services = settings.services
+    if services == "all" and settings.authorize_service_url is not None:
+        yield ("authorize_service_url",), "must be left out with services: all, where authorize is part of this process"
+    if services == "proxy" and settings.authorize_service_url is None:
+        yield ("authorize_service_url",), "is required with services: proxy, as in https://authorize.internal:5443"
+    if services in USES_THE_BROKER and settings.databroker_service_url is None:
+        yield ("databroker_service_url",), f"is required with services: {services}, as in https://databroker.internal:5443"
+    if services == "databroker" and settings.databroker_service_url is not None:
+        yield ("databroker_service_url",), "must be left out with services: databroker, which is the data broker itself"
+
+
 class RpcSettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (_services_can_be_reached,)
+
     grpc_address: Annotated[HostPort | None, Reader("host:port", listening_address, HOST_PORT)] = Field(
         None,
         validate_default=True,
@@ -77,4 +107,10 @@ class RpcSettings(Settings):
         description="The data broker that keeps sessions, users and groups.",
         examples=["https://databroker.internal:5443"],
         json_schema_extra={"when_unset": "this process's own, in mode `all`"},
+    )
+    authorize_service_url: Annotated[WebUrl, AfterValidator(_target)] | None = Field(
+        None,
+        description="Internally reachable authorize service, for gRPC only.",
+        examples=["https://authorize.internal:5443"],
+        json_schema_extra={"when_unset": "this process, in mode `all`"},
     )

@@ -58,7 +58,7 @@ class CertificateFiles(Settings):
 class SharedSettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_cookie_prefix,)
 
-    services: Annotated[str, one_of("all", later=("authenticate", "authorize", "databroker", "proxy"))] = Field(
+    services: Annotated[str, one_of("all", "authenticate", "authorize", "databroker", "proxy")] = Field(
         "all", description="Which services this process runs.", examples=["all"]
     )
     address: Address = Field(HostPort("", 443), description="Where HTTP requests are served; empty means `:443`.", examples=[":443"])

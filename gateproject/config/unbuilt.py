@@ -24,7 +24,6 @@ from gateproject.config.fields import (
     Secret,
     Text,
     TextList,
-    WebUrl,
 )
 from gateproject.config.reader import Reader, one_of
 from gateproject.config.validation import Settings
@@ -34,12 +33,6 @@ MapList = Annotated[tuple[dict[str, Any], ...], Reader("array of objects", tuple
 
 
 class UnbuiltSettings(Settings):
-    authorize_service_url: WebUrl | None = Field(
-        None,
-        description="Internally reachable authorize service, for gRPC only.",
-        examples=["https://authorize.internal:5443"],
-        json_schema_extra={"when_unset": "this process, in mode `all`"},
-    )
     autocert: Bool = Field(False, description="Gets and renews certificates from a public authority (ACME).", examples=[True])
     autocert_dir: FilePath | None = Field(
         None,

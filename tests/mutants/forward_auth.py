@@ -58,7 +58,7 @@ forward_auth.without(
 forward_auth.without("a preflight carries nothing of the person", '(b"", b"") if check.decision.is_preflight else', "")
 forward_auth.without(
     "an absent claim replaces the client's",
-    'headers: Headers = [(name, told.get(name, b"")) for name in self._authorize.identity_headers.names]',
+    'headers: Headers = [(name, told.get(name, b"")) for name in self._authorize.identity_header_names]',
     "headers: Headers = list(check.identity_headers)",
 )
 forward_auth.without("no permission outlives its session", "int(min(self._cache_seconds, left))", "int(self._cache_seconds)")

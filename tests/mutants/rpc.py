@@ -56,4 +56,28 @@ rpc = door("databroker/rpc/server.py", "unit/databroker/rpc/test_server.py")
 rpc.without("another life's place is lost", "since = request.record_version if is_same else ANEW", "since = request.record_version")
 rpc.without("who asked for no data gets none", "with_data=not request.without_data", "with_data=True")
 
-DOORS = (secret, server, channel, client, rpc)
+ext_authz = door("authorize/rpc/ext_authz.py", "unit/authorize/rpc/test_ext_authz.py", "contract/test_authorizers.py")
+ext_authz.without("a decision is on the route that will be used", "    if route_id and route_id != ours:", "    if False:")
+ext_authz.without(
+    "extensions of our own proxies count from nobody else", "if TOKEN in dict(context.invocation_metadata() or ()):", "if True:"
+)
+ext_authz.without("an Envoy's client is told no more than people are", "if not check.decision.is_allowed:", "if False:")
+ext_authz.without("a redirect route carries nothing", "check.decision.route.route.redirect is not None:", "False:")
+
+authorizer = door("authorize/rpc/client.py", "unit/authorize/rpc/test_client.py")
+authorizer.without("an answer about another route is none", 'if facts.get("route") != route.id or outcome', "if outcome")
+authorizer.without("a permission without a reason is none", " or (outcome is Outcome.ALLOWED and not trace):", ":")
+
+words = door("proxy/envoy_words.py", "unit/proxy/test_envoy_words.py", "unit/authorize/rpc/test_ext_authz.py")
+words.without("an Envoy takes claimed identities away", "if is_internal_header(fold(name)) and name not in told}", "if False}")
+words.without("no credential goes with a preflight past an Envoy", '(b"", b"") if check.decision.is_preflight else without', "without")
+
+envoys = door("gateproject/rpc_services.py", "unit/authorize/rpc/test_ext_authz.py")
+envoys.without("an Envoy's token is for one method", "if method != ext_authz_service.CHECK or len(given) != 1:", "if len(given) != 1:")
+
+behind = door("databroker/replica.py", "unit/databroker/test_replica.py")
+behind.without(
+    "nothing older decides than what was seen", "            self._start_over(is_following=self._is_following)\n", "            pass\n"
+)
+
+DOORS = (secret, server, channel, client, rpc, ext_authz, authorizer, words, envoys, behind)

@@ -1,7 +1,9 @@
-"""An application behind gate, in a thread of its own: says as JSON what it received; counts its requests."""
+"""An application behind gate, in a thread of its own: says as JSON what it received, or drips; counts its requests."""
 
+import contextlib
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -19,6 +21,9 @@ class SampleUpstream:
 
             def do_GET(self) -> None:
                 upstream.hits += 1
+                if self.path.endswith("/drip"):
+                    self.drip()
+                    return
                 length = int(self.headers.get("Content-Length", 0))
                 heard = {
                     "method": self.command,
@@ -32,6 +37,16 @@ class SampleUpstream:
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
+
+            def drip(self) -> None:
+                """A response that never ends by itself."""
+                self.send_response(200)
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    while True:
+                        self.wfile.write(b"1\r\n.\r\n")
+                        time.sleep(0.02)
 
             do_POST = do_PUT = do_DELETE = do_OPTIONS = do_GET
 

@@ -1,9 +1,11 @@
 """Run gate with its own listeners, as the configuration says."""
 
+import asyncio
 import resource
 import sys
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
 from gateproject.errors import ConfigError
@@ -19,6 +21,15 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         allow_many_connections()
+        from gateproject.runtime import SERVES_GRPC_ONLY
+        from gateproject.start import from_settings, serve_grpc_only
+
+        if settings.GATE_OPTIONS is not None and settings.GATE_OPTIONS.services in SERVES_GRPC_ONLY:
+            try:
+                asyncio.run(serve_grpc_only(from_settings()))
+            except ConfigError as error:
+                sys.exit(f"nothing was started\n{error}")
+            return
         from gateproject.asgi import application, runtime  # exits where the configuration has problems
         from proxy.listener import listen
 

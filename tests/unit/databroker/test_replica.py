@@ -286,3 +286,34 @@ async def test_before_it_follows_every_question_is_asked():
     assert (await world.replica.get(SESSION, "a")).data == {"n": 1}
     await world.store.put(SESSION, "a", {"n": 2})
     assert (await world.replica.get(SESSION, "a")).data == {"n": 2}
+
+
+async def test_a_replica_that_is_behind_another_waits_for_it(world):
+    record = await world.store.put(SESSION, "a", {"n": 1})
+    await world.replica.get(SESSION, "a")
+    await world.settle()
+    server_version = await world.store.server_version()
+    assert world.replica.seen == f"{server_version}:{record.version}"
+    waiting = asyncio.create_task(world.replica.catch_up(f"{server_version}:{record.version + 1}", 5))
+    await world.settle()
+    assert not waiting.done()
+    await world.store.delete(SESSION, "a")
+    await asyncio.wait_for(waiting, 5)
+    assert await world.replica.get(SESSION, "a") is None
+
+
+@pytest.mark.parametrize("seen", ["{life}:999", "another-life:1"])
+async def test_what_does_not_arrive_in_time_is_asked_for(world, seen):
+    await world.store.put(SESSION, "a", {"n": 1})
+    await world.replica.get(SESSION, "a")
+    await world.settle()
+    await world.replica.catch_up(seen.format(life=await world.store.server_version()), 0.01)
+    assert world.replica.peek(SESSION, "a") is UNKNOWN
+    assert (await world.replica.get(SESSION, "a")).data == {"n": 1}
+
+
+async def test_who_has_seen_nothing_waits_for_nothing(world):
+    await world.replica.catch_up("", 5)
+    world.line.cut()
+    await world.until(lambda: world.replica.seen == "")
+    await world.replica.catch_up("life:999", 5)

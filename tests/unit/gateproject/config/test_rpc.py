@@ -50,3 +50,46 @@ def test_what_makes_no_sense_is_refused_by_name(tmp_path, setting, value):
 def test_a_service_is_named_by_host_and_port(tmp_path):
     options = make_options(tmp_path, databroker_service_url="https://broker.example.com:5443/")
     assert options.databroker_service_url == Url("https", "broker.example.com", 5443)
+
+
+BROKER = {"databroker_service_url": "https://broker:5443"}
+AUTHORIZE = {"authorize_service_url": "https://authorize:5443"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrong"),
+    [
+        ({"services": "proxy", **BROKER, **AUTHORIZE}, []),
+        ({"services": "proxy", **BROKER}, ["authorize_service_url"]),
+        ({"services": "proxy", **AUTHORIZE}, ["databroker_service_url"]),
+        ({"services": "authenticate", **BROKER}, []),
+        ({"services": "authenticate"}, ["databroker_service_url"]),
+        ({"services": "authorize", "grpc_insecure": True, "grpc_address": None, **BROKER}, []),
+        ({"services": "authorize", "grpc_insecure": True, "grpc_address": ":1"}, ["databroker_service_url"]),
+        ({"services": "authorize", "grpc_address": ":1", **BROKER}, ["certificate"]),
+        ({"services": "databroker", "grpc_insecure": True, "grpc_address": ":1"}, []),
+        ({"services": "databroker", "grpc_insecure": True, "grpc_address": ":1", **BROKER}, ["databroker_service_url"]),
+        ({"services": "databroker", "grpc_insecure": True, "grpc_address": ""}, ["grpc_address"]),
+        ({"services": "all", **AUTHORIZE}, ["authorize_service_url"]),
+        ({"services": "cache"}, ["services"]),
+    ],
+    ids=str,
+)
+def test_each_service_says_what_it_needs_to_reach_the_others(tmp_path, settings, wrong):
+    found = []
+    try:
+        make_options(tmp_path, **settings)
+    except ConfigError as error:
+        found = [problem.key for problem in error.problems]
+    assert found == wrong
+
+
+def test_only_who_signs_people_in_needs_the_provider_s_secret(tmp_path):
+    without = {"idp_client_id": None, "idp_client_secret": None}
+    proxy = make_options(tmp_path, services="proxy", **BROKER, **AUTHORIZE, **without)
+    assert proxy.grpc_address is None
+    with pytest.raises(ConfigError):
+        make_options(tmp_path, services="authenticate", **BROKER, **without)
+    nothing = {"cookie_secret": None, "idp_provider": None, "idp_provider_url": None, "authenticate_service_url": None}
+    broker = make_options(tmp_path, services="databroker", grpc_insecure=True, grpc_address=None, **without, **nothing)
+    assert broker.grpc_address == HostPort("", 443)

@@ -1,0 +1,64 @@
+"""What may the proxy ask of authorize?  In one process it asks `AuthorizeService` itself, else the one of another by gRPC."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from authorize.identity_headers import Headers
+from authorize.policy.decision import Decision
+from authorize.policy.identity import Identity
+from authorize.policy.request import AccessRequest
+from authorize.policy.route_table import RouteTable
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`identity_headers` are empty unless the decision is ALLOWED.
+
+    `identity` is None where nobody is signed in, and where the route is open to all and tells its upstream nothing.  From another
+    process it is only who this is: what rules compare stays there.
+    """
+
+    decision: Decision
+    identity: Identity | None
+    identity_headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attestation:
+    """Who is signed in at a host; `assertion` is empty where no route of it lets them in: then nothing is attested about them."""
+
+    identity: Identity | None
+    assertion: str = ""
+
+
+class Authorizer(Protocol):
+    """What needs an answer raises BrokerError where none can be had; the rest follows from the configuration."""
+
+    default_ports: frozenset[int]
+    routes: RouteTable
+
+    async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Check:
+        """BadRequest where the path has two readings."""
+        ...
+
+    async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
+        """Who is signed in at this host; None for nobody."""
+        ...
+
+    async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation: ...
+
+    @property
+    def identity_header_names(self) -> tuple[bytes, ...]:
+        """Every header that may tell an upstream about the caller."""
+        ...
+
+    def knows_host(self, host: str, port: int | None) -> bool: ...
+
+    def scheme_of(self, host: str, port: int | None) -> str: ...
+
+    def is_route_origin(self, origin: str) -> bool: ...
+
+    def is_public(self, request: AccessRequest) -> bool: ...
+
+    def wants_certificate(self, server_name: str | None) -> bool: ...

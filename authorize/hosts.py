@@ -1,0 +1,42 @@
+"""Which hosts are ours?  What of authorize follows from the configured routes alone, in every process that serves people."""
+
+from authorize.client_certificates import CertificateHosts
+from authorize.policy.canonical import canonical_host
+from authorize.policy.request import AccessRequest
+from authorize.state import default_ports, route_table
+from gateproject.config.options import Options
+from gateproject.errors import BadRequest
+
+
+class Hosts:
+    """ConfigError where the routes are wrong."""
+
+    def __init__(self, options: Options):
+        self.default_ports = default_ports(options)
+        self.routes = route_table(options)
+        self._certificate_hosts = CertificateHosts(self.routes.routes())
+
+    def knows_host(self, host: str, port: int | None) -> bool:
+        return self.routes.knows_host(host, port)
+
+    def scheme_of(self, host: str, port: int | None) -> str:
+        """The external scheme of a route host: `https` unless its routes say otherwise, whatever our listener speaks."""
+        return self.routes.scheme_of(host, port)
+
+    def is_route_origin(self, origin: str) -> bool:
+        """Is this the Origin of pages that a configured route serves?  Wildcards count for what they match."""
+        scheme, separator, authority = origin.partition("://")
+        try:
+            host, port = canonical_host(authority.encode("ascii"))
+        except (BadRequest, UnicodeEncodeError):
+            return False
+        port = None if port in self.default_ports else port
+        return bool(separator) and self.knows_host(host, port) and scheme == self.scheme_of(host, port)
+
+    def is_public(self, request: AccessRequest) -> bool:
+        route = self.routes.match(request)
+        return route is not None and route.route.allow_public_unauthenticated_access
+
+    def wants_certificate(self, server_name: str | None) -> bool:
+        """Should a TLS client that asks for this name (None: for no name) be asked for a certificate?"""
+        return self._certificate_hosts.include(server_name)

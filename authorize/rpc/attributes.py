@@ -1,0 +1,91 @@
+"""How is a request told in Envoy's words (envoy.service.auth.v3), and read from them again?"""
+
+import re
+import ssl
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+from urllib.parse import quote, unquote
+
+from envoy.service.auth.v3 import attribute_context_pb2, external_auth_pb2
+
+from authorize.client_certificates import shown_certificate
+from authorize.policy.request import AccessRequest, access_request
+
+# Context extensions.  ROUTE is for every data plane; the others count only from ours (authorize/rpc/ext_authz.py).
+ROUTE = "gate_route"  # the id of the route that the data plane will use
+PURPOSE = "gate_purpose"  # absent for a decision
+IDENTIFY, ATTEST = "identify", "attest"
+SEEN = "gate_seen"  # the version of the records that the data plane knows of: older ones must not decide
+
+_TOLD_APART = (b"cookie", b"origin", b"access-control-request-method")
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+Http: TypeAlias = attribute_context_pb2.AttributeContext.HttpRequest
+
+
+def to_check_request(request: AccessRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str]) -> external_auth_pb2.CheckRequest:
+    check = external_auth_pb2.CheckRequest()
+    check.attributes.context_extensions.update(extensions)
+    source = check.attributes.source
+    source.address.socket_address.address = request.source_ip
+    if request.client_certificate is not None:
+        source.certificate = quote("".join(ssl.DER_cert_to_PEM_cert(each) for each in request.client_certificate.chain))
+    http = check.attributes.request.http
+    http.method, http.host = request.method, request.host_port
+    http.path = f"{request.path}?{request.query}" if request.query else request.path
+    headers = [(name, value) for name, value in request.headers if name not in _TOLD_APART]
+    headers += [(b"cookie", value) for value in cookie_headers]
+    told_apart = (request.origin, request.access_control_request_method)
+    headers += [(name, value.encode("latin-1")) for name, value in zip(_TOLD_APART[1:], told_apart, strict=True) if value]
+    for name, value in headers:
+        http.header_map.headers.add(key=name.decode("latin-1"), raw_value=value)
+    return check
+
+
+def from_check_request(check: external_auth_pb2.CheckRequest, default_ports: frozenset[int]) -> tuple[AccessRequest, list[bytes]]:
+    """What is judged, and every Cookie header; BadRequest where it has no single reading."""
+    http, source = check.attributes.request.http, check.attributes.source
+    headers = tuple(headers_of(http))
+    last = dict(headers)
+    path, _, query = http.path.partition("?")
+    request = access_request(
+        http.method,
+        raw(http.host),
+        raw(path),
+        raw(query),
+        default_ports,
+        origin=last.get(b"origin", b""),
+        access_control_request_method=last.get(b"access-control-request-method", b""),
+        source_ip=source.address.socket_address.address,
+        headers=headers,
+        client_certificate=shown_certificate(_chain(source.certificate)),
+    )
+    return request, [value for name, value in headers if name == b"cookie"]
+
+
+def _chain(certificate: str) -> tuple[bytes, ...]:
+    """DER, the client's own first; nothing where it can't be read, which is as good as none."""
+    pems = _PEM.findall(unquote(certificate))
+    try:
+        return tuple(ssl.PEM_cert_to_DER_cert(pem) for pem in pems)
+    except ValueError:
+        return ()
+
+
+def headers_of(http: Http) -> Iterator[tuple[bytes, bytes]]:
+    """Lower-case names; every value where Envoy sends them raw (`encode_raw_headers`), else its own joining of them."""
+    if http.header_map.headers:
+        for header in http.header_map.headers:
+            yield raw(header.key.lower()), header.raw_value or raw(header.value)
+    else:
+        for name, value in http.headers.items():
+            if not name.startswith(":"):
+                yield raw(name.lower()), raw(value)
+
+
+def raw(text: str) -> bytes:
+    """The bytes that HTTP had, where they were no more than latin-1."""
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode()

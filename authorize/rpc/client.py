@@ -1,0 +1,102 @@
+"""The authorize service of another process, as an Authorizer: asked by Envoy's protocol, believed by the shared secret."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import grpc
+from envoy.service.auth.v3 import external_auth_pb2 as pb
+
+from authorize.client import Attestation, Check
+from authorize.hosts import Hosts
+from authorize.identity_headers import ASSERTION, Headers, identity_header_names
+from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.criteria import Reason, Step
+from authorize.policy.decision import NO_ROUTE, Decision, Outcome
+from authorize.policy.identity import Identity
+from authorize.policy.request import AccessRequest
+from authorize.rpc import attributes
+from authorize.rpc.ext_authz import CHECK
+from gateproject.config.options import Options
+from gateproject.errors import BadRequest, BrokerError
+from gateproject.rpc.channel import RpcChannel, RpcFailed
+
+NOBODY_IN_PARTICULAR = AccessRequest(method="GET", host="", port=None, path="/")
+
+
+class RemoteAuthorizer(Hosts):
+    """Its own routes say which one a request is for; authorize must find the same one, and decides.
+
+    `seen` gives the version of the records that this process knows of, so that no older ones decide.
+    """
+
+    def __init__(self, options: Options, channel: RpcChannel, seen: Callable[[], str]):
+        super().__init__(options)
+        self.identity_header_names = identity_header_names(options)
+        self._channel = channel
+        self._seen = seen
+
+    async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Check:
+        route = self.routes.match(request)
+        if route is None:
+            return Check(NO_ROUTE, None)
+        answer = await self._ask(request, cookie_headers, {attributes.ROUTE: route.id})
+        facts = _plain(answer)
+        decision = _decision(facts, route)
+        identity = _identity(facts.get("identity"))
+        return Check(decision, identity, _headers(answer) if decision.is_allowed else ())
+
+    async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
+        host, _, port = host_port.partition(":") if not host_port.startswith("[") else (host_port, "", "")
+        request = AccessRequest(method="GET", host=host, port=int(port) if port else None, path="/")
+        return _identity(_plain(await self._ask(request, cookie_headers, {attributes.PURPOSE: attributes.IDENTIFY})).get("identity"))
+
+    async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation:
+        answer = await self._ask(request, cookie_headers, {attributes.PURPOSE: attributes.ATTEST})
+        told = dict(_headers(answer))
+        return Attestation(_identity(_plain(answer).get("identity")), told.get(ASSERTION, b"").decode("ascii"))
+
+    async def _ask(self, request: AccessRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str]) -> pb.CheckResponse:
+        told = attributes.to_check_request(request, cookie_headers, {**extensions, attributes.SEEN: self._seen()})
+        try:
+            return await self._channel.call(CHECK, told, pb.CheckResponse, may_repeat=True)
+        except RpcFailed as error:
+            if error.code is grpc.StatusCode.INVALID_ARGUMENT:
+                raise BadRequest("authorize can't read it in one way") from error
+            raise BrokerError(f"authorize: {error}") from error
+
+
+def _decision(facts: dict[str, Any], route: CompiledRoute) -> Decision:
+    """BrokerError where the answer is none that we know: what is not understood lets nobody in."""
+    try:
+        trace = tuple(Step(step["rule"], int(step["value"]), Reason[step["reason"]]) for step in facts.get("trace", ()))
+        outcome = Outcome[facts["outcome"]]
+    except (KeyError, TypeError) as error:
+        raise BrokerError("authorize answered what this release does not know") from error
+    if facts.get("route") != route.id or outcome is Outcome.NO_ROUTE or (outcome is Outcome.ALLOWED and not trace):
+        raise BrokerError("authorize decided on another route")
+    return Decision(outcome, route, trace)
+
+
+def _identity(facts: dict[str, Any] | None) -> Identity | None:
+    return Identity(**facts) if facts else None
+
+
+def _headers(answer: pb.CheckResponse) -> Headers:
+    return tuple((option.header.key.encode("latin-1"), option.header.value.encode("latin-1")) for option in answer.ok_response.headers)
+
+
+def _plain(answer: pb.CheckResponse) -> dict[str, Any]:
+    """The metadata as plain values (a Struct's own are views)."""
+    return {name: _value(value) for name, value in answer.dynamic_metadata.fields.items()}
+
+
+def _value(value: Any) -> Any:
+    match value.WhichOneof("kind"):
+        case "struct_value":
+            return {name: _value(item) for name, item in value.struct_value.fields.items()}
+        case "list_value":
+            return [_value(item) for item in value.list_value.values]
+        case None | "null_value":
+            return None
+        case kind:
+            return getattr(value, kind)

@@ -1,0 +1,206 @@
+"""Envoy's external authorization (envoy.service.auth.v3): one method for our own proxies and for anybody's Envoy."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from envoy.config.core.v3 import base_pb2
+from envoy.service.auth.v3 import external_auth_pb2 as pb
+from envoy.type.v3 import http_status_pb2
+from google.rpc import code_pb2, status_pb2
+
+from authorize.client import Attestation, Authorizer, Check
+from authorize.identity_headers import ASSERTION
+from authorize.policy.criteria import Step
+from authorize.policy.decision import Outcome
+from authorize.policy.identity import Identity
+from authorize.policy.request import AccessRequest
+from authorize.rpc import attributes
+from databroker.replica import Replica
+from gateproject.errors import BrokerError, GateError
+from gateproject.rpc.shared_secret import TOKEN
+
+SERVICE = "envoy.service.auth.v3.Authorization"
+CHECK = f"/{SERVICE}/Check"
+# How long a decision waits for records that the data plane has seen already.
+PATIENCE = 2.0
+_STATUS = {Outcome.SIGN_IN: 401, Outcome.FORBIDDEN: 403, Outcome.NO_ROUTE: 404, Outcome.CERTIFICATE: 495}
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as somebody's Envoy told it."""
+
+    request: AccessRequest
+    headers: Headers
+    cookies: Sequence[bytes]
+    client_address: str
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client is told instead of being let through."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+class EnvoyWords:
+    """What only the proxy knows how to say; the roof brings it (`proxy/envoy_words.py`)."""
+
+    async def refuse(self, asked: Asked, check: Check) -> Answer:
+        raise NotImplementedError
+
+    async def explain(self, asked: Asked, error: GateError) -> Answer:
+        raise NotImplementedError
+
+    async def redirect(self, asked: Asked, check: Check) -> Answer:
+        """For a route that only redirects."""
+        raise NotImplementedError
+
+    def cleaned(self, asked: Asked, check: Check) -> tuple[Mapping[bytes, bytes], Sequence[bytes]]:
+        """(headers that the upstream gets instead of the client's, names of those that it must not get)."""
+        raise NotImplementedError
+
+
+class ExtAuthz:
+    """`authorize` and `words` are asked for at each call, because a reload replaces them."""
+
+    def __init__(
+        self,
+        authorize: Callable[[], Authorizer],
+        words: Callable[[], EnvoyWords],
+        replica: Replica,
+        *,
+        patience: float = PATIENCE,
+    ):
+        self._authorize = authorize
+        self._words = words
+        self._replica = replica
+        self._patience = patience
+
+    def methods(self) -> dict[str, grpc.RpcMethodHandler]:
+        handler = grpc.unary_unary_rpc_method_handler(self.check, pb.CheckRequest.FromString, pb.CheckResponse.SerializeToString)
+        return {"Check": handler}
+
+    async def check(self, request: pb.CheckRequest, context: grpc.aio.ServicerContext) -> pb.CheckResponse:
+        if TOKEN in dict(context.invocation_metadata() or ()):
+            return await self._for_our_proxy(request)
+        return await self._for_an_envoy(request)
+
+    async def _for_our_proxy(self, told: pb.CheckRequest) -> pb.CheckResponse:
+        """Facts, for a proxy that finds the words itself; errors are gRPC's."""
+        authorize, extensions = self._authorize(), told.attributes.context_extensions
+        # A proxy that knows of a newer change must not be answered from older records: it would let a stream live on.
+        await self._replica.catch_up(extensions.get(attributes.SEEN, ""), self._patience)
+        request, cookies = attributes.from_check_request(told, authorize.default_ports)
+        match extensions.get(attributes.PURPOSE):
+            case attributes.IDENTIFY:
+                return _facts(Attestation(await authorize.identify(cookies, request.host_port)))
+            case attributes.ATTEST:
+                return _facts(await authorize.attest(request, cookies))
+        check = await authorize.check(request, cookies)
+        _require_same_route(check, extensions.get(attributes.ROUTE, ""))
+        return _decided(check)
+
+    async def _for_an_envoy(self, told: pb.CheckRequest) -> pb.CheckResponse:
+        authorize, words = self._authorize(), self._words()
+        http = told.attributes.request.http
+        asked = Asked(
+            request=AccessRequest(method=http.method, host="", port=None, path="/"),
+            headers=tuple(attributes.headers_of(http)),
+            cookies=(),
+            client_address=told.attributes.source.address.socket_address.address,
+            request_id=http.id,
+        )
+        try:
+            request, cookies = attributes.from_check_request(told, authorize.default_ports)
+            asked = Asked(request, asked.headers, cookies, asked.client_address, asked.request_id)
+            check = await authorize.check(request, cookies)
+            _require_same_route(check, told.attributes.context_extensions.get(attributes.ROUTE, ""))
+        except GateError as error:
+            return _denied(await words.explain(asked, error))
+        if not check.decision.is_allowed:
+            return _denied(await words.refuse(asked, check))
+        if check.decision.route is not None and check.decision.route.route.redirect is not None:
+            return _denied(await words.redirect(asked, check))
+        replaced, removed = words.cleaned(asked, check)
+        answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
+        answer.ok_response.headers.extend(_header(name, value) for name, value in [*replaced.items(), *check.identity_headers])
+        answer.ok_response.headers_to_remove.extend(name.decode("latin-1") for name in removed)
+        answer.dynamic_metadata.update(_outcome(check))
+        return answer
+
+
+def _require_same_route(check: Check, route_id: str) -> None:
+    """The data plane forwards by its own match, so a decision on any other route would be a decision on nothing."""
+    ours = check.decision.route.id if check.decision.route is not None else ""
+    if route_id and route_id != ours:
+        raise BrokerError("the data plane's route is not the one that authorize found: are both configured alike?")
+
+
+def _decided(check: Check) -> pb.CheckResponse:
+    decision = check.decision
+    answer = pb.CheckResponse()
+    if decision.is_allowed:
+        answer.status.code = code_pb2.OK
+        answer.ok_response.headers.extend(_header(name, value) for name, value in check.identity_headers)
+    else:
+        answer.status.code = code_pb2.PERMISSION_DENIED
+        answer.denied_response.status.CopyFrom(_http_status(_STATUS[decision.outcome]))
+    trace = [{"rule": step.rule, "value": step.value, "reason": step.reason.name} for step in _told(decision.trace)]
+    answer.dynamic_metadata.update({**_outcome(check), "trace": trace, "identity": _identity(check.identity)})
+    return answer
+
+
+def _told(trace: Sequence[Step]) -> Sequence[Step]:
+    """What the proxy may tell a refused person from, and the last, which decided."""
+    return [step for step in trace if step is trace[-1] or step.criterion is None or step.criterion.is_told]
+
+
+def _facts(attestation: Attestation) -> pb.CheckResponse:
+    answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
+    if attestation.assertion:
+        answer.ok_response.headers.append(_header(ASSERTION, attestation.assertion.encode("ascii")))
+    answer.dynamic_metadata.update({"identity": _identity(attestation.identity)})
+    return answer
+
+
+def _outcome(check: Check) -> dict[str, Any]:
+    decision = check.decision
+    return {"outcome": decision.outcome.name, "route": decision.route.id if decision.route is not None else ""}
+
+
+def _identity(identity: Identity | None) -> dict[str, Any] | None:
+    """Who this is, and until when; no claims and no groups."""
+    if identity is None:
+        return None
+    names = ("session_id", "user_id", "subject", "provider", "email", "name")
+    return {name: getattr(identity, name) for name in names} | {"expires": identity.expires, "issued": identity.issued}
+
+
+def _denied(answer: Answer) -> pb.CheckResponse:
+    denied = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.PERMISSION_DENIED))
+    denied.denied_response.status.CopyFrom(_http_status(answer.status))
+    denied.denied_response.body = answer.body.decode("utf-8", "replace")
+    # Envoy counts the body itself.
+    denied.denied_response.headers.extend(
+        _header(name, value, append=name == b"set-cookie") for name, value in answer.headers if name != b"content-length"
+    )
+    return denied
+
+
+def _header(name: bytes, value: bytes, *, append: bool = False) -> base_pb2.HeaderValueOption:
+    actions = base_pb2.HeaderValueOption.HeaderAppendAction
+    action = actions.APPEND_IF_EXISTS_OR_ADD if append else actions.OVERWRITE_IF_EXISTS_OR_ADD
+    header = base_pb2.HeaderValue(key=name.decode("latin-1"), value=value.decode("latin-1"))
+    return base_pb2.HeaderValueOption(header=header, append_action=action)
+
+
+def _http_status(status: int) -> http_status_pb2.HttpStatus:
+    return http_status_pb2.HttpStatus(code=status)

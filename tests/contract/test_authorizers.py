@@ -1,0 +1,152 @@
+"""Does every Authorizer say the same: the one of this process, and the one of another, asked over real gRPC in Envoy's words?"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from authorize.client import Authorizer
+from authorize.policy.decision import Outcome
+from authorize.policy.explain import sentence
+from authorize.rpc.client import RemoteAuthorizer
+from authorize.rpc.ext_authz import SERVICE, EnvoyWords, ExtAuthz
+from authorize.service import AuthorizeService
+from databroker.replica import Replica
+from gateproject.config.types import HostPort
+from gateproject.crypto.session_cookie import SessionCookies
+from gateproject.crypto.signing_key import SigningKey
+from gateproject.errors import BadRequest, BrokerError
+from gateproject.rpc.channel import RpcChannel
+from gateproject.rpc.server import RpcServer
+from gateproject.rpc.shared_secret import SharedSecret
+from tests.support.options import make_options
+from tests.support.rpc import loopback_url
+from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
+from tests.unit.authorize.builders import request
+
+NOW = 1500.0
+APP = {"from": "https://app.example.com", "to": "http://up"}
+POLICY = [
+    {**APP, "prefix": "/public", "allow_public_unauthenticated_access": True},
+    {**APP, "prefix": "/bob", "allowed_users": ["bob@corp.com"], "pass_identity_headers": True},
+    {**APP, "prefix": "/header", "policy": {"allow": {"and": [{"http_header/x-team": "blue"}]}}},
+    {**APP, "prefix": "/address", "policy": {"allow": {"and": [{"source_ip": "10.0.0.0/8"}]}}},
+    {**APP, "prefix": "/gone", "redirect": {"host_redirect": "other.example.com"}, "to": None},
+    {**APP, "allowed_domains": ["corp.com"], "pass_identity_headers": True, "cors_allow_preflight": True},
+    {"from": "https://other.example.com:8443", "to": "http://up", "allowed_groups": ["nobody"]},
+]
+
+
+@dataclass
+class World:
+    authorizer: Authorizer
+    broker: BreakableBroker
+    replica: Replica
+    cookies: SessionCookies
+
+    def cookie(self, host_port: str = "app.example.com") -> list[bytes]:
+        return [b"a=b", f"_gate={self.cookies.seal('s1', host_port, 1000.0, 2000.0)}".encode()]
+
+
+@pytest.fixture(params=["local", "over gRPC"])
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    policy = [{key: value for key, value in route.items() if value is not None} for route in POLICY]
+    options = make_options(tmp_path, policy=policy, jwt_claims_headers=["email"], grpc_client_timeout="5s")
+    async with followed_broker() as (broker, replica):
+        service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
+        await broker.sign_in()
+        await settled()
+        cookies = SessionCookies(options)
+        if request.param == "local":
+            yield World(service, broker, replica, cookies)
+            return
+        server = RpcServer(options, SharedSecret(options.shared_secret))
+        server.add(SERVICE, ExtAuthz(lambda: service, EnvoyWords, replica, patience=0.05).methods())
+        server.open(HostPort("127.0.0.1", 0))
+        await server.start()
+        channel = RpcChannel(loopback_url(server.port), options, SharedSecret(options.shared_secret))
+        yield World(RemoteAuthorizer(options, channel, lambda: replica.seen), broker, replica, cookies)
+        await channel.close()
+        await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("asked", "outcome"),
+    [
+        (request("/"), Outcome.ALLOWED),
+        (request("/public/x?a=1&b"), Outcome.ALLOWED),
+        (request("/bob"), Outcome.FORBIDDEN),
+        (request("/", host="other.example.com:8443"), Outcome.SIGN_IN),
+        (request("/", host="unknown.example.com"), Outcome.NO_ROUTE),
+        (request("/header", headers=[(b"x-team", b"blue")]), Outcome.ALLOWED),
+        (request("/header", headers=[(b"x-team", b"red"), (b"x-team", b"bl\xfce")]), Outcome.FORBIDDEN),
+        (request("/address", source_ip="10.1.2.3"), Outcome.ALLOWED),
+        (request("/address", source_ip="192.0.2.1"), Outcome.FORBIDDEN),
+        (request("/gone"), Outcome.ALLOWED),
+        (request("/", method="OPTIONS", origin=b"https://o.example", access_control_request_method=b"PUT"), Outcome.ALLOWED),
+    ],
+    ids=lambda value: f"{value.method} {value.host}{value.path}" if hasattr(value, "path") else value.name,
+)
+async def test_a_request_is_judged_and_its_route_found(world, asked, outcome):
+    check = await world.authorizer.check(asked, world.cookie())
+    assert check.decision.outcome is outcome
+    expected = world.authorizer.routes.match(asked)
+    assert check.decision.route is expected
+    assert check.decision.is_preflight == (asked.method == "OPTIONS")
+
+
+async def test_upstreams_are_told_and_the_proxy_knows_who_it_is(world):
+    check = await world.authorizer.check(request("/"), world.cookie())
+    assert [name for name, _ in check.identity_headers] == list(world.authorizer.identity_header_names)
+    assert dict(check.identity_headers)[b"x-gate-claim-email"] == b"ann@corp.com"
+    assert check.identity is not None
+    assert (check.identity.session_id, check.identity.user_id, check.identity.shown_as) == ("s1", "oidc/1", "ann@corp.com")
+    assert check.identity.expires == 2000.0
+
+
+async def test_who_is_refused_is_told_why_and_attested_nowhere(world):
+    check = await world.authorizer.check(request("/bob"), world.cookie())
+    assert check.identity_headers == ()
+    assert sentence(check.decision) == "You can't open this page: you are not among the people listed."
+    assert check.identity is not None
+
+
+async def test_without_a_session_nobody_is_known(world):
+    for cookies in ([], [b"_gate=x"], world.cookie("other.example.com")):
+        check = await world.authorizer.check(request("/"), cookies)
+        assert (check.decision.outcome, check.identity, check.identity_headers) == (Outcome.SIGN_IN, None, ())
+        assert await world.authorizer.identify(cookies, "app.example.com") is None
+
+
+async def test_identities_and_attestations_are_for_one_host(world):
+    identity = await world.authorizer.identify(world.cookie(), "app.example.com")
+    assert identity is not None
+    assert identity.user_id == "oidc/1"
+    attestation = await world.authorizer.attest(request("/.gate/jwt"), world.cookie())
+    assert attestation.identity is not None
+    assert attestation.assertion.count(".") == 2
+    elsewhere = request("/.gate/jwt", host="other.example.com:8443")
+    attestation = await world.authorizer.attest(elsewhere, world.cookie("other.example.com:8443"))
+    assert attestation.identity is not None
+    assert attestation.assertion == ""
+
+
+async def test_a_path_with_two_readings_is_refused(world):
+    with pytest.raises(BadRequest):
+        await world.authorizer.check(request("/;x/bob"), world.cookie())
+
+
+async def test_where_only_the_broker_could_tell_there_is_no_decision(world):
+    world.broker.is_down = True
+    with pytest.raises(BrokerError):
+        await world.authorizer.check(request("/"), world.cookie())
+    assert (await world.authorizer.check(request("/public"), world.cookie())).decision.is_allowed
+
+
+async def test_hosts_are_known_from_the_configuration(world):
+    assert world.authorizer.knows_host("app.example.com", None)
+    assert not world.authorizer.knows_host("unknown.example.com", None)
+    assert world.authorizer.is_route_origin("https://other.example.com:8443")
+    assert world.authorizer.is_public(request("/public"))
+    assert not world.authorizer.is_public(replace(request("/"), path="/x"))

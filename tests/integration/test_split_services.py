@@ -1,0 +1,125 @@
+"""Two authenticates, two authorizes, two proxies and a data broker on Redis, each a process, over TLS: the demo's sign-in, and its end."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import httpx
+import jwt
+import pytest
+
+from databroker.records import DIRECTORY_USER, SESSION
+from databroker.rpc.client import RemoteBroker
+from gateproject.config.types import Url
+from gateproject.rpc.channel import RpcChannel
+from gateproject.rpc.shared_secret import SharedSecret
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import sign_in
+from tests.support.options import make_options
+from tests.support.redis_server import RedisServer
+from tests.support.sample_upstream import SampleUpstream
+from tests.support.split import ROUTE_HOST, Split
+
+POLICY = [
+    {"prefix": "/files/", "allowed_groups": ["engineering"], "pass_identity_headers": True},
+    {"prefix": "/public/", "allow_public_unauthenticated_access": True},
+    {"prefix": "/", "allow_any_authenticated_user": True, "pass_identity_headers": True},
+]
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Split]:
+    directory = tmp_path_factory.mktemp("split")
+    with ExitStack() as stack:
+        provider = stack.enter_context(DevelopmentProvider())
+        upstream = stack.enter_context(SampleUpstream())
+        redis = RedisServer(directory / "redis")
+        stack.callback(redis.child.__exit__)
+        policy = [{**route, "to": upstream.url} for route in POLICY]
+        yield stack.enter_context(Split(directory, provider.url, redis, policy, jwt_claims_headers=["email"]))
+
+
+def broker_of(split: Split, directory) -> RemoteBroker:
+    options = make_options(directory, grpc_insecure=False, **split.shared)
+    return RemoteBroker(RpcChannel(Url("https", "localhost", split.ports["databroker"]), options, SharedSecret(options.shared_secret)))
+
+
+async def test_a_person_signs_in_whichever_instances_answer_and_is_out_everywhere_after(split, tmp_path):
+    async with split.client() as browser:
+        page = await sign_in(browser, split.url("/?a=1"), "alice")
+        assert page.status_code == 200
+        assert page.url.path == "/"
+        for _ in range(4):
+            assert (await browser.get(split.url("/"))).status_code == 200
+        token = (await browser.get(split.url("/.gate/jwt"))).text
+        assert jwt.decode(token, options={"verify_signature": False})["aud"] == f"{ROUTE_HOST}:{split.ports['proxy']}"
+        broker = broker_of(split, tmp_path)
+        (session,) = [record for record in await broker.page(SESSION, "", 10) if record.data["user_id"] == "oidc/alice"]
+        assert await broker.delete(SESSION, session.id)
+        await until_refused(browser, split)
+        await broker.close()
+
+
+async def until_refused(browser, split) -> None:
+    """Twice by each proxy, which asks each authorize in turn."""
+    async with asyncio.timeout(10):
+        refused = 0
+        while refused < 4:
+            response = await browser.get(split.url("/"))
+            refused = refused + 1 if response.status_code == 302 else 0
+
+
+async def test_rules_are_judged_and_strangers_are_sent_to_sign_in(split):
+    async with split.client() as browser:
+        assert (await browser.get(split.url("/public/"))).status_code == 200
+        stranger = await browser.get(split.url("/"))
+        assert stranger.status_code == 302
+        assert "/.gate/sign_in?" in stranger.headers["location"]
+        assert (await sign_in(browser, split.url("/"), "bob")).status_code == 200
+        refused = await browser.get(split.url("/files/"), headers={"Accept": "application/json"})
+        assert refused.status_code == 403
+        assert refused.json()["reason"] == "You can't open this page: none of your groups is listed."
+        assert (await browser.get(split.url("/%2e%2e/files/"))).status_code == 403
+
+
+async def test_an_open_stream_ends_with_the_session_and_with_the_group(split, tmp_path):
+    broker = broker_of(split, tmp_path)
+    async with split.client() as browser:
+        assert (await sign_in(browser, split.url("/"), "carol")).status_code == 200
+        (session,) = [record for record in await broker.page(SESSION, "", 50) if record.data["user_id"] == "oidc/carol"]
+        await broker.put(DIRECTORY_USER, "oidc/carol", {"id": "oidc/carol", "group_ids": ["engineering"]})
+        async with asyncio.timeout(10):
+            while (await browser.get(split.url("/files/"))).status_code != 200:
+                await asyncio.sleep(0.02)
+        for path, withdraw in (
+            ("/files/drip", lambda: broker.put(DIRECTORY_USER, "oidc/carol", {"id": "oidc/carol", "group_ids": []})),
+            ("/drip", lambda: broker.delete(SESSION, session.id)),
+        ):
+            async with browser.stream("GET", split.url(path)) as response:
+                assert response.status_code == 200
+                chunks = response.aiter_raw()
+                for _ in range(10):
+                    await anext(chunks)
+                await withdraw()
+                await asyncio.wait_for(to_the_end(chunks), 10)
+    await broker.close()
+
+
+async def to_the_end(chunks) -> None:
+    """It is endless: only gate ends it, in the middle."""
+    with pytest.raises(httpx.RemoteProtocolError):
+        async for _ in chunks:
+            pass
+
+
+async def test_one_of_each_may_die(split):
+    async with split.client() as browser:
+        assert (await sign_in(browser, split.url("/"), "alice")).status_code == 200
+        for services in ("authorize", "authenticate", "proxy"):
+            split.end(services, 1)
+        browser._transport.addresses = ["127.0.0.1"]
+        for _ in range(4):
+            assert (await browser.get(split.url("/"))).status_code == 200
+    async with split.client() as newcomer:
+        newcomer._transport.addresses = ["127.0.0.1"]
+        assert (await sign_in(newcomer, split.url("/"), "bob")).status_code == 200

@@ -1,0 +1,123 @@
+"""The whole product as seven processes on loopback: two of each stateless service, one data broker on a real Redis, TLS everywhere."""
+
+import base64
+import itertools
+import secrets
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import yaml
+
+from tests.support.certs import certificate_files
+from tests.support.children import Child, free_port
+from tests.support.redis_server import RedisServer
+
+AUTHENTICATE_HOST, ROUTE_HOST = "authenticate.localhost", "hello.localhost"
+# gRPC's resolver gives both for "localhost", as it would give every replica's address for a service's name.
+ADDRESSES = ("127.0.0.1", "[::1]")
+
+
+class Split:
+    def __init__(self, directory: Path, provider_url: str, redis: RedisServer, policy: list[dict[str, Any]], **more: Any):
+        self.directory = directory
+        self.ports = {name: free_port() for name in ("authenticate", "authorize", "databroker", "proxy")}
+        self.certificates = certificate_files(directory, AUTHENTICATE_HOST, ROUTE_HOST, "localhost")
+        self.children: dict[tuple[str, int], Child] = {}
+        self._stack = ExitStack()
+        service = {name: f"https://localhost:{self.ports[name]}" for name in ("authorize", "databroker")}
+        self.shared: dict[str, Any] = {
+            "shared_secret": _secret(),
+            "certificate_file": str(self.certificates.certificate),
+            "certificate_key_file": str(self.certificates.key),
+            "certificate_authority_file": str(self.certificates.authority),
+        }
+        people = {
+            "cookie_secret": _secret(),
+            "authenticate_service_url": f"https://{AUTHENTICATE_HOST}:{self.ports['authenticate']}",
+            "databroker_service_url": service["databroker"],
+            "idp_provider": "oidc",
+            "idp_provider_url": provider_url,
+            "groups_claim": "groups",
+            "policy": [{"from": self.url(""), **route} for route in policy],
+            **more,
+        }
+        client = {"idp_client_id": "gate-tests", "idp_client_secret": "not a secret", "idp_scopes": ["openid", "profile", "email"]}
+        self.settings: dict[str, dict[str, Any]] = {
+            "databroker": {"databroker_storage_type": "kvstore", "databroker_storage_connection_string": redis.url},
+            "authorize": people,
+            "authenticate": people | client,
+            "proxy": people | {"authorize_service_url": service["authorize"]},
+        }
+
+    def url(self, path: str = "/") -> str:
+        return f"https://{ROUTE_HOST}:{self.ports['proxy']}{path}"
+
+    def write(self, services: str, number: int) -> Path:
+        address = f"{ADDRESSES[number]}:{self.ports[services]}"
+        listener = "grpc_address" if services in ("authorize", "databroker") else "address"
+        directory = self.directory / f"{services}-{number}"
+        directory.mkdir(exist_ok=True)
+        config = {"services": services, listener: address, "data_dir": str(directory), **self.shared, **self.settings[services]}
+        path = directory / "config.yaml"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def begin(self, services: str, number: int) -> Child:
+        child = Child.python("manage.py", "rungate", "-config", self.write(services, number))
+        self.children[services, number] = child
+        return self._stack.enter_context(child)
+
+    def __enter__(self) -> Self:
+        self._stack.__enter__()
+        try:
+            for services, number in self.everybody():
+                self.begin(services, number)
+            for child in self.children.values():
+                child.wait_for_line("gate is ready", 60)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @staticmethod
+    def everybody() -> Iterator[tuple[str, int]]:
+        yield "databroker", 0
+        yield from itertools.product(("authorize", "authenticate", "proxy"), (0, 1))
+
+    def end(self, services: str, number: int) -> None:
+        self.children[services, number].process.send_signal(signal.SIGKILL)
+        self.children[services, number].process.wait(10)
+
+    def client(self, **options: Any) -> httpx.AsyncClient:
+        """A browser whose every request may reach the other instance of the service that it is for."""
+        transport = EitherInstance(verify=self.certificates.client_context(), trust_env=False)
+        return httpx.AsyncClient(transport=transport, timeout=30, **options)
+
+
+class EitherInstance(httpx.AsyncHTTPTransport):
+    """Each request goes to the next of `addresses`."""
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        self._turns = itertools.count()
+        self.addresses = list(ADDRESSES)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if not request.url.host.endswith(".localhost"):
+            return await super().handle_async_request(request)
+        address = self.addresses[next(self._turns) % len(self.addresses)]
+        extensions = {**request.extensions, "sni_hostname": request.url.host}
+        url = request.url.copy_with(host=address.strip("[]"))
+        redirected = httpx.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
+        return await super().handle_async_request(redirected)
+
+
+def _secret() -> str:
+    return base64.b64encode(secrets.token_bytes(32)).decode()

@@ -1,0 +1,181 @@
+"""What our own proxies are told, and what somebody's Envoy is: who may ask, by which route, in which words."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from envoy.service.auth.v3 import external_auth_pb2 as pb
+from google.rpc import code_pb2
+
+from authorize.rpc.attributes import ROUTE, SEEN
+from authorize.rpc.ext_authz import CHECK, ExtAuthz
+from authorize.service import AuthorizeService
+from gateproject.config.types import HostPort
+from gateproject.crypto.session_cookie import SessionCookies
+from gateproject.crypto.signing_key import SigningKey
+from gateproject.rpc.shared_secret import TOKEN, SharedSecret
+from gateproject.rpc_services import RpcServices
+from proxy.envoy_words import Words
+from tests.support.children import free_port
+from tests.support.options import make_options
+from tests.unit.authorize.broker import followed_broker, settled
+
+NOW = 1500.0
+BEARER = "a-long-token-of-somebody's-Envoy-0123456789"
+APP = {"from": "https://app.example.com", "to": "http://up"}
+POLICY = [
+    {**APP, "prefix": "/public", "allow_public_unauthenticated_access": True},
+    {**APP, "prefix": "/bob", "allowed_users": ["bob@corp.com"]},
+    {"from": "https://app.example.com", "prefix": "/gone", "redirect": {"host_redirect": "other.example.com"}},
+    {**APP, "allowed_domains": ["corp.com"], "pass_identity_headers": True, "cors_allow_preflight": True},
+]
+
+
+class Envoy:
+    """Asks as an Envoy does: plain headers, and a bearer token of its own."""
+
+    def __init__(self, channel: grpc.aio.Channel, cookies: SessionCookies, service: AuthorizeService, broker: Any, secret: SharedSecret):
+        self.channel, self.cookies, self.service, self.broker, self.secret = channel, cookies, service, broker, secret
+
+    async def ask(
+        self, path: str = "/", *, token: str = BEARER, extensions: dict[str, str] | None = None, **headers: str
+    ) -> pb.CheckResponse:
+        asked = pb.CheckRequest()
+        http = asked.attributes.request.http
+        http.method, http.host, http.path = headers.pop("method", "GET"), headers.pop("host", "app.example.com"), path
+        http.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
+        asked.attributes.context_extensions.update(extensions or {})
+        metadata = [("authorization", f"Bearer {token}")] if token else []
+        call = self.channel.unary_unary(CHECK, pb.CheckRequest.SerializeToString, pb.CheckResponse.FromString)
+        return await call(asked, metadata=metadata, timeout=5)
+
+    def cookie(self) -> str:
+        return f"theme=dark; _gate={self.cookies.seal('s1', 'app.example.com', 1000.0, 2000.0)}"
+
+
+@pytest.fixture
+async def envoy(tmp_path: Path) -> AsyncIterator[Envoy]:
+    port = free_port()
+    options = make_options(
+        tmp_path, policy=POLICY, ext_authz_tokens=[BEARER], grpc_address=f"127.0.0.1:{port}", jwt_claims_headers=["email"]
+    )
+    async with followed_broker() as (broker, replica):
+        service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
+        await broker.sign_in()
+        await settled()
+        words = Words(options, service.is_route_origin, lambda: NOW)
+        services = RpcServices(options)
+        services.open(broker, ExtAuthz(lambda: service, lambda: words, replica, patience=0.05))
+        await services.start()
+        assert options.grpc_address == HostPort("127.0.0.1", port)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield Envoy(channel, SessionCookies(options), service, broker, SharedSecret(options.shared_secret))
+        await services.stop_serving()
+
+
+def added(answer: pb.CheckResponse) -> dict[str, str]:
+    return {option.header.key: option.header.value for option in answer.ok_response.headers}
+
+
+def denied(answer: pb.CheckResponse) -> dict[str, str]:
+    return {option.header.key: option.header.value for option in answer.denied_response.headers}
+
+
+async def test_who_is_let_in_is_described_and_cleaned(envoy):
+    claimed = {"x_gate_jwt_assertion": "forged", "x_gate_claim_email": "boss@corp.com", "X_Gate_Claim_groups": "admins", "x_other": "1"}
+    answer = await envoy.ask(cookie=envoy.cookie(), authorization="Gate abc", **claimed)
+    assert answer.status.code == code_pb2.OK
+    told = added(answer)
+    assert told["x-gate-claim-email"] == "ann@corp.com"
+    assert told["x-gate-jwt-assertion"].count(".") == 2
+    assert told["cookie"] == "theme=dark"
+    removed = {name.lower() for name in answer.ok_response.headers_to_remove}
+    assert {"x-gate-claim-groups", "authorization"} <= removed
+    assert "x-other" not in removed
+    assert answer.dynamic_metadata["outcome"] == "ALLOWED"
+    assert "s1" not in str(answer.dynamic_metadata)
+
+
+async def test_a_public_route_takes_away_what_a_stranger_claims(envoy):
+    answer = await envoy.ask("/public/", x_gate_jwt_assertion="forged", x_gate_claim_email="boss@corp.com", cookie="_gate=x")
+    assert answer.status.code == code_pb2.OK
+    assert {"x-gate-jwt-assertion", "x-gate-claim-email", "cookie"} <= set(answer.ok_response.headers_to_remove)
+    assert added(answer) == {}
+
+
+async def test_who_is_not_signed_in_is_sent_to_sign_in_with_the_cookie_that_binds_it(envoy):
+    answer = await envoy.ask("/x?a=1", accept="text/html")
+    assert answer.status.code == code_pb2.PERMISSION_DENIED
+    assert answer.denied_response.status.code == 302
+    headers = denied(answer)
+    assert headers["location"].startswith("https://auth.example.com/.gate/sign_in?")
+    assert headers["set-cookie"].startswith("_gate_signin_")
+    assert "content-length" not in headers
+    script = await envoy.ask("/x", accept="application/json")
+    assert script.denied_response.status.code == 401
+
+
+async def test_who_is_refused_is_told_why_as_a_page_or_as_json(envoy):
+    page = await envoy.ask("/bob", cookie=envoy.cookie(), accept="text/html")
+    assert page.denied_response.status.code == 403
+    assert "you are not among the people listed" in page.denied_response.body
+    assert denied(page)["content-type"].startswith("text/html")
+    data = await envoy.ask("/bob", cookie=envoy.cookie(), accept="application/json")
+    assert data.denied_response.body.startswith("{")
+
+
+@pytest.mark.parametrize(("path", "status"), [("/gone", 301), ("/%00", 400), ("/;x/bob", 400)])
+async def test_redirects_and_bad_requests_have_their_answers(envoy, path, status):
+    answer = await envoy.ask(path, cookie=envoy.cookie())
+    assert answer.denied_response.status.code == status
+    assert answer.status.code == code_pb2.PERMISSION_DENIED
+
+
+async def test_an_unknown_host_is_not_let_through(envoy):
+    assert (await envoy.ask(host="unknown.example.com", cookie=envoy.cookie())).denied_response.status.code == 404
+
+
+async def test_a_route_that_the_envoy_names_must_be_the_one_that_is_judged(envoy):
+    routes = envoy.service.routes.routes()
+    allowed = await envoy.ask("/", cookie=envoy.cookie(), extensions={ROUTE: routes[-1].id})
+    assert allowed.status.code == code_pb2.OK
+    for other in (routes[0].id, "policy[0]"):
+        refused = await envoy.ask("/", cookie=envoy.cookie(), extensions={ROUTE: other})
+        assert refused.denied_response.status.code == 503
+
+
+async def test_without_the_broker_nobody_is_let_in_but_where_everybody_is(envoy):
+    envoy.broker.is_down = True
+    assert (await envoy.ask("/", cookie=envoy.cookie())).denied_response.status.code == 503
+    assert (await envoy.ask("/public")).status.code == code_pb2.OK
+
+
+async def test_extensions_for_our_own_proxies_mean_nothing_from_others(envoy):
+    extensions = {"gate_purpose": "attest", SEEN: "life:99"}
+    answer = await envoy.ask("/bob", cookie=envoy.cookie(), extensions=extensions)
+    assert answer.denied_response.status.code == 403
+    assert added(answer) == {}
+
+
+@pytest.mark.parametrize("token", ["", "x", BEARER[:-1], BEARER + "x", BEARER.upper()])
+async def test_an_envoy_without_its_token_is_answered_nothing(envoy, token):
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await envoy.ask("/public", token=token)
+    assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_an_envoy_s_token_opens_no_other_method(envoy):
+    for method in ("/databroker.DataBrokerService/GetAll", "/databroker.DataBrokerService/Get"):
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await envoy.channel.unary_unary(method)(b"", metadata=[("authorization", f"Bearer {BEARER}")], timeout=5)
+        assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_bad_token_of_ours_is_not_saved_by_a_bearer(envoy):
+    call = envoy.channel.unary_unary(CHECK, pb.CheckRequest.SerializeToString, pb.CheckResponse.FromString)
+    for token in ("x", SharedSecret([b"y" * 32]).token(CHECK)):
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await call(pb.CheckRequest(), metadata=[(TOKEN, token), ("authorization", f"Bearer {BEARER}")], timeout=5)
+        assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED

@@ -1,0 +1,28 @@
+"""What a process prepares depends on what it serves; what it can't begin with ends it in words."""
+
+import stat
+
+import pytest
+
+from gateproject.config.options import Options
+from gateproject.start import from_settings, prepare
+from tests.support.options import make_options
+
+PROXY = {"services": "proxy", "databroker_service_url": "https://broker:5443", "authorize_service_url": "https://authorize:5443"}
+
+
+@pytest.fixture
+def proxy(tmp_path) -> Options:
+    return make_options(tmp_path, log_level="error", **PROXY)
+
+
+def test_a_proxy_has_a_directory_of_its_own_and_no_database(proxy):
+    prepare(proxy)
+    assert stat.S_IMODE(proxy.data_dir.stat().st_mode) == 0o700
+    assert list(proxy.data_dir.iterdir()) == []
+
+
+def test_without_a_configuration_nothing_is_started(capsys):
+    with pytest.raises(SystemExit) as end:
+        from_settings()
+    assert "nothing was started" in str(end.value)
