@@ -21,7 +21,8 @@ from tests.support.certs import CertificateFiles, certificate_files
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "docs" / "config.schema.json"
 VALIDATOR = Draft202012Validator(json_schema())
-EXAMPLES = [ROOT / "config.example.yaml", *sorted((ROOT / "examples").glob("*/gate.yaml"))]
+SPLIT = sorted((ROOT / "examples" / "split").glob("*.yaml"))
+EXAMPLES = [ROOT / "config.example.yaml", *sorted((ROOT / "examples").glob("*/gate.yaml")), *SPLIT]
 COOKIE_SECRET, SHARED_SECRET = (base64.b64encode(hashlib.sha256(name).digest()).decode() for name in (b"cookie", b"shared"))
 PLACEHOLDERS = {"PUT-A-SECRET-HERE": COOKIE_SECRET, "PUT-ANOTHER-SECRET-HERE": SHARED_SECRET}
 
@@ -75,7 +76,7 @@ def test_checkconfig_finds_nothing_wrong_with_an_example(example: Path, tmp_path
     assert [str(problem) for problem in (*checked.errors, *checked.warnings)] == []
     assert checked.options
     options = checked.options
-    assert options.policy, "an example shows routes"
+    assert options.policy or options.services == "databroker", "an example shows routes"
     if options.directory_file:
         assert read(options.directory_file, options.idp_provider).users
 
@@ -101,5 +102,20 @@ def test_editors_find_the_schema(example: Path) -> None:
 
 
 def test_the_table_of_examples_is_whole() -> None:
-    listed = re.findall(r"\]\((\S+/gate\.yaml)\)", (ROOT / "examples" / "README.md").read_text())
+    listed = re.findall(r"\]\((\S+/\w+\.yaml)\)", (ROOT / "examples" / "README.md").read_text())
     assert sorted(listed) == sorted(str(path.relative_to(ROOT / "examples")) for path in EXAMPLES[1:])
+
+
+def test_the_services_of_a_split_deployment_fit_together(tmp_path: Path, certificate: CertificateFiles) -> None:
+    loaded = {}
+    for example in SPLIT:
+        (tmp_path / example.stem).mkdir()
+        path = completed(example, tmp_path / example.stem, certificate)
+        loaded[example.stem] = load_options(path, secrets(example, certificate))
+    assert {name: options.services for name, options in loaded.items()} == {name: name for name in loaded}
+    assert len(loaded) == 4
+    decide = [loaded[name] for name in ("authorize", "authenticate", "proxy")]
+    for key in ("policy", "authenticate_service_url", "databroker_service_url", "shared_secret", "cookie_secret", "idp_provider_url"):
+        assert len({repr(getattr(options, key)) for options in decide}) == 1, key
+    assert not any(options.grpc_insecure or options.insecure_server for options in loaded.values())
+    assert "idp_client_secret" not in (ROOT / "examples" / "split" / "proxy.yaml").read_text()
