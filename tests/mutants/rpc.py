@@ -14,7 +14,6 @@ secret.without(
     "no token is good for long", "if not 0 < int(match[1]) - self._clock() <= 2 * LIFETIME:", "if not 0 < int(match[1]) - self._clock():"
 )
 secret.without("of two tokens none counts", "values[0] if len(values) == 1 and", "values[0] if values and")
-secret.without("a proof is no token", 'derive_keys(secrets, "grpc proof"), strict', 'derive_keys(secrets, "grpc call"), strict')
 secret.without(
     "a server that proves nothing is not believed",
     '            raise NotProven(f"the server of {method} did not prove that it knows shared_secret")\n',
