@@ -1,6 +1,7 @@
 """Who answers this request: a page of ours, or the data plane?  Decided by host and canonical path, nothing else."""
 
 import os
+import sys
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -15,14 +16,13 @@ from channels.routing import ProtocolTypeRouter  # noqa: E402 - Django must be s
 from django.core.asgi import get_asgi_application  # noqa: E402
 
 from authorize.policy.request import AccessRequest, access_request  # noqa: E402
-from gateproject.errors import BadRequest  # noqa: E402
+from gateproject.errors import BadRequest, ConfigError  # noqa: E402
 from gateproject.runtime import ConfigurationStatus, Runtime, World  # noqa: E402
 from gateproject.start import from_settings  # noqa: E402
 from gateproject.telemetry.request_id import new_request_id  # noqa: E402
 from proxy.answers import send_error  # noqa: E402
 from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, bounded, client_certificate  # noqa: E402
 from proxy.listener import listen  # noqa: E402
-from proxy.listener.limits import ListenerLimits  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
 
 # Django gathers a body whole, on disk, before it asks whose it is.  Our largest form is the admin's, with a page of ids.
@@ -114,7 +114,17 @@ def _incoming(scope: dict[str, Any]) -> Incoming:
 
 runtime = from_settings()
 application = ProtocolTypeRouter({"http": Edge(runtime)})
+
+
+def _served_by_daphne() -> None:
+    runtime.say_served_by_daphne()
+    try:
+        runtime.open_metrics()
+    except ConfigError as error:
+        sys.exit(f"nothing was started\n{error}")
+
+
 # The stock `daphne` command imports this module and nothing else of ours: it must find our connections in place of its own, and the
 # background work must begin with its event loop.
-listen.install(ListenerLimits.from_options(runtime.options), on_serve=runtime.say_served_by_daphne, on_stop=runtime.stop)
+listen.install(lambda: runtime.world.listener.limits, on_serve=_served_by_daphne, on_stop=runtime.stop)
 listen.when_running(runtime.begin)

@@ -59,6 +59,8 @@ class RpcServices:
     def reload(self, options: Options) -> None:
         self._secret.replace(options.shared_secret)
         self._tokens = options.ext_authz_tokens
+        if self._server is not None:
+            self._server.reload(options)
 
     async def stop_serving(self) -> None:
         if self._server is not None:

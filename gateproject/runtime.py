@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import structlog
+from django.conf import settings
 
 from authenticate.service import AuthenticateService
 from authorize.client import Authorizer
@@ -22,12 +23,17 @@ from gateproject.config.options import Options
 from gateproject.config.source import ConfigSource
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import ConfigError
+from gateproject.metrics_listener import MetricsListener
 from gateproject.rpc_services import RpcServices
+from gateproject.settings import cookie_settings
 from gateproject.tasks import spawn
+from gateproject.telemetry import metrics
 from gateproject.telemetry.logs import configure_logs
+from gateproject.version import version
 from proxy.dataplane import Carrying
 from proxy.envoy_words import Words
 from proxy.incoming import Incoming
+from proxy.listener.state import ListenerState
 from proxy.service import ProxyService
 
 log = structlog.get_logger(__name__)
@@ -35,21 +41,11 @@ log = structlog.get_logger(__name__)
 LOOK_EVERY = 1.0  # seconds between two looks at the configuration's files
 SIGN_IN_SECONDS = 60.0  # how long a sign-in may still talk to the provider after a reload; four exchanges end within that
 
-# What the process was built around: the listener, Django's settings, the database.  A change of these waits for a restart.
+# What the process was built around: its address, its stores, its calls to other processes.  A change of these waits for a restart.
 NEEDS_RESTART = (
     "services",
     "address",
     "insecure_server",
-    "certificate",
-    "certificate_key",
-    "certificate_file",
-    "certificate_key_file",
-    "certificates",
-    "timeout_read",
-    "timeout_write",
-    "timeout_idle",
-    "cookie_name",
-    "cookie_secure",
     "data_dir",
     "database_url",
     "databroker_storage_type",
@@ -70,6 +66,9 @@ NEEDS_RESTART = (
 )
 
 
+CERTIFICATES = ("certificate", "certificate_key", "certificate_file", "certificate_key_file", "certificates")
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """Everything that one request needs.  A handler reads it once, on its first line, so that a request sees one world.
@@ -83,6 +82,7 @@ class World:
     authenticate: AuthenticateService
     proxy: ProxyService
     words: Words
+    listener: ListenerState
     signing_key: SigningKey
 
 
@@ -115,6 +115,7 @@ class Runtime:
     _rpc: RpcServices = field(init=False)
     _databroker: DataBrokerService = field(init=False)
     _carrying: Carrying = field(init=False)
+    _metrics: MetricsListener = field(default_factory=MetricsListener)
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -129,13 +130,15 @@ class Runtime:
             has_tables=self.options.services in SIGNS_IN,
         )
         self._carrying = Carrying(saw=self._databroker.activity.saw)
-        self.world = self._build(self.options, None)
+        self.world = self._build(self.options)
         self.status = self._in_force()
+        metrics.running(self.options.service_label, version())
 
-    def _build(self, options: Options, previous: SigningKey | None) -> World:
+    def _build(self, options: Options, previous: World | None = None) -> World:
         """Raises ConfigError; nothing that runs is touched."""
         services, broker = options.services, self._databroker.client
-        signing_key = SigningKey.from_options(options, previous) if services not in ("proxy", "databroker") else ABSENT
+        previous_key = None if previous is None else previous.signing_key
+        signing_key = SigningKey.from_options(options, previous_key) if services not in ("proxy", "databroker") else ABSENT
         authorize = self._authorizer(options, signing_key)
         signs_in, serves_people = services in SIGNS_IN, services in SERVES_PEOPLE
         return World(
@@ -145,6 +148,7 @@ class Runtime:
             authenticate=AuthenticateService(options, broker, signing_key, self.clock) if signs_in else ABSENT,
             proxy=ProxyService(options, authorize, self._carrying, self.clock) if serves_people else ABSENT,
             words=Words(options, authorize.is_route_origin, self.clock) if services in ("all", "authorize") else ABSENT,
+            listener=ListenerState.build(options, previous.listener if previous else None, self._wants_certificate),
             signing_key=signing_key,
         )
 
@@ -155,10 +159,17 @@ class Runtime:
             return RemoteAuthorizer(options, self._rpc.authorize, lambda: self._databroker.replica.seen)
         return AuthorizeService(options, self._databroker.replica, signing_key, self.clock)
 
+    def _wants_certificate(self, server_name: str | None) -> bool:
+        return self.world.authorize.wants_certificate(server_name)
+
     def open_grpc(self) -> None:
         """Take the port of `grpc_address`; ConfigError.  Called before the event loop runs, so that a taken port starts nothing."""
         ext_authz = ExtAuthz(lambda: self.world.authorize, lambda: self.world.words, self._databroker.replica)
         self._rpc.open(self._databroker.client, ext_authz)
+
+    def open_metrics(self) -> None:
+        """Take the port of `metrics_address`; ConfigError."""
+        self._metrics.serve(self.options, self._metrics.take(self.options))
 
     def begin(self) -> None:
         """Begin the background work; called once, when the event loop runs."""
@@ -213,12 +224,16 @@ class Runtime:
         try:
             options = await asyncio.to_thread(self.source.load)
             options = self._without_restart_only_changes(options)
-            world = await asyncio.to_thread(self._build, options, self.world.signing_key)
+            world = await asyncio.to_thread(self._build, options, self.world)
+            taken = self._metrics.take(options)
         except ConfigError as error:
             self._refuse(error)
             return
         old, self.world, self.options = self.world, world, options
         self.status = self._in_force()
+        for name, value in cookie_settings(options).items():
+            setattr(settings, name, value)
+        self._metrics.serve(options, taken)
         self._databroker.use_secrets(options.shared_secret)
         configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
         self._rpc.reload(options)
@@ -234,19 +249,25 @@ class Runtime:
         if not changed:
             return options
         log.warning("these settings take effect at the next start", settings=changed)
+        if "insecure_server" in changed:  # TLS that stays needs its certificates, which the new file may not have
+            changed += CERTIFICATES
         return options.model_copy(update={key: getattr(self.options, key) for key in changed})
 
     def _refuse(self, error: ConfigError) -> None:
         for problem in error.problems:
             log.error("configuration refused, the last good one stays in force", file=str(self.source.path), problem=str(problem))
         self.status = replace(self.status, problems=tuple(map(str, error.problems)), refused=datetime.now(UTC))
+        metrics.configuration_refused(self.options.service_label)
 
     def _in_force(self) -> ConfigurationStatus:
-        return ConfigurationStatus(str(self.source.path or "environment"), self.source.checksum(), datetime.now(UTC))
+        checksum, loaded = self.source.checksum, datetime.now(UTC)
+        metrics.configuration_in_force(self.options.service_label, int(checksum, 16), loaded.timestamp())
+        return ConfigurationStatus(str(self.source.path or "environment"), checksum, loaded)
 
     async def stop(self) -> None:
         for task in self._background:
             task.cancel()
+        self._metrics.close()
         if self.world.authenticate is not ABSENT:
             await self.world.authenticate.stop()
         await self._carrying.client.close()

@@ -26,7 +26,7 @@ def _database(options: Options | None) -> dict[str, object]:
     if options is not None and options.database_url.kind == "postgresql":
         return _postgresql(options.database_url)
     return {
-        "ENGINE": "django.db.backends.sqlite3",
+        "ENGINE": "django_prometheus.db.backends.sqlite3",
         "NAME": options.database_url.name if options else ":memory:",
         "OPTIONS": {
             # Without these, writers beside each other fail with "database is locked" (docs/decisions/sqlite.md).
@@ -41,7 +41,7 @@ def _postgresql(url: DatabaseUrl) -> dict[str, object]:
     # Nothing waits for a server that is gone: libpq gives up after these seconds, the server itself after the statement timeout.
     patience = {"connect_timeout": 3, "keepalives_idle": 3, "keepalives_interval": 1, "keepalives_count": 3, "tcp_user_timeout": 5000}
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "django_prometheus.db.backends.postgresql",
         "NAME": url.name,
         "USER": url.username or "",
         "PASSWORD": url.password.reveal() if url.password else "",
@@ -53,12 +53,23 @@ def _postgresql(url: DatabaseUrl) -> dict[str, object]:
     }
 
 
-def _cookie_name(suffix: str) -> str:
-    return f"{GATE_OPTIONS.cookie_name if GATE_OPTIONS else '_gate'}_{suffix}"
+def cookie_settings(options: Options) -> dict[str, object]:
+    """What Django knows of cookies and their keys: computed anew at each reload, or a key taken out would go on opening the admin."""
+    key, *older = (key.hex() for key in derive_keys(options.cookie_secret, "django"))
+    return {
+        "SECRET_KEY": key,
+        "SECRET_KEY_FALLBACKS": older,
+        "SESSION_COOKIE_NAME": f"{options.cookie_name}_admin",
+        "CSRF_COOKIE_NAME": f"{options.cookie_name}_admin_csrf",
+        "SESSION_COOKIE_SECURE": options.cookie_secure,
+        "CSRF_COOKIE_SECURE": options.cookie_secure,
+        "SESSION_COOKIE_AGE": int(options.cookie_expire.total_seconds()),
+    }
 
 
-_DJANGO_KEYS = [key.hex() for key in derive_keys(GATE_OPTIONS.cookie_secret, "django")] if GATE_OPTIONS else [secrets.token_hex()]
-SECRET_KEY, *SECRET_KEY_FALLBACKS = _DJANGO_KEYS
+SECRET_KEY = secrets.token_hex()  # of commands that run without a configuration
+if GATE_OPTIONS is not None:
+    globals().update(cookie_settings(GATE_OPTIONS))
 DEBUG = False
 # The host is judged in gateproject/asgi.py, before Django sees the request.
 ALLOWED_HOSTS = ["*"]
@@ -76,6 +87,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "django_prometheus",
 ]
 MIDDLEWARE = [
     "gateproject.middleware.AnswerHeaders",
@@ -107,14 +119,10 @@ AUTH_PASSWORD_VALIDATORS = [
 DATABASES = {"default": _database(GATE_OPTIONS)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-SESSION_COOKIE_NAME = _cookie_name("admin")
-CSRF_COOKIE_NAME = _cookie_name("admin_csrf")
 SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = "/.gate/admin/"
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = GATE_OPTIONS.cookie_secure if GATE_OPTIONS else True
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_FAILURE_VIEW = "gateproject.responses.csrf_failure"
-SESSION_COOKIE_AGE = int(GATE_OPTIONS.cookie_expire.total_seconds()) if GATE_OPTIONS else 14 * 3600
 
 STATIC_URL = "/.gate/static/"
 STATIC_ROOT = None

@@ -14,6 +14,7 @@ from gateproject.database import migrate
 from gateproject.errors import BrokerError, ConfigError, Problem
 from gateproject.runtime import SIGNS_IN, Runtime
 from gateproject.telemetry.logs import configure_logs
+from proxy.listener import listen
 
 log = structlog.get_logger(__name__)
 
@@ -53,10 +54,16 @@ def from_settings() -> Runtime:
         sys.exit(f"{settings.GATE_CONFIG_PATH or 'environment'}: {len(error.problems)} problem(s), nothing was started\n{error}")
 
 
-async def serve_grpc_only(runtime: Runtime) -> None:
-    """Until SIGTERM or SIGINT, for services that people's browsers never reach.  ConfigError where the port can't be had."""
+def serve_grpc_only(runtime: Runtime) -> None:
+    """Until SIGTERM or SIGINT, for services that people's browsers never reach.  ConfigError where a port can't be had."""
+
+    async def serve() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await runtime.run_until(stop)
+
+    listen.use_event_loop()
     runtime.open_grpc()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await runtime.run_until(stop)
+    runtime.open_metrics()
+    listen.run(serve)

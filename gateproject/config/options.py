@@ -154,6 +154,11 @@ class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, Authenticate
         ],
     )
 
+    @property
+    def service_label(self) -> str:
+        """Which service metrics are labelled with."""
+        return "gate" if self.services == "all" else f"gate-{self.services}"
+
     @cached_property
     def certificate_pairs(self) -> tuple[CertificatePair, ...]:
         return tuple(_certificate_pairs(self))

@@ -115,6 +115,11 @@ class SharedSettings(Settings):
         examples=["info"],
         json_schema_extra={"when_unset": "the value of `log_level`"},
     )
+    metrics_address: Address | None = Field(
+        None,
+        description="Where Prometheus reads `/metrics`, by plain HTTP and without signing in; it tells names and addresses of servers.",
+        examples=["127.0.0.1:9090"],
+    )
     timeout_read: Duration = Field(
         timedelta(seconds=30), description="Bounds the request's head, and each gap in its body; 0 is no bound.", examples=["30s"]
     )

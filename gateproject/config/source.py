@@ -21,6 +21,7 @@ class ConfigSource:
         self._environ = dict(environ)
         self._named: tuple[Path, ...] = ()
         self._seen: object = None
+        self.checksum = ""  # 16 hex digits over the bytes of every file of the configuration that was loaded last
 
     def load(self) -> Options:
         """Raises ConfigError.  What was seen is remembered either way: a broken file is reported once, not each second."""
@@ -30,14 +31,14 @@ class ConfigSource:
         self._named = tuple(sorted({file.path for file in watched_files(options)}))
         # What is written while it is being read, by an editor in two steps say, is a change still to come.
         known = dict(zip(files, before, strict=True))
+        self.checksum = self._checksum()
         self._seen = tuple(known.get(path, stamp) for path, stamp in zip(self._files(), self._stamps(), strict=True))
         return options
 
     def has_changed(self) -> bool:
         return self._stamps() != self._seen
 
-    def checksum(self) -> str:
-        """16 hex digits over the bytes of every file of the configuration, as they are now."""
+    def _checksum(self) -> str:
         digest = hashlib.sha256()
         for path in self._files():
             try:

@@ -61,7 +61,6 @@ class UnbuiltSettings(Settings):
     idp_service_account: Secret | None = Field(
         None, description="Credentials for reading the provider's directory: groups.", examples=["BASE64-OF-account.json"]
     )
-    metrics_address: Address | None = Field(None, description="Where Prometheus reads metrics.", examples=["127.0.0.1:9090"])
     programmatic_redirect_domain_whitelist: TextList = Field(
         ("localhost",), description="Hosts that programmatic login may return to.", examples=[["localhost"]]
     )

@@ -1,7 +1,7 @@
 """Where is gRPC served, and who is answered?  Whoever proves to know `shared_secret`, on one port, over TLS as configured."""
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -10,7 +10,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from gateproject.config.options import Options
-from gateproject.config.types import HostPort
+from gateproject.config.types import CertificatePair, HostPort
 from gateproject.errors import ConfigError, GateError, Problem
 from gateproject.rpc.shared_secret import PROOF, TOKEN, Metadata, NotProven, SharedSecret
 
@@ -36,6 +36,7 @@ class RpcServer:
         self._services = [health.SERVICE_NAME, reflection.SERVICE_NAME]
         self._server = grpc.aio.server(interceptors=[SecretCheck(secret, other_proof)], options=_server_options(options))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._certificates = _Certificates(options.certificate_pairs)
         self.port = 0
         self._address = ""
 
@@ -53,10 +54,14 @@ class RpcServer:
             if self._options.grpc_insecure:
                 self.port = self._server.add_insecure_port(where)
             else:
-                self.port = self._server.add_secure_port(where, _credentials(self._options))
+                self.port = self._server.add_secure_port(where, self._certificates.credentials())
         except RuntimeError as error:
             raise ConfigError([Problem("grpc_address", f"can't listen on {address}: is another process there?")]) from error
         self._address = f"{where.rpartition(':')[0]}:{self.port}"
+
+    def reload(self, options: Options) -> None:
+        """Whoever connects from now on sees the certificates of these options."""
+        self._certificates.pairs = options.certificate_pairs
 
     async def start(self) -> None:
         await self._server.start()
@@ -141,9 +146,24 @@ async def _errors_told(context: grpc.aio.ServicerContext, method: str) -> AsyncI
         await context.abort(grpc.StatusCode.INTERNAL, "this call failed; the reason is in the server's log")
 
 
-def _credentials(options: Options) -> grpc.ServerCredentials:
-    """Every pair, by the name that the client asks for; the first where it asks for another."""
-    return grpc.ssl_server_credentials([(pair.key.reveal(), pair.certificate) for pair in options.certificate_pairs])
+class _Certificates:
+    """Every pair, by the name that the client asks for; the first where it asks for another.  gRPC asks at each handshake."""
+
+    def __init__(self, pairs: Sequence[CertificatePair]):
+        self.pairs = self._given = pairs
+
+    def credentials(self) -> grpc.ServerCredentials:
+        return grpc.dynamic_ssl_server_credentials(self._configuration(), self._changed)
+
+    def _changed(self) -> grpc.ServerCertificateConfiguration | None:
+        """None where gRPC has them already; called on threads of its own."""
+        if self.pairs is self._given:
+            return None
+        self._given = self.pairs
+        return self._configuration()
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        return grpc.ssl_server_certificate_configuration([(pair.key.reveal(), pair.certificate) for pair in self.pairs])
 
 
 def _server_options(options: Options) -> list[tuple[str, int]]:

@@ -29,6 +29,7 @@ class Certificates:
     """
 
     def __init__(self, pairs: Sequence[CertificatePair], wants_certificate: Wants = lambda server_name: False):
+        self.pairs = tuple(pairs)
         self._wants_certificate = wants_certificate
         self._by_name: dict[str, SSL.Context] = {}
         contexts = []
@@ -72,6 +73,17 @@ class Certificates:
             connection.set_verify(SSL.VERIFY_PEER, _accept)
         else:
             connection.set_verify(SSL.VERIFY_NONE, _accept)
+
+
+@implementer(IOpenSSLServerConnectionCreator)
+class CurrentCertificates:
+    """Each handshake begins with the certificates of that moment; one that is under way ends with those it began with."""
+
+    def __init__(self, current: Callable[[], Certificates]):
+        self._current = current
+
+    def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
+        return self._current().serverConnectionForTLS(protocol)
 
 
 def _accept(connection: SSL.Connection, certificate: object, error: int, depth: int, is_good: int) -> bool:

@@ -7,15 +7,14 @@ import structlog
 from twisted.internet.interfaces import IProtocolFactory
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
-from gateproject.config.options import Options
 from gateproject.config.types import HostPort
 from gateproject.errors import ConfigError, Problem
-from proxy.listener.certificates import Certificates, Wants
-from proxy.listener.limits import ListenerLimits
-from proxy.listener.server import ChannelFactory, GateServer, install, use_event_loop, when_running
+from proxy.listener.certificates import Certificates, CurrentCertificates
+from proxy.listener.server import ChannelFactory, GateServer, SideDoor, install, run, use_event_loop, when_running
 from proxy.listener.site import Application
+from proxy.listener.state import ListenerState
 
-__all__ = ["install", "serve", "use_event_loop", "when_running"]
+__all__ = ["SideDoor", "bind", "install", "run", "serve", "use_event_loop", "when_running"]
 
 log = structlog.get_logger(__name__)
 
@@ -24,25 +23,26 @@ _BACKLOG = 1024
 
 def serve(
     application: Application,
-    options: Options,
+    address: HostPort,
+    current: Callable[[], ListenerState],
     *,
     on_ready: Callable[[], None],
     on_stop: Callable[[], Awaitable[None]],
-    wants_certificate: Wants = lambda server_name: False,
 ) -> None:
     """Serve until SIGTERM or SIGINT.  Raises ConfigError, with nothing started, where the address can't be had.
 
-    `wants_certificate` says of a server name (None: none was given) whether its clients are asked for a certificate.
+    `current` is asked at each connection, so that a reload changes certificates and limits; whether there is TLS at all it says once.
     `on_ready` is called on the event loop with the port open, `on_stop` is awaited after the last request.
     """
-    wrap = _tls(options, wants_certificate) if not options.insecure_server else _plain
-    listener = _open(options.address)
-    log.info("listening", address=_shown(listener), tls=not options.insecure_server)
-    server = GateServer(application, [listener], ListenerLimits.from_options(options))
-    server.serve(wrap, on_ready=on_ready, on_stop=on_stop)
+    is_tls = current().certificates is not None
+    listener = bind(address, "address")
+    log.info("listening", address=_shown(listener), tls=is_tls)
+    server = GateServer(application, [listener], lambda: current().limits)
+    server.serve(_tls(current) if is_tls else _plain, on_ready=on_ready, on_stop=on_stop)
 
 
-def _open(address: HostPort) -> socket.socket:
+def bind(address: HostPort, setting: str) -> socket.socket:
+    """ConfigError, in the name of the setting, where the address can't be had."""
     try:
         if not address.host and socket.has_dualstack_ipv6():
             listener = socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG)
@@ -51,7 +51,7 @@ def _open(address: HostPort) -> socket.socket:
             listener = socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
     except OSError as error:
         where = f"{address.host}:{address.port}"
-        raise ConfigError([Problem("address", f"can't listen on {where}: {(error.strerror or str(error)).lower()}")]) from error
+        raise ConfigError([Problem(setting, f"can't listen on {where}: {(error.strerror or str(error)).lower()}")]) from error
     listener.setblocking(False)
     return listener
 
@@ -65,6 +65,10 @@ def _plain(factory: ChannelFactory) -> IProtocolFactory:
     return factory
 
 
-def _tls(options: Options, wants_certificate: Wants) -> Callable[[ChannelFactory], IProtocolFactory]:
-    certificates = Certificates(options.certificate_pairs, wants_certificate)
-    return lambda factory: TLSMemoryBIOFactory(certificates, False, factory)
+def _tls(current: Callable[[], ListenerState]) -> Callable[[ChannelFactory], IProtocolFactory]:
+    def certificates() -> Certificates:
+        found = current().certificates
+        assert found is not None, "a listener that began with TLS keeps it"
+        return found
+
+    return lambda factory: TLSMemoryBIOFactory(CurrentCertificates(certificates), False, factory)

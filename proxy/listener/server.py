@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import daphne.server
@@ -27,6 +28,7 @@ from proxy.listener.site import Application, Site
 log = structlog.get_logger(__name__)
 
 OnStop = Callable[[], Awaitable[None]]
+Limits = Callable[[], ListenerLimits]  # those in force now
 
 # Running requests have this long to end when the process is told to stop.
 STOP_SECONDS = 10.0
@@ -37,8 +39,8 @@ class ChannelFactory(Factory):
 
     noisy = False
 
-    def __init__(self, server: "daphne.server.Server", limits: ListenerLimits | None = None, on_stop: OnStop | None = None):
-        self.site = Site(server.application, limits or ListenerLimits())
+    def __init__(self, server: "daphne.server.Server", limits: Limits = ListenerLimits, on_stop: OnStop | None = None):
+        self.site = Site(server.application, limits)
         self._on_stop = on_stop
         # "before": the reactor waits for these alone; a later phase would lose the loop under our feet.
         reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromFuture(spawn(self._stop(), name="stop")))
@@ -55,7 +57,7 @@ class ChannelFactory(Factory):
 class GateServer(daphne.server.Server):
     """Daphne's server on sockets that are open already, instead of endpoints described by strings."""
 
-    def __init__(self, application: Application, sockets: list[socket.socket], limits: ListenerLimits):
+    def __init__(self, application: Application, sockets: list[socket.socket], limits: Limits):
         super().__init__(application, endpoints=[f"socket:{each.getsockname()}" for each in sockets])
         self._sockets = sockets
         self._limits = limits
@@ -97,6 +99,22 @@ class GateServer(daphne.server.Server):
             port.stopListening()
 
 
+class SideDoor:
+    """A plain listener of another application on the same loop: as strict and as patient as the main one."""
+
+    def __init__(self, application: Application, listener: socket.socket):
+        self._site = Site(application, ListenerLimits)
+        factory = Factory.forProtocol(partial(Channel, self._site))
+        factory.noisy = False
+        self._port = reactor.adoptStreamPort(listener.fileno(), listener.family, factory)
+        listener.close()
+
+    def close(self) -> None:
+        self._port.stopListening()
+        for channel in list(self._site.channels):
+            channel.finish_soon()
+
+
 def loop() -> asyncio.AbstractEventLoop:
     running: asyncio.AbstractEventLoop = reactor._asyncioEventloop
     return running
@@ -112,8 +130,26 @@ def when_running(callback: Callable[[], None]) -> None:
     reactor.callWhenRunning(lambda: loop().call_soon(callback))
 
 
-def install(limits: ListenerLimits | None = None, *, on_serve: Callable[[], None] = lambda: None, on_stop: OnStop | None = None) -> None:
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """On the event loop that a SideDoor needs, for a process without a main listener; what it raises is raised here."""
+    globalLogBeginner.beginLoggingTo([_report], redirectStandardIO=False, discardBuffer=True)
+    begun: list[asyncio.Task[None]] = []
+
+    async def until_its_end() -> None:
+        try:
+            await main()
+        finally:
+            reactor.stop()
+
+    when_running(lambda: begun.append(spawn(until_its_end(), name="main")))
+    reactor.run(installSignalHandlers=False)
+    begun[0].result()
+
+
+def install(limits: Limits = ListenerLimits, *, on_serve: Callable[[], None] = lambda: None, on_stop: OnStop | None = None) -> None:
     """Make the stock `daphne` command build our connections: it looks the factory's name up when it starts.
+
+    `limits` is asked whenever one is needed, so that a reload changes them.
 
     `on_serve` is called when that command begins to serve, `on_stop` is awaited after its last request.
     """

@@ -31,11 +31,16 @@ class Site:
     """`emptied` is set whenever the last connection ends."""
 
     application: Application
-    limits: ListenerLimits
+    current_limits: Callable[[], ListenerLimits]
     channels: set["Channel"] = field(default_factory=set)
     exchanges: set["Exchange"] = field(default_factory=set)
     is_stopping: bool = False
     emptied: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def limits(self) -> ListenerLimits:
+        """Those of the configuration in force now: each wait begins under the limits of its moment."""
+        return self.current_limits()
 
 
 def scope_address(address: Any) -> list[Any] | None:

@@ -148,9 +148,9 @@ async def test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong(relo
 
 async def test_what_needs_a_restart_says_so_and_the_rest_takes_over(reloadable: RunningGate) -> None:
     gate = reloadable
-    rewrite(gate, cookie_name="other", address="127.0.0.1:1", policy=[])
+    rewrite(gate, address="127.0.0.1:1", data_dir="/nowhere", policy=[])
     entry = gate.wait_for_event("these settings take effect at the next start")
-    assert entry["settings"] == ["address", "cookie_name"]
+    assert entry["settings"] == ["address", "data_dir"]
     gate.wait_for_event("configuration reloaded")
     async with gate.client() as client:
         assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == 404

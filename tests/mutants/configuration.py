@@ -86,15 +86,40 @@ runtime.without(
     "            self._refuse(error)\n            return\n",
     "            self._refuse(error)\n"
     '            options = self.options.model_copy(update={"policy": ()})\n'
-    "            world = self._build(options, self.world.signing_key)\n",
+    "            world = self._build(options, self.world)\n",
     f"{LIVE_RELOAD}::test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong",
 )
+
+RELOAD = "integration/test_reload.py"
+runtime.without(
+    "TLS that stays keeps its certificates",
+    "            changed += CERTIFICATES\n",
+    "            pass\n",
+    f"{RELOAD}::test_without_certificates_in_the_new_file_tls_stays_until_a_restart",
+)
+runtime.without(
+    "a key that was taken out opens the admin no more",
+    "            setattr(settings, name, value)\n",
+    "            pass\n",
+    f"{RELOAD}::test_the_cookies_name_and_keys_change_for_the_admin_too",
+)
+listener_state = door("proxy/listener/state.py", "unit/proxy/listener/test_state.py")
+listener_state.without(
+    "a changed certificate is shown",
+    "before is not None and before.pairs == pairs:",
+    "before is not None:",
+    "unit/proxy/listener/test_state.py",
+)
+metrics_listener = door("gateproject/telemetry/exposition.py", "unit/gateproject/telemetry/test_exposition.py")
+metrics_listener.without("beside the metrics there is nothing", '    if scope["path"] != "/metrics":\n', "    if False:\n")
 
 DOORS = (
     load,
     checks,
     shadowing,
     files,
+    listener_state,
+    metrics_listener,
     runtime,
     validation,
     options,

@@ -1,6 +1,5 @@
 """Run gate with its own listeners, as the configuration says."""
 
-import asyncio
 import resource
 import sys
 from typing import Any
@@ -26,7 +25,7 @@ class Command(BaseCommand):
 
         if settings.GATE_OPTIONS is not None and settings.GATE_OPTIONS.services in SERVES_GRPC_ONLY:
             try:
-                asyncio.run(serve_grpc_only(from_settings()))
+                serve_grpc_only(from_settings())
             except ConfigError as error:
                 sys.exit(f"nothing was started\n{error}")
             return
@@ -36,12 +35,13 @@ class Command(BaseCommand):
         try:
             listen.use_event_loop()
             runtime.open_grpc()
+            runtime.open_metrics()
             listen.serve(
                 application,
-                runtime.options,
+                runtime.options.address,
+                lambda: runtime.world.listener,
                 on_ready=runtime.say_ready,
                 on_stop=runtime.stop,
-                wants_certificate=lambda server_name: runtime.world.authorize.wants_certificate(server_name),
             )
         except ConfigError as error:
             sys.exit(f"nothing was started\n{error}")

@@ -36,7 +36,6 @@ CLOSED_SETTINGS = {
     "idp_refresh_directory_interval",
     "idp_refresh_directory_timeout",
     "idp_service_account",
-    "metrics_address",
     "override_certificate_name",
     "programmatic_redirect_domain_whitelist",
     "refresh_cooldown",

@@ -1,12 +1,16 @@
 """Who is answered, on which port, and for how long a connection lives: a real server and real connections."""
 
 import asyncio
+import socket
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
 import jwt
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
@@ -185,3 +189,27 @@ async def test_each_name_has_its_certificate(tmp_path):
 def _made(directory: Path) -> Path:
     directory.mkdir()
     return directory
+
+
+async def test_a_changed_certificate_is_shown_to_who_connects_next(tmp_path):
+    def options_with_a_new_pair() -> Options:
+        files = certificate_files(tmp_path, "broker.example.com")
+        pair = {"certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
+        return make_options(tmp_path, insecure_server=None, grpc_insecure=False, **pair)
+
+    def shown(port: int) -> bytes:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.set_alpn_protocols(["h2"])
+        with socket.create_connection(("127.0.0.1", port), 5) as plain, context.wrap_socket(plain) as tls:
+            return tls.getpeercert(binary_form=True)
+
+    first, second = options_with_a_new_pair(), options_with_a_new_pair()
+    server = RpcServer(first, SharedSecret(first.shared_secret))
+    server.open(HostPort("127.0.0.1", 0))
+    await server.start()
+    for options in (first, second):
+        server.reload(options)
+        leaf = x509.load_pem_x509_certificates(options.certificate_pairs[0].certificate)[0]
+        assert await asyncio.to_thread(shown, server.port) == leaf.public_bytes(Encoding.DER)
+    await server.stop()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gateproject.config.load import load_options
 from proxy.listener.listen import install, serve
+from proxy.listener.state import ListenerState
 
 install()
 
@@ -210,4 +211,6 @@ async def stopped() -> None:
 
 
 if __name__ == "__main__":
-    serve(application, load_options(Path(sys.argv[1]), {}), on_ready=lambda: print("ready", flush=True), on_stop=stopped)
+    options = load_options(Path(sys.argv[1]), {})
+    listener = ListenerState.build(options)
+    serve(application, options.address, lambda: listener, on_ready=lambda: print("ready", flush=True), on_stop=stopped)

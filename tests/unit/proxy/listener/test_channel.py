@@ -41,7 +41,7 @@ async def connected(**limits: float) -> tuple[Channel, Wire]:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body"})
 
-    channel, wire = Channel(Site(application, ListenerLimits(**limits))), Wire()
+    channel, wire = Channel(Site(application, lambda: ListenerLimits(**limits))), Wire()
     channel.makeConnection(wire)
     return channel, wire
 

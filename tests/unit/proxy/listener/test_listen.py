@@ -6,7 +6,8 @@ import pytest
 
 from gateproject.config.types import HostPort
 from gateproject.errors import ConfigError
-from proxy.listener.listen import _open, serve
+from proxy.listener.listen import bind, serve
+from proxy.listener.state import ListenerState
 from tests.support.options import make_options
 from tests.support.raw_http import RawClient
 
@@ -22,20 +23,21 @@ def test_a_taken_port_is_a_clear_error_and_nothing_starts(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         options = make_options(tmp_path, address=f"127.0.0.1:{port}")
+        state = ListenerState.build(options)
         with pytest.raises(ConfigError, match=f"address: can't listen on 127.0.0.1:{port}: address already in use"):
-            serve(_never_called, options, on_ready=lambda: started.append("ready"), on_stop=_never_called)
+            serve(_never_called, options.address, lambda: state, on_ready=lambda: started.append("ready"), on_stop=_never_called)
     assert started == []
 
 
 def test_an_address_without_a_host_serves_both_families():
-    with _open(HostPort("", 0)) as listener:
+    with bind(HostPort("", 0), "address") as listener:
         port = listener.getsockname()[1]
         socket.create_connection(("127.0.0.1", port)).close()
         socket.create_connection(("::1", port)).close()
 
 
 def test_an_ipv6_address_can_be_listened_on():
-    with _open(HostPort("::1", 0)) as listener:
+    with bind(HostPort("::1", 0), "address") as listener:
         socket.create_connection(("::1", listener.getsockname()[1])).close()
 
 

@@ -113,7 +113,7 @@ async def test_a_request_that_does_not_end_is_ended_after_a_while():
         finally:
             ended.set()
 
-    site = Site(endless, ListenerLimits())
+    site = Site(endless, ListenerLimits)
     channel, transport = Channel(site), HalfCloseTransport()
     channel.makeConnection(transport)
     channel.dataReceived(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

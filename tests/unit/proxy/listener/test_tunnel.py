@@ -33,7 +33,7 @@ class Taken:
         self.calls = []
         self.opened, self.finished = asyncio.Event(), asyncio.Event()
         self.wire = Wire()
-        self.site = Site(self.application, ListenerLimits())
+        self.site = Site(self.application, ListenerLimits)
         self.channel = Channel(self.site)
         self.channel.makeConnection(self.wire)
 
@@ -88,7 +88,7 @@ async def test_it_is_offered_for_a_handshake_alone():
     async def application(scope, receive, send):
         scopes.append(scope)
 
-    channel = Channel(Site(application, ListenerLimits()))
+    channel = Channel(Site(application, ListenerLimits))
     channel.makeConnection(Wire())
     channel.dataReceived(ORDINARY)
     await turns()
@@ -147,7 +147,7 @@ async def test_an_abort_sends_nothing_more():
 
 async def test_timeouts_of_requests_do_not_count():
     taken = Taken()
-    taken.site.limits = ListenerLimits(read=0.01, write=0.01, idle=0.01)
+    taken.site.current_limits = lambda: ListenerLimits(read=0.01, write=0.01, idle=0.01)
     await taken.open()
     await asyncio.sleep(0.04)
     assert not taken.wire.is_half_closed

@@ -1,0 +1,28 @@
+"""What does the configuration say to connections?  Their certificates and their limits; a reload replaces both with one assignment."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from gateproject.config.options import Options
+from proxy.listener.certificates import Certificates, Wants
+from proxy.listener.limits import ListenerLimits
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerState:
+    """`certificates` is None where something in front ends TLS."""
+
+    limits: ListenerLimits
+    certificates: Certificates | None
+
+    @classmethod
+    def build(cls, options: Options, previous: "ListenerState | None" = None, wants_certificate: Wants = lambda server_name: False) -> Self:
+        """ConfigError where a pair can't be used.  All contexts are made before any is used; those of unchanged pairs live on, so
+        that clients may resume their TLS sessions."""
+        pairs = () if options.insecure_server else options.certificate_pairs
+        before = None if previous is None else previous.certificates
+        if before is not None and before.pairs == pairs:
+            certificates: Certificates | None = before
+        else:
+            certificates = Certificates(pairs, wants_certificate) if pairs else None
+        return cls(ListenerLimits.from_options(options), certificates)

@@ -1,0 +1,210 @@
+"""A running gate takes over what changes: certificates, authorities, limits, keys; whole, or not at all."""
+
+import asyncio
+import shutil
+import signal
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.certs import certificate_files
+from tests.support.children import Child, free_port
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.options import MINIMAL
+from tests.support.sample_upstream import SampleUpstream
+
+HTML = {"Accept": "text/html"}
+RELOADED = "configuration reloaded"
+REFUSED = "configuration refused, the last good one stays in force"
+
+
+@pytest.fixture
+def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> Iterator[RunningGate]:
+    metrics = f"127.0.0.1:{free_port()}"
+    builder = GateBuilder(provider.url).setting(groups_claim="groups", metrics_address=metrics, admin_allowed_users=["alice@example.com"])
+    builder.route("app.localhost", to=upstream.url, allow_any_authenticated_user=True)
+    builder.route("open.localhost", to=upstream.url, allow_public_unauthenticated_access=True)
+    with builder.start(tmp_path) as running:
+        yield running
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    config = yaml.safe_load(path.read_text()) | changes
+    new = path.with_suffix(".new")
+    new.write_text(yaml.safe_dump({key: value for key, value in config.items() if value is not None}))
+    new.replace(path)
+
+
+def times(gate: RunningGate, event: str) -> int:
+    return sum(entry["event"] == event for entry in gate.log)
+
+
+def after(gate: RunningGate, event: str, count: int = 1) -> None:
+    gate.child.wait_for(lambda: times(gate, event) >= count, f"{event!r} for the {count}. time")
+
+
+def served_certificate(port: int, server_name: str = "app.localhost") -> bytes:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", port), 5) as plain, context.wrap_socket(plain, server_hostname=server_name) as tls:
+        certificate = tls.getpeercert(binary_form=True)
+    assert certificate is not None
+    return certificate
+
+
+def metrics(gate: RunningGate, address: str = "") -> dict[str, Any]:
+    address = address or str(gate.builder.settings["metrics_address"])
+    answer = httpx.get(f"http://{address}/metrics", trust_env=False)
+    assert answer.status_code == 200
+    return {sample.name: sample for family in text_string_to_metric_families(answer.text) for sample in family.samples}
+
+
+async def test_a_new_certificate_is_shown_at_once_and_a_broken_pair_keeps_the_old(gate: RunningGate, tmp_path: Path) -> None:
+    first = served_certificate(gate.port)
+    idle = await asyncio.open_connection("127.0.0.1", gate.port, ssl=gate.certificates.client_context(), server_hostname="app.localhost")
+    (tmp_path / "next").mkdir()
+    files = certificate_files(tmp_path / "next", "authenticate.localhost", "app.localhost", "open.localhost")
+    # The certificate is replaced before its key: for a moment they don't belong together.
+    shutil.copy(files.certificate, gate.certificates.certificate)
+    after(gate, REFUSED)
+    assert served_certificate(gate.port) == first
+    assert metrics(gate)["gate_config_last_reload_success"].value == 0
+    shutil.copy(files.key, gate.certificates.key)
+    after(gate, RELOADED)
+    second = served_certificate(gate.port)
+    assert second == ssl.PEM_cert_to_DER_cert(files.issued.certificate_pem.decode())
+    assert second != first
+    assert metrics(gate)["gate_config_last_reload_success"].value == 1
+    reader, writer = idle
+    writer.write(b"GET /ping HTTP/1.1\r\nHost: app.localhost\r\nConnection: close\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 200")
+    writer.close()
+
+
+async def test_without_certificates_in_the_new_file_tls_stays_until_a_restart(gate: RunningGate) -> None:
+    first = served_certificate(gate.port)
+    rewrite(gate.config_file, insecure_server=True, certificate_file=None, certificate_key_file=None)
+    waiting = gate.wait_for_event("these settings take effect at the next start")
+    assert "insecure_server" in waiting["settings"]
+    after(gate, RELOADED)
+    assert served_certificate(gate.port) == first
+
+
+async def test_the_cookies_name_and_keys_change_for_the_admin_too(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        await sign_in(client, gate.url("app.localhost"), "alice")
+        admin = gate.url("authenticate.localhost", "/.gate/admin/")
+        page = await client.get(admin, headers=HTML)
+        while page.next_request is not None:
+            page = await client.send(page.next_request)
+        assert page.status_code == 200
+        assert "_gate_admin" in {cookie.name for cookie in client.cookies.jar}
+        rewrite(gate.config_file, cookie_name="_other")
+        after(gate, RELOADED)
+        assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == 302
+        assert (await client.get(admin, headers=HTML)).status_code != 200
+        assert (await sign_in(client, gate.url("app.localhost"), "alice")).status_code == 200
+        assert "_other" in {cookie.name for cookie in client.cookies.jar}
+
+
+async def test_limits_change_for_connections_that_are_open(gate: RunningGate) -> None:
+    idle = await asyncio.open_connection("127.0.0.1", gate.port, ssl=gate.certificates.client_context(), server_hostname="open.localhost")
+    rewrite(gate.config_file, timeout_idle="300ms")
+    after(gate, RELOADED)
+    reader, writer = idle
+    writer.write(b"GET /ping HTTP/1.1\r\nHost: open.localhost\r\n\r\n")
+    assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 200")  # read() ends when gate closes
+    writer.close()
+
+
+async def test_the_numbers_tell_which_configuration_is_in_force(gate: RunningGate) -> None:
+    before = metrics(gate)
+    assert before["gate_build_info"].value == 1
+    assert before["gate_build_info"].labels["service"] == "gate"
+    assert any(name.startswith("django_db_") for name in before)
+    rewrite(gate.config_file, cookie_expire="1h")
+    after(gate, RELOADED)
+    changed = metrics(gate)
+    assert changed["gate_config_checksum_int64"].value != before["gate_config_checksum_int64"].value
+    name = "gate_config_last_reload_success_timestamp"
+    assert changed[name].value > before[name].value
+    rewrite(gate.config_file, cookie_expire="soon")
+    entry = gate.wait_for_event(REFUSED)
+    assert f"{gate.config_file}:" in entry["problem"]
+    refused = metrics(gate)
+    assert refused["gate_config_last_reload_success"].value == 0
+    for name in ("gate_config_checksum_int64", "gate_config_last_reload_success_timestamp"):
+        assert refused[name].value == changed[name].value
+    secrets = (gate.builder.settings["cookie_secret"], gate.builder.settings["shared_secret"], "not a secret")
+    text = httpx.get(f"http://{gate.builder.settings['metrics_address']}/metrics", trust_env=False).text
+    assert [secret for secret in secrets if str(secret) in text] == []
+
+
+async def test_the_metrics_move_to_a_new_address_and_stay_where_it_is_taken(gate: RunningGate, upstream: SampleUpstream) -> None:
+    rewrite(gate.config_file, metrics_address=upstream.url.removeprefix("http://"))
+    entry = gate.wait_for_event(REFUSED)
+    assert "metrics_address" in entry["problem"]
+    assert metrics(gate)["gate_config_last_reload_success"].value == 0
+    moved = f"127.0.0.1:{free_port()}"
+    rewrite(gate.config_file, metrics_address=moved)
+    after(gate, RELOADED)
+    assert metrics(gate, moved)["gate_config_last_reload_success"].value == 1
+    with pytest.raises(httpx.TransportError):
+        metrics(gate)
+    with httpx.Client(trust_env=False, base_url=f"http://{moved}") as client:
+        assert client.get("/").status_code == 404
+        assert client.get("/.gate/admin/").status_code == 404
+        assert client.post("/metrics").status_code == 405
+        assert client.head("/metrics").content == b""
+
+
+def test_a_wrong_metrics_address_starts_nothing(tmp_path: Path, upstream: SampleUpstream) -> None:
+    settings = {**MINIMAL, "data_dir": str(tmp_path / "data"), "address": f"127.0.0.1:{free_port()}", "grpc_address": ""}
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({**settings, "metrics_address": upstream.url.removeprefix("http://")}))
+    with Child.python("manage.py", "rungate", "-config", path) as child:
+        assert child.process.wait(20) == 1
+    assert "nothing was started" in child.output
+    assert "metrics_address: can't listen on" in child.output
+    assert "Traceback" not in child.output
+
+
+def test_a_mounted_volume_is_swapped_as_kubernetes_does_it(tmp_path: Path, upstream: SampleUpstream) -> None:
+    """config.yaml and its files are links through `..data`, itself a link to a directory that is never written again."""
+    port = free_port()
+    route = {"from": "https://app.example.com", "to": upstream.url, "allow_public_unauthenticated_access": True}
+    settings = {**MINIMAL, "data_dir": str(tmp_path / "data"), "address": f"127.0.0.1:{port}", "grpc_address": ""}
+    volume = tmp_path / "volume"
+    volume.mkdir()
+
+    def publish(version: str, **changes: object) -> None:
+        directory = volume / f"..{version}"
+        directory.mkdir()
+        (directory / "config.yaml").write_text(yaml.safe_dump({**settings, "policy": [route], **changes}))
+        new = volume / "..data_tmp"
+        new.symlink_to(directory.name)
+        new.replace(volume / "..data")
+
+    publish("one")
+    (volume / "config.yaml").symlink_to("..data/config.yaml")
+    with Child.python("manage.py", "rungate", "-config", volume / "config.yaml") as child:
+        child.wait_for_line("gate is ready")
+        assert _status(port) == 200
+        publish("two", policy=[])
+        shutil.rmtree(volume / "..one")
+        child.wait_for_line(RELOADED)
+        assert _status(port) == 404
+        child.process.send_signal(signal.SIGHUP)
+        child.wait_for(lambda: sum(RELOADED in line for line in child.lines) == 2, "a reload by SIGHUP")
+
+
+def _status(port: int) -> int:
+    return httpx.get(f"http://127.0.0.1:{port}/", headers={"Host": "app.example.com", **HTML}, trust_env=False).status_code
