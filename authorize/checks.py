@@ -16,6 +16,7 @@ from authorize.state import default_ports, route_table
 from gateproject.config.load import Judge
 from gateproject.config.options import Options
 from gateproject.config.places import path_of
+from gateproject.config.policy_language import ENFORCE
 from gateproject.config.policy_tests import PolicyTest
 from gateproject.config.validation import Finding
 from gateproject.errors import BadRequest, ConfigError
@@ -34,13 +35,15 @@ def unusable_routes(settings: Any) -> Iterator[Finding]:
 
 
 def unreachable_routes(settings: Any) -> Iterator[Finding]:
-    for index, cover in shadowed(settings.policy, default_ports(settings)):
-        yield ("policy", index), "can never match: {other} comes before it and takes all its requests", ("policy", cover)
+    enforced = [index for index, route in enumerate(settings.policy) if route.mode == ENFORCE]
+    for found, cover in shadowed([settings.policy[index] for index in enforced], default_ports(settings)):
+        place, other = ("policy", enforced[found]), ("policy", enforced[cover])
+        yield place, "can never match: {other} comes before it and takes all its requests", other
 
 
 def routes_without_people(settings: Any) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
-        if next(grants_of(route), None) is None and not any(block.effect == "allow" for block in route.policy):
+        if next(grants_of(route), None) is None and not any(block.effect == "allow" and block.mode == ENFORCE for block in route.policy):
             yield ("policy", index), "lets nobody in: give allowed_users, allowed_groups, allowed_domains or allow_any_authenticated_user"
 
 

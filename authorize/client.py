@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from authorize.identity_headers import Headers
+from authorize.identity_loader import Sources
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
+from authorize.shadow import WouldBe
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,21 @@ class Authorizer(Protocol):
     def identity_header_names(self) -> tuple[bytes, ...]:
         """Every header that may tell an upstream about the caller."""
         ...
+
+    @property
+    def has_shadow(self) -> bool:
+        """Is anything in `mode: shadow`, and known here?"""
+        ...
+
+    async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> WouldBe | None:
+        """What this request would have come to, were all that is in shadow enforced; never a reason to answer it otherwise."""
+        ...
+
+    def sources_of(self, identity: Identity) -> Sources | None:
+        """The records that this identity was made of, while they are remembered here."""
+        ...
+
+    def may_administer(self, identity: Identity) -> bool: ...
 
     def knows_host(self, host: str, port: int | None) -> bool: ...
 

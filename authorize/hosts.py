@@ -1,8 +1,14 @@
 """Which hosts are ours?  What of authorize follows from the configured routes alone, in every process that serves people."""
 
+from collections.abc import Iterable
+
+from authorize.client import Check
 from authorize.client_certificates import CertificateHosts
+from authorize.identity_loader import Sources
 from authorize.policy.canonical import canonical_host
+from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
+from authorize.shadow import WouldBe
 from authorize.state import default_ports, route_table
 from gateproject.config.options import Options
 from gateproject.errors import BadRequest
@@ -36,6 +42,21 @@ class Hosts:
     def is_public(self, request: AccessRequest) -> bool:
         route = self.routes.match(request)
         return route is not None and route.route.allow_public_unauthenticated_access
+
+    # What only the process that decides can say (authorize/service.py); in any other nothing is known, and nobody is an administrator.
+
+    @property
+    def has_shadow(self) -> bool:
+        return False
+
+    async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> WouldBe | None:
+        return None
+
+    def sources_of(self, identity: Identity) -> Sources | None:
+        return None
+
+    def may_administer(self, identity: Identity) -> bool:
+        return False
 
     def wants_certificate(self, server_name: str | None) -> bool:
         """Should a TLS client that asks for this name (None: for no name) be asked for a certificate?"""

@@ -27,6 +27,11 @@ class Sources:
     user: Record | None
     directory_user: Record | None
 
+    @property
+    def version(self) -> int:
+        """The newest change that the identity rests on."""
+        return max(record.version for record in (self.session, self.user, self.directory_user) if record is not None)
+
     def are_current(self, replica: Replica) -> bool:
         user_id = self.session.data["user_id"]
         return (
@@ -58,6 +63,10 @@ class IdentityLoader:
             return None
         sources, identity = cached
         return identity if now < identity.expires and sources.are_current(self._replica) else None
+
+    def sources_of(self, identity: Identity) -> Sources | None:
+        sources, cached = self._cached.get(identity.session_id, (None, None))
+        return sources if cached is identity else None
 
     async def load(self, session_id: str, now: float) -> Identity | None:
         """None where there is no such session, or it expired, or its records make no sense.  Raises BrokerError."""

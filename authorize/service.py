@@ -7,11 +7,12 @@ from authorize.client import Attestation, Check
 from authorize.client_certificates import ClientCertificates
 from authorize.hosts import Hosts
 from authorize.identity_headers import IdentityHeaders
-from authorize.identity_loader import IdentityLoader
+from authorize.identity_loader import IdentityLoader, Sources
 from authorize.policy import criteria
 from authorize.policy.decision import NO_ROUTE, Outcome, judge
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
+from authorize.shadow import Asked, Shadow, WouldBe
 from databroker.replica import Replica
 from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options
@@ -29,6 +30,7 @@ class AuthorizeService(Hosts):
     def __init__(self, options: Options, replica: Replica, signing_key: SigningKey, clock: Callable[[], float] = time.time):
         super().__init__(options)
         self._certificates = ClientCertificates()
+        self._shadow = Shadow(options)
         self.identity_headers = IdentityHeaders(options, signing_key)
         self._cookies = SessionCookies(options)
         self._identities = IdentityLoader(replica, claimed_groups(options))
@@ -58,6 +60,23 @@ class AuthorizeService(Hosts):
     @property
     def identity_header_names(self) -> tuple[bytes, ...]:
         return self.identity_headers.names
+
+    @property
+    def has_shadow(self) -> bool:
+        return bool(self._shadow)
+
+    async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> WouldBe | None:
+        """What this request would have come to, were all that is in shadow enforced; never a reason to answer it otherwise."""
+        now = self._clock()
+
+        async def identify() -> Identity | None:
+            return await self._identify_if_possible(cookie_headers, request.host_port, now)
+
+        return await self._shadow.would_be(Asked(request, check.decision, check.identity, now), identify, self._certificates)
+
+    def sources_of(self, identity: Identity) -> Sources | None:
+        """The records that this identity was made of, while they are remembered."""
+        return self._identities.sources_of(identity)
 
     async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation:
         identity = await self.identify(cookie_headers, request.host_port)

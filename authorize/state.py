@@ -10,6 +10,6 @@ def default_ports(options: Any) -> frozenset[int]:
     return frozenset({80, 443}) if options.insecure_server else frozenset({443})
 
 
-def route_table(options: Any) -> RouteTable:
-    """ConfigError where the routes are wrong."""
-    return RouteTable.build(options.policy, default_ports(options), client_ca=options.client_ca)
+def route_table(options: Any, *, with_shadow: bool = False) -> RouteTable:
+    """ConfigError where the routes are wrong.  `with_shadow`: as if whatever is in shadow were enforced."""
+    return RouteTable.build(options.policy, default_ports(options), client_ca=options.client_ca, with_shadow=with_shadow)

@@ -12,7 +12,9 @@ import structlog
 from django.conf import settings
 
 from authenticate.service import AuthenticateService
+from authorize import decision_rows
 from authorize.client import Authorizer
+from authorize.decision_log import DecisionLog
 from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import ExtAuthz
 from authorize.service import AuthorizeService
@@ -129,10 +131,11 @@ class Runtime:
             has_replica=self.options.services != "databroker",
             has_tables=self.options.services in SIGNS_IN,
         )
-        self._carrying = Carrying(saw=self._databroker.activity.saw)
+        self._carrying = Carrying(saw=self._databroker.activity.saw, decisions=DecisionLog(decision_rows.write, clock=self.clock))
         self.world = self._build(self.options)
         self.status = self._in_force()
         metrics.running(self.options.service_label, version())
+        self._keep_decisions()
 
     def _build(self, options: Options, previous: World | None = None) -> World:
         """Raises ConfigError; nothing that runs is touched."""
@@ -159,6 +162,11 @@ class Runtime:
             return RemoteAuthorizer(options, self._rpc.authorize, lambda: self._databroker.replica.seen)
         return AuthorizeService(options, self._databroker.replica, signing_key, self.clock)
 
+    def _keep_decisions(self) -> None:
+        """Where decisions are made beside the requests; a proxy of its own knows too little of them."""
+        if self.options.services == "all":
+            self._carrying.decisions.use(self.options, self.status.checksum)
+
     def _wants_certificate(self, server_name: str | None) -> bool:
         return self.world.authorize.wants_certificate(server_name)
 
@@ -184,6 +192,7 @@ class Runtime:
             await self.world.authenticate.start()
         self._background.append(spawn(self._carrying.streams.run(self._may_go_on), name="open streams"))
         self._background.append(spawn(self._follow_configuration(), name="configuration"))
+        self._background.append(spawn(self._carrying.decisions.run(), name="decision log"))
 
     async def run_until(self, stop: asyncio.Event) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
@@ -235,6 +244,7 @@ class Runtime:
             setattr(settings, name, value)
         self._metrics.serve(options, taken)
         self._databroker.use_secrets(options.shared_secret)
+        self._keep_decisions()
         configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
         self._rpc.reload(options)
         self._background = [task for task in self._background if not task.done()]
@@ -271,6 +281,7 @@ class Runtime:
         if self.world.authenticate is not ABSENT:
             await self.world.authenticate.stop()
         await self._carrying.client.close()
+        await self._carrying.decisions.flush()
         await self._rpc.stop_serving()
         await self._databroker.stop()
         await self._rpc.close()

@@ -1,30 +1,26 @@
 """The story of one proxied request: ask authorize, then redirect, refuse, or forward; then one line in the log."""
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from authorize.client import Authorizer, Check
+from authorize.decision_log import DecisionLog
 from authorize.policy.compiled_route import CompiledRoute
-from authorize.policy.decision import Decision
 from gateproject.config.options import Options
 from gateproject.errors import AccessEnded, BadRequest, BrokerError, UpstreamError, UpstreamTimeout
-from gateproject.telemetry.logs import is_access_logged, log_access
 from proxy.answers import send_error, send_redirect
 from proxy.forwarding.handshake import HandshakeRefused, handshake
-from proxy.forwarding.http import Ending, ForwardResult, Switch, forward
+from proxy.forwarding.http import ForwardResult, Switch, forward
 from proxy.forwarding.websocket import Upgrade
 from proxy.headers import Headers, TrustedPeers
-from proxy.incoming import Incoming, Receive, Send, client_address
+from proxy.incoming import Incoming, Receive, Send
 from proxy.open_streams import OpenStreams
 from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
 from proxy.state import ProxyState
+from proxy.story import Story
 from proxy.upstreams.client import OutgoingRequest, UpstreamClient
-
-# What the log says where the client left before there was an answer.
-CLIENT_LEFT = 499
 
 Saw = Callable[[str, float, str], None]
 
@@ -36,6 +32,7 @@ class Carrying:
     `saw` is told of every request that is let through for a session: its id, the time, the host.
     """
 
+    decisions: DecisionLog = field(default_factory=lambda: DecisionLog(lambda entries: None))
     client: UpstreamClient = field(default_factory=UpstreamClient)
     streams: OpenStreams = field(default_factory=OpenStreams)
     saw: Saw = lambda session_id, now, host: None
@@ -57,9 +54,9 @@ class DataPlane:
         self._refusals = Refusals(options, authorize.is_route_origin)
 
     async def __call__(self, incoming: Incoming, receive: Receive, send: Send) -> None:
-        story, judged_at = Story(incoming, self._trusted), self._carrying.streams.changes
+        story, judged_at = Story(incoming, self._trusted, self._authorize, self._carrying.decisions), self._carrying.streams.changes
         try:
-            story.check = check = await self._authorize.check(incoming.request, incoming.cookies)
+            check = await story.judge()
             if check.identity is not None and check.decision.is_allowed:
                 self._carrying.saw(check.identity.session_id, self._clock(), incoming.request.host_port)
             compiled = check.decision.route
@@ -159,55 +156,3 @@ async def _explain(incoming: Incoming, error: AccessEnded | BadRequest | BrokerE
         case _:
             reason, advice = "The application behind this address can't be reached.", "Please try again in a moment."
     await send_error(incoming, send, error.status, reason, advice=advice, extra_headers=extra_headers)
-
-
-class Story:
-    """What happened to one request, told in one log line.  The query is left out: applications put secrets there."""
-
-    __slots__ = ("_trusted", "check", "incoming", "problem", "result", "status")
-
-    def __init__(self, incoming: Incoming, trusted: TrustedPeers):
-        self.incoming = incoming
-        self._trusted = trusted
-        self.check: Check | None = None
-        self.result: ForwardResult | None = None
-        self.status: int | None = None
-        self.problem = ""
-
-    def tell(self) -> None:
-        if self.status is None:
-            self.status = (self.result.status or CLIENT_LEFT) if self.result else 500
-        is_trouble = bool(self.problem) or (self.result is not None and self.result.ending is Ending.BROKE_OFF)
-        level = logging.WARNING if is_trouble else logging.INFO
-        if is_access_logged(level):
-            log_access(level, self._fields())
-
-    def _fields(self) -> dict[str, object]:
-        request, check = self.incoming.request, self.check
-        fields: dict[str, object] = {
-            "request_id": self.incoming.request_id,
-            "client": client_address(self.incoming, self._trusted),
-            "method": request.method,
-            "host": request.host_port,
-            "path": request.path,
-            "status": self.status,
-            "duration_ms": round((time.monotonic() - self.incoming.started) * 1000, 2),
-        }
-        if check is not None:
-            fields |= _decided(check.decision)
-            fields["user_id"] = check.identity.user_id if check.identity else ""
-        if self.result is not None:
-            fields |= {"bytes_sent": self.result.bytes_sent, "ending": self.result.ending.value}
-            if self.result.bytes_received is not None:
-                fields["bytes_received"] = self.result.bytes_received
-        if self.problem:
-            fields["problem"] = self.problem
-        return fields
-
-
-def _decided(decision: Decision) -> dict[str, object]:
-    return {
-        "route": decision.route.id if decision.route else "",
-        "outcome": decision.outcome.value,
-        "reason": decision.trace[-1].reason.value if decision.trace else "",
-    }

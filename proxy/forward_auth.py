@@ -11,7 +11,7 @@ from authorize.policy.decision import Outcome
 from gateproject.config.options import Options
 from gateproject.errors import BadRequest, BrokerError
 from proxy.answers import Headers, send_error, send_redirect, send_response
-from proxy.dataplane import Saw, Story
+from proxy.dataplane import Carrying
 from proxy.forwarding.handshake import PREFIX, require_known_origin
 from proxy.headers import TrustedPeers, fold, is_identity_header, without_our_credentials
 from proxy.incoming import Incoming, Receive, Send, source_ip
@@ -20,6 +20,7 @@ from proxy.own_paths import is_own_page
 from proxy.redirects import redirect_to
 from proxy.refusals import SIGN_IN_ADVICE, Refusals
 from proxy.sign_in import return_url
+from proxy.story import Story
 
 VERIFY = "/verify"
 
@@ -37,9 +38,9 @@ OwnPages = Callable[[Incoming, Receive, Send], Awaitable[None]]
 class ForwardAuth:
     """`/verify` has three answers and 503, since front proxies know no others; `/` may also redirect."""
 
-    def __init__(self, options: Options, authorize: Authorizer, saw: Saw, clock: Callable[[], float]):
+    def __init__(self, options: Options, authorize: Authorizer, carrying: Carrying, clock: Callable[[], float]):
         self._authorize = authorize
-        self._saw = saw
+        self._carrying = carrying
         self._clock = clock
         self._trusted = TrustedPeers(options.trusted_proxies)
         self._refusals = Refusals(options, authorize.is_route_origin)
@@ -49,17 +50,18 @@ class ForwardAuth:
     async def __call__(self, incoming: Incoming, receive: Receive, send: Send, own_pages: OwnPages) -> None:
         # Errors for gRPC clients have the status 200, which means something else to a front proxy.
         incoming = replace(incoming, headers={name: value for name, value in incoming.headers.items() if name != b"content-type"})
-        story, is_verify, refuse = Story(incoming, self._trusted), incoming.request.path == VERIFY, _NeverSuccess(incoming, send)
+        story = Story(incoming, self._trusted, self._authorize, self._carrying.decisions)
+        is_verify, refuse = incoming.request.path == VERIFY, _NeverSuccess(incoming, send)
         try:
             original = self._original(incoming)
             judged = story.incoming = replace(incoming, request=original.request)
             if is_own_page(original.request.path):
                 await self._own_page(judged, original, is_verify, receive, refuse, own_pages)
             else:
-                story.check = await self._authorize.check(original.request, incoming.cookies)
-                if await self._may_pass(judged, original, story.check, is_verify, refuse):
+                check = await story.judge()
+                if await self._may_pass(judged, original, check, is_verify, refuse):
                     story.status = 200
-                    await send_response(send, 200, self._permission(judged, story.check), b"")
+                    await send_response(send, 200, self._permission(judged, check), b"")
         except BadRequest as error:
             story.problem = str(error)
             await send_error(
@@ -105,7 +107,7 @@ class ForwardAuth:
             if is_websocket(judged):
                 _require_websocket_may_open(judged, original, decision.route)
             if check.identity is not None:
-                self._saw(check.identity.session_id, self._clock(), judged.request.host_port)
+                self._carrying.saw(check.identity.session_id, self._clock(), judged.request.host_port)
             return True
         return False
 

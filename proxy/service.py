@@ -29,7 +29,7 @@ class ProxyService:
         self._authenticate_host = (options.authenticate_service_url.host, options.authenticate_service_url.port)
         self._forward_auth_host = options.forward_auth_url.host if options.forward_auth_url else None
         self.dataplane = DataPlane(options, authorize, carrying, clock)
-        self.forward_auth = ForwardAuth(options, authorize, carrying.saw, clock)
+        self.forward_auth = ForwardAuth(options, authorize, carrying, clock)
         self.sign_in = SignInRedirects(options)
         self.session_cookies = SessionCookies(options)
         self.attempts = SignInAttempts(options, "route")

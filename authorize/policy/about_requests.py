@@ -83,7 +83,7 @@ def http_header(comparison: Comparison) -> Criterion:
 
     def compared(case: Case) -> str:
         found = values(case)
-        if found and any(word in comparison.argument for word in _NOT_SHOWN):
+        if found and is_secret_header(comparison.argument):
             return f"{comparison.argument}: sent, and not shown"
         return f"{comparison.argument}: {shown(value.decode('utf-8', 'replace') for value in found)}"
 
@@ -101,6 +101,11 @@ def http_header(comparison: Comparison) -> Criterion:
             return TRUE if fits(found[0].decode("utf-8")) else FALSE
 
     return on_request(described(comparison, compared), HEADER, judge, is_negated=comparison.is_negated)
+
+
+def is_secret_header(name: str) -> bool:
+    """Is its value compared, and never shown or written down?"""
+    return any(word in name for word in _NOT_SHOWN)
 
 
 def client_certificate(comparison: Comparison) -> Criterion:

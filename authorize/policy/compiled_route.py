@@ -11,6 +11,7 @@ from authorize.policy.canonical import canonical_setting_path, canonical_setting
 from authorize.policy.criteria import Criterion, Reason
 from authorize.policy.email_address import canonical_domain
 from authorize.policy.expressions import CompiledBlock, Evaluation, UnusableOperand, compile_block, single
+from gateproject.config.policy_language import ENFORCE
 from gateproject.config.route import Route
 from gateproject.errors import BadRequest, ConfigError, Problem
 
@@ -50,12 +51,14 @@ class CompiledRoute:
         return f"<CompiledRoute {self.route.from_}{self.matched_prefix}>"
 
 
-def compile_route(route: Route, key: str, client_ca: bytes | None = None) -> CompiledRoute:
+def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, with_shadow: bool = False) -> CompiledRoute:
     """`key` names the route in problems (`policy[3]`); ConfigError with each of them.
 
-    `client_ca` is that of all routes; the route's own takes its place.
+    `client_ca` is that of all routes; the route's own takes its place.  Blocks in shadow are left out, or `with_shadow` taken for
+    enforced; either way their problems are found.
     """
-    path, prefix, pattern, blocks = usable_conditions(route, key)
+    path, prefix, pattern, written = usable_conditions(route, key)
+    blocks = [block for block in written if with_shadow or block.mode == ENFORCE]
     own_ca = route.tls_downstream_client_ca
     authority = None if (pem := own_ca or client_ca) is None else ClientAuthority.of(pem)
     setting = "tls_downstream_client_ca" if own_ca else "client_ca"

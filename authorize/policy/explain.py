@@ -1,5 +1,6 @@
 """A Decision in words: one sentence for the person refused, rows for JSON and logs, and which routes were passed over and why."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from authorize.policy.decision import Decision, Outcome
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
+from gateproject.config.policy_language import SHADOW
 from gateproject.config.route import Route
 
 # What a refused person can do nothing about, and need not read.
@@ -20,6 +22,7 @@ _DENIES = frozenset({Reason.DENIED_BY_POLICY, Reason.DENY_UNKNOWN})
 _BLOCKS = frozenset({Reason.NOT_ALLOWED_BY_POLICY, Reason.ALLOW_UNKNOWN})
 _ANSWERS = {TRUE: "yes", FALSE: "no", UNKNOWN: "unknown"}
 _CONDITIONS = ("path", "prefix", "regex")
+_INVERSIONS = re.compile(r"\.(?:not|nor)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ def route_looks(request: AccessRequest, policy: Sequence[Route], default_ports: 
     Each is asked alone, in a table of its own, so the answers are those of the real table and no second account of its rules.
     """
     fitting = {index for index, route in enumerate(policy) if _alone(route, default_ports).knows_host(request.host, request.port)}
-    exact_hosts = {index for index in fitting if not policy[index].from_.host.startswith("*.")}
+    exact_hosts = {index for index in fitting if not policy[index].from_.host.startswith("*.") and policy[index].mode != SHADOW}
     looks = []
     for index, route in enumerate(policy):
         if index not in fitting:
@@ -84,7 +87,10 @@ def route_looks(request: AccessRequest, policy: Sequence[Route], default_ports: 
         elif exact_hosts and index not in exact_hosts:
             misses = [f"host: {request.host} has routes of its own, so none for {route.from_.host} is asked"]
         else:
-            misses = list(_misses(request.path, route))
+            misses = [
+                *_misses(request.path, route),
+                *(["mode: the route is in shadow, so it is never asked"] if route.mode == SHADOW else []),
+            ]
         looks.append(RouteLook(index, route, tuple(misses)))
         if not misses:
             break
@@ -120,8 +126,61 @@ _MISS = {"path": "is not", "prefix": "does not begin with", "regex": "does not m
 
 
 def _alone(route: Route, default_ports: frozenset[int]) -> RouteTable:
-    return RouteTable.build([route], default_ports, client_ca=None)  # asked for its host only
+    return RouteTable.build([route], default_ports, client_ca=None, with_shadow=True)  # asked for its host only
 
 
 def _joined(reasons: list[str]) -> str:
     return reasons[0] if len(reasons) == 1 else f"{', '.join(reasons[:-1])}, and {reasons[-1]}"
+
+
+def name_of(route: Route) -> str:
+    """As people know the route: its name, else where it lies."""
+    where = next((f" {condition} {getattr(route, condition)}" for condition in _CONDITIONS if getattr(route, condition) is not None), "")
+    return route.name or f"{route.from_}{where}"
+
+
+def decisive_reason(decision: Decision) -> str:
+    """Why it came out so, in a few words; for the log."""
+    if decision.outcome is Outcome.SIGN_IN:
+        return Reason.NOT_SIGNED_IN.value
+    return decision.trace[-1].reason.value if decision.trace else decision.outcome.value
+
+
+def decisive_rows(decision: Decision) -> list[int]:
+    """The places in the trace that settled it: the rule that let in or kept out; where none let in, all that might have."""
+    if not decision.trace:
+        return []
+    last = len(decision.trace) - 1
+    settled = decision.is_allowed or decision.outcome is Outcome.CERTIFICATE or decision.trace[last].reason in _DENIES
+    return [last] if settled else [place for place, step in enumerate(decision.trace) if not step.holds and step.reason not in _NOT_TOLD]
+
+
+def ways_in(decision: Decision) -> list[str]:
+    """What would make it pass: each line on its own, as far as the rules can say.  For administrators: it names what is listed."""
+    route = decision.route
+    if route is None or decision.is_allowed:
+        return []
+    if decision.outcome is Outcome.CERTIFICATE:
+        return ["a client certificate that the route's authority has issued"]
+    last = decision.trace[-1] if decision.trace else None
+    if last is not None and last.reason in _DENIES:
+        return [f"{last.rule} must be known not to hold"]
+    effects = {block.key: block.effect for block in route.route.policy}
+    ways, inside = list[str](), list[str]()
+    for step in decision.trace:
+        if effects.get(step.rule) == "deny":
+            inside = []
+        elif step.rule in effects:
+            ways.append(f"{step.rule}: " + (" and ".join(inside) or "its criteria must hold"))
+            inside = []
+        elif step.criterion is not None:
+            is_inverted = len(_INVERSIONS.findall(step.rule)) % 2 == 1
+            if step.holds is is_inverted:
+                (inside if step.rule.startswith("policy") else ways).append(
+                    _wish(step.rule, step.criterion.wanted, is_inverted=is_inverted)
+                )
+    return ways or ["nothing: the route has no rule that lets anybody in"]
+
+
+def _wish(rule: str, wanted: str, *, is_inverted: bool) -> str:
+    return f"{rule}: {'anything but ' if is_inverted else ''}{wanted}"

@@ -30,6 +30,7 @@ class CompiledBlock:
 
     key: str
     effect: str
+    mode: str
     evaluate: Evaluation
     is_timed: bool
 
@@ -46,7 +47,7 @@ def compile_block(block: Block) -> CompiledBlock:
         return value
 
     is_timed = any(comparison.criterion in TIMED for comparison in comparisons([block]))
-    return CompiledBlock(block.key, block.effect, evaluate, is_timed)
+    return CompiledBlock(block.key, block.effect, block.mode, evaluate, is_timed)
 
 
 def single(criterion: Criterion) -> Evaluation:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from authorize.policy.canonical import lenient_reading
 from authorize.policy.compiled_route import CompiledRoute, compile_route
 from authorize.policy.request import AccessRequest
+from gateproject.config.policy_language import SHADOW
 from gateproject.config.route import Route
 from gateproject.errors import BadRequest, ConfigError, Problem
 
@@ -46,15 +47,28 @@ class RouteTable:
         return f"<RouteTable {sum(len(host.routes) for host in self._by_host.values())} routes, {len(self._by_host)} hosts>"
 
     @classmethod
-    def build(cls, routes: Iterable[Route], default_ports: frozenset[int] = frozenset({443}), *, client_ca: bytes | None) -> "RouteTable":
-        """ConfigError with every problem of every route.  `client_ca` is that of all routes; it has no default that could be forgotten."""
+    def build(
+        cls,
+        routes: Iterable[Route],
+        default_ports: frozenset[int] = frozenset({443}),
+        *,
+        client_ca: bytes | None,
+        with_shadow: bool = False,
+    ) -> "RouteTable":
+        """ConfigError with every problem of every route.  `client_ca` is that of all routes; it has no default that could be forgotten.
+
+        What is in shadow is left out, as if it were not written; `with_shadow` takes it for enforced, which no request may be
+        answered by.
+        """
         problems: list[Problem] = []
         lists: dict[tuple[str, int | None], list[CompiledRoute]] = {}
         for index, route in enumerate(routes):
             try:
-                compiled = compile_route(route, f"policy[{index}]", client_ca)
+                compiled = compile_route(route, f"policy[{index}]", client_ca, with_shadow=with_shadow)
             except ConfigError as error:
                 problems.extend(error.problems)
+                continue
+            if route.mode == SHADOW and not with_shadow:
                 continue
             port = None if route.from_.port in default_ports else route.from_.port
             lists.setdefault((route.from_.host, port), []).append(compiled)

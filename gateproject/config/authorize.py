@@ -1,10 +1,12 @@
 """The settings of the decision: where groups come from, and who may enter the admin."""
 
+from datetime import timedelta
+from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from gateproject.config.fields import Bool, ExistingFile, File, TextList, text, text_list
+from gateproject.config.fields import Bool, ExistingFile, File, Number, PositiveDuration, TextList, text, text_list
 from gateproject.config.places import KeyPath
 from gateproject.config.policy_tests import PolicyTest, read_tests_file
 from gateproject.config.reader import LIST, Reader
@@ -32,6 +34,25 @@ def claimed_groups(settings: Any) -> str:
     return chosen if chosen is not None else ("groups" if settings.idp_provider == "oidc" else "")
 
 
+# Each takes about a kilobyte.
+MOST_KEPT = 10_000_000
+
+
+def _count(value: Any) -> int:
+    """In the environment a number is text."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value[:20])
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_KEPT:
+        raise ValueError(f"must be a whole number from 0 to {MOST_KEPT}")
+    return value
+
+
+def _part(rate: Decimal) -> Decimal:
+    if rate > 1:
+        raise ValueError("must be a part of all: a number from 0 to 1")
+    return rate
+
+
 class AuthorizeSettings(Settings):
     directory_file: ExistingFile | None = Field(
         None, description="A YAML, JSON or CSV file of users and groups, read again when it changes.", examples=["directory.yaml"]
@@ -50,6 +71,18 @@ class AuthorizeSettings(Settings):
         examples=[["PUT-A-LONG-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"]],
     )
     admin_password_login: Bool = Field(False, description="Accounts with a password may sign in to the admin too.", examples=[True])
+    decision_log_size: Annotated[int, Reader("integer", _count, {"type": "integer", "minimum": 0, "maximum": MOST_KEPT})] = Field(
+        50_000,
+        description="How many decisions are kept for the admin; the oldest go first.  0 keeps none.",
+        examples=[200_000],
+    )
+    decision_log_age: PositiveDuration = Field(timedelta(days=30), description="How long a decision is kept at most.", examples=["168h"])
+    decision_log_sample_rate: Annotated[Number, AfterValidator(_part)] = Field(
+        Decimal("0.01"),
+        description="The part kept of what is let in or led to sign-in, besides the first of each person on each route in an hour.  "
+        "What is refused is always kept.",
+        examples=[1],
+    )
     policy_tests: tuple[PolicyTest, ...] = Field(
         (),
         description="Examples of the policy: who asks for what, and what must come of it.  A configuration that fails one is refused.",

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from gateproject.config.policy_values import CRITERIA, Kind, time_zone
 
 EFFECTS = ("allow", "deny")
+ENFORCE, SHADOW = MODES = ("enforce", "shadow")
 COMBINATIONS = ("and", "or", "nor", "not")
 _DEEPEST = 16
 _MOST_COMPARISONS = 10_000
@@ -44,9 +45,12 @@ Expression = Comparison | Combination
 
 @dataclass(frozen=True, slots=True)
 class Block:
+    """`mode` SHADOW: what it would do is told, and not done."""
+
     key: str
     effect: str
     expression: Expression
+    mode: str = ENFORCE
 
 
 def policy_blocks(value: Any) -> tuple[Block, ...]:
@@ -94,12 +98,18 @@ class _Reader:
     def _block(self, block: Any, place: Place) -> Iterator[Block]:
         if not isinstance(block, Mapping) or not block:
             raise self._wrong(place, "must be a map with `allow` or `deny`")
-        for effect, expression in block.items():
+        mode = block.get("mode", ENFORCE)
+        if mode not in MODES:
+            raise self._wrong((*place, "mode"), _unknown(mode, MODES, "is neither `enforce` nor `shadow`"))
+        effects = {name: expression for name, expression in block.items() if name != "mode"}
+        if not effects:
+            raise self._wrong(place, "has a mode, and neither `allow` nor `deny`")
+        for effect, expression in effects.items():
             if effect not in EFFECTS:
                 self._wrong((*place, str(effect)), _unknown(effect, EFFECTS, "is neither `allow` nor `deny`"))
                 continue
             try:
-                yield Block(_key((*place, effect)), effect, self._expression(expression, (*place, effect), 0))
+                yield Block(_key((*place, effect)), effect, self._expression(expression, (*place, effect), 0), mode)
             except _Wrong:
                 continue
 

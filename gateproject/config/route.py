@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field
 from gateproject.config import removed, unbuilt
 from gateproject.config.fields import Base64, Bool, Duration, File, Text, TextList, or_file
 from gateproject.config.headers import RemovableHeaders, RequestHeaders
-from gateproject.config.policy_language import Block, comparisons, policy_blocks
+from gateproject.config.policy_language import ENFORCE, MODES, SHADOW, Block, comparisons, policy_blocks
 from gateproject.config.policy_values import regular_expression
-from gateproject.config.reader import TEXT, Reader, Shape
+from gateproject.config.reader import TEXT, Reader, Shape, one_of
 from gateproject.config.redirect import Redirect
 from gateproject.config.route_values import AbsolutePath, Claims, Domains, FromUrl, Origins, RewrittenPath
 from gateproject.config.types import canonical_host
@@ -23,7 +23,8 @@ from gateproject.config.validation import Finding, Settings
 _BLOCK: Shape = {
     "type": "object",
     "minProperties": 1,
-    "properties": {"allow": {"type": "object"}, "deny": {"type": "object"}},
+    "properties": {"allow": {"type": "object"}, "deny": {"type": "object"}, "mode": {"type": "string", "enum": list(MODES)}},
+    "anyOf": [{"required": ["allow"]}, {"required": ["deny"]}],
     "additionalProperties": False,
 }
 POLICY: Shape = {"anyOf": [_BLOCK, {"type": "array", "minItems": 1, "items": _BLOCK}]}
@@ -107,6 +108,11 @@ class Route(Settings):
         description="What lists can't say: blocks of `allow` and `deny`; a deny outranks every allow (docs/policy.md).",
         examples=[[{"deny": {"not": {"source_ip": "10.0.0.0/8"}}}]],
     )
+    mode: Annotated[str, one_of(*MODES)] = Field(
+        ENFORCE,
+        description="With `shadow` the route decides nothing and carries nothing: what it would have done is logged and counted.",
+        examples=[SHADOW],
+    )
     allow_public_unauthenticated_access: Bool = Field(
         False, description="Everybody passes, without signing in; no allow-list may be given.", examples=[True]
     )
@@ -150,6 +156,11 @@ class Route(Settings):
         examples=["BASE64-OF-ca.pem"],
     )
     name: Text | None = Field(None, description="The route's name in metrics and logs.", examples=["app"])
+
+    @cached_property
+    def has_shadow(self) -> bool:
+        """Is anything of it evaluated without being enforced?"""
+        return self.mode == SHADOW or any(block.mode == SHADOW for block in self.policy)
 
     @cached_property
     def criteria(self) -> frozenset[str]:

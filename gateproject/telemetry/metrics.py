@@ -6,6 +6,15 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 registry = CollectorRegistry()
 
+shadow_decisions = Counter(
+    "gate_shadow_decisions",
+    "Requests that something in `mode: shadow` bears on: what it would have come to, and what it did come to (`enforced`).",
+    ["route", "outcome", "enforced"],
+    registry=registry,
+)
+decisions_not_kept = Counter(
+    "gate_decision_log_dropped", "Decisions that the decision log should have kept and did not: they came too fast.", registry=registry
+)
 unreadable_records = Counter(
     "gate_unreadable_records", "Stored records that were left out because they don't decrypt or parse.", ["type"], registry=registry
 )

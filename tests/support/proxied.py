@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from authorize.decision_log import DecisionLog, Judged
 from authorize.service import AuthorizeService
 from databroker.client import LocalBroker
 from databroker.replica import Replica
@@ -29,6 +30,8 @@ class Proxied:
     plane: DataPlane
     streams: OpenStreams
     seen: list[tuple[str, float, str]]
+    decisions: DecisionLog
+    kept: list[Judged]
 
     async def ask(self, url: str, *body: bytes, **scope: Any) -> Answer:
         answer = Answer()
@@ -47,8 +50,11 @@ async def proxied(
         broker = LocalBroker(MemoryStore())
         authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
         seen: list[tuple[str, float, str]] = []
-        carrying = Carrying(saw=lambda *who_when_where: seen.append(who_when_where))
+        kept: list[Judged] = []
+        decisions = DecisionLog(lambda entries: kept.extend(judged for judged, _ in entries), chance=lambda: 1.0)
+        decisions.use(options, "c0ffee")
+        carrying = Carrying(saw=lambda *who_when_where: seen.append(who_when_where), decisions=decisions)
         try:
-            yield Proxied(upstream, broker, options, DataPlane(options, authorize, carrying), carrying.streams, seen)
+            yield Proxied(upstream, broker, options, DataPlane(options, authorize, carrying), carrying.streams, seen, decisions, kept)
         finally:
             await carrying.client.close()

@@ -1,0 +1,138 @@
+"""What happened to one request?  One line in the log, and a decision for the decision log."""
+
+import logging
+import time
+
+import structlog
+
+from authorize.client import Authorizer, Check
+from authorize.decision_log import DecisionLog, Judged
+from authorize.policy.decision import Decision
+from authorize.policy.explain import name_of
+from authorize.shadow import WouldBe
+from gateproject.errors import BrokerError
+from gateproject.telemetry import metrics
+from gateproject.telemetry.logs import is_access_logged, log_access
+from proxy.forwarding.http import Ending, ForwardResult
+from proxy.headers import TrustedPeers
+from proxy.incoming import Incoming, client_address
+
+log = structlog.get_logger(__name__)
+
+# What the log says where the client left before there was an answer.
+CLIENT_LEFT = 499
+
+
+class Story:
+    """What happened to one request, told in one log line.  The query is left out: applications put secrets there."""
+
+    __slots__ = (
+        "_authorize", "_decisions", "_is_judged", "_seconds", "_trusted", "_would_be", "check", "incoming", "problem", "result", "status",
+    )  # fmt: skip
+
+    def __init__(self, incoming: Incoming, trusted: TrustedPeers, authorize: Authorizer, decisions: DecisionLog):
+        self.incoming = incoming
+        self._trusted = trusted
+        self._authorize = authorize
+        self._decisions = decisions
+        self._is_judged = False
+        self._seconds = 0.0
+        self._would_be: WouldBe | None = None
+        self.check: Check | None = None
+        self.result: ForwardResult | None = None
+        self.status: int | None = None
+        self.problem = ""
+
+    async def judge(self) -> Check:
+        """May it pass?  Raises BadRequest and BrokerError.  What is in shadow is asked afterwards, and changes nothing."""
+        self._is_judged, began = True, time.perf_counter()
+        request, cookies = self.incoming.request, self.incoming.cookies
+        try:
+            self.check = check = await self._authorize.check(request, cookies)
+        finally:
+            self._seconds = time.perf_counter() - began
+        if self._authorize.has_shadow and (would_be := await self._authorize.would_be(request, check, cookies)) is not None:
+            self._would_be = would_be
+            tell_shadow(self.incoming.request_id, check, would_be)
+        return check
+
+    def tell(self) -> None:
+        if self.status is None:
+            self.status = (self.result.status or CLIENT_LEFT) if self.result else 500
+        is_trouble = bool(self.problem) or (self.result is not None and self.result.ending is Ending.BROKE_OFF)
+        level = logging.WARNING if is_trouble else logging.INFO
+        if is_access_logged(level):
+            log_access(level, self._fields())
+        self._keep()
+
+    def _keep(self) -> None:
+        decision, identity = (self.check.decision, self.check.identity) if self.check is not None else (None, None)
+        if not self._is_judged or not (self._decisions.keeps(decision, identity) or self._would_differ(decision)):
+            return
+        self._decisions.keep(
+            Judged(
+                self.incoming.request_id,
+                self.incoming.request,
+                decision,
+                identity,
+                self._seconds,
+                client_address(self.incoming, self._trusted),
+                sources=self._authorize.sources_of(identity) if identity is not None else None,
+                would_be=self._would_be,
+                failure="unavailable" if self.status == BrokerError.status else "bad request",
+                problem=self.problem,
+            )
+        )
+
+    def _would_differ(self, decision: Decision | None) -> bool:
+        return self._would_be is not None and decision is not None and self._would_be.outcome != decision.outcome.value
+
+    def _fields(self) -> dict[str, object]:
+        request, check = self.incoming.request, self.check
+        fields: dict[str, object] = {
+            "request_id": self.incoming.request_id,
+            "client": client_address(self.incoming, self._trusted),
+            "method": request.method,
+            "host": request.host_port,
+            "path": request.path,
+            "status": self.status,
+            "duration_ms": round((time.monotonic() - self.incoming.started) * 1000, 2),
+        }
+        if check is not None:
+            fields |= _decided(check.decision)
+            fields["user_id"] = check.identity.user_id if check.identity else ""
+            fields["decision_ms"] = round(self._seconds * 1000, 3)
+            if check.identity is not None and (sources := self._authorize.sources_of(check.identity)) is not None:
+                fields["data_version"] = sources.version
+        if self.result is not None:
+            fields |= {"bytes_sent": self.result.bytes_sent, "ending": self.result.ending.value}
+            if self.result.bytes_received is not None:
+                fields["bytes_received"] = self.result.bytes_received
+        if self.problem:
+            fields["problem"] = self.problem
+        return fields
+
+
+def _decided(decision: Decision) -> dict[str, object]:
+    return {
+        "route": decision.route.id if decision.route else "",
+        "outcome": decision.outcome.value,
+        "reason": decision.trace[-1].reason.value if decision.trace else "",
+    }
+
+
+def tell_shadow(request_id: str, check: Check, would_be: WouldBe) -> None:
+    """Counted each time, and logged where it would have come out otherwise."""
+    route, enforced = name_of(would_be.route.route) if would_be.route else "", check.decision.outcome.value
+    metrics.shadow_decisions.labels(route, would_be.outcome, enforced).inc()
+    if would_be.outcome != enforced:
+        user_id = check.identity.user_id if check.identity else ""
+        log.info(
+            "shadow decision",
+            request_id=request_id,
+            route=route,
+            user_id=user_id,
+            outcome=would_be.outcome,
+            enforced=enforced,
+            reason=would_be.reason,
+        )

@@ -1,0 +1,31 @@
+"""Defences of what is told about decisions: shadow opens nothing, no secret is written down, only administrators read it."""
+
+from tests.mutants.mutant import door
+
+shadow_table = door("authorize/policy/route_table.py", "unit/authorize/test_shadow.py")
+shadow_table.without("a route in shadow decides nothing", "if route.mode == SHADOW and not with_shadow:", "if False:")
+
+shadow_blocks = door("authorize/policy/compiled_route.py", "unit/authorize/test_shadow.py")
+shadow_blocks.without("a block in shadow decides nothing", "if with_shadow or block.mode == ENFORCE]", "]")
+
+facts = door("authorize/recorded_facts.py", "unit/authorize/test_recorded_facts.py")
+facts.without(
+    "a header that is a secret is not written down", "is_secret_header(name) or len(value) > LONGEST_TEXT", "len(value) > LONGEST_TEXT"
+)
+facts.without(
+    "a claim that no rule names is not written down", "for name in looked.claims & identity.claims.keys()}", "for name in identity.claims}"
+)
+facts.without(
+    "a header that no rule names does not wait in memory",
+    " for name, value in request.headers if name in looked.headers)",
+    " for name, value in request.headers)",
+)
+
+log = door("authorize/decision_log.py", "unit/authorize/test_decision_log.py")
+log.without("a flood of refusals is bounded in memory", "if len(self._waiting) >= self._most_waiting:", "if False:")
+log.without("each refusal is kept", "if decision is None or decision.outcome not in _SAMPLED or decision.route is None:", "if False:")
+
+rows = door("authorize/decision_rows.py", "unit/authorize/test_decision_rows.py")
+rows.without("the table is bounded", '            _clear(entries[-1][1], rows[-1]["at"])\n', "")
+
+DOORS = (shadow_table, shadow_blocks, facts, log, rows)
