@@ -20,8 +20,8 @@ SIZES = (100, 1_000, 10_000)
 ROUNDS = 3
 
 LOAD = (
-    "import sys; from pathlib import Path; from authorize.checks import JUDGES; from authorize.policy.route_table import RouteTable; "
-    "from gateproject.config.load import load_options; RouteTable.build(load_options(Path(sys.argv[1]), {}, JUDGES).policy)"
+    "import sys; from pathlib import Path; from authorize.checks import JUDGES; from authorize.state import route_table; "
+    "from gateproject.config.load import load_options; route_table(load_options(Path(sys.argv[1]), {}, JUDGES))"
 )
 COMMANDS = {
     "load": [sys.executable, "-c", LOAD],

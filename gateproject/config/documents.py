@@ -5,18 +5,19 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable
-from itertools import islice
 from typing import Any
 
-from gateproject.config.locate import Located, locate_json, locate_toml
-from gateproject.config.places import DEEPEST, MOST_VALUES, Document, DocumentError, key_path, position_in, unpacked
+from gateproject.config.locate import locate_json, locate_toml
+from gateproject.config.places import DEEPEST, MOST_TWICE, MOST_VALUES, Document, DocumentError, position_in
 from gateproject.config.properties import read_properties
 from gateproject.config.yaml_reader import read_yaml
-from gateproject.errors import Problem
 
 _TOML_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
-_DEEP_TOML_NAME = re.compile(rf"(?:[A-Za-z0-9_-]{{1,64}}[ \t]*\.[ \t]*){{{DEEPEST}}}")
-MOST_TWICE = 1_000
+_TOML_SIGN = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[{}\[\],=.\n]', re.DOTALL
+)
+LONGEST_IN_PYTHON = 4_000_000  # characters of what is not parsed in C; ten thousand routes have 2.5 million
+MOST_TOML_SIGNS = 250_000  # its parser is slow; ten thousand routes have 140,000
 _BOMS = ((codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"), (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"))
 
 
@@ -25,7 +26,10 @@ def parse(content: bytes, extension: str) -> Document:
     reader = _READERS.get(extension.lower())
     if reader is None:
         raise DocumentError("the name must end in .yaml, .yml, .json, .toml or .properties, which tells the format")
-    return reader(_decoded(content))
+    text = _decoded(content)
+    if reader in (_read_toml, read_properties) and len(text) > LONGEST_IN_PYTHON:
+        raise DocumentError(f"is longer than {LONGEST_IN_PYTHON} characters: write so much as YAML or JSON")
+    return reader(text)
 
 
 def _decoded(content: bytes) -> str:
@@ -47,6 +51,9 @@ def _read_json(text: str) -> Document:
             seen_twice.append(len(pairs) - len(found))
         return found
 
+    # More than an honest document has, and before each of them has become an object of its own.
+    if text.count(",") + text.count("[") + text.count("{") > 2 * MOST_VALUES:
+        raise DocumentError(f"holds more than {MOST_VALUES} values")
     try:
         value = json.loads(text, object_pairs_hook=pairs_to_map, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
@@ -55,16 +62,12 @@ def _read_json(text: str) -> Document:
         raise DocumentError(f"is not valid JSON: {error}") from None
     document = Document(_bounded(value), locate=lambda: locate_json(text).positions)
     if sum(seen_twice) > MOST_TWICE:
-        raise DocumentError("holds more than 1,000 keys twice")
+        raise DocumentError(f"holds more than {MOST_TWICE} keys twice")
     if seen_twice:
-        document.problems += islice(_twice(locate_json(text)), MOST_TWICE)
+        located = locate_json(text)
+        for path, position in located.twice:
+            document.add_twice(path, position, located.positions[path])
     return document
-
-
-def _twice(located: Located) -> Iterable[Problem]:
-    for path, position in located.twice:
-        first, _ = unpacked(located.positions[path])
-        yield Problem(key_path(path), f"is there twice in the same map, first in line {first}", *unpacked(position))
 
 
 def _no_constant(name: str) -> Any:
@@ -72,8 +75,7 @@ def _no_constant(name: str) -> Any:
 
 
 def _read_toml(text: str) -> Document:
-    if _DEEP_TOML_NAME.search(text):  # its parser would take quadratic time
-        raise DocumentError(f"is nested deeper than {DEEPEST} levels")
+    _bound_toml(text)
     try:
         value = tomllib.loads(text)
     except RecursionError:
@@ -84,6 +86,19 @@ def _read_toml(text: str) -> Document:
         place = (int(found[1]), int(found[2])) if found and found[1] else position_in(text, len(text)) if found else ()
         raise DocumentError(f"is not valid TOML: {_TOML_PLACE.sub('', message)}", *place) from None
     return Document(_bounded(value), locate=lambda: locate_toml(text).positions)
+
+
+def _bound_toml(text: str) -> None:
+    """Before its parser, which takes microseconds a sign, and as many a dot of a name as there were before it."""
+    signs = dots = 0
+    for found in _TOML_SIGN.finditer(text):
+        sign = found[0]
+        dots = dots + 1 if sign == "." else 0 if len(sign) == 1 else dots
+        if dots >= DEEPEST:
+            raise DocumentError(f"is nested deeper than {DEEPEST} levels", *position_in(text, found.start()))
+        signs += dots if sign == "." else sign in "=,["
+        if signs > MOST_TOML_SIGNS:
+            raise DocumentError("is too large for TOML: write so many settings as YAML or JSON", *position_in(text, found.start()))
 
 
 def _bounded(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 from gateproject.config.places import shown_path
 from gateproject.config.types import WatchedFile
 
-LARGEST_CONFIGURATION = 32 * 1024 * 1024
+LARGEST_CONFIGURATION = 16 * 1024 * 1024
 _LARGEST_REFERENCED = 1024 * 1024
 
 

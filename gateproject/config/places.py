@@ -12,6 +12,7 @@ KeyPath = tuple[str | int, ...]
 
 DEEPEST = 64  # levels of nesting in any document
 MOST_VALUES = 600_000  # in any document: thrice those of ten thousand routes
+MOST_TWICE = 1_000  # keys in any document
 
 # A position is one number, line and column together: a large document has hundreds of thousands of them.
 _COLUMN_BITS = 20
@@ -54,6 +55,14 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
     locate: Callable[[], Mapping[KeyPath, int]] | None = None
     _located: Mapping[KeyPath, int] | None = None
+
+    def add_twice(self, path: Iterable[str | int], position: int, first: int | None = None) -> None:
+        """Note a key that is there twice; DocumentError where there are too many."""
+        line, column = unpacked(position)
+        if len(self.problems) == MOST_TWICE:
+            raise DocumentError(f"holds more than {MOST_TWICE} keys twice", line, column)
+        where = "" if first is None else f", first in line {unpacked(first)[0]}"
+        self.problems.append(Problem(key_path(path), f"is there twice in the same map{where}", line, column))
 
     def place_of(self, path: Iterable[str | int]) -> tuple[int, int] | None:
         """Line and column of the deepest part of `path` that is in the document."""

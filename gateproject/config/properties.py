@@ -3,8 +3,7 @@
 import re
 from typing import Any
 
-from gateproject.config.places import DEEPEST, Document, DocumentError, key_path, packed, unpacked
-from gateproject.errors import Problem
+from gateproject.config.places import DEEPEST, MOST_VALUES, Document, DocumentError, packed
 
 _KEY = re.compile(r"((?:\\.|[^\s:=\\])*)[ \t\f]*[:=]?[ \t\f]*")
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|u|.|$)", re.DOTALL)
@@ -13,6 +12,8 @@ _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def read_properties(text: str) -> Document:
+    if text.count("\n") + text.count("\r") > MOST_VALUES:
+        raise DocumentError(f"holds more than {MOST_VALUES} lines")
     document = Document({})
     for line, column, content in _logical_lines(text):
         found = _KEY.match(content)
@@ -60,7 +61,7 @@ def _put(document: Document, path: list[str], value: str, position: int) -> None
         is_last = depth == len(path) - 1
         present = container.get(part)
         if part in container and (is_last or not isinstance(present, dict)):
-            document.problems.append(Problem(key_path(path[: depth + 1]), "is there twice", *unpacked(position)))
+            document.add_twice(path[: depth + 1], position, places.get(part))
             return
         places.setdefault(part, position)
         if is_last:

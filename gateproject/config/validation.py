@@ -66,6 +66,7 @@ class _Partial:
 
 def validate(model: type[Model], raw: Any, context: dict[str, Any]) -> tuple[Model | None, list[Finding]]:
     """The model, or everything that is wrong: also the rules whose settings are right although others are not."""
+    raw = _without_most_unknown(model, raw)
     try:
         return model.model_validate(raw, context=context), []
     except ValidationError as error:
@@ -75,6 +76,15 @@ def validate(model: type[Model], raw: Any, context: dict[str, Any]) -> tuple[Mod
     if isinstance(raw, dict) and not rules_ran:
         findings += list(broken_rules(model.RULES, partial(model, raw, findings, context)))
     return None, findings
+
+
+def _without_most_unknown(model: type[Settings], raw: Any) -> Any:
+    """Each unknown key costs a description, of which there may be hundreds of thousands."""
+    if not isinstance(raw, dict) or len(raw) <= MOST_DETAILS:
+        return raw
+    known = model.attributes()
+    unknown = [key for key in raw if key not in known]
+    return {key: raw[key] for key in (*(key for key in raw if key in known), *unknown[:MOST_DETAILS])}
 
 
 def broken_rules(rules: Iterable[Rule], settings: Any) -> Iterator[Finding]:

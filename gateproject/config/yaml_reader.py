@@ -9,8 +9,7 @@ from typing import Any
 
 import yaml
 
-from gateproject.config.places import DEEPEST, MOST_VALUES, Document, DocumentError, key_path, packed, position_in, unpacked
-from gateproject.errors import Problem
+from gateproject.config.places import DEEPEST, MOST_VALUES, Document, DocumentError, packed, position_in, unpacked
 
 MOST_ALIASED_VALUES = 1_000_000
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
@@ -158,9 +157,7 @@ class _Builder:
             parent.merged += mappings
         elif key in parent.container:
             path = [*(_place(above) for above in self._open[:-1]), key]
-            first, _ = unpacked(parent.places[key])
-            line, column = unpacked(at)
-            self.document.problems.append(Problem(key_path(path), f"is there twice in the same map, first in line {first}", line, column))
+            self.document.add_twice(path, at, parent.places[key])
         else:
             parent.container[key] = value
 

@@ -77,8 +77,8 @@ def test_merge_keys_give_way_to_what_is_written_beside_them() -> None:
     [
         (b"a: 1\npolicy:\n- from: x\n- to: y\n  to: z\n", ".yaml", "line 5: policy[1].to: is there twice in the same map, first in line 4"),
         (b'{"a": 1,\n "b": [{"c": 1, "c": 2}]}', ".json", "line 2: b[0].c: is there twice in the same map, first in line 2"),
-        (b"a = 1\nb: 2\na 3", ".properties", "line 3: a: is there twice"),
-        (b"a = 1\na.b = 2", ".properties", "line 2: a: is there twice"),
+        (b"a = 1\nb: 2\na 3", ".properties", "line 3: a: is there twice in the same map, first in line 1"),
+        (b"a = 1\na.b = 2", ".properties", "line 2: a: is there twice in the same map, first in line 1"),
     ],
 )
 def test_a_key_that_is_there_twice_is_a_problem_with_its_place(content: bytes, extension: str, problem: str) -> None:
