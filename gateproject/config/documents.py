@@ -13,9 +13,7 @@ from gateproject.config.properties import read_properties
 from gateproject.config.yaml_reader import read_yaml
 
 _TOML_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
-_TOML_SIGN = re.compile(
-    r'"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[{}\[\],=.\n]', re.DOTALL
-)
+_TOML_SIGN = re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[{}\[\],=.\n]', re.DOTALL)
 LONGEST_IN_PYTHON = 4_000_000  # characters of what is not parsed in C; ten thousand routes have 2.5 million
 MOST_TOML_SIGNS = 250_000  # its parser is slow; ten thousand routes have 140,000
 _BOMS = ((codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"), (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"))

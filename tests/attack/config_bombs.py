@@ -83,6 +83,19 @@ def _texts() -> Iterator[tuple[str, str, bytes]]:
     yield "Latin-1", "yaml", f"cookie_secret: {SECRET}é".encode("latin-1")
     yield "surrogates", "json", b'{"cookie_name": "\\ud800"}'
     yield "overlong UTF-8", "yaml", b"cookie_name: \xc0\xae"
+    yield "many keys twice in YAML", "yaml", b"a: 1\n" * 290_000
+    yield "many keys twice in properties", "properties", b"a = 1\n" * 500_000
+    yield "unknown keys before one twice", "json", b"{" + b",".join(b'"k%d":1' % number for number in range(290_000)) + b',"k0":1}'
+    yield "depth of TOML's quoted names", "toml", b".".join([b"'a'"] * 100_000) + b" = 1"
+    yield "depth of a TOML table's name", "toml", b"[" + b".".join([b"'a'"] * 100_000) + b"]"
+    yield "deep names in TOML", "toml", b"".join(b"a%d" % number + b".a" * 60 + b" = 1\n" for number in range(5_000))
+    yield "10 MB of TOML values", "toml", b"a = [" + b"1," * (5 * MEBIBYTE) + b"]"
+    yield "TOML keys", "toml", b"".join(b"k%d=1\n" % number for number in range(600_000))
+    yield "TOML tables", "toml", b"[[policy]]\n" * 300_000
+    yield "a TOML text of 15 MB", "toml", b'a = """' + b"x" * (15 * MEBIBYTE) + b'"""'
+    yield "15 MB of backslashes in properties", "properties", b"a=" + b"\\" * (15 * MEBIBYTE)
+    yield "15 MB of lines of properties", "properties", b"a\n" * (15 * MEBIBYTE // 2)
+    yield "15 MB of empty lists in JSON", "json", b"[" + b"[]," * (5 * MEBIBYTE - 2) + b"[]]"
     yield "a document of everything else", "yaml", b"--- a\n--- b"
     yield "huge number", "json", b'{"cookie_expire": ' + b"9" * MEBIBYTE + b"}"
     yield "huge number in YAML", "yaml", b"cookie_expire: " + b"9" * MEBIBYTE
@@ -133,7 +146,7 @@ def _policies() -> Iterator[tuple[str, str]]:
     yield "depth", base64.b64encode(b"[" * 90_000).decode()
 
 
-@attack("B26", "hostile configurations", together=2)
+@attack("B26", "hostile configurations", together=2, sample=8, minutes=4)
 def hostile_configurations(target: Target) -> Iterator[Case]:
     for label, extension, content in _texts():
         yield Case(label, partial(_check, f"config.{extension}", partial(_write, content), None, REFUSED))

@@ -4,6 +4,7 @@ from tests.mutants.mutant import door
 
 validation = door("gateproject/config/validation.py", "unit/gateproject/config/test_validation.py", "unit/gateproject/config/test_load.py")
 validation.without("an unknown key is an error", 'extra="forbid"', 'extra="ignore"')
+validation.without("unknown keys are described up to a bound", "*unknown[:MOST_DETAILS])}", "*unknown)}")
 validation.without("a message holds no value", "hide_input_in_errors=True, ", "")
 
 options = door("gateproject/config/options.py", "unit/gateproject/config/test_options.py", "unit/gateproject/config/test_unbuilt.py")
@@ -31,6 +32,15 @@ fields.without("a key in the place of a path is not shown", 'if written.lstrip()
 
 documents = door("gateproject/config/documents.py", "unit/gateproject/config/test_documents.py")
 documents.without("a key that is there twice in JSON is a mistake", "        if len(found) < len(pairs):\n", "        if False:\n")
+documents.without("a name in TOML has a depth", "        if dots >= DEEPEST:\n", "        if False:\n")
+documents.without("a TOML text has a bounded number of values", "        if signs > MOST_TOML_SIGNS:\n", "        if False:\n")
+documents.without(
+    "a JSON text has a bounded number of values", "        if (count := count + len(level)) > MOST_VALUES:\n", "        if False:\n"
+)
+documents.without("slow parsers get short texts", " and len(text) > LONGEST_IN_PYTHON:", " and False:")
+
+places = door("gateproject/config/places.py", "unit/gateproject/config/test_documents.py")
+places.without("keys there twice are described up to a bound", "        if len(self.problems) == MOST_TWICE:\n", "        if False:\n")
 
 yaml_reader = door("gateproject/config/yaml_reader.py", "unit/gateproject/config/test_documents.py")
 yaml_reader.without("a key that is there twice is a mistake", "        elif key in parent.container:\n", "        elif False:\n")
@@ -129,6 +139,7 @@ DOORS = (
     config_headers,
     fields,
     documents,
+    places,
     yaml_reader,
     authenticate,
     reader,

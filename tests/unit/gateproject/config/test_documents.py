@@ -9,8 +9,9 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateproject.config.documents import parse
-from gateproject.config.places import DocumentError, key_path
+from gateproject.config.documents import _bound_toml, parse
+from gateproject.config.places import MOST_VALUES, DocumentError, key_path
+from tests.support.examples import examples
 
 SCALARS = (
     st.none() | st.booleans() | st.integers(-(10**17), 10**17) | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]))
@@ -25,11 +26,13 @@ def from_yaml(text: str) -> Any:
 @given(VALUES)
 @example("1e5")
 @example(["-.5", "1.5e3", "<<", "=", "~"])
+@examples(40)
 def test_what_a_yaml_library_writes_is_read_back(value: Any) -> None:
     assert from_yaml(yaml.safe_dump(value)) == value
 
 
 @given(VALUES)
+@examples(40)
 def test_json_is_read_back(value: Any) -> None:
     assert parse(json.dumps(value).encode(), ".json").value == value
 
@@ -135,6 +138,60 @@ def test_a_hostile_document_is_refused_soon(content: bytes, extension: str, reas
         parse(content, extension)
 
 
+# Each takes seconds, or hundreds of megabytes, where its bound is gone.
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize(
+    ("content", "extension", "reason"),
+    [
+        (b"[" + b"[]," * 1_200_000 + b"[]]", ".json", "more than 600000 values"),
+        (b"{" + b'"a":1,' * 1_500 + b'"a":1}', ".json", "more than 1000 keys twice"),
+        (b"a: 1\n" * 1_500, ".yaml", "more than 1000 keys twice"),
+        (b"a = 1\n" * 1_500, ".properties", "more than 1000 keys twice"),
+        (b"\n" * 600_001, ".properties", "more than 600000 lines"),
+        (b"a=" + b"\\" * 4_000_000, ".properties", "longer than 4000000 characters"),
+        (b'a = "' + b"x" * 4_000_000 + b'"', ".toml", "longer than 4000000 characters"),
+        (b"a = [" + b"1," * 260_000 + b"]", ".toml", "too large for TOML"),
+        (b"[[a]]\n" * 130_000, ".toml", "too large for TOML"),
+        (b"".join(b"k%d=1\n" % number for number in range(260_000)), ".toml", "too large for TOML"),
+        (b"".join(b"k%d" % number + b".a" * 60 + b"=1\n" for number in range(200)), ".toml", "too large for TOML"),
+        (b".".join([b"a"] * 1_000) + b" = 1", ".toml", "deeper than 64"),
+        (b" . ".join([b"'a'"] * 1_000) + b" = 1", ".toml", "deeper than 64"),
+        (b"[" + b".".join([b'"a"'] * 1_000) + b"]", ".toml", "deeper than 64"),
+        (b"a = {" + b".".join([b"a"] * 1_000) + b" = 1}", ".toml", "deeper than 64"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_made_to_be_slow_is_refused_before_it_is(content: bytes, extension: str, reason: str) -> None:
+    with pytest.raises(DocumentError, match=reason):
+        parse(content, extension)
+
+
+def test_a_json_document_may_hold_so_many_values_and_no_more() -> None:
+    assert parse(json.dumps([0] * (MOST_VALUES - 1)).encode(), ".json").value == [0] * (MOST_VALUES - 1)
+    with pytest.raises(DocumentError, match="more than 600000 values"):
+        parse(json.dumps([0] * MOST_VALUES).encode(), ".json")
+
+
+def test_signs_in_texts_and_comments_are_no_values_of_toml() -> None:
+    commas, dots = "," * 260_000, "." * 100
+    text = f'a = \'{commas}{dots}\' # {commas}\nb = """{dots}\n{dots}"""\nc.d = 1.5\n'
+    assert parse(text.encode(), ".toml").value == {"a": commas + dots, "b": f"{dots}\n{dots}", "c": {"d": 1.5}}
+
+
+def test_ten_thousand_routes_are_not_too_large_for_toml() -> None:
+    route = """[[policy]]
+from = "https://a.example.com"
+prefix = "/a/"
+to = "http://u"
+allowed_users = ["a@example.com", "b@example.com"]
+allowed_groups = ["engineering"]
+timeout = "30s"
+[policy.set_request_headers]
+X-Team = "research"
+"""
+    _bound_toml(route * 10_000)
+
+
 def test_a_broken_line_is_numbered_but_not_quoted() -> None:
     with pytest.raises(DocumentError) as caught:
         from_yaml("a: 1\ncookie_secret: 'hunter2\nb: 2\n")
@@ -143,6 +200,7 @@ def test_a_broken_line_is_numbered_but_not_quoted() -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from([".yaml", ".json", ".toml", ".properties"]))
+@examples(40)
 def test_any_bytes_are_a_document_or_a_document_error(content: bytes, extension: str) -> None:
     try:
         document = parse(content, extension)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateproject.config.load import config_path, load_options, parse_options
@@ -17,6 +17,7 @@ from gateproject.config.route import Route
 from gateproject.config.types import Url
 from gateproject.config.upstream_urls import WeightedUrl
 from gateproject.errors import ConfigError
+from tests.support.examples import examples
 from tests.support.options import COOKIE_SECRET, MINIMAL, SHARED_SECRET
 from tests.unit.gateproject.config.conftest import Load, Problems
 
@@ -231,23 +232,23 @@ def loads_or_refuses(content: bytes, extension: str, environ: dict[str, str]) ->
 
 
 @given(st.dictionaries(KEYS, ANY, max_size=6), ROUTES)
-@settings(max_examples=300, deadline=None)
+@examples(25)
 def test_any_values_give_options_or_a_config_error(changes: dict[str, Any], routes: list[Any]) -> None:
     loads_or_refuses(json.dumps({**MINIMAL, "policy": routes, **changes}).encode(), ".json", {})
 
 
 @given(st.binary(max_size=300), st.sampled_from([".yaml", ".json", ".toml"]))
-@settings(max_examples=200, deadline=None)
+@examples(25)
 def test_any_bytes_give_options_or_a_config_error(content: bytes, extension: str) -> None:
     loads_or_refuses(content, extension, {})
     loads_or_refuses(yaml.safe_dump(MINIMAL).encode() + content, ".yaml", {})
 
 
 @given(st.dictionaries(KEYS.map(str.upper), st.text(st.characters(exclude_characters="\0"), max_size=30), max_size=5))
-@settings(max_examples=200, deadline=None)
+@examples(25)
 def test_any_environment_gives_options_or_a_config_error(environ: dict[str, str]) -> None:
     loads_or_refuses(yaml.safe_dump(MINIMAL).encode(), ".yaml", environ)
 
 
-def test_ten_thousand_routes_are_loaded(load: Load) -> None:
-    assert len(load(policy=[{**ROUTE, "from": f"https://h{index}.example.com"} for index in range(10_000)]).policy) == 10_000
+def test_a_thousand_routes_are_loaded(load: Load) -> None:
+    assert len(load(policy=[{**ROUTE, "from": f"https://h{index}.example.com"} for index in range(1_000)]).policy) == 1_000

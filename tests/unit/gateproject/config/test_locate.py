@@ -3,10 +3,11 @@
 import tomllib
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateproject.config.locate import locate_json, locate_toml
+from tests.support.examples import examples
 
 PIECES = st.sampled_from(
     [
@@ -31,7 +32,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=8).map("".join))
 @example('a = """x\\""" # not the end\n"""\nb = 1\n')
 @example("a = ''''quoted''''\nb = 1\n")
-@settings(max_examples=300, deadline=None)
+@examples(60)
 def test_every_top_level_key_has_the_line_on_which_it_stands(text: str) -> None:
     try:
         value = tomllib.loads(text)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gateproject.config.documents import parse
 from gateproject.config.places import key_path, packed, path_of, position_in, printable, shown_path, unpacked
+from tests.support.examples import examples
 
 YAML = b"""a: 1
 policy:
@@ -89,6 +90,7 @@ def paths(value: Any, so_far: tuple[str | int, ...] = ()) -> Any:
 
 
 @given(VALUES, st.sampled_from([None, 1]))
+@examples(40)
 def test_every_key_of_any_json_is_found_where_it_is_written(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
     document = parse(text.encode(), ".json")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from gateproject.config.places import DocumentError
 from gateproject.config.properties import read_properties
+from tests.support.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,7 @@ def test_properties_are_read(text: str, value: object) -> None:
 
 
 @given(st.text(max_size=60))
+@examples(40)
 def test_any_text_is_properties_or_an_error(text: str) -> None:
     try:
         document = read_properties(text)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from authorize.checks import JUDGES
@@ -20,6 +20,7 @@ from gateproject.config.reference import settings as declared_settings
 from gateproject.config.weaknesses import WEAKNESSES
 from gateproject.errors import ConfigError
 from gateproject.report import Report, as_json, as_sarif, as_text
+from tests.support.examples import examples
 from tests.support.options import MINIMAL
 
 MARK = "hunter2sEcReT"
@@ -35,6 +36,8 @@ def is_secret(name: str) -> bool:
 SETTINGS = sorted(key.name for group in declared_settings().values() for key in group if is_secret(key.name))
 ROUTE_KEYS = sorted(key.name for key in route_keys() if is_secret(key.name))
 
+PEM = f"-----BEGIN PRIVATE KEY-----\n{MARK}\n-----END PRIVATE KEY-----"
+PEMS = [PEM, base64.b64encode(PEM.encode()).decode()]
 # A secret as people get it wrong: the wrong type, half of it, twice, in another coding, with a line too many.
 FORMS: list[Any] = [
     MARK,
@@ -48,10 +51,14 @@ FORMS: list[Any] = [
     [{"a": MARK}],
     base64.b64encode(MARK.encode()).decode(),
     base64.b64encode(MARK.encode() * 3).decode()[:32] * 2,
-    f"-----BEGIN PRIVATE KEY-----\n{MARK}\n-----END PRIVATE KEY-----",
-    base64.b64encode(f"-----BEGIN PRIVATE KEY-----\n{MARK}\n-----END PRIVATE KEY-----".encode()).decode(),
+    *PEMS,
     f"kvstore://user:{MARK}@host:6379/0",
     f"https://user:{MARK}@host/",
+    f"kvstores://:{MARK}@store internal",
+    f"postgresql://gate:{MARK}@db:port/x",
+    f"mysql://gate:{MARK}@db/x",
+    f"{MARK},{MARK}",
+    [MARK, [MARK]],
 ]
 LEAKS = (MARK, base64.b64encode(MARK.encode()).decode()[:14])
 
@@ -88,6 +95,7 @@ def test_no_form_of_a_wrong_secret_is_shown(tmp_path: Path, extension: str) -> N
             "policy": routes,
             "idp_request_params": {"a": form},
             "headers": {"X-A": form},
+            "certificates": [{"cert": "fullchain.pem", "key": key} for key in PEMS],
         }
         path.write_text(json.dumps(document) if extension == "json" else yaml.safe_dump(document))
         assert leaks(everything_said(path, {})) == [], form
@@ -122,7 +130,7 @@ DAMAGE = st.sampled_from(
 
 
 @given(st.sampled_from(sorted(TEXTS)), st.lists(st.tuples(st.integers(0, 300), DAMAGE), min_size=1, max_size=3))
-@settings(max_examples=150, deadline=None)
+@examples(40)
 def test_a_damaged_file_shows_nothing_of_the_secrets_in_it(extension: str, damage: list[tuple[int, str]]) -> None:
     """Damage may make a key of what was a value, and keys are shown: only what is still a value counts."""
     text = TEXTS[extension]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateproject.config.types import HostPort, SecretBytes, SecretText, Url, canonical_host, parse_url
+from tests.support.examples import examples
 
 
 @pytest.mark.parametrize("secret", [SecretBytes(b"hunter2"), SecretText("hunter2")])
@@ -94,6 +95,7 @@ def test_upstream_hosts_may_have_underscores() -> None:
 
 
 @given(st.text(max_size=300))
+@examples(40)
 def test_any_text_is_a_canonical_url_or_a_value_error(text: str) -> None:
     for written in (text, f"https://{text}"):
         try:

@@ -15,6 +15,7 @@ from gateproject.importing.converted import Converted
 from gateproject.importing.oauth2_proxy import convert, whole
 from gateproject.importing.reading import read
 from gateproject.importing.writing import as_yaml
+from tests.support.examples import examples
 
 TOP = """\
 http_address = "127.0.0.1:4180"
@@ -105,6 +106,7 @@ expressions = st.sampled_from(["/a", "^/a", "/a$", "^/a$", "^/a/[0-9]+$", "^/a|/
 
 
 @given(expression=expressions, path=st.text(alphabet="/ab1$", max_size=6))
+@examples(40)
 def test_a_widened_expression_never_opens_a_path_that_was_closed(expression: str, path: str) -> None:
     if re2.fullmatch(whole(expression), path):
         assert re.search(expression, path)

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from gateproject.importing.converted import Converted, Part, Source
 from gateproject.importing.writing import as_yaml
+from tests.support.examples import examples
 
 scalars = st.one_of(st.text(), st.integers(), st.booleans(), st.none())
 values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(min_size=1), inner), max_leaves=8)
 
 
 @given(value=values, said=st.text())
+@examples(40)
 def test_values_come_back_and_notes_stay_comments(value: Any, said: str) -> None:
     converted, route = Converted("other"), Part()
     converted.top.set(Source("theirs"), "ours", value, check=said)
