@@ -5,6 +5,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from gateproject.config.locate import locate_json, locate_toml
@@ -58,13 +59,13 @@ def _read_json(text: str) -> Document:
         raise DocumentError(f"is not valid JSON: {error.msg}", error.lineno, error.colno) from None
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"is not valid JSON: {error}") from None
-    document = Document(_bounded(value), locate=lambda: locate_json(text).positions)
+    locate = cache(lambda: locate_json(text))
+    document = Document(_bounded(value), locate=lambda: locate().positions)
     if sum(seen_twice) > MOST_TWICE:
         raise DocumentError(f"holds more than {MOST_TWICE} keys twice")
     if seen_twice:
-        located = locate_json(text)
-        for path, position in located.twice:
-            document.add_twice(path, position, located.positions[path])
+        for path, position in locate().twice:
+            document.add_twice(path, position, locate().positions[path])
     return document
 
 

@@ -131,7 +131,8 @@ policy:
         ("policy[1].timeout", 15),
         ("shared_secret", None),
         ("authenticate_service_url", None),
-        ("SERVICES", None),
+        ("databroker_service_url", None),
+        ("authorize_service_url", None),
     }
 
 
