@@ -21,8 +21,13 @@ from gateproject.config.policy_tests import PolicyTest
 from gateproject.config.validation import Finding
 from gateproject.errors import BadRequest, ConfigError
 
-_OUTCOMES = {"allow": Outcome.ALLOWED, "refuse": Outcome.FORBIDDEN, "sign-in": Outcome.SIGN_IN, "no-route": Outcome.NO_ROUTE}
-_WORDS = {outcome: word for word, outcome in _OUTCOMES.items()}
+_WORDS = {
+    Outcome.ALLOWED: "allow",
+    Outcome.FORBIDDEN: "refuse",
+    Outcome.CERTIFICATE: "refuse",
+    Outcome.SIGN_IN: "sign-in",
+    Outcome.NO_ROUTE: "no-route",
+}
 
 
 def unusable_routes(settings: Any) -> Iterator[Finding]:
@@ -65,28 +70,30 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
     """Empty where what comes of it is what was expected."""
     name = f" ({test.name})" if test.name else ""
     try:
-        request = described_request(test.url, test.method, default_ports(options))
+        headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in test.headers.items()]
+        request = described_request(test.url, test.method, default_ports(options), source_ip=test.source_ip or "", headers=headers)
     except ValueError as error:
         return f"fails{name}: {error}"
     person = described_identity(Described(test.user, test.groups, test.claims), options)
     try:
-        decision = decide(_with_certificate(request, table), person, table, time.time())
+        decision = decide(_with_certificate(request, test, table), person, table, time.time())
     except BadRequest as error:
         return "" if test.expect == "refuse" and test.route is None else f"fails{name}: expected {test.expect}, got refuse: {error}"
     index = _index(decision, options)
-    if decision.outcome is not _OUTCOMES[test.expect]:
+    if _WORDS[decision.outcome] != test.expect:
         return f"fails{name}: expected {test.expect}, got {_WORDS[decision.outcome]}{_of_route(index, options)}: {_trace(decision)}"
     if test.route is not None and test.route not in (index, decision.route.route.name if decision.route else None):
         return f"fails{name}: expected route {test.route}, got{_of_route(index, options).removeprefix(' by')}"
     return ""
 
 
-def _with_certificate(request: AccessRequest, table: RouteTable) -> AccessRequest:
-    """Where the route wants a client certificate, a good one is shown: the tests are about people."""
-    route = table.match(request)
-    if route is None or route.client_ca is None:
+def _with_certificate(request: AccessRequest, test: PolicyTest, table: RouteTable) -> AccessRequest:
+    """Only a route with an authority asks for a certificate."""
+    shown, route = test.client_certificate, table.match(request)
+    if shown is None or route is None or route.client_ca is None:
         return request
-    return replace(request, client_certificate=ClientCertificate("", "", "", verdicts={route.client_ca.id: ""}))
+    verdicts = {route.client_ca.id: "" if shown.is_trusted else "is not of the route's authority"}
+    return replace(request, client_certificate=ClientCertificate(shown.fingerprint, shown.spki, "", verdicts=verdicts))
 
 
 def _index(decision: Decision, options: Options) -> int | None:

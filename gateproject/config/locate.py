@@ -9,7 +9,7 @@ from typing import Any
 
 from gateproject.config.places import KeyPath, packed
 
-_JSON_WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_JSON_WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]|[^\s{}\[\],:"]+')
 _TOML_WORD = re.compile(
     r'"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|\n|[{}\[\],=.]|[^\s{}\[\],=.#"\']+', re.DOTALL
 )
@@ -54,7 +54,7 @@ def locate_json(text: str) -> Located:
             levels.pop()
         elif word == ",":
             _next(levels[-1])
-        elif word != ":":
+        else:
             _begin(located, levels, word, position)
     return located
 
@@ -63,7 +63,7 @@ def _begin(located: Located, levels: list[_Level], word: str, position: int) -> 
     """A key, or the first word of a value."""
     top = levels[-1] if levels else None
     if top is not None and top.expects_key:
-        top.part, top.expects_key = json.loads(word), False
+        top.part, top.expects_key = json.loads(word) if "\\" in word else word[1:-1], False
         located.note(tuple(level.part for level in levels), position)
         return
     if top is not None and top.is_list:

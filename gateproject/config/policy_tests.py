@@ -1,5 +1,6 @@
 """What do the operator's own examples of the policy say: who asks for what, and what must come of it?"""
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,11 +10,14 @@ from pydantic import Field
 
 from gateproject.config.documents import parse
 from gateproject.config.fields import Text, TextList, text
+from gateproject.config.headers import header_map
 from gateproject.config.places import Document, DocumentError, KeyPath, path_of
-from gateproject.config.reader import Reader, one_of
+from gateproject.config.policy_values import fingerprint, spki_hash
+from gateproject.config.reader import MAP, TEXT, Reader, Shape, one_of
 from gateproject.config.types import WatchedFile
 from gateproject.config.validation import Finding, Settings, validate
 
+SHOWN = ("good", "none", "untrusted")
 EXPECTATIONS = ("allow", "refuse", "sign-in", "no-route")
 
 
@@ -28,6 +32,35 @@ def _route(value: Any) -> str | int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     return text(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCertificate:
+    """A client certificate of the route's authority, unless it is `untrusted`; the hashes are empty where they do not matter."""
+
+    fingerprint: str = ""
+    spki: str = ""
+    is_trusted: bool = True
+
+
+def _certificate(value: Any) -> ShownCertificate | None:
+    """None for no certificate."""
+    if value in SHOWN:
+        return None if value == "none" else ShownCertificate(is_trusted=value == "good")
+    if not isinstance(value, Mapping) or not value or not set(value) <= {"fingerprint", "spki"}:
+        raise ValueError(f"must be {', '.join(SHOWN)}, or a map with the fingerprint or the spki of a good one")
+    digest, key_hash = value.get("fingerprint"), value.get("spki")
+    return ShownCertificate("" if digest is None else fingerprint(digest), "" if key_hash is None else spki_hash(key_hash))
+
+
+def _address(value: Any) -> str:
+    try:
+        return str(ipaddress.ip_address(value)) if isinstance(value, str) else text(value)
+    except ValueError:
+        raise ValueError("must be an IP address such as 203.0.113.7") from None
+
+
+CERTIFICATE: Shape = {"anyOf": [{"type": "string", "enum": list(SHOWN)}, {"type": "object"}]}
 
 
 def _a_person_has_a_name(test: Any) -> Iterator[Finding]:
@@ -57,6 +90,18 @@ class PolicyTest(Settings):
     groups: TextList = Field((), description="The ids of that person's groups.", examples=[["engineering"]])
     claims: Annotated[Mapping[str, Any], Reader("map of claims to values", _claims, {"type": "object"})] = Field(
         default_factory=dict, description="What the provider says about that person.", examples=[{"department": "research"}]
+    )
+    source_ip: Annotated[str, Reader("IP address", _address, TEXT)] | None = Field(
+        None, description="From which address the request comes; unknown where it is not given.", examples=["203.0.113.7"]
+    )
+    headers: Annotated[Mapping[str, str], Reader("map string-to-string", header_map, MAP)] = Field(
+        default_factory=dict, description="Headers of the request.", examples=[{"X-Api-Version": "2"}]
+    )
+    client_certificate: Annotated[ShownCertificate | None, Reader("string or map", _certificate, CERTIFICATE)] = Field(
+        ShownCertificate(),
+        description="Which client certificate is shown where the route asks for one: a `good` one of its authority, `none`, an "
+        "`untrusted` one, or a map with the `fingerprint` or the `spki` of a good one, as the policy names them.  By default a good one.",
+        examples=["none"],
     )
     expect: Annotated[str, one_of(*EXPECTATIONS)] = Field(
         description="What must come of it; `no-route` where no route matches.", examples=["allow"]

@@ -209,10 +209,10 @@ def _age(operator: str, value: Any) -> float:
 
 
 def _certificate_hash(operator: str, value: Any) -> tuple[str, ...]:
-    return alternatives(operator, value, _fingerprint if operator == "fingerprint" else _spki_hash)
+    return alternatives(operator, value, fingerprint if operator == "fingerprint" else spki_hash)
 
 
-def _fingerprint(value: Any) -> str:
+def fingerprint(value: Any) -> str:
     """As `openssl x509 -fingerprint -sha256` prints it, with colons or without."""
     digits = str(value).replace(":", "").lower() if isinstance(value, str) else ""
     if not _FINGERPRINT.fullmatch(digits):
@@ -220,7 +220,7 @@ def _fingerprint(value: Any) -> str:
     return digits
 
 
-def _spki_hash(value: Any) -> str:
+def spki_hash(value: Any) -> str:
     try:
         digest = base64.b64decode(value, validate=True) if isinstance(value, str) else b""
     except (ValueError, binascii.Error):

@@ -141,6 +141,46 @@ def test_a_policy_test_shows_a_good_certificate_where_one_is_wanted(tmp_path: Pa
     assert not checked(tmp_path, client_ca_file="clients.pem", policy_tests=tests, **tls).errors
 
 
+FINGERPRINT, SPKI = "ab" * 32, "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="
+
+
+@pytest.mark.parametrize(
+    ("shown", "outcome"),
+    [
+        ({}, "refuse"),
+        ({"client_certificate": "good"}, "refuse"),
+        ({"client_certificate": "none"}, "refuse"),
+        ({"client_certificate": "untrusted"}, "refuse"),
+        ({"client_certificate": {"fingerprint": ":".join(["AB"] * 32)}}, "allow"),
+        ({"client_certificate": {"spki": SPKI}}, "allow"),
+        ({"client_certificate": {"fingerprint": "cd" * 32}}, "refuse"),
+        ({"source_ip": "203.0.113.7", "client_certificate": "good"}, "allow"),
+        ({"source_ip": "203.0.113.7", "client_certificate": "none"}, "refuse"),
+        ({"source_ip": "203.0.113.7", "client_certificate": "untrusted"}, "refuse"),
+        ({"source_ip": "203.0.114.7"}, "refuse"),
+        ({"headers": {"X-Api-Version": "2"}}, "allow"),
+        ({"headers": {"X-Api-Version": "3"}}, "refuse"),
+    ],
+)
+def test_a_policy_test_says_which_certificate_address_and_headers_come(tmp_path: Path, shown: dict[str, Any], outcome: str) -> None:
+    files = certificate_files(tmp_path, "app.example.com")
+    tls = {"insecure_server": False, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
+    (tmp_path / "clients.pem").write_bytes(authority().pem)
+    allowed = [
+        {"client_certificate": {"fingerprint": FINGERPRINT}},
+        {"client_certificate": {"spki": SPKI}},
+        {"source_ip": {"cidr": ["203.0.113.0/24"]}},
+        {"http_header/x-api-version": "2"},
+    ]
+    routes = [{"from": "https://app.example.com", "to": "http://a", "policy": {"allow": {"or": allowed}}}]
+    test = {"url": "https://app.example.com/", "user": "7", **shown}
+    settings = {"client_ca_file": "clients.pem", "policy": routes, **tls}
+    assert checked(tmp_path, policy_tests=[{**test, "expect": outcome}], **settings).errors == ()
+    other = {"allow": "refuse", "refuse": "allow"}[outcome]
+    (failure,) = checked(tmp_path, policy_tests=[{**test, "expect": other}], **settings).errors
+    assert f"expected {other}, got {outcome} by policy[0]" in failure.message
+
+
 def test_a_route_that_its_policy_lets_people_into_is_no_warning(tmp_path: Path) -> None:
     route = {"from": "https://app.example.com", "to": "http://a"}
     warned = [checked(tmp_path, policy=[{**route, "policy": {effect: {"user": "7"}}}]).warnings for effect in ("allow", "deny")]

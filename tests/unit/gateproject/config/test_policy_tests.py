@@ -20,6 +20,12 @@ GOOD = {"url": "https://app.example.com/", "expect": "allow", "user": "ann@examp
         ({"usr": "x"}, "usr", "is not a setting; did you mean user?"),
         ({"claims": ["x"]}, "claims", "must be a map"),
         ({"route": -1}, "route", "must be text"),
+        ({"source_ip": "a.example.com"}, "source_ip", "must be an IP address such as 203.0.113.7"),
+        ({"headers": {"a b": "x"}}, "headers", "a header name holds"),
+        ({"client_certificate": "bad"}, "client_certificate", "must be good, none, untrusted, or a map"),
+        ({"client_certificate": {}}, "client_certificate", "must be good, none, untrusted, or a map"),
+        ({"client_certificate": {"fingerprint": "12"}}, "client_certificate", "64 hexadecimal digits"),
+        ({"client_certificate": {"spki": "12"}}, "client_certificate", "44 characters"),
         ({"route": 0, "expect": "no-route"}, "route", "no route is expected"),
     ],
 )
