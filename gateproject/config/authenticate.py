@@ -109,7 +109,7 @@ class AuthenticateSettings(Settings):
         description="Path that receives the provider's callback; the client's redirect URI at the provider must name it exactly.",
         examples=["/oauth2/callback"],
     )
-    idp_provider: Annotated[str, one_of(*PROVIDERS)] = Field(
+    idp_provider: Annotated[str, one_of(*PROVIDERS, otherwise="oidc for any other provider of OpenID Connect")] = Field(
         description="The provider's short name; `oidc` for a generic OpenID Connect provider.",
         examples=["oidc"],
         json_schema_extra={"when_missing": f"one of {', '.join(PROVIDERS)}"},

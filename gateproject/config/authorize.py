@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from gateproject.config.fields import Bool, ExistingFile, File, Number, PositiveDuration, TextList, text, text_list
 from gateproject.config.places import KeyPath
 from gateproject.config.policy_tests import PolicyTest, read_tests_file
-from gateproject.config.reader import LIST, Reader
+from gateproject.config.reader import Reader, Shape
 from gateproject.config.types import SecretText
 from gateproject.config.validation import Settings
 
@@ -19,6 +19,8 @@ def _claim_or_nothing(value: Any) -> str:
 
 
 LEAST_TOKEN = 32
+_TOKEN: Shape = {"type": "string", "minLength": LEAST_TOKEN}
+TOKENS: Shape = {"anyOf": [{"type": "array", "items": _TOKEN}, _TOKEN]}
 
 
 def _ext_authz_tokens(value: Any) -> tuple[SecretText, ...]:
@@ -65,7 +67,7 @@ class AuthorizeSettings(Settings):
     )
     admin_allowed_users: TextList = Field((), description="Who enters the admin by single sign-on.", examples=[["alice@example.com"]])
     admin_allowed_groups: TextList = Field((), description="Whose members enter the admin by single sign-on.", examples=[["operators"]])
-    ext_authz_tokens: Annotated[tuple[SecretText, ...], Reader("list of string", _ext_authz_tokens, LIST)] = Field(
+    ext_authz_tokens: Annotated[tuple[SecretText, ...], Reader("list of string", _ext_authz_tokens, TOKENS)] = Field(
         (),
         description="Bearer tokens of other Envoys that may ask authorize (ext_authz), of 32 characters or more.",
         examples=[["PUT-A-LONG-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"]],

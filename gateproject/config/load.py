@@ -226,7 +226,7 @@ def _raw_routes(policy: Any) -> list[Any]:
     if isinstance(policy, str):
         policy = _decoded_policy(policy)
     if not isinstance(policy, list):
-        raise ValueError("must be a list of routes")
+        raise ValueError("must be a list of routes: begin each of them with `- `")
     return policy
 
 

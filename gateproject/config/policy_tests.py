@@ -60,7 +60,16 @@ def _address(value: Any) -> str:
         raise ValueError("must be an IP address such as 203.0.113.7") from None
 
 
-CERTIFICATE: Shape = {"anyOf": [{"type": "string", "enum": list(SHOWN)}, {"type": "object"}]}
+_HASHES: Shape = {
+    "fingerprint": {"type": "string", "pattern": "^([0-9A-Fa-f]{2}:?){32}$"},
+    "spki": {"type": "string", "pattern": "^[A-Za-z0-9+/]{43}=$"},
+}
+CERTIFICATE: Shape = {
+    "anyOf": [
+        {"type": "string", "enum": list(SHOWN)},
+        {"type": "object", "properties": _HASHES, "additionalProperties": False, "minProperties": 1},
+    ]
+}
 
 
 def _a_person_has_a_name(test: Any) -> Iterator[Finding]:

@@ -47,14 +47,17 @@ class Reader:
         return PlainValidator(self.read).__get_pydantic_core_schema__(source, handler)
 
 
-def one_of(*choices: str, later: tuple[str, ...] = ()) -> Reader:
-    """One of `choices`.  `later` holds values of the specification that this release does not have: naming one says so."""
+def one_of(*choices: str, later: tuple[str, ...] = (), otherwise: str = "") -> Reader:
+    """One of `choices`; `otherwise` is advice to who finds none that fits.
+
+    `later` holds values of the specification that this release does not have: naming one says so.
+    """
 
     def choose(value: Any) -> str:
         if value in choices:
             return str(value)
         if value in later:
             raise ValueError(f"{value} is specified but not available in this release")
-        raise ValueError(f"must be one of {', '.join(choices + later)}")
+        raise ValueError(f"must be one of {', '.join(choices + later)}" + (f"; {otherwise}" if otherwise else ""))
 
     return Reader("string", choose, {"type": "string", "enum": list(choices)}, later)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gateproject.config.authenticate import is_loopback
+from gateproject.config.authorize import claimed_groups
 from gateproject.config.validation import Finding, Rule
 
 # Setting -> its weak value, and what follows from it.
@@ -108,6 +109,14 @@ def _nobody_can_verify_assertions(settings: Any) -> Iterator[Finding]:
             return
 
 
+def _groups_from_nowhere(settings: Any) -> Iterator[Finding]:
+    if claimed_groups(settings) or settings.directory_file is not None:
+        return
+    for index, route in enumerate(settings.policy):
+        if route.allowed_groups:
+            yield ("policy", index, "allowed_groups"), "no groups of anybody are known: set groups_claim or directory_file"
+
+
 def _sessions_without_end(settings: Any) -> Iterator[Finding]:
     if settings.cookie_expire.total_seconds() > _LONGEST_SECONDS:
         yield ("cookie_expire",), "keeps people signed in for more than 30 days: a stolen cookie works as long"
@@ -122,5 +131,6 @@ WEAKNESSES: tuple[Rule, ...] = (
     _anybody_may_say_who_asks,
     _plain_provider,
     _nobody_can_verify_assertions,
+    _groups_from_nowhere,
     _sessions_without_end,
 )

@@ -21,6 +21,16 @@ _MAYBE_NO_TEXT = frozenset("~nNtTfF+-.0123456789")  # how everything begins that
 _TAGS = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq", "!", None}
 _NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
+# libyaml's words for a mistake -> what to do about it.
+_CURES = {
+    "found character that cannot start any token": "a value can't begin so: indent with spaces, never tabs, and put other signs in quotes",
+    "did not find expected '-' indicator": "this line is not indented like those of the list around it",
+    "did not find expected key": "this line is not indented like those before it",
+    "mapping values are not allowed in this context": "a colon is not expected here: look at the indentation, or put the value in quotes",
+    "found unexpected end of stream": "a quote or a bracket is not closed",
+    "did not find expected alphabetic or numeric character": "a value that begins with * or & must be in quotes",
+}
+
 
 def read_yaml(text: str) -> Document:
     if found := _NOT_YAML.search(text):
@@ -32,7 +42,8 @@ def read_yaml(text: str) -> Document:
         # Only the problem: the whole message quotes the line where the Python parser made it, and the line may hold a secret.
         mark = error.problem_mark
         place = (mark.line + 1, mark.column + 1) if mark else ()
-        raise DocumentError(f"is not valid YAML: {error.problem or error.context}", *place) from None
+        problem = error.problem or error.context
+        raise DocumentError(f"is not valid YAML: {_CURES.get(problem, problem)}", *place) from None
     except yaml.YAMLError:
         raise DocumentError("is not valid YAML") from None
     return builder.document

@@ -1,17 +1,29 @@
 """What authorize says about a configuration comes with the place where it is written."""
 
+import base64
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from authorize.checks import JUDGES
+from authorize.checks import JUDGES, routes_without_people
+from authorize.described import Described, described_identity
+from authorize.policy.compiled_route import compile_route
+from authorize.policy.decision import decide
+from authorize.policy.request import AccessRequest, ClientCertificate
+from authorize.policy.route_table import RouteTable
 from gateproject.config.load import Checked, check_configuration
+from gateproject.config.route import Route
 from gateproject.errors import Problem
 from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
+from tests.support.examples import examples
 from tests.support.options import MINIMAL
 
 ROUTES: list[dict[str, Any]] = [
@@ -139,6 +151,56 @@ def test_a_policy_test_shows_a_good_certificate_where_one_is_wanted(tmp_path: Pa
     (tmp_path / "clients.pem").write_bytes(authority().pem)
     tests = [{"url": "https://open.example.com/", "expect": "allow"}, {"url": "https://app.example.com/", "expect": "sign-in"}]
     assert not checked(tmp_path, client_ca_file="clients.pem", policy_tests=tests, **tls).errors
+
+
+RULES = st.fixed_dictionaries(
+    {},
+    optional={
+        "allowed_users": st.sampled_from([[], ["7"]]),
+        "allowed_groups": st.sampled_from([[], ["g"]]),
+        "allowed_domains": st.sampled_from([[], ["example.com"]]),
+        "allowed_idp_claims": st.sampled_from([{}, {"team": ["x"]}]),
+        "allow_any_authenticated_user": st.booleans(),
+        "cors_allow_preflight": st.booleans(),
+        "tls_downstream_client_ca": st.just(base64.b64encode(authority().pem).decode()),
+        "policy": st.sampled_from(
+            [
+                {"allow": {"user": "7"}},
+                {"deny": {"user": "8"}},
+                {"deny": {"not": {"user": "7"}}},
+                {"allow": {"nor": ["reject"]}},
+                {"deny": "accept"},
+                [{"deny": {"user": "8"}}, {"allow": "accept"}],
+                {"allow": {"http_method": "GET"}},
+            ]
+        ),
+    },
+)
+PERSON = {"groups": ["g"], "claims": {"team": "x", "email": "ann@example.com"}}
+
+
+@given(RULES)
+@example({})
+@example({"policy": {"deny": {"user": "8"}}})
+@example({"policy": {"allow": {"user": "7"}}})
+@examples(40)
+def test_nobody_gets_where_a_route_is_said_to_let_nobody_in(rules: dict[str, Any]) -> None:
+    """Judged by the decision itself: nobody, a stranger, and a person with everything that a rule asks for."""
+    try:
+        route = Route.model_validate({"from": "https://app.example.com", "to": "http://a", **rules}, context={"files": None})
+    except ValidationError:
+        assume(False)
+    table = RouteTable.build([route], frozenset({443}), client_ca=None)
+    options = SimpleNamespace(policy=[route], idp_provider="oidc", groups_claim=None)
+    shown = {compiled.client_ca.id: "" for compiled in [compile_route(route, "policy[0]")] if compiled.client_ca}
+    certificate = ClientCertificate("", "", "", verdicts=shown)
+    asked = [
+        AccessRequest("GET", "app.example.com", None, "/", client_certificate=certificate),
+        AccessRequest("OPTIONS", "app.example.com", None, "/", "", "https://a", "GET", client_certificate=certificate),
+    ]
+    people = [described_identity(person, options) for person in (Described(), Described("9"), Described("7", **PERSON))]
+    enters = any(decide(request, person, table, 0.0).is_allowed for request in asked for person in people)
+    assert bool(list(routes_without_people(options))) <= (not enters)
 
 
 FINGERPRINT, SPKI = "ab" * 32, "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="

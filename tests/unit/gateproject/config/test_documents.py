@@ -67,6 +67,23 @@ def test_plain_scalars_are_numbers_only_where_yaml_1_1_and_1_2_agree(written: st
     assert from_yaml(written) == value
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "cure"),
+    [
+        ("policy:\n  - from: a\n   to: b\n", 3, "not indented like those of the list"),
+        ("policy:\n  - from: a\n      to: b\n", 3, "look at the indentation"),
+        ("a: 1\nb:\n   c: 1\n  d: 1\n", 4, "not indented like those before it"),
+        ("policy:\n\t- from: a\n", 2, "never tabs"),
+        ("a: 'b\nc: d\n", 3, "is not closed"),
+        ("from: *.example.com\n", 1, "must be in quotes"),
+    ],
+)
+def test_a_mistake_in_yaml_says_what_to_do(text: str, line: int, cure: str) -> None:
+    with pytest.raises(DocumentError, match=cure) as caught:
+        from_yaml(text)
+    assert caught.value.line == line
+
+
 def test_merge_keys_give_way_to_what_is_written_beside_them() -> None:
     text = "base: &base {to: a, timeout: 1s}\nother: &other {to: b, name: c}\nroute:\n  <<: [*base, *other]\n  timeout: 2s\n"
     assert from_yaml(text)["route"] == {"timeout": "2s", "to": "a", "name": "c"}
