@@ -29,6 +29,7 @@ AROUND_ROUTES = {"tls_downstream_client_ca": _TLS, "tls_downstream_client_ca_fil
 KVSTORE_WITH_TLS = {"databroker_storage_connection_string": "kvstores://127.0.0.1"}
 # What else a key needs to be accepted.
 COMPANIONS: dict[str, dict[str, Any]] = {
+    "authorize_service_url": {"services": "proxy", "databroker_service_url": "https://databroker.internal:5443"},
     "certificate": {"certificate_key": "BASE64-OF-privkey.pem"},
     "certificate_key": {"certificate": "BASE64-OF-fullchain.pem"},
     "certificate_file": {"certificate_key_file": "privkey.pem"},
