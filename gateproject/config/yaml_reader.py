@@ -42,7 +42,7 @@ def read_yaml(text: str) -> Document:
         # Only the problem: the whole message quotes the line where the Python parser made it, and the line may hold a secret.
         mark = error.problem_mark
         place = (mark.line + 1, mark.column + 1) if mark else ()
-        problem = error.problem or error.context
+        problem = str(error.problem or error.context)
         raise DocumentError(f"is not valid YAML: {_CURES.get(problem, problem)}", *place) from None
     except yaml.YAMLError:
         raise DocumentError("is not valid YAML") from None
