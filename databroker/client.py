@@ -1,6 +1,6 @@
 """What may other apps ask of the data broker?"""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Protocol
 
 from databroker.records import SPENT, Record
@@ -39,6 +39,28 @@ class BrokerClient(Protocol):
         The caller checks `expires` (Unix seconds) itself: the id is forgotten a minute after it.
         """
         ...
+
+
+class ForgettingBroker:
+    """Another client, whose deletions `forget` hears of at once, as (type, id): no sign-out waits for the change stream."""
+
+    def __init__(self, client: BrokerClient, forget: Callable[[str, str], None]):
+        self._delete = client.delete
+        self._forget = forget
+        self.get = client.get
+        self.put = client.put
+        self.page = client.page
+        self.changes = client.changes
+        self.server_version = client.server_version
+        self.acquire = client.acquire
+        self.renew = client.renew
+        self.release = client.release
+        self.spend = client.spend
+
+    async def delete(self, type: str, id: str) -> bool:
+        was_live = await self._delete(type, id)
+        self._forget(type, id)
+        return was_live
 
 
 class LocalBroker:

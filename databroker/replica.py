@@ -19,6 +19,8 @@ from gateproject.tasks import spawn
 log = structlog.get_logger(__name__)
 
 MAX_RECORDS = 100_000
+# So late at most does it see that a broker is back: until then records that were changed meanwhile may still be served.
+LONGEST_WAIT = 1.0
 
 
 class Unknown(Enum):
@@ -36,7 +38,10 @@ type_and_id = tuple[str, str]
 
 
 class Replica:
-    """Caches only what was asked for, and only while `run()` follows the change stream; otherwise every `get` asks the broker.
+    """Caches only what was asked for, and only while `run()` follows the change stream.
+
+    What was cached when the stream was lost is served for `staleness` seconds, or until the stream is back; then it is dropped, and
+    every `get` asks the broker.
 
     That there is no such record is remembered too (most people are in no directory), except for sessions: somebody who has
     just signed in must be seen at once, not when the stream says so.
@@ -49,17 +54,20 @@ class Replica:
         *,
         max_records: int = MAX_RECORDS,
         first_wait: float = 0.1,
+        staleness: float = 0.0,
         clock: Callable[[], float] = time.time,
     ):
         self._client = client
         self._types = frozenset(types)
         self._max_records = max_records
         self._first_wait = first_wait
+        self.staleness = staleness
         self._clock = clock
         self._cache: OrderedDict[type_and_id, Record | None] = OrderedDict()
         self._calls: dict[type_and_id, asyncio.Task[Record | BrokerError | None]] = {}
         self._callbacks: list[Callable[[Change], None]] = []
         self._is_following = False
+        self._end_of_staleness: asyncio.TimerHandle | None = None
         self._server_version = ""
         self._position = 0
         self._moved = asyncio.Event()
@@ -77,10 +85,14 @@ class Replica:
         server_version, _, version = seen.rpartition(":")
         try:
             async with asyncio.timeout(patience):
-                while version and self._is_following and not self._has_reached(server_version, int(version)):
+                while version and self._is_serving and not self._has_reached(server_version, int(version)):
                     await self._moved.wait()
         except TimeoutError:
             self._start_over(is_following=self._is_following)
+
+    @property
+    def _is_serving(self) -> bool:
+        return self._is_following or self._end_of_staleness is not None
 
     def _has_reached(self, server_version: str, version: int) -> bool:
         return self._server_version == server_version and self._position >= version
@@ -121,16 +133,16 @@ class Replica:
         self._callbacks.append(callback)
 
     async def run(self) -> None:
-        """Follow the change stream forever.  When it breaks, everything cached is dropped until it is back."""
-        waits = pauses(self._first_wait)
+        """Follow the change stream forever."""
+        waits = pauses(self._first_wait, LONGEST_WAIT)
         try:
             while True:
                 try:
                     await self._follow()
                 except BrokerError as error:
                     if self._is_following:
-                        waits = pauses(self._first_wait)
-                        self._start_over(is_following=False)
+                        waits = pauses(self._first_wait, LONGEST_WAIT)
+                        self._lose()
                     log.warning("replica lost the change stream", reason=str(error))
                 await asyncio.sleep(next(waits))
         finally:
@@ -190,8 +202,30 @@ class Replica:
         if len(self._cache) > self._max_records:
             self._cache.popitem(last=False)
 
+    def forget(self, type: str, id: str) -> None:
+        """This process has deleted it: nobody here waits for the stream to say so."""
+        self._cache.pop((type, id), None)
+        self._calls.pop((type, id), None)
+        self._tell(Change(self._position, type, id, None))
+
+    def _lose(self) -> None:
+        """The stream is gone: what is cached is all that may be served, and not for long."""
+        if self.staleness <= 0:
+            self._start_over(is_following=False)
+            return
+        self._is_following = False
+        self._calls.clear()  # what these bring may be older than a change that we did not hear of
+        self._end_of_staleness = asyncio.get_running_loop().call_later(self.staleness, self._grow_old)
+
+    def _grow_old(self) -> None:
+        log.warning("what is cached is too old to be served", staleness=self.staleness)
+        self._start_over(is_following=False)
+
     def _start_over(self, *, is_following: bool) -> None:
         self._is_following = is_following
+        if self._end_of_staleness is not None:
+            self._end_of_staleness.cancel()
+            self._end_of_staleness = None
         self._moved.set()
         self._moved = asyncio.Event()
         self._cache.clear()

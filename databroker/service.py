@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from databroker import activity, rows
-from databroker.client import BrokerClient, LocalBroker
+from databroker.client import BrokerClient, ForgettingBroker, LocalBroker
 from databroker.elected import run_elected
 from databroker.projection import Projection
 from databroker.replica import Replica
@@ -30,6 +30,7 @@ class DataBrokerService:
         sweep_interval: float = SWEEP_INTERVAL,
         activity_interval: float = activity.INTERVAL,
         remote: BrokerClient | None = None,
+        staleness: float = 0.0,
         has_replica: bool = True,
         has_tables: bool = True,
     ):
@@ -41,14 +42,16 @@ class DataBrokerService:
         self._has_tables = has_tables
         self._sweep_interval = sweep_interval
         self._store = store
-        self.client: BrokerClient = _client(store, remote)
-        self.replica = Replica(self.client, clock=clock)
+        client = _client(store, remote)
+        self.replica = Replica(client, clock=clock, staleness=staleness)
+        self.client: BrokerClient = ForgettingBroker(client, self.replica.forget)
         self.activity = activity.Activity(rows.write_seen, clock=clock, interval=activity_interval)
         self._projection = Projection(self.client)
         self._tasks: list[asyncio.Task[None]] = []
 
-    def use_secrets(self, secrets: Sequence[bytes]) -> None:
-        """The configuration has a new `shared_secret`."""
+    def use(self, secrets: Sequence[bytes], staleness: float) -> None:
+        """The configuration has a new `shared_secret`, or `session_staleness`."""
+        self.replica.staleness = staleness
         if isinstance(self._store, SealedStore):
             self._store.use(secrets)
 

@@ -65,9 +65,10 @@ class AccessEnded(GateError):
 
 
 class BrokerError(GateError):
-    """The data broker can't be reached."""
+    """The data broker can't be reached; whoever asks again should wait for `retry_after` seconds."""
 
     status = 503
+    retry_after = 5
 
 
 class UpstreamError(GateError):

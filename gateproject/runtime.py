@@ -128,6 +128,7 @@ class Runtime:
             store,
             self.clock,
             remote=self._rpc.broker,
+            staleness=self.options.session_staleness.total_seconds(),
             has_replica=self.options.services != "databroker",
             has_tables=self.options.services in SIGNS_IN,
         )
@@ -243,7 +244,7 @@ class Runtime:
         for name, value in cookie_settings(options).items():
             setattr(settings, name, value)
         self._metrics.serve(options, taken)
-        self._databroker.use_secrets(options.shared_secret)
+        self._databroker.use(options.shared_secret, options.session_staleness.total_seconds())
         self._keep_decisions()
         configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
         self._rpc.reload(options)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from gateproject import pages
+from gateproject.errors import BrokerError
 from proxy.incoming import Incoming, Send
 
 Headers = list[tuple[bytes, bytes]]
@@ -57,6 +58,10 @@ async def send_error(
     headers += [(b"content-type", content_type.encode()), (b"x-request-id", incoming.request_id.encode()), (b"vary", b"Accept")]
     headers += extra_headers or []
     await send_response(send, status, headers, body, head_only=incoming.is_head)
+
+
+def retry_after(error: BrokerError) -> Headers:
+    return [(b"retry-after", str(error.retry_after).encode())]
 
 
 async def send_unknown_address(incoming: Incoming, send: Send) -> None:

@@ -9,7 +9,7 @@ from authorize.decision_log import DecisionLog
 from authorize.policy.compiled_route import CompiledRoute
 from gateproject.config.options import Options
 from gateproject.errors import AccessEnded, BadRequest, BrokerError, UpstreamError, UpstreamTimeout
-from proxy.answers import send_error, send_redirect
+from proxy.answers import retry_after, send_error, send_redirect
 from proxy.forwarding.handshake import HandshakeRefused, handshake
 from proxy.forwarding.http import ForwardResult, Switch, forward
 from proxy.forwarding.websocket import Upgrade
@@ -151,6 +151,7 @@ async def _explain(incoming: Incoming, error: AccessEnded | BadRequest | BrokerE
             reason, advice = "Your access ended while this request was under way.", "Sign in, then try again."
         case BrokerError():
             reason, advice = "Your session can't be read right now.", "Please try again in a moment."
+            extra_headers = retry_after(error)
         case UpstreamTimeout():
             reason, advice = "The application behind this address did not answer in time.", "Please try again in a moment."
         case _:

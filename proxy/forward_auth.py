@@ -10,7 +10,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
 from gateproject.config.options import Options
 from gateproject.errors import BadRequest, BrokerError
-from proxy.answers import Headers, send_error, send_redirect, send_response
+from proxy.answers import Headers, retry_after, send_error, send_redirect, send_response
 from proxy.dataplane import Carrying
 from proxy.forwarding.handshake import PREFIX, require_known_origin
 from proxy.headers import TrustedPeers, fold, is_identity_header, without_our_credentials
@@ -69,9 +69,8 @@ class ForwardAuth:
             )
         except BrokerError as error:
             story.problem = str(error)
-            await send_error(
-                incoming, refuse, error.status, "Your session can't be read right now.", advice="Please try again in a moment."
-            )
+            reason, advice = "Your session can't be read right now.", "Please try again in a moment."
+            await send_error(incoming, refuse, error.status, reason, advice=advice, extra_headers=retry_after(error))
         finally:
             story.status = story.status or refuse.status
             story.tell()

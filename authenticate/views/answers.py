@@ -51,6 +51,8 @@ def in_plain_words(view: View) -> View:
             return error_page(request, 400, f"{reason[:1].upper()}{reason[1:]}.", advice="Please start again.", links=(SIGN_IN_AGAIN,))
         except BrokerError as error:
             log.error("data broker does not answer", error=str(error), request_id=request.scope["gate"].request_id)
-            return error_page(request, 503, "We can't look up your session at the moment.", advice="Please try again in a minute.")
+            response = error_page(request, 503, "We can't look up your session at the moment.", advice="Please try again in a minute.")
+            response.headers["Retry-After"] = str(error.retry_after)
+            return response
 
     return answer

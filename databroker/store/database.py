@@ -2,27 +2,25 @@
 
 import asyncio
 import json
-import threading
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transaction
+from django.db import connection, transaction
 from django.db.models import CharField, F, Func, Max, Q, Value
 from django.db.models.functions import Cast
 
 from databroker.models import StoredLease, StoredRecord, StoreState
 from databroker.records import Record
 from databroker.store.base import Change, Lease, StartOver, VersionConflict
+from databroker.store.database_threads import DatabaseThreads
 from databroker.store.frozen import frozen_data
 from databroker.store.unreadable import unreadable
 from gateproject.errors import BrokerError
 
 DEADLINE = 5.0
-THREADS = 4
 # Other processes' changes are seen this late; our own at once.
 LOOK_EVERY = 0.1
 AT_ONCE = 500
@@ -30,19 +28,14 @@ BURST = 50
 REMEMBERED = 3600.0
 STATE = 1
 
-Result = TypeVar("Result")
-
 
 class DatabaseStore:
     """Each method is one transaction, in a thread.  Belongs to one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.time, *, deadline: float = DEADLINE):
         self._clock = clock
-        self._deadline = deadline
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store", initializer=self._begin_thread)
-        self._mine = threading.local()
-        self._opened: list[tuple[threading.Lock, Any]] = []
-        self._writing = asyncio.Lock()
+        self._threads = DatabaseThreads(deadline)
+        self._do = self._threads.do
         self._news = asyncio.Event()
         self._closed = False
 
@@ -55,14 +48,12 @@ class DatabaseStore:
     ) -> Record:
         frozen, now = frozen_data(data), self._clock()
         row = StoredRecord(type=type, record_id=id, modified=now, expires=expires, data=json.dumps(frozen, separators=(",", ":")))
-        async with self._writing:  # in the order in which they come; the database's own locks know no order
-            await self._do(partial(_put, row, now, only_if_version))
+        await self._do(partial(_put, row, now, only_if_version), writes=True)
         self._wake_readers()
         return Record(type, id, frozen, row.version, now, expires)
 
     async def delete(self, type: str, id: str) -> bool:
-        async with self._writing:
-            was_live = await self._do(partial(_delete, type, id, self._clock()))
+        was_live = await self._do(partial(_delete, type, id, self._clock()), writes=True)
         self._wake_readers()
         return was_live
 
@@ -98,8 +89,7 @@ class DatabaseStore:
     async def close(self) -> None:
         self._closed = True
         self._wake_readers()
-        self._threads.shutdown(wait=False)
-        await asyncio.to_thread(self._close_connections)
+        await self._threads.close()
 
     async def acquire(self, name: str, ttl: float) -> Lease | None:
         lease = Lease(name, uuid.uuid4().hex)
@@ -117,44 +107,6 @@ class DatabaseStore:
         if number:
             self._wake_readers()
         return number == limit
-
-    async def _do(self, work: Callable[[], Result]) -> Result:
-        """The one way to the database: in a thread, within a deadline, its errors as ours."""
-        if self._closed:
-            raise BrokerError("the store is closed")
-        try:
-            async with asyncio.timeout(self._deadline):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, partial(self._in_thread, work))
-        except TimeoutError as error:
-            raise BrokerError(f"the database (database_url) did not answer within {self._deadline:g} s") from error
-        except Error as error:
-            raise BrokerError(f"the database (database_url) fails: {str(error).partition(chr(10))[0]}") from error
-
-    def _begin_thread(self) -> None:
-        opened = connections[DEFAULT_DB_ALIAS]
-        opened.inc_thread_sharing()  # `close` comes from another thread
-        self._mine.busy = threading.Lock()
-        self._opened.append((self._mine.busy, opened))
-
-    def _in_thread(self, work: Callable[[], Result]) -> Result:
-        with self._mine.busy:
-            try:
-                if connection.vendor == "sqlite":  # else a thread would wait for the file longer than its caller does
-                    with connection.cursor() as cursor:
-                        cursor.execute(f"PRAGMA busy_timeout = {int(self._deadline * 800)}")
-                return work()
-            except Error:
-                connection.close()  # the next call begins with a new one: this one may be broken
-                raise
-            finally:
-                if self._closed:
-                    connection.close()
-
-    def _close_connections(self) -> None:
-        for busy, opened in self._opened:
-            if busy.acquire(timeout=0.5):  # a thread that is at work closes its own when it has done
-                opened.close()
-                busy.release()
 
     def _wake_readers(self) -> None:
         self._news.set()

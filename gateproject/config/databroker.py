@@ -1,12 +1,13 @@
 """The settings of what we remember: the store and how it is reached, and Django's database."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 from urllib.parse import unquote
 
 from pydantic import Field, ValidationInfo
 
-from gateproject.config.fields import Bool, File, files_of, text
+from gateproject.config.fields import Bool, Duration, File, files_of, text
 from gateproject.config.keys import check_authority, check_pair
 from gateproject.config.reader import TEXT, Reader
 from gateproject.config.storage_url import DatabaseUrl, StorageUrl, database_server, storage_url
@@ -86,6 +87,11 @@ class DatabrokerSettings(Settings):
     databroker_storage_cert_file: File | None = Field(None, description="Client certificate for the kvstore.", examples=["client.pem"])
     databroker_storage_key_file: File | None = Field(None, description="Client key for the kvstore.", examples=["client-key.pem"])
     databroker_storage_tls_skip_verify: Bool = Field(False, description="The kvstore's certificate is not verified.", examples=[True])
+    session_staleness: Duration = Field(
+        timedelta(seconds=30),
+        description="How long sessions that this process has cached are served while the data broker is away; then it answers 503.",
+        examples=["30s"],
+    )
     database_url: Annotated[DatabaseUrl, Reader("URL", database_location, TEXT)] = Field(
         None,
         validate_default=True,

@@ -16,7 +16,6 @@ from gateproject.config.fields import (
     Base64,
     Base64Secret,
     Bool,
-    Duration,
     File,
     FilePath,
     Number,
@@ -63,9 +62,6 @@ class UnbuiltSettings(Settings):
     )
     programmatic_redirect_domain_whitelist: TextList = Field(
         ("localhost",), description="Hosts that programmatic login may return to.", examples=[["localhost"]]
-    )
-    session_staleness: Duration = Field(
-        timedelta(seconds=30), description="How long cached sessions are served while the data broker is away.", examples=["30s"]
     )
     tracing_monitor_address: Text = Field("localhost:8126", description="host:port of the monitoring agent.", examples=["localhost:8126"])
     tracing_provider: Annotated[str, one_of("monitor", "thrift", "span", "datadog", "jaeger", "zipkin", "otlp")] | None = Field(

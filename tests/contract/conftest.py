@@ -39,8 +39,8 @@ def redis_with_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSe
 
 @pytest.fixture(scope="session")
 def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServer]]:
-    """Two nodes that share the slots."""
-    arguments = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
+    """Two nodes that share the slots.  One that the machine leaves waiting for the node timeout makes the whole cluster refuse."""
+    arguments = ("--cluster-enabled", "yes", "--cluster-node-timeout", "60000")
     with (
         RedisServer(tmp_path_factory.mktemp("redis-node"), *arguments) as one,
         RedisServer(tmp_path_factory.mktemp("redis-node"), *arguments) as two,

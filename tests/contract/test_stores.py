@@ -256,13 +256,13 @@ async def test_a_sign_out_wins_over_every_refresh_that_runs_meanwhile(opener, cl
             with suppress(VersionConflict):
                 await writer.put(SESSION, id, {"n": record.data["n"] + 1}, only_if_version=record.version)
 
-    for id in ("a", "b"):
+    for id in (str(n) for n in range(10)):
         begin = (await first.put(SESSION, id, {"n": 0})).version
-        refreshers = [asyncio.create_task(refresh(writer, id)) for writer in writers]
-        while (await first.get(SESSION, id)).version < begin + 3:
+        refreshers = [asyncio.create_task(refresh(writer, id)) for writer in writers for _ in range(4)]
+        while (await first.get(SESSION, id)).version < begin + 10:
             await asyncio.sleep(0)
         assert await writers[-1].delete(SESSION, id)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await asyncio.gather(*refreshers)
         assert await first.get(SESSION, id) is None
     assert await first.page(SESSION, "", 10) == []

@@ -36,9 +36,14 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresSer
 @pytest.fixture
 def database_on_postgresql(postgresql: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Opener:
     postgresql.query("TRUNCATE databroker_storedrecord, databroker_storestate, databroker_storedlease")
-    settings = connections.configure_settings({"default": _postgresql(database_server(postgresql.url))})
-    monkeypatch.setitem(connections.settings, "default", settings["default"])  # for connections of new threads
+    use_postgresql(postgresql.url, monkeypatch)
     return DatabaseStore
+
+
+def use_postgresql(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the connections of new threads."""
+    settings = connections.configure_settings({"default": _postgresql(database_server(url))})
+    monkeypatch.setitem(connections.settings, "default", settings["default"])
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from databroker.client import LocalBroker
-from databroker.records import SPENT
+from databroker.client import ForgettingBroker, LocalBroker
+from databroker.records import SESSION, SPENT
 from databroker.store.memory import MemoryStore
 from gateproject.errors import BrokerError
 
@@ -59,3 +59,13 @@ async def test_a_spent_id_is_forgotten_in_the_end():
 async def test_a_broker_that_is_away_spends_nothing():
     with pytest.raises(BrokerError):
         await LocalBroker(Away(lambda: NOW)).spend("a", NOW + 60)
+
+
+async def test_a_deletion_is_heard_of_at_once_when_it_is_done() -> None:
+    heard: list[tuple[str, str]] = []
+    broker = ForgettingBroker(LocalBroker(MemoryStore()), lambda type, id: heard.append((type, id)))
+    await broker.put(SESSION, "a", {})
+    assert heard == []
+    assert await broker.delete(SESSION, "a")
+    assert heard == [(SESSION, "a")]
+    assert await broker.get(SESSION, "a") is None

@@ -172,8 +172,12 @@ async def test_a_database_in_trouble_is_tried_again():
             cursor.execute(f"ALTER TABLE {before} RENAME TO {after}")
 
     store = MemoryStore()
-    async with following(BrokerOverALine(store)) as running:
-        await asyncio.sleep(0.02)
+    with capture_logs() as begun:
+        running = asyncio.create_task(Projection(BrokerOverALine(store), pause=0.002, first_wait=0.005).run())
+        async with asyncio.timeout(10):
+            while not begun:  # the first look at all rows is over
+                await asyncio.sleep(0.004)
+    try:
         await in_database(lambda: rename("databroker_session", "away"))
         with capture_logs() as logged:
             await store.put(SESSION, "s", {})
@@ -183,6 +187,10 @@ async def test_a_database_in_trouble_is_tried_again():
         await in_database(lambda: rename("away", "databroker_session"))
         await until(ids(Session), ["s"])
         assert not running.done()
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+    assert [entry["event"] for entry in begun] == ["the admin's tables are filled"]
     assert {entry["event"] for entry in logged} == {"the admin's tables can't follow the store"}
 
 

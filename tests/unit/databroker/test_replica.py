@@ -201,6 +201,75 @@ async def test_a_broken_stream_clears_the_cache_until_it_is_back(world):
     assert world.replica.peek(SESSION, "a")
 
 
+@pytest.mark.parametrize("world", [{"staleness": 30}], indirect=True)
+async def test_what_was_cached_is_served_while_the_broker_is_away_and_nothing_else(world):
+    await world.store.put(SESSION, "a", {}, expires=NOW + 10)
+    await world.store.put(SESSION, "b", {})
+    assert await world.replica.get(SESSION, "a")
+    assert await world.replica.get(DIRECTORY_USER, "a") is None
+    world.line.cut()
+    await world.until(lambda: not world.replica._is_following)
+    assert world.replica.peek(SESSION, "a")
+    assert world.replica.peek(DIRECTORY_USER, "a") is None
+    with pytest.raises(BrokerError):
+        await world.replica.get(SESSION, "b")
+    assert world.replica.seen == ""
+    world.now += 10
+    assert await world.replica.get(SESSION, "a") is None
+    assert world.heard.count(EVERYTHING) == 1
+
+
+@pytest.mark.parametrize("world", [{"staleness": 0.05}], indirect=True)
+async def test_what_was_cached_grows_too_old(world):
+    await world.store.put(SESSION, "a", {})
+    assert await world.replica.get(SESSION, "a")
+    world.line.cut()
+    await world.until(lambda: world.heard.count(EVERYTHING) == 2)
+    assert world.replica.peek(SESSION, "a") is UNKNOWN
+    with pytest.raises(BrokerError):
+        await world.replica.get(SESSION, "a")
+
+
+@pytest.mark.parametrize("world", [{"staleness": 30}], indirect=True)
+async def test_a_broker_that_is_back_ends_staleness_and_what_ended_meanwhile_is_gone(world):
+    await world.store.put(SESSION, "a", {})
+    assert await world.replica.get(SESSION, "a")
+    world.line.cut()
+    await world.until(lambda: not world.replica._is_following)
+    await world.store.delete(SESSION, "a")
+    world.line.mend()
+    await world.until(lambda: world.replica._is_following)
+    assert world.replica.peek(SESSION, "a") is UNKNOWN
+    assert world.replica._end_of_staleness is None
+    assert await world.replica.get(SESSION, "a") is None
+
+
+@pytest.mark.parametrize("world", [{"staleness": 30}], indirect=True)
+async def test_what_this_process_deletes_is_gone_at_once_whether_the_stream_is_there_or_not(world):
+    for is_cut in (False, True):
+        await world.store.put(SESSION, "a", {})
+        assert await world.replica.get(SESSION, "a")
+        if is_cut:
+            world.line.cut()
+            await world.until(lambda: not world.replica._is_following)
+        world.replica.forget(SESSION, "a")
+        assert world.replica.peek(SESSION, "a") is UNKNOWN
+        assert (world.heard[-1].type, world.heard[-1].id, world.heard[-1].record) == (SESSION, "a", None)
+
+
+@pytest.mark.parametrize("world", [{"staleness": 30}], indirect=True)
+async def test_a_stale_copy_does_not_answer_who_has_seen_more(world):
+    record = await world.store.put(SESSION, "a", {})
+    assert await world.replica.get(SESSION, "a")
+    seen = world.replica.seen.rpartition(":")[0]
+    world.line.cut()
+    await world.until(lambda: not world.replica._is_following)
+    await world.replica.catch_up(f"{seen}:{record.version}", 0.01)
+    assert world.replica.peek(SESSION, "a")
+    await world.replica.catch_up(f"{seen}:{record.version + 1}", 0.01)
+    assert world.replica.peek(SESSION, "a") is UNKNOWN
+
+
 async def test_a_session_ended_while_the_stream_was_broken_is_not_served_after(world):
     await world.store.put(SESSION, "a", {})
     await world.replica.get(SESSION, "a")

@@ -1,0 +1,94 @@
+"""A line to a server on loopback that a test makes slow, silent or broken: the partitions and slow machines of a real network."""
+
+import asyncio
+import threading
+from contextlib import suppress
+from typing import Self
+
+TICK = 0.01
+
+
+class FaultyLine:
+    """Listens at `port`, leads to `server_port`.  Its methods come from any thread and hold for connections old and new."""
+
+    def __init__(self, server_port: int):
+        self._server_port = server_port
+        self._is_silent = False
+        self._is_cut = False
+        self._delay = 0.0
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="faulty line", daemon=True)
+        self._thread.start()
+        self._server = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._carry, "127.0.0.1", 0), self._loop).result(5)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def silence(self) -> None:
+        """Nothing passes any more, and nobody is told: connections stay open, what is sent is lost."""
+        self._is_silent = True
+
+    def cut(self) -> None:
+        """Every connection breaks, and new ones break at once."""
+        self._is_cut = True
+        self._loop.call_soon_threadsafe(self._break)
+
+    def slow_down(self, seconds: float) -> None:
+        """Each piece, both ways, comes so much later."""
+        self._delay = seconds
+
+    def mend(self) -> None:
+        """For new connections; those that lost something stay dead."""
+        self._is_silent = self._is_cut = False
+        self._delay = 0.0
+
+    def _break(self) -> None:
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            if self._is_cut:
+                return
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
+            self._writers.add(far_writer)
+            try:
+                await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+            finally:
+                self._writers.discard(far_writer)
+                far_writer.transport.abort()
+        except OSError:
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.transport.abort()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        has_lost = False
+        while piece := await reader.read(65536):
+            has_lost = has_lost or self._is_silent
+            if has_lost:
+                continue
+            await asyncio.sleep(self._delay)
+            writer.write(piece)
+            await writer.drain()
+        raise ConnectionResetError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        async def close() -> None:
+            self._server.close()
+            self._break()
+            await asyncio.sleep(TICK)
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(close(), self._loop).result(5)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+        self._loop.close()

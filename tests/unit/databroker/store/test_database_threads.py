@@ -1,0 +1,54 @@
+"""Do calls to the database end within their deadline, writes in turn, and is a server that left noticed before the work begins?"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+from django.db import Error, connection
+
+from databroker.store.database_threads import THREADS, DatabaseThreads
+from gateproject.errors import BrokerError
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+@pytest.fixture
+async def threads() -> AsyncIterator[DatabaseThreads]:
+    threads = DatabaseThreads(0.1)
+    yield threads
+    await threads.close()
+
+
+async def test_who_waits_for_a_turn_waits_no_longer_than_the_deadline(threads: DatabaseThreads) -> None:
+    held = threading.Event()
+    calls = (threads.do(lambda: held.wait(5), writes=number % 2 == 0) for number in range(10 * THREADS))
+    try:
+        async with asyncio.timeout(4):
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    finally:
+        held.set()
+    assert {type(outcome) for outcome in outcomes} == {BrokerError}
+    assert "0.1 s" in str(outcomes[0])
+
+
+async def test_writes_take_turns(threads: DatabaseThreads) -> None:
+    order: list[int] = []
+    await asyncio.gather(*(threads.do(lambda number=number: order.append(number), writes=True) for number in range(20)))
+    assert order == list(range(20))
+
+
+async def test_a_connection_with_an_error_is_not_used_again(threads: DatabaseThreads) -> None:
+    def fail() -> None:
+        connection.ensure_connection()
+        raise Error("secret\nin the second line")
+
+    with pytest.raises(BrokerError, match=r"database_url.*secret$"):
+        await threads.do(fail)
+    assert all(opened.connection is None for _, opened in threads._opened)
+
+
+async def test_a_closed_one_says_so(threads: DatabaseThreads) -> None:
+    await threads.close()
+    with pytest.raises(BrokerError, match="closed"):
+        await threads.do(lambda: None)
