@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
-from authorize.client import Check
+from authorize.client import Authorizer, Check
 from authorize.client_certificates import CertificateHosts
 from authorize.identity_loader import Sources
 from authorize.policy.canonical import canonical_host
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
+from authorize.policy.route_table import RouteTable
 from authorize.shadow import WouldBe
 from authorize.state import default_ports, route_table
 from gateproject.config.options import Options
@@ -17,9 +18,9 @@ from gateproject.errors import BadRequest
 class Hosts:
     """ConfigError where the routes are wrong."""
 
-    def __init__(self, options: Options):
+    def __init__(self, options: Options, previous: Authorizer | None = None):
         self.default_ports = default_ports(options)
-        self.routes = route_table(options)
+        self.routes: RouteTable = route_table(options, previous.routes if previous else None)
         self._certificate_hosts = CertificateHosts(self.routes.routes())
 
     def knows_host(self, host: str, port: int | None) -> bool:

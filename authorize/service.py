@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 
-from authorize.client import Attestation, Check
+from authorize.client import Attestation, Authorizer, Check
 from authorize.client_certificates import ClientCertificates
 from authorize.hosts import Hosts
 from authorize.identity_headers import IdentityHeaders
@@ -27,8 +27,15 @@ ADMIN_REQUEST = AccessRequest(method="GET", host="", port=None, path="/")
 class AuthorizeService(Hosts):
     """Frozen after construction: a reload builds another one over the same replica.  ConfigError where the routes are wrong."""
 
-    def __init__(self, options: Options, replica: Replica, signing_key: SigningKey, clock: Callable[[], float] = time.time):
-        super().__init__(options)
+    def __init__(
+        self,
+        options: Options,
+        replica: Replica,
+        signing_key: SigningKey,
+        clock: Callable[[], float] = time.time,
+        previous: Authorizer | None = None,
+    ):
+        super().__init__(options, previous)
         self._certificates = ClientCertificates()
         self._shadow = Shadow(options)
         self.identity_headers = IdentityHeaders(options, signing_key)

@@ -10,6 +10,7 @@ def default_ports(options: Any) -> frozenset[int]:
     return frozenset({80, 443}) if options.insecure_server else frozenset({443})
 
 
-def route_table(options: Any, *, with_shadow: bool = False) -> RouteTable:
+def route_table(options: Any, previous: RouteTable | None = None, *, with_shadow: bool = False) -> RouteTable:
     """ConfigError where the routes are wrong.  `with_shadow`: as if whatever is in shadow were enforced."""
-    return RouteTable.build(options.policy, default_ports(options), client_ca=options.client_ca, with_shadow=with_shadow)
+    ports, client_ca = default_ports(options), options.client_ca
+    return RouteTable.build(options.policy, ports, client_ca=client_ca, with_shadow=with_shadow, previous=previous)

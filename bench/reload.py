@@ -4,11 +4,15 @@
 
 100 reloads (SIGHUP, each to another configuration) while 16 connections ask without a pause.  Goals: no failed request, and no answer that
 was made of two configurations.
+
+Then a file of 10,000 routes, of which one changes each time, under 200 requests a second.  A request that arrives in a pause of the event
+loop waits for its end, so the longest wait tells of pauses.  Goals: 1.5 s from the signal to the log line, 100 ms, no failure.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -20,11 +24,18 @@ from typing import Any
 
 import yaml
 
+from bench.configuration import configuration
 from bench.rig import child, free_port, gate_settings, wait_for
 
 HOST = "reload.localhost"
 CONNECTIONS = 16
 RELOADED = '"configuration reloaded"'
+
+
+ROUTES = 10_000
+LARGE_RELOADS = 5
+PROBES, PROBE_EVERY = 4, 0.02  # connections, each of which asks once in so many seconds
+GOAL_SECONDS, GOAL_WAIT = 1.5, 0.1
 
 
 def main() -> None:
@@ -41,13 +52,36 @@ def main() -> None:
         process = stack.enter_context(child(command, core=0, stdout=subprocess.PIPE))
         wait_for(port)
         count = asyncio.run(Run(process, config, settings, upstream, port).measure(arguments.reloads))
-    report(arguments.reloads, count)
+    is_good = report(arguments.reloads, count)
+    is_good &= large(ROUTES // 10, LARGE_RELOADS)
+    is_good &= large(ROUTES, LARGE_RELOADS)
+    sys.exit(not is_good)
 
 
-def report(reloads: int, count: dict[str, Any]) -> None:
+def large(routes: int, reloads: int) -> bool:
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        upstream, port = free_port(), free_port()
+        config = directory / "config.yaml"
+        settings = {**gate_settings(directory, port, "http://127.0.0.1:9", ""), "log_level": "info", "proxy_log_level": "error"}
+        run = LargeRun(config, settings, upstream, port, routes)
+        run.write(0)
+        command = [sys.executable, "manage.py", "rungate", "-config", str(config)]
+        process = stack.enter_context(child(command, core=0, stdout=subprocess.PIPE))
+        wait_for(port)
+        found = asyncio.run(run.measure(process, reloads))
+    slowest, longest, quiet = max(found["seconds"]), max(found["waits"]), found["quiet"]
+    print(f"{routes:>7,} routes, one changed; {found['asked']} requests meanwhile, failed: {found['failed']}")
+    print(f"        reload at most {slowest:.2f} s (goal {GOAL_SECONDS}), processor {found['processor']:.2f} s each")
+    print(f"        longest wait {longest * 1000:.0f} ms (goal {GOAL_WAIT * 1000:.0f}), {longest / quiet:.1f} times that without a reload")
+    print(f"        memory at the end {found['mebibytes']:.0f} MiB")
+    return slowest <= GOAL_SECONDS and longest <= GOAL_WAIT and not found["failed"]
+
+
+def report(reloads: int, count: dict[str, Any]) -> bool:
     print(f"{reloads} reloads in {count['seconds']:.1f} s, {count['asked']} requests meanwhile, worlds seen: {count['worlds']}")
     print(f"failed requests: {count['failed']}    mixed answers: {count['mixed']}")
-    sys.exit(bool(count["failed"] or count["mixed"]))
+    return not count["failed"] and not count["mixed"]
 
 
 def write(config: Path, settings: dict[str, object], upstream: int, world: int) -> None:
@@ -109,6 +143,83 @@ class Run:
             self._count["failed"] += not head.startswith(b"HTTP/1.1 200")
             self._count["mixed"] += heard["target"] != f"/{heard['world']}/x"
         writer.close()
+
+
+class LargeRun:
+    def __init__(self, config: Path, settings: dict[str, object], upstream: int, port: int, routes: int):
+        self._config, self._settings, self._upstream, self._port, self._routes = config, settings, upstream, port, routes
+        self._is_over = False
+        self._waits: list[float] = []
+        self._failed = 0
+
+    def write(self, version: int) -> None:
+        mine = list(configuration(self._routes))[3:]
+        route = f"  - from: https://{HOST}\n    to: http://127.0.0.1:{self._upstream}\n    allow_public_unauthenticated_access: true\n"
+        world = f"    set_request_headers: {{X-World: '{version}'}}\n"
+        new = self._config.with_suffix(".new")
+        head = yaml.safe_dump({key: value for key, value in self._settings.items() if key != "policy"})
+        new.write_text(head + "policy:\n" + route + world + "".join(mine))
+        new.replace(self._config)
+
+    async def measure(self, process: subprocess.Popen[str], reloads: int) -> dict[str, Any]:
+        async with await asyncio.start_server(answer, "127.0.0.1", self._upstream):
+            askers = [asyncio.ensure_future(self._ask()) for _ in range(PROBES)]
+            await asyncio.sleep(2.0)
+            quiet, self._waits = max(self._waits), []
+            seconds, used = [], processor_seconds(process.pid)
+            for version in range(1, reloads + 1):
+                seconds.append(await asyncio.to_thread(self._reload, process, version))
+            used = processor_seconds(process.pid) - used
+            self._is_over = True
+            await asyncio.gather(*askers)
+        asked = len(self._waits)
+        return {
+            "seconds": seconds,
+            "waits": self._waits,
+            "quiet": quiet,
+            "asked": asked,
+            "failed": self._failed,
+            "processor": used / reloads,
+            "mebibytes": resident_mebibytes(process.pid),
+        }
+
+    def _reload(self, process: subprocess.Popen[str], version: int) -> float:
+        self.write(version)
+        started = time.monotonic()
+        process.send_signal(signal.SIGHUP)
+        for line in process.stdout or ():
+            if RELOADED in line:
+                return time.monotonic() - started
+            if '"error"' in line:
+                sys.exit(line)
+        sys.exit("gate has ended")
+
+    async def _ask(self) -> None:
+        """At constant times: what waits for an answer does not ask less often for it."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        due = time.monotonic()
+        while not self._is_over:
+            due += PROBE_EVERY
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            writer.write(b"GET /x HTTP/1.1\r\nHost: %b\r\n\r\n" % HOST.encode())
+            try:
+                head = await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
+            except (asyncio.IncompleteReadError, ConnectionError, IndexError):
+                self._failed += 1
+                return
+            self._failed += not head.startswith(b"HTTP/1.1 200")
+            self._waits.append(time.monotonic() - due)
+        writer.close()
+
+
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mebibytes(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -25,6 +25,7 @@ from gateproject.config.options import Options
 from gateproject.config.source import ConfigSource
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import ConfigError
+from gateproject.large import made_beside_requests
 from gateproject.metrics_listener import MetricsListener
 from gateproject.rpc_services import RpcServices
 from gateproject.settings import cookie_settings
@@ -133,7 +134,8 @@ class Runtime:
             has_tables=self.options.services in SIGNS_IN,
         )
         self._carrying = Carrying(saw=self._databroker.activity.saw, decisions=DecisionLog(decision_rows.write, clock=self.clock))
-        self.world = self._build(self.options)
+        with made_beside_requests():
+            self.world = self._build(self.options)
         self.status = self._in_force()
         metrics.running(self.options.service_label, version())
         self._keep_decisions()
@@ -143,25 +145,27 @@ class Runtime:
         services, broker = options.services, self._databroker.client
         previous_key = None if previous is None else previous.signing_key
         signing_key = SigningKey.from_options(options, previous_key) if services not in ("proxy", "databroker") else ABSENT
-        authorize = self._authorizer(options, signing_key)
+        authorize = self._authorizer(options, signing_key, previous)
+        proxy_before, listener_before = (previous.proxy, previous.listener) if previous else (None, None)
         signs_in, serves_people = services in SIGNS_IN, services in SERVES_PEOPLE
         return World(
             options=options,
             broker=broker,
             authorize=authorize,
             authenticate=AuthenticateService(options, broker, signing_key, self.clock) if signs_in else ABSENT,
-            proxy=ProxyService(options, authorize, self._carrying, self.clock) if serves_people else ABSENT,
+            proxy=ProxyService(options, authorize, self._carrying, self.clock, proxy_before) if serves_people else ABSENT,
             words=Words(options, authorize.is_route_origin, self.clock) if services in ("all", "authorize") else ABSENT,
-            listener=ListenerState.build(options, previous.listener if previous else None, self._wants_certificate),
+            listener=ListenerState.build(options, listener_before, self._wants_certificate),
             signing_key=signing_key,
         )
 
-    def _authorizer(self, options: Options, signing_key: SigningKey) -> Authorizer:
+    def _authorizer(self, options: Options, signing_key: SigningKey, previous: World | None) -> Authorizer:
         if options.services == "databroker":
             return ABSENT
+        before = previous.authorize if previous else None
         if self._rpc.authorize is not None:
-            return RemoteAuthorizer(options, self._rpc.authorize, lambda: self._databroker.replica.seen)
-        return AuthorizeService(options, self._databroker.replica, signing_key, self.clock)
+            return RemoteAuthorizer(options, self._rpc.authorize, lambda: self._databroker.replica.seen, before)
+        return AuthorizeService(options, self._databroker.replica, signing_key, self.clock, before)
 
     def _keep_decisions(self) -> None:
         """Where decisions are made beside the requests; a proxy of its own knows too little of them."""
@@ -232,9 +236,7 @@ class Runtime:
 
     async def _reload(self) -> None:
         try:
-            options = await asyncio.to_thread(self.source.load)
-            options = self._without_restart_only_changes(options)
-            world = await asyncio.to_thread(self._build, options, self.world)
+            options, world = await asyncio.to_thread(self._next_world)
             taken = self._metrics.take(options)
         except ConfigError as error:
             self._refuse(error)
@@ -254,6 +256,11 @@ class Runtime:
             await world.authenticate.start()
         self._carrying.streams.policy_changed()
         log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
+
+    def _next_world(self) -> tuple[Options, World]:
+        with made_beside_requests():
+            options = self._without_restart_only_changes(self.source.load())
+            return options, self._build(options, self.world)
 
     def _without_restart_only_changes(self, options: Options) -> Options:
         changed = [key for key in NEEDS_RESTART if getattr(options, key) != getattr(self.options, key)]

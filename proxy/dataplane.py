@@ -45,11 +45,12 @@ class DataPlane:
         authorize: Authorizer,
         carrying: "Carrying | None" = None,
         clock: Callable[[], float] = time.time,
+        previous: "DataPlane | None" = None,
     ):
         self._authorize = authorize
         self._carrying = carrying or Carrying()
         self._clock = clock
-        self._state = ProxyState(authorize.routes.routes(), options)
+        self._state: ProxyState = ProxyState(authorize.routes.routes(), options, previous._state if previous else None)
         self._trusted = TrustedPeers(options.trusted_proxies)
         self._refusals = Refusals(options, authorize.is_route_origin)
 

@@ -19,7 +19,14 @@ from proxy.sign_in_loops import SignInLoops
 
 
 class ProxyService:
-    def __init__(self, options: Options, authorize: Authorizer, carrying: Carrying, clock: Callable[[], float]):
+    def __init__(
+        self,
+        options: Options,
+        authorize: Authorizer,
+        carrying: Carrying,
+        clock: Callable[[], float],
+        previous: "ProxyService | None" = None,
+    ):
         self.clock = clock
         self._options = options
         self._authorize = authorize
@@ -28,7 +35,7 @@ class ProxyService:
         self._serves_routes = options.services in ("all", "proxy")
         self._authenticate_host = (options.authenticate_service_url.host, options.authenticate_service_url.port)
         self._forward_auth_host = options.forward_auth_url.host if options.forward_auth_url else None
-        self.dataplane = DataPlane(options, authorize, carrying, clock)
+        self.dataplane: DataPlane = DataPlane(options, authorize, carrying, clock, previous.dataplane if previous else None)
         self.forward_auth = ForwardAuth(options, authorize, carrying, clock)
         self.sign_in = SignInRedirects(options)
         self.session_cookies = SessionCookies(options)

@@ -60,15 +60,20 @@ class RouteForwarding:
 class ProxyState:
     """Of routes with one id only the first can ever match, so only its rules are kept."""
 
-    def __init__(self, routes: tuple[CompiledRoute, ...], options: Options):
-        self._by_route: dict[str, RouteForwarding] = {}
+    def __init__(self, routes: tuple[CompiledRoute, ...], options: Options, previous: "ProxyState | None" = None):
+        self._options = options
+        known = previous._by_route if previous is not None and previous._options.differs_in_routes_only(options) else {}
+        self._by_route: dict[str, tuple[CompiledRoute, RouteForwarding]] = {}
         for compiled in routes:
             if compiled.route.to and not compiled.route.redirect and compiled.id not in self._by_route:
-                self._by_route[compiled.id] = RouteForwarding.build(compiled, options)
+                before = known.get(compiled.id)
+                if before is None or before[0] is not compiled:
+                    before = (compiled, RouteForwarding.build(compiled, options))
+                self._by_route[compiled.id] = before
         self.response_headers = ResponseHeaders.build(options)
 
     def __repr__(self) -> str:
         return f"<ProxyState {len(self._by_route)} routes>"
 
     def forwarding(self, compiled: CompiledRoute) -> RouteForwarding:
-        return self._by_route[compiled.id]
+        return self._by_route[compiled.id][1]

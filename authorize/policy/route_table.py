@@ -40,8 +40,9 @@ class HostRoutes:
 class RouteTable:
     """Indexed by host and port, so that ten thousand routes cost what ten do."""
 
-    def __init__(self, by_host: dict[tuple[str, int | None], HostRoutes]):
+    def __init__(self, by_host: dict[tuple[str, int | None], HostRoutes], conditions: tuple[bytes | None, bool]):
         self._by_host = by_host
+        self._conditions = conditions
 
     def __repr__(self) -> str:
         return f"<RouteTable {sum(len(host.routes) for host in self._by_host.values())} routes, {len(self._by_host)} hosts>"
@@ -54,17 +55,22 @@ class RouteTable:
         *,
         client_ca: bytes | None,
         with_shadow: bool = False,
+        previous: "RouteTable | None" = None,
     ) -> "RouteTable":
         """ConfigError with every problem of every route.  `client_ca` is that of all routes; it has no default that could be forgotten.
 
         What is in shadow is left out, as if it were not written; `with_shadow` takes it for enforced, which no request may be
-        answered by.
+        answered by.  What was compiled for `previous`, under the same conditions, is taken over for routes that are the same objects.
         """
+        conditions = (client_ca, with_shadow)
+        compiled_before = previous._compiled_under(conditions) if previous is not None else {}
         problems: list[Problem] = []
         lists: dict[tuple[str, int | None], list[CompiledRoute]] = {}
         for index, route in enumerate(routes):
             try:
-                compiled = compile_route(route, f"policy[{index}]", client_ca, with_shadow=with_shadow)
+                compiled = compiled_before.get(id(route))
+                if compiled is None:
+                    compiled = compile_route(route, f"policy[{index}]", client_ca, with_shadow=with_shadow)
             except ConfigError as error:
                 problems.extend(error.problems)
                 continue
@@ -74,7 +80,11 @@ class RouteTable:
             lists.setdefault((route.from_.host, port), []).append(compiled)
         if problems:
             raise ConfigError(problems)
-        return cls({key: HostRoutes(tuple(found), any(route.has_escapes for route in found)) for key, found in lists.items()})
+        return cls({key: HostRoutes(tuple(found), any(route.has_escapes for route in found)) for key, found in lists.items()}, conditions)
+
+    def _compiled_under(self, conditions: tuple[bytes | None, bool]) -> dict[int, CompiledRoute]:
+        """By the identity of the route; this table keeps them alive, so no other has it.  None under other conditions."""
+        return {id(compiled.route): compiled for compiled in self.routes()} if conditions == self._conditions else {}
 
     def match(self, request: AccessRequest) -> CompiledRoute | None:
         """BadRequest where upstreams may read the path as one of an earlier route."""

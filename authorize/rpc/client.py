@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 
-from authorize.client import Attestation, Check
+from authorize.client import Attestation, Authorizer, Check
 from authorize.hosts import Hosts
 from authorize.identity_headers import ASSERTION, Headers, identity_header_names
 from authorize.policy.compiled_route import CompiledRoute
@@ -29,8 +29,8 @@ class RemoteAuthorizer(Hosts):
     `seen` gives the version of the records that this process knows of, so that no older ones decide.
     """
 
-    def __init__(self, options: Options, channel: RpcChannel, seen: Callable[[], str]):
-        super().__init__(options)
+    def __init__(self, options: Options, channel: RpcChannel, seen: Callable[[], str], previous: Authorizer | None = None):
+        super().__init__(options, previous)
         self.identity_header_names = identity_header_names(options)
         self._channel = channel
         self._seen = seen

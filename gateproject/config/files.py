@@ -2,8 +2,12 @@
 
 import os
 import stat
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from pydantic import BaseModel
 
 from gateproject.config.places import shown_path
 from gateproject.config.types import WatchedFile
@@ -17,6 +21,7 @@ class Files:
 
     def __init__(self, directory: Path):
         self._directory = directory
+        self.read_ones: set[Path] = set()  # also those that could not be read
 
     def path(self, written: str) -> Path:
         try:
@@ -31,6 +36,7 @@ class Files:
 
     def read(self, written: str) -> WatchedFile:
         path = self.path(written)
+        self.read_ones.add(path)
         return WatchedFile(path, read_capped(path, _LARGEST_REFERENCED))
 
 
@@ -58,3 +64,18 @@ def read_capped(path: Path, limit: int) -> bytes:
     if len(content) > limit:
         raise ValueError(f"{shown_path(path)} is larger than {limit // 1024 // 1024} MiB")
     return content
+
+
+# Of the hundreds of thousands of values in a large configuration nearly all are of these.
+_NO_FILES = frozenset({str, int, bool, float, bytes, timedelta, type(None)})
+
+
+def watched_files(value: Any) -> Iterator[WatchedFile]:
+    """Found by type, wherever a setting or a route holds one."""
+    if isinstance(value, WatchedFile):
+        yield value
+        return
+    inner = vars(value).values() if isinstance(value, BaseModel) else value if isinstance(value, tuple | list) else ()
+    for each in inner:
+        if type(each) not in _NO_FILES:
+            yield from watched_files(each)

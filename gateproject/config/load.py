@@ -18,6 +18,7 @@ from gateproject.config.places import Document, DocumentError, KeyPath, key_path
 from gateproject.config.policy_tests import read_tests_file
 from gateproject.config.route import Route
 from gateproject.config.rpc import not_needed_by
+from gateproject.config.unchanged import KnownRoutes
 from gateproject.config.validation import Finding, Rule, Settings, broken_rules, partial, validate
 from gateproject.errors import ConfigError, Problem
 
@@ -36,11 +37,15 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """`options` is None where there are errors."""
+    """`options` is None where there are errors.
+
+    `files` are those that settings and routes name, whether they could be read or not; routes that were known name none.
+    """
 
     options: Options | None
     errors: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    files: frozenset[Path] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +66,25 @@ def config_path(environ: Mapping[str, str], cwd: Path) -> Path | None:
     return path if os.path.lexists(path) else None
 
 
-def load_options(path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = ()) -> Options:
-    """Raises ConfigError with every problem that can be told now."""
-    return _options_of(check_configuration(path, environ, [judge for judge in judges if not judge.warns]))
+def load_options(path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = (), known: KnownRoutes | None = None) -> Options:
+    """Raises ConfigError with every problem that can be told now.  `known` routes are taken over, and are those of now afterwards."""
+    return options_of(check_configuration(path, environ, [judge for judge in judges if not judge.warns]))
 
 
 def parse_options(content: bytes, extension: str, environ: Mapping[str, str], directory: Path) -> Options:
     """As `load_options`, for the bytes of a configuration file in `directory`."""
-    return _options_of(_checked(lambda: _Source(parse(content, extension), "", directory), environ, ()))
+    return options_of(_checked(lambda: _Source(parse(content, extension), "", directory), environ, ()))
 
 
-def check_configuration(path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = ()) -> Checked:
-    """Never raises, whatever the file is."""
-    return _checked(lambda: _read(path), environ, judges, "" if path is None else shown_path(path))
+def check_configuration(
+    path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = (), known: KnownRoutes | None = None
+) -> Checked:
+    """Never raises, whatever the file is.  `known` routes are taken over, and are those of now afterwards."""
+    return _checked(lambda: _read(path), environ, judges, "" if path is None else shown_path(path), known)
 
 
-def _options_of(checked: Checked) -> Options:
+def options_of(checked: Checked) -> Options:
+    """Raises ConfigError."""
     if checked.options is None:
         raise ConfigError(list(checked.errors))
     return checked.options
@@ -88,7 +96,13 @@ def _read(path: Path | None) -> _Source:
     return _Source(parse(read_capped(path, LARGEST_CONFIGURATION), path.suffix), shown_path(path), path.absolute().parent)
 
 
-def _checked(read: Callable[[], _Source], environ: Mapping[str, str], judges: Sequence[Judge], file: str = "") -> Checked:
+def _checked(
+    read: Callable[[], _Source],
+    environ: Mapping[str, str],
+    judges: Sequence[Judge],
+    file: str = "",
+    known: KnownRoutes | None = None,
+) -> Checked:
     with _without_garbage_collection():
         try:
             source = read()
@@ -99,7 +113,7 @@ def _checked(read: Callable[[], _Source], environ: Mapping[str, str], judges: Se
         in_file = {} if source.document.value is None else source.document.value
         if not isinstance(in_file, dict):
             return Checked(None, (Problem("", "the configuration must be a map of settings", 1, 1, file),))
-        return _Checking(source, environ).check(in_file, judges)
+        return _Checking(source, environ, known or KnownRoutes()).check(in_file, judges)
 
 
 @contextmanager
@@ -115,7 +129,8 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 class _Checking:
-    def __init__(self, source: _Source, environ: Mapping[str, str]):
+    def __init__(self, source: _Source, environ: Mapping[str, str], known: KnownRoutes):
+        self._known = known
         self._source = source
         self._environ = environ
         self._in_environment = {key: environ[key.upper()] for key in ENVIRONMENT_KEYS if environ.get(key.upper())}
@@ -127,7 +142,8 @@ class _Checking:
         """Routes one by one first, so that a mistake in one of them hides no mistake elsewhere."""
         given = _without_nulls(in_file, Options) | self._in_environment
         raw = {"data_dir": _data_dir(self._environ)} | not_needed_by(given.get("services")) | given
-        context = {"files": Files(self._source.directory)}
+        files = Files(self._source.directory)
+        context = {"files": files}
         good = self._good_routes(raw.pop("policy", None), context)
         raw["policy"] = tuple(good.values())
         options, findings = validate(Options, raw, context)
@@ -137,7 +153,7 @@ class _Checking:
         for judge in judges:
             self._add(_with_file_indexes(broken_rules([judge.rule], view), list(good)), judge.kind, warns=judge.warns)
         errors, warnings = (tuple(sorted(found, key=_by_place)) for found in (self._errors, self._warnings))
-        return Checked(None if errors else options, errors, warnings)
+        return Checked(None if errors else options, errors, warnings, frozenset(files.read_ones))
 
     def _good_routes(self, policy: Any, context: dict[str, Any]) -> dict[int, Route]:
         """Index in the list -> route."""
@@ -147,14 +163,19 @@ class _Checking:
         except ValueError as error:
             self._add([(("policy",), str(error))])
             return good
+        self._known.begin()
         for index, raw_route in enumerate(routes):
             if len(self._errors) > MOST_PROBLEMS:
                 break
             written = _without_nulls(raw_route, Route) if isinstance(raw_route, dict) else raw_route
-            route, findings = validate(Route, written, context)
-            self._add((("policy", index, *path), message) for path, message, *_ in findings)
-            if route is not None:
-                good[index] = route
+            route = self._known.find(written)
+            if route is None:
+                route, findings = validate(Route, written, context)
+                self._add((("policy", index, *path), message) for path, message, *_ in findings)
+                if route is None:
+                    continue
+                self._known.add(written, route)
+            good[index] = route
         return good
 
     def _tests_file(self, view: Any) -> Iterator[Finding]:

@@ -154,6 +154,9 @@ class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, Authenticate
         ],
     )
 
+    def differs_in_routes_only(self, other: "Options") -> bool:
+        return all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields if name != "policy")
+
     @property
     def service_label(self) -> str:
         """Which service metrics are labelled with."""

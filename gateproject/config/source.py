@@ -3,13 +3,10 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel
-
-from gateproject.config.load import Judge, load_options
+from gateproject.config.load import Judge, check_configuration, options_of
 from gateproject.config.options import Options
-from gateproject.config.types import WatchedFile
+from gateproject.config.unchanged import KnownRoutes
 
 
 class ConfigSource:
@@ -17,8 +14,9 @@ class ConfigSource:
 
     def __init__(self, path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = ()):
         self.path = path
-        self._judges = judges
+        self._judges = [judge for judge in judges if not judge.warns]
         self._environ = dict(environ)
+        self._known = KnownRoutes()
         self._named: tuple[Path, ...] = ()
         self._seen: object = None
         self.checksum = ""  # 16 hex digits over the bytes of every file of the configuration that was loaded last
@@ -27,12 +25,14 @@ class ConfigSource:
         """Raises ConfigError.  What was seen is remembered either way: a broken file is reported once, not each second."""
         files, before = tuple(self._files()), self._stamps()
         self._seen = before
-        options = load_options(self.path, self._environ, self._judges)
-        self._named = tuple(sorted({file.path for file in watched_files(options)}))
+        checked = check_configuration(self.path, self._environ, self._judges, self._known)
+        # A file that a refused configuration names may be what will mend it; one that can't even be read names none.
+        self._named = tuple(sorted(checked.files)) if checked.options is not None else tuple(sorted({*self._named, *checked.files}))
         # What is written while it is being read, by an editor in two steps say, is a change still to come.
         known = dict(zip(files, before, strict=True))
-        self.checksum = self._checksum()
         self._seen = tuple(known.get(path, stamp) for path, stamp in zip(self._files(), self._stamps(), strict=True))
+        options = options_of(checked)
+        self.checksum = self._checksum()
         return options
 
     def has_changed(self) -> bool:
@@ -63,15 +63,3 @@ def _stamp(path: Path) -> object:
     except OSError as error:
         return error.errno
     return status.st_mtime_ns, status.st_ino, status.st_size
-
-
-def watched_files(value: Any) -> Iterator[WatchedFile]:
-    """Found by type, wherever a setting or a route holds one."""
-    if isinstance(value, WatchedFile):
-        yield value
-    elif isinstance(value, BaseModel):
-        for field in type(value).model_fields:
-            yield from watched_files(getattr(value, field))
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from watched_files(item)

@@ -65,8 +65,8 @@ reader.without(
 load = door("gateproject/config/load.py", "unit/gateproject/config/test_load.py")
 load.without(
     "a configuration with any mistake is refused whole",
-    "return Checked(None if errors else options, errors, warnings)",
-    "return Checked(options, errors, warnings)",
+    "return Checked(None if errors else options, errors,",
+    "return Checked(options, errors,",
 )
 
 checks = door("authorize/checks.py", "unit/authorize/test_checks.py")
@@ -91,13 +91,13 @@ files.without("what is no file is refused", "    if not stat.S_ISREG(os.fstat(de
 
 LIVE_RELOAD = "integration/test_rungate.py"
 runtime = door("gateproject/runtime.py", f"{LIVE_RELOAD}::test_what_needs_a_restart_says_so_and_the_rest_takes_over")
-runtime.without("what needs a restart waits for it", "            options = self._without_restart_only_changes(options)\n", "")
+runtime.without("what needs a restart waits for it", "self._without_restart_only_changes(self.source.load())", "self.source.load()")
 runtime.without(
     "a broken configuration takes nothing over",
     "            self._refuse(error)\n            return\n",
     "            self._refuse(error)\n"
     '            options = self.options.model_copy(update={"policy": ()})\n'
-    "            world = self._build(options, self.world)\n",
+    "            world, taken = self._build(options, self.world), None\n",
     f"{LIVE_RELOAD}::test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong",
 )
 
@@ -121,6 +121,15 @@ listener_state.without(
     "before is not None:",
     "unit/proxy/listener/test_state.py",
 )
+unchanged = door("gateproject/config/unchanged.py", "unit/gateproject/config/test_source.py", "unit/gateproject/config/test_unchanged.py")
+unchanged.without("a route follows the file it names", "        if next(watched_files(route), None) is None:\n", "        if True:\n")
+unchanged.without("a route that is written differently is read anew", "    return repr(written)\n", "    return repr(sorted(written))\n")
+source = door("gateproject/config/source.py", "unit/gateproject/config/test_source.py")
+source.without("the file that will mend a refused configuration is watched", "{*self._named, *checked.files}", "{*self._named}")
+proxy_state = door("proxy/state.py", "unit/proxy/test_state.py")
+proxy_state.without("a changed setting reaches the routes that did not change", "previous._options.differs_in_routes_only(options)", "True")
+route_table = door("authorize/policy/route_table.py", "unit/authorize/policy/test_route_table.py")
+route_table.without("a new authority of all routes reaches the old ones", " if conditions == self._conditions else {}", "")
 metrics_listener = door("gateproject/telemetry/exposition.py", "unit/gateproject/telemetry/test_exposition.py")
 metrics_listener.without("beside the metrics there is nothing", '    if scope["path"] != "/metrics":\n', "    if False:\n")
 
@@ -130,6 +139,10 @@ DOORS = (
     shadowing,
     files,
     listener_state,
+    unchanged,
+    source,
+    proxy_state,
+    route_table,
     metrics_listener,
     runtime,
     validation,

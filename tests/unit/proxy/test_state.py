@@ -56,3 +56,15 @@ def test_no_credentials_go_with_a_preflight(tmp_path: Path) -> None:
     names = {b"cookie", b"authorization", b"x-mine"}
     sent = [dict(forwarding.outgoing(incoming, (), is_preflight=is_preflight).headers) for is_preflight in (False, True)]
     assert [names & headers.keys() for headers in sent] == [names, {b"x-mine"}]
+
+
+def test_an_unchanged_route_is_carried_by_the_same_rules_until_a_setting_changes(tmp_path: Path) -> None:
+    options = make_options(tmp_path, policy=[ROUTE])
+    routes = RouteTable.build(options.policy, client_ca=None).routes()
+    first = ProxyState(routes, options)
+    again = ProxyState(routes, options.model_copy(update={"policy": ()}), first)
+    assert again.forwarding(routes[0]) is first.forwarding(routes[0])
+    changed = ProxyState(routes, options.model_copy(update={"default_upstream_timeout": timedelta(seconds=7)}), again)
+    assert changed.forwarding(routes[0]).timeout == 7.0
+    others = RouteTable.build(options.policy, client_ca=None).routes()
+    assert ProxyState(others, options, first).forwarding(others[0]) is not first.forwarding(routes[0])

@@ -158,3 +158,19 @@ def test_ten_thousand_hosts_are_found_by_name() -> None:
     routes = table(*(make_route(f"h{number}.example.com", name=str(number)) for number in range(10_000)))
     assert name_of(routes, host="h9999.example.com") == "9999"
     assert repr(routes) == "<RouteTable 10000 routes, 10000 hosts>"
+
+
+def test_routes_that_stay_are_compiled_once_and_anew_for_another_authority_of_all() -> None:
+    kept, gone, new = make_route("a.example.com"), make_route("b.example.com"), make_route("c.example.com")
+    first = RouteTable.build((kept, gone), client_ca=None)
+    second = RouteTable.build((new, kept), client_ca=None, previous=first)
+    assert [compiled.route for compiled in second.routes()] == [new, kept]
+    assert second.routes()[1] is first.routes()[0]
+    third = RouteTable.build((new, kept), client_ca=b"authority", previous=second)
+    assert [compiled.client_ca is not None for compiled in third.routes()] == [True, True]
+    fourth = RouteTable.build((new, kept), client_ca=None, previous=third)
+    assert [compiled.client_ca for compiled in fourth.routes()] == [None, None]
+    fifth = RouteTable.build((new, kept), client_ca=None, with_shadow=True, previous=fourth)
+    assert not {*map(id, fifth.routes())} & {*map(id, fourth.routes())}
+    sixth = RouteTable.build((new, kept), client_ca=None, previous=fifth)
+    assert not {*map(id, sixth.routes())} & {*map(id, fifth.routes())}

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gateproject.config.load import load_options
-from gateproject.config.options import Options
-from gateproject.config.source import ConfigSource, watched_files
+from gateproject.config.files import watched_files
+from gateproject.config.load import Checked, check_configuration
+from gateproject.config.source import ConfigSource
 from gateproject.errors import ConfigError
+from tests.support.certs import certificate_files
 from tests.support.options import MINIMAL
 
 
@@ -115,15 +116,55 @@ def _signing_key() -> bytes:
 
 
 def test_a_change_while_the_file_is_being_read_is_not_missed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_then_written(*where: Any) -> Options:
-        options = load_options(*where)
+    def read_then_written(*where: Any) -> Checked:
+        checked = check_configuration(*where)
         write(path, cookie_name="later")
-        return options
+        return checked
 
     source = ConfigSource(path, {})
-    monkeypatch.setattr("gateproject.config.source.load_options", read_then_written)
+    monkeypatch.setattr("gateproject.config.source.check_configuration", read_then_written)
     assert source.load().cookie_name != "later"
     monkeypatch.undo()
     assert source.has_changed()
     assert source.load().cookie_name == "later"
     assert not source.has_changed()
+
+
+def test_a_file_that_a_refused_configuration_names_is_followed(path: Path) -> None:
+    """It may be what is wrong: once it is there, the configuration is right."""
+    source = ConfigSource(path, {})
+    source.load()
+    write(path, signing_key_file="late.pem")
+    with pytest.raises(ConfigError):
+        source.load()
+    assert not source.has_changed()
+    (path.parent / "late.pem").write_bytes(_signing_key())
+    assert source.has_changed()
+    assert source.load().signing_key_file is not None
+
+
+ROUTES = [{"from": f"https://{name}.example.com", "to": "http://127.0.0.1:1", "allowed_users": [name]} for name in ("a", "b")]
+
+
+def test_unchanged_routes_stay_the_same_objects(path: Path) -> None:
+    source = ConfigSource(path, {})
+    write(path, policy=ROUTES)
+    before = source.load().policy
+    write(path, policy=[{**ROUTES[0], "timeout": "1s"}, ROUTES[1]])
+    after = source.load().policy
+    assert after[1] is before[1]
+    assert after[0] is not before[0]
+    write(path, policy=list(reversed(ROUTES)))
+    assert source.load().policy == (before[1], before[0])
+
+
+def test_a_route_that_names_a_file_follows_it(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "ca").mkdir()
+    write(path, policy=[{**ROUTES[0], "to": "https://127.0.0.1:1", "tls_custom_ca_file": "ca/ca.pem"}])
+    source = ConfigSource(path, {})
+    authorities = []
+    for _ in range(2):
+        certificate_files(tmp_path / "ca", "a.example.com")
+        assert source.has_changed()
+        authorities.append(source.load().policy[0].tls_custom_ca)
+    assert authorities[0] != authorities[1]
