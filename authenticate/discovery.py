@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from authenticate.provider_http import ProviderHttp
 from authenticate.remembered import Remembered
-from gateproject.config.authenticate import is_loopback
+from gateproject.config.types import is_loopback
 from gateproject.errors import ProviderError
 
 PATH = "/.well-known/openid-configuration"

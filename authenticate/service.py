@@ -9,6 +9,7 @@ import structlog
 from authenticate.directory.sync import DirectoryFollower
 from authenticate.provider_client import ProviderClient
 from authenticate.providers.registry import provider_of
+from authenticate.published_keys import PublishedKeys
 from authenticate.refresh_worker import RefreshWorker
 from authenticate.session_refresh import SessionRefresh
 from authenticate.sessions import Sessions
@@ -48,12 +49,14 @@ class AuthenticateService:
         self.targets = Targets(self.origin)
         self._hand_overs = HandOvers(options)
         self.refresh = SessionRefresh(self.provider_client, broker, clock)
+        self.published_keys = PublishedKeys.from_options(options, signing_key, broker, clock)
         self._background: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         if self.options.directory_file:
             follower = DirectoryFollower(self.options.directory_file, self.broker, self.options.idp_provider)
             self._background.append(spawn(follower.run(), name="directory file"))
+        self._background.append(spawn(self.published_keys.run(), name="published keys"))
         interval = self.options.idp_refresh_directory_interval.total_seconds()
         worker = RefreshWorker(self.refresh, self.broker, interval=interval, clock=self.clock)
         self._background.append(spawn(run_elected(self.broker, "session refresh", worker.run), name="election for session refresh"))

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from authorize.identity_headers import Headers
 from authorize.identity_loader import Sources
+from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
@@ -49,6 +50,14 @@ class Authorizer(Protocol):
         ...
 
     async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation: ...
+
+    async def credentials_for(self, check: Check, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Headers:
+        """What of ours the upstream wants to see of a request that is let in; CredentialsError.  Only for what we carry ourselves."""
+        ...
+
+    def shows_credentials(self, route: CompiledRoute) -> bool:
+        """Is there anything of that for this route?  Then nobody but us may carry its requests."""
+        ...
 
     @property
     def identity_header_names(self) -> tuple[bytes, ...]:

@@ -6,12 +6,14 @@ from authorize.client import Authorizer, Check
 from authorize.client_certificates import CertificateHosts
 from authorize.identity_loader import Sources
 from authorize.policy.canonical import canonical_host
+from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.shadow import WouldBe
 from authorize.state import default_ports, route_table
 from gateproject.config.options import Options
+from gateproject.config.upstream_credentials import shows_credentials
 from gateproject.errors import BadRequest
 
 
@@ -21,6 +23,7 @@ class Hosts:
     def __init__(self, options: Options, previous: Authorizer | None = None):
         self.default_ports = default_ports(options)
         self.routes: RouteTable = route_table(options, previous.routes if previous else None)
+        self._with_credentials = frozenset(route.id for route in self.routes.routes() if shows_credentials(route.route, options))
         self._certificate_hosts = CertificateHosts(self.routes.routes())
 
     def knows_host(self, host: str, port: int | None) -> bool:
@@ -43,6 +46,9 @@ class Hosts:
     def is_public(self, request: AccessRequest) -> bool:
         route = self.routes.match(request)
         return route is not None and route.route.allow_public_unauthenticated_access
+
+    def shows_credentials(self, route: CompiledRoute) -> bool:
+        return route.id in self._with_credentials
 
     # What only the process that decides can say (authorize/service.py); in any other nothing is known, and nobody is an administrator.
 

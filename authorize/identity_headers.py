@@ -1,14 +1,21 @@
 """What is an upstream told about the caller?  The signed assertion, and claims as plain headers."""
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
+
+import structlog
 
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from gateproject.config.options import Options
+from gateproject.config.policy_language import comparisons
+from gateproject.config.route import Route
 from gateproject.crypto.signing_key import SigningKey
+
+log = structlog.get_logger(__name__)
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -16,6 +23,7 @@ ASSERTION = b"x-gate-jwt-assertion"
 CLAIM_PREFIX = "x-gate-claim-"
 RENEWED_BEFORE_EXPIRY = 60.0
 MAX_CACHED = 50_000
+LARGE = 8 * 1024  # bytes: many servers accept no more in all headers of a request
 
 _NOT_IN_HEADER_NAMES = re.compile(r"[^a-z0-9!#$%&'*+.^_`|~-]")
 _PRINTABLE_BUT_PERCENT = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
@@ -29,6 +37,8 @@ class IdentityHeaders:
         self._names = tuple((name, header_name(name)) for name in options.jwt_claims_headers)
         self.names = identity_header_names(options)
         self._key = signing_key
+        self._groups_filter = options.jwt_groups_filter
+        self._told_groups: dict[str, frozenset[str] | None] = {}
         self._cached: dict[tuple[str, str, str], tuple[Identity | None, Headers]] = {}
 
     def __repr__(self) -> str:
@@ -44,21 +54,32 @@ class IdentityHeaders:
         # A changed record makes another Identity, so what was signed of the old one is never used again.
         if cached is not None and cached[0] is identity and _is_fresh(identity, now):
             return cached[1]
-        headers = self._made(identity, host_port)
+        headers = self._made(identity, host_port, route)
         self._cached[key] = identity, headers
         if len(self._cached) > MAX_CACHED:
             del self._cached[next(iter(self._cached))]
         return headers
 
     def assertion(self, identity: Identity | None, host_port: str) -> str:
-        """The signed assertion alone, for the caller's own eyes (`/.gate/jwt`)."""
-        return self._key.sign(attested_claims(identity, self._issuer, host_port))
+        """The signed assertion alone, for the caller's own eyes (`/.gate/jwt`): of the groups, what every route of ours may tell."""
+        told = None if self._groups_filter is None else frozenset(self._groups_filter)
+        groups = () if identity is None else filtered(identity.groups, told)
+        return self._key.sign(attested_claims(identity, self._issuer, host_port, groups))
 
-    def _made(self, identity: Identity | None, host_port: str) -> Headers:
-        attested = attested_claims(identity, self._issuer, host_port)
+    def groups_told(self, route: CompiledRoute, identity: Identity) -> tuple[str, ...]:
+        """Those of the person's groups that the upstream of this route learns of."""
+        if route.id not in self._told_groups:
+            self._told_groups[route.id] = told_groups(route.route, self._groups_filter)
+        return filtered(identity.groups, self._told_groups[route.id])
+
+    def _made(self, identity: Identity | None, host_port: str, route: CompiledRoute) -> Headers:
+        groups = () if identity is None else self.groups_told(route, identity)
+        attested = attested_claims(identity, self._issuer, host_port, groups)
         told = {**(identity.claims if identity is not None else {}), **attested}
         claims = ((header, header_value(told[name])) for name, header in self._names if told.get(name) not in (None, []))
-        return ((ASSERTION, self._key.sign(attested).encode("ascii")), *claims)
+        headers = ((ASSERTION, self._key.sign(attested).encode("ascii")), *claims)
+        warn_of_size(headers, route, identity)
+        return headers
 
 
 def identity_header_names(options: Options) -> tuple[bytes, ...]:
@@ -66,7 +87,7 @@ def identity_header_names(options: Options) -> tuple[bytes, ...]:
     return (ASSERTION, *map(header_name, options.jwt_claims_headers))
 
 
-def attested_claims(identity: Identity | None, issuer: str, audience: str) -> dict[str, Any]:
+def attested_claims(identity: Identity | None, issuer: str, audience: str, groups: Iterable[str]) -> dict[str, Any]:
     """`iss` and `aud` are `host`, or `host:port` for a port that is not the default; times are Unix seconds."""
     claims: dict[str, Any] = {"iss": issuer, "aud": audience}
     if identity is None:
@@ -77,12 +98,43 @@ def attested_claims(identity: Identity | None, issuer: str, audience: str) -> di
         "exp": int(identity.expires),
         "sub": identity.user_id,
         "user": identity.user_id,
-        "groups": list(identity.groups),
+        "groups": list(groups),
     }
-    # An address that the provider has not verified may be anybody's, and upstreams take the one here for the person's own.
-    email = identity.directory_email or (identity.email if identity.rule_email else "")
-    claims |= {name: value for name, value in (("email", email), ("name", identity.name)) if value}
+    claims |= {name: value for name, value in (("email", attested_email(identity)), ("name", identity.name)) if value}
     return claims
+
+
+def attested_email(identity: Identity) -> str:
+    """An address that the provider has not verified may be anybody's, and upstreams take this one for the person's own."""
+    return identity.directory_email or (identity.email if identity.rule_email else "")
+
+
+def told_groups(route: Route, groups_filter: tuple[str, ...] | None) -> frozenset[str] | None:
+    """None for all: without a filter nothing is kept from upstreams.  What the route itself names, its upstream needs to know."""
+    chosen = groups_filter if route.jwt_groups_filter is None else route.jwt_groups_filter
+    return None if chosen is None else frozenset((*chosen, *route.allowed_groups, *_groups_in_policy(route)))
+
+
+def _groups_in_policy(route: Route) -> Iterator[str]:
+    for comparison in comparisons(route.policy):
+        if comparison.criterion == "groups" and comparison.operator in ("is", "in"):
+            yield from comparison.operand
+
+
+def filtered(groups: tuple[str, ...], told: frozenset[str] | None) -> tuple[str, ...]:
+    return groups if told is None else tuple(group for group in groups if group in told)
+
+
+def warn_of_size(headers: Headers, route: CompiledRoute, identity: Identity | None) -> None:
+    """Once for each session and route, because headers are made once."""
+    size = sum(len(name) + len(value) + len(": \r\n") for name, value in headers)
+    if size > LARGE:
+        log.warning(
+            "an upstream is told more than many servers accept in headers: jwt_groups_filter makes it less",
+            bytes=size,
+            route=route.id,
+            user_id=identity.user_id if identity is not None else "",
+        )
 
 
 def header_name(claim: str) -> bytes:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable
 from authorize.client import Attestation, Authorizer, Check
 from authorize.client_certificates import ClientCertificates
 from authorize.hosts import Hosts
-from authorize.identity_headers import IdentityHeaders
+from authorize.identity_headers import Headers, IdentityHeaders
 from authorize.identity_loader import IdentityLoader, Sources
 from authorize.policy import criteria
 from authorize.policy.decision import NO_ROUTE, Outcome, judge
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.shadow import Asked, Shadow, WouldBe
+from authorize.upstream_credentials import UpstreamCredentials
 from databroker.replica import Replica
 from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options
@@ -39,6 +40,7 @@ class AuthorizeService(Hosts):
         self._certificates = ClientCertificates()
         self._shadow = Shadow(options)
         self.identity_headers = IdentityHeaders(options, signing_key)
+        self.credentials = UpstreamCredentials(options, self.routes.routes(), self.identity_headers.groups_told, clock)
         self._cookies = SessionCookies(options)
         self._identities = IdentityLoader(replica, claimed_groups(options))
         self._clock = clock
@@ -58,7 +60,7 @@ class AuthorizeService(Hosts):
         if decision.outcome is Outcome.SIGN_IN:
             identity = await self._identify(cookie_headers, request.host_port, now)
             decision = judge(request, identity, route, now) if identity is not None else decision
-        elif route.route.pass_identity_headers and not decision.is_preflight:
+        elif (route.route.pass_identity_headers or self.credentials.impersonates(route)) and not decision.is_preflight:
             identity = await self._identify_if_possible(cookie_headers, request.host_port, now)
         is_told = decision.is_allowed and not decision.is_preflight
         headers = self.identity_headers.headers_for(request, route, identity, now) if is_told else ()
@@ -84,6 +86,12 @@ class AuthorizeService(Hosts):
     def sources_of(self, identity: Identity) -> Sources | None:
         """The records that this identity was made of, while they are remembered."""
         return self._identities.sources_of(identity)
+
+    async def credentials_for(self, check: Check, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Headers:
+        route = check.decision.route
+        if route is None or not check.decision.is_allowed or check.decision.is_preflight:
+            return ()
+        return await self.credentials.headers_for(route, check.identity)
 
     async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation:
         identity = await self.identify(cookie_headers, request.host_port)

@@ -10,8 +10,9 @@ SERVICE_ACCOUNT = "service_account"
 DIRECTORY_USER = "directory_user"
 DIRECTORY_GROUP = "directory_group"
 SPENT = "spent"
+SIGNING_KEY = "signing_key"
 
-RECORD_TYPES = (SESSION, USER, SERVICE_ACCOUNT, DIRECTORY_USER, DIRECTORY_GROUP, SPENT)
+RECORD_TYPES = (SESSION, USER, SERVICE_ACCOUNT, DIRECTORY_USER, DIRECTORY_GROUP, SPENT, SIGNING_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +103,19 @@ class DirectoryGroup:
 
     @classmethod
     def from_record(cls, record: Record) -> "DirectoryGroup":
+        return cls(**record.data)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedKey:
+    """The public half of a key that some process signs with, or did; `jwk` is as upstreams are served it (RFC 7517)."""
+
+    jwk: Mapping[str, str]
+    expires: float  # Unix seconds
+
+    def to_data(self) -> dict[str, Any]:
+        return {"jwk": dict(self.jwk), "expires": self.expires}
+
+    @classmethod
+    def from_record(cls, record: Record) -> "PublishedKey":
         return cls(**record.data)

@@ -71,6 +71,18 @@ class BrokerError(GateError):
     retry_after = 5
 
 
+class CredentialsError(GateError):
+    """The upstream wants credentials of ours that can't be had now: better no request than one without them."""
+
+    status = 503
+
+
+class NobodyToActFor(CredentialsError):
+    """The upstream is told whose request it is, and there is nobody to name."""
+
+    status = 403
+
+
 class UpstreamError(GateError):
     """The upstream refused the connection or broke off before its response headers."""
 

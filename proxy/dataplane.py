@@ -8,7 +8,16 @@ from authorize.client import Authorizer, Check
 from authorize.decision_log import DecisionLog
 from authorize.policy.compiled_route import CompiledRoute
 from gateproject.config.options import Options
-from gateproject.errors import AccessEnded, BadRequest, BrokerError, UpstreamError, UpstreamTimeout
+from gateproject.errors import (
+    AccessEnded,
+    BadRequest,
+    BrokerError,
+    CredentialsError,
+    GateError,
+    NobodyToActFor,
+    UpstreamError,
+    UpstreamTimeout,
+)
 from proxy.answers import retry_after, send_error, send_redirect
 from proxy.forwarding.handshake import HandshakeRefused, handshake
 from proxy.forwarding.http import ForwardResult, Switch, forward
@@ -69,9 +78,10 @@ class DataPlane:
                 story.result = await self._websocket(incoming, compiled, check, judged_at, receive, send)
             else:
                 forwarding, is_preflight = self._state.forwarding(compiled), check.decision.is_preflight
-                outgoing = forwarding.outgoing(incoming, check.identity_headers, is_preflight=is_preflight)
+                told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
+                outgoing = forwarding.outgoing(incoming, told, is_preflight=is_preflight)
                 story.result = await self._carry(incoming, check, judged_at, outgoing, receive, send)
-        except (AccessEnded, BadRequest, BrokerError, UpstreamError) as error:
+        except (AccessEnded, BadRequest, BrokerError, CredentialsError, UpstreamError) as error:
             story.status, story.problem = error.status, str(error)
             await _explain(incoming, error, send)
         finally:
@@ -88,7 +98,8 @@ class DataPlane:
         tunnel = scope.get("extensions", {}).get("gate.tunnel")
         if tunnel is None:
             raise HandshakeRefused(501, "this server can't hand a connection over")
-        outgoing = self._state.forwarding(compiled).outgoing(incoming, check.identity_headers)
+        told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
+        outgoing = self._state.forwarding(compiled).outgoing(incoming, told)
         outgoing.headers, outgoing.is_upgrade = offer.for_upstream(outgoing.headers), True
         # The default bounds the handshake alone; a timeout that was set bounds the websocket too.
         lifetime = None if outgoing.is_default_timeout else outgoing.timeout
@@ -140,7 +151,7 @@ def is_websocket(incoming: Incoming) -> bool:
     return incoming.is_upgrade and any(b"websocket" in value for value in upgrades)
 
 
-async def _explain(incoming: Incoming, error: AccessEnded | BadRequest | BrokerError | UpstreamError, send: Send) -> None:
+async def _explain(incoming: Incoming, error: GateError, send: Send) -> None:
     """What a person is told; the cause itself is for the log."""
     extra_headers: Headers = []
     match error:
@@ -153,6 +164,10 @@ async def _explain(incoming: Incoming, error: AccessEnded | BadRequest | BrokerE
         case BrokerError():
             reason, advice = "Your session can't be read right now.", "Please try again in a moment."
             extra_headers = retry_after(error)
+        case NobodyToActFor():
+            reason, advice = f"The application behind this address acts in people's names: {error}.", "Sign in at another page of it."
+        case CredentialsError():
+            reason, advice = "gate can't prove itself to the application behind this address right now.", "Please try again in a moment."
         case UpstreamTimeout():
             reason, advice = "The application behind this address did not answer in time.", "Please try again in a moment."
         case _:

@@ -59,6 +59,7 @@ class ForwardAuth:
                 await self._own_page(judged, original, is_verify, receive, refuse, own_pages)
             else:
                 check = await story.judge()
+                self._refuse_credentials(check)
                 if await self._may_pass(judged, original, check, is_verify, refuse):
                     story.status = 200
                     await send_response(send, 200, self._permission(judged, check), b"")
@@ -109,6 +110,11 @@ class ForwardAuth:
                 self._carrying.saw(check.identity.session_id, self._clock(), judged.request.host_port)
             return True
         return False
+
+    def _refuse_credentials(self, check: Check) -> None:
+        """Whoever asks for a verdict reads its headers: what proves us to an upstream can't be among them."""
+        if check.decision.route is not None and self._authorize.shows_credentials(check.decision.route):
+            raise Refused("the upstream of this address wants credentials of ours, and gate must carry the request itself")
 
     async def _not_signed_in(self, judged: Incoming, original: Original, check: Check, is_verify: bool, send: Send) -> None:
         if is_verify or is_websocket(judged):

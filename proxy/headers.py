@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 
 from gateproject.config.options import Options
 from gateproject.config.route import Route
+from gateproject.config.upstream_credentials import shows_credentials
 from gateproject.crypto import cookies
 from gateproject.errors import UpstreamError
 
@@ -46,6 +47,10 @@ _UNSAFE_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110 5.5, as our
 _CONNECTION_STATES = frozenset((b"close", b"keep-alive"))
 _OUR_CREDENTIALS = re.compile(rb"[ \t]*(?:gate[ \t]|bearer[ \t]+gate-)", re.IGNORECASE)
 _PLAIN_HOST = re.compile(rb"[A-Za-z0-9.:_\[\]-]+")
+
+# Where Authorization is ours, so is what stands in for it there: a serverless service prefers the first of these, and a cluster that
+# trusts our client certificate believes the others.
+AUTHORIZING = frozenset((b"authorization", b"x-serverless-authorization", b"x-remote-user", b"x-remote-uid", b"x-remote-group"))
 
 PLAIN, DROP, CONNECTION, COOKIE, AUTHORIZATION, TRUSTED_ONLY = range(6)
 
@@ -144,12 +149,13 @@ class RouteHeaders:
     def build(cls, route: Route, options: Options) -> "RouteHeaders":
         added = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in route.set_request_headers.items())
         names = [name.encode("ascii") for name in route.remove_request_headers]
+        ours = AUTHORIZING if shows_credentials(route, options) else frozenset()
         return cls(
             cookie_prefix=options.cookie_name.lower().encode("ascii"),
             trusted=TrustedPeers(options.trusted_proxies),
             append_address=not options.skip_xff_append,
-            replaced=frozenset(fold(name) for name in [*names, *(name for name, _ in added)]),
-            added=tuple(pair for pair in added if _may_be_set(fold(pair[0]))),
+            replaced=ours.union(fold(name) for name in [*names, *(name for name, _ in added)]),
+            added=tuple(pair for pair in added if _may_be_set(fold(pair[0])) and fold(pair[0]) not in ours),
             is_our_cookie=partial(cookies.is_ours, cookie_name=options.cookie_name),
         )
 

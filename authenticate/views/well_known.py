@@ -21,8 +21,8 @@ async def jwks(request: HttpRequest) -> HttpResponse:
             "request_id": request.scope["gate"].request_id,
         }
         return responses.json_page(document, status=404)
-    response = responses.json_page(service.signing_key.jwks())
-    # Upstreams may keep the keys for a while; a new key is one restart of ours.
+    response = responses.json_page(await service.published_keys.jwks())
+    # Upstreams may keep the keys for a while: a new one is announced to every process before long.
     response.headers["Cache-Control"] = "public, max-age=60"
     return response
 

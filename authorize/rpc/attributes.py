@@ -14,7 +14,7 @@ from authorize.policy.request import AccessRequest, access_request
 # Context extensions.  ROUTE is for every data plane; the others count only from ours (authorize/rpc/ext_authz.py).
 ROUTE = "gate_route"  # the id of the route that the data plane will use
 PURPOSE = "gate_purpose"  # absent for a decision
-IDENTIFY, ATTEST = "identify", "attest"
+IDENTIFY, ATTEST, CREDENTIALS = "identify", "attest", "credentials"
 SEEN = "gate_seen"  # the version of the records that the data plane knows of: older ones must not decide
 
 _TOLD_APART = (b"cookie", b"origin", b"access-control-request-method")

@@ -17,7 +17,7 @@ from authorize.policy.request import AccessRequest
 from authorize.rpc import attributes
 from authorize.rpc.ext_authz import CHECK
 from gateproject.config.options import Options
-from gateproject.errors import BadRequest, BrokerError
+from gateproject.errors import BadRequest, BrokerError, CredentialsError
 from gateproject.rpc.channel import RpcChannel, RpcFailed
 
 NOBODY_IN_PARTICULAR = AccessRequest(method="GET", host="", port=None, path="/")
@@ -54,6 +54,15 @@ class RemoteAuthorizer(Hosts):
         answer = await self._ask(request, cookie_headers, {attributes.PURPOSE: attributes.ATTEST})
         told = dict(_headers(answer))
         return Attestation(_identity(_plain(answer).get("identity")), told.get(ASSERTION, b"").decode("ascii"))
+
+    async def credentials_for(self, check: Check, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Headers:
+        route = check.decision.route
+        if route is None or not check.decision.is_allowed or check.decision.is_preflight or not self.shows_credentials(route):
+            return ()
+        extensions = {attributes.ROUTE: route.id, attributes.PURPOSE: attributes.CREDENTIALS}
+        if headers := _headers(await self._ask(request, cookie_headers, extensions)):
+            return headers
+        raise CredentialsError("authorize gave no credentials")
 
     async def _ask(self, request: AccessRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str]) -> pb.CheckResponse:
         told = attributes.to_check_request(request, cookie_headers, {**extensions, attributes.SEEN: self._seen()})

@@ -18,7 +18,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.rpc import attributes
 from databroker.replica import Replica
-from gateproject.errors import BrokerError, GateError
+from gateproject.errors import BadRequest, BrokerError, GateError
 from gateproject.rpc.shared_secret import TOKEN
 
 SERVICE = "envoy.service.auth.v3.Authorization"
@@ -106,6 +106,8 @@ class ExtAuthz:
                 return _facts(await authorize.attest(request, cookies))
         check = await authorize.check(request, cookies)
         _require_same_route(check, extensions.get(attributes.ROUTE, ""))
+        if extensions.get(attributes.PURPOSE) == attributes.CREDENTIALS:
+            return _ok(await authorize.credentials_for(check, request, cookies))
         return _decided(check)
 
     async def _for_an_envoy(self, told: pb.CheckRequest) -> pb.CheckResponse:
@@ -123,6 +125,7 @@ class ExtAuthz:
             asked = Asked(request, asked.headers, cookies, asked.client_address, asked.request_id)
             check = await authorize.check(request, cookies)
             _require_same_route(check, told.attributes.context_extensions.get(attributes.ROUTE, ""))
+            _require_nothing_of_ours(check, authorize)
         except GateError as error:
             return _denied(await words.explain(asked, error))
         if not check.decision.is_allowed:
@@ -137,11 +140,27 @@ class ExtAuthz:
         return answer
 
 
+class CarriedByGateAlone(BadRequest):
+    status = 403
+
+
 def _require_same_route(check: Check, route_id: str) -> None:
     """The data plane forwards by its own match, so a decision on any other route would be a decision on nothing."""
     ours = check.decision.route.id if check.decision.route is not None else ""
     if route_id and route_id != ours:
         raise BrokerError("the data plane's route is not the one that authorize found: are both configured alike?")
+
+
+def _require_nothing_of_ours(check: Check, authorize: Authorizer) -> None:
+    """Credentials of ours are for our own proxies; without them the request would be another, so nobody else may carry it."""
+    if check.decision.route is not None and authorize.shows_credentials(check.decision.route):
+        raise CarriedByGateAlone("the upstream wants credentials of gate, which must carry the request itself")
+
+
+def _ok(headers: Headers) -> pb.CheckResponse:
+    answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
+    answer.ok_response.headers.extend(_header(name, value, append=name == b"impersonate-group") for name, value in headers)
+    return answer
 
 
 def _decided(check: Check) -> pb.CheckResponse:

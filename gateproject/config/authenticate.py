@@ -1,6 +1,5 @@
 """The settings of sign-in: the authenticate service, the identity provider, the signing key."""
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
@@ -22,7 +21,7 @@ from gateproject.config.fields import (
 )
 from gateproject.config.reader import MAP, WEB_URL, Reader, one_of
 from gateproject.config.route_values import RewrittenPath
-from gateproject.config.types import SecretBytes, parse_url
+from gateproject.config.types import SecretBytes, is_loopback, parse_url
 from gateproject.config.validation import Finding, Rule, Settings
 
 PROVIDERS = ("oidc", "google", "azure", "okta", "onelogin", "github", "gitlab", "auth0")
@@ -43,15 +42,6 @@ def _callback_path(path: str) -> str:
     if path in OWN_PAGES or path.startswith(OWN_PATHS):
         raise ValueError("is a path that the service needs itself")
     return path
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def provider_url(value: Any) -> str:

@@ -2,16 +2,29 @@
 
 from datetime import timedelta
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from gateproject.config.fields import Bool, ExistingFile, File, Number, PositiveDuration, TextList, text, text_list
+from gateproject.config.fields import (
+    Base64Secret,
+    Bool,
+    ExistingFile,
+    File,
+    Number,
+    PositiveDuration,
+    ServiceUrl,
+    TextList,
+    or_file,
+    text,
+    text_list,
+)
 from gateproject.config.places import KeyPath
 from gateproject.config.policy_tests import PolicyTest, read_tests_file
 from gateproject.config.reader import Reader, Shape
-from gateproject.config.types import SecretText
-from gateproject.config.validation import Settings
+from gateproject.config.types import SecretBytes, SecretText, Url
+from gateproject.config.upstream_credentials import authorization_is_set_once, service_account_is_usable
+from gateproject.config.validation import Rule, Settings
 
 
 def _claim_or_nothing(value: Any) -> str:
@@ -56,6 +69,36 @@ def _part(rate: Decimal) -> Decimal:
 
 
 class AuthorizeSettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (service_account_is_usable, authorization_is_set_once)
+
+    enable_cloud_serverless_authentication: Bool = Field(
+        False,
+        description="Sends a signed Authorization header to upstream cloud serverless services, on every route that doesn't say otherwise.",
+        examples=[True],
+    )
+    cloud_serverless_authentication_service_account_file: File | None = Field(
+        None, description="File form of `cloud_serverless_authentication_service_account`: JSON.", examples=["account.json"]
+    )
+    cloud_serverless_authentication_service_account: Annotated[
+        Base64Secret | None, or_file("cloud_serverless_authentication_service_account_file", SecretBytes)
+    ] = Field(
+        None,
+        validate_default=True,
+        description="Whose identity that header proves: base64 of a service account's JSON key file.",
+        examples=["BASE64-OF-account.json"],
+        json_schema_extra={"when_unset": "the account of this machine, asked of its metadata server"},
+    )
+    cloud_serverless_metadata_url: ServiceUrl = Field(
+        Url("http", "metadata.google.internal"),
+        description="Where the metadata server of this machine answers.",
+        examples=["http://169.254.169.254"],
+    )
+    jwt_groups_filter: TextList | None = Field(
+        None,
+        description="Upstreams learn of these groups only, and of those that their route names; an empty list leaves the latter.",
+        examples=[["engineering", "sales"]],
+        json_schema_extra={"when_unset": "all groups of the person"},
+    )
     directory_file: ExistingFile | None = Field(
         None, description="A YAML, JSON or CSV file of users and groups, read again when it changes.", examples=["directory.yaml"]
     )

@@ -13,7 +13,7 @@ import binascii
 import ipaddress
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -244,7 +244,7 @@ def existing_file(value: Any, info: ValidationInfo) -> Path:
     return value if isinstance(value, Path) else Path(files_of(info).existing(text(value)))
 
 
-def or_file(sibling: str, make: type[bytes] = bytes) -> WrapValidator:
+def or_file(sibling: str, make: Callable[[bytes], Any] = bytes) -> WrapValidator:
     """The setting's own value, or the content of the file that `sibling` names; never both."""
 
     def choose(value: Any, handler: Any, info: ValidationInfo) -> Any:

@@ -130,6 +130,7 @@ class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, Authenticate
         *ProxySettings.RULES,
         *DatabrokerSettings.RULES,
         *RpcSettings.RULES,
+        *AuthorizeSettings.RULES,
         _transport_is_decided,
         _pairs_are_whole,
         _pairs_match,

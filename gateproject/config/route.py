@@ -17,6 +17,12 @@ from gateproject.config.reader import TEXT, Reader, Shape, one_of
 from gateproject.config.redirect import Redirect
 from gateproject.config.route_values import AbsolutePath, Claims, Domains, FromUrl, Origins, RewrittenPath
 from gateproject.config.types import canonical_host
+from gateproject.config.upstream_credentials import (
+    ClusterToken,
+    cluster_token_in_file,
+    impersonation_needs_a_person,
+    serverless_needs_an_upstream,
+)
 from gateproject.config.upstream_urls import UpstreamUrls
 from gateproject.config.validation import Finding, Settings
 
@@ -66,7 +72,15 @@ def _origins_need_websockets(route: Any) -> Iterator[Finding]:
 class Route(Settings):
     """`path`, `prefix`, `regex` and `prefix_rewrite` are as written; policy brings them into canonical form."""
 
-    RULES = (_leads_somewhere, _tcp_leads_to_tcp, _is_not_balanced_yet, _open_routes_have_no_lists, _origins_need_websockets)
+    RULES = (
+        _leads_somewhere,
+        _tcp_leads_to_tcp,
+        _is_not_balanced_yet,
+        _open_routes_have_no_lists,
+        _origins_need_websockets,
+        impersonation_needs_a_person,
+        serverless_needs_an_upstream,
+    )
     UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.ROUTE_KEYS
     REMOVED: ClassVar[dict[str, str]] = removed.ROUTE_KEYS
 
@@ -137,6 +151,28 @@ class Route(Settings):
         (), description="Request headers that the upstream doesn't receive.", examples=[["X-Debug"]]
     )
     pass_identity_headers: Bool = Field(False, description="Sends `X-Gate-Jwt-Assertion` and `X-Gate-Claim-*` upstream.", examples=[True])
+    jwt_groups_filter: TextList | None = Field(
+        None,
+        description="In place of the setting of that name: the upstream learns of these groups, and of those that the route itself names.",
+        examples=[["engineering"]],
+    )
+    cluster_service_account_token_file: File | None = Field(
+        None, description="File form of `cluster_service_account_token`, read again when it changes.", examples=["token"]
+    )
+    cluster_service_account_token: Annotated[ClusterToken | None, or_file("cluster_service_account_token_file", cluster_token_in_file)] = (
+        Field(
+            None,
+            validate_default=True,
+            description="Bearer token for a cluster's API server; `Impersonate-User` and `Impersonate-Group` say for whom.",
+            examples=["PUT-THE-TOKEN-HERE"],
+        )
+    )
+    enable_cloud_serverless_authentication: Bool | None = Field(
+        None,
+        description="As the setting of that name, for this route.",
+        examples=[True],
+        json_schema_extra={"when_unset": "as the setting of that name"},
+    )
     tls_skip_verify: Bool = Field(False, description="Accepts any upstream certificate and name; for testing only.", examples=[True])
     tls_server_name: Annotated[Text, AfterValidator(canonical_host)] | None = Field(
         None, description="The name to verify the upstream's certificate against.", examples=["upstream.internal"]

@@ -100,6 +100,15 @@ class CertificatePair:
     source: str
 
 
+def is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
 def parse_url(text: str, *, wildcard: bool = False, underscore: bool = False) -> Url:
     """Raises ValueError with the reason.  `wildcard` allows `*.` in front, `underscore` allows `_` in host names."""
     match = _URL.fullmatch(text)

@@ -41,17 +41,11 @@ class UnbuiltSettings(Settings):
     )
     autocert_must_staple: Bool = Field(False, description="Asks for certificates with the Must-Staple extension.", examples=[True])
     autocert_use_staging: Bool = Field(False, description="Uses the authority's staging environment.", examples=[True])
-    cloud_serverless_authentication_service_account: Base64Secret | None = Field(
-        None, description="Credentials for the header to cloud serverless services.", examples=["BASE64-OF-account.json"]
-    )
     data_plane: Annotated[str, one_of("embedded", "envoy")] = Field(
         "embedded", description="Who carries proxied traffic: this process, or an Envoy child.", examples=["envoy"]
     )
     dns_lookup_family: Annotated[str, one_of("AUTO", "V4_ONLY", "V6_ONLY")] = Field(
         "AUTO", description="Which addresses of an upstream's name are used.", examples=["V4_ONLY"]
-    )
-    enable_cloud_serverless_authentication: Bool = Field(
-        False, description="Sends a signed Authorization header to upstream cloud serverless services.", examples=[True]
     )
     http_redirect_addr: Address | None = Field(None, description="Where http is answered with a redirect to https.", examples=[":80"])
     idp_refresh_directory_timeout: PositiveDuration = Field(
@@ -82,13 +76,6 @@ class UnbuiltSettings(Settings):
 
 class UnbuiltRouteKeys(Settings):
     allow_spdy: Bool = Field(False, description="Allows SPDY upgrades.", examples=[True])
-    cluster_service_account_token: Secret | None = Field(
-        None, description="Bearer token for a cluster's API server, where the user is impersonated.", examples=["PUT-THE-TOKEN-HERE"]
-    )
-    cluster_service_account_token_file: File | None = Field(
-        None, description="File form of `cluster_service_account_token`.", examples=["token"]
-    )
-    enable_cloud_serverless_authentication: Bool = Field(False, description="As the setting of that name, for this route.", examples=[True])
     health_checks: MapList = Field(
         (),
         description="Periodic checks; an unhealthy upstream gets no traffic.",

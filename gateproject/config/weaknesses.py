@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from gateproject.config.authenticate import is_loopback
 from gateproject.config.authorize import claimed_groups
+from gateproject.config.types import is_loopback
 from gateproject.config.validation import Finding, Rule
 
 # Setting -> its weak value, and what follows from it.

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import jwt
@@ -19,6 +20,7 @@ log = structlog.get_logger(__name__)
 PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
 
 LEAST_RSA_BITS = 2048
+_MEMBERS = {"ES256": ("kty", "crv", "x", "y"), "EdDSA": ("kty", "crv", "x"), "RS256": ("kty", "n", "e")}
 _NEEDED = {"ES256": "a P-256 key", "EdDSA": "an Ed25519 key", "RS256": f"an RSA key of at least {LEAST_RSA_BITS} bits"}
 
 
@@ -54,14 +56,25 @@ class SigningKey:
     def sign(self, claims: dict[str, Any]) -> str:
         return jwt.encode(claims, self._private_key, algorithm=self.algorithm, headers=self._header)
 
-    def jwks(self) -> dict[str, Any]:
-        """The key set (RFC 7517) of `/.well-known/gate/jwks.json`, which is served only where the key is configured."""
-        return {"keys": [{"use": "sig", "alg": self.algorithm, "kid": self.kid, **self._public_members}]}
+    def jwk(self) -> dict[str, str]:
+        """The public half, as the key set of `/.well-known/gate/jwks.json` has it (RFC 7517)."""
+        return {"use": "sig", "alg": self.algorithm, "kid": self.kid, **self._public_members}
 
     def public_key_base64(self) -> str:
         """Base64 of the DER SubjectPublicKeyInfo."""
         der = self._private_key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         return base64.b64encode(der).decode("ascii")
+
+
+def checked_jwk(claimed: Mapping[str, Any]) -> dict[str, str]:
+    """Exactly the members of a public key for signatures, under the name that follows from it; else ValueError."""
+    kind = _MEMBERS.get(str(claimed.get("alg")))
+    if kind is None or claimed.get("use") != "sig" or claimed.keys() != {"use", "alg", "kid", *kind}:
+        raise ValueError("not a public key of ours")
+    members = {name: str(claimed[name]) for name in kind}
+    if claimed["kid"] != thumbprint(members):
+        raise ValueError("a key under another's name")
+    return {"use": "sig", "alg": str(claimed["alg"]), "kid": str(claimed["kid"]), **members}
 
 
 def thumbprint(public_members: dict[str, str]) -> str:

@@ -32,6 +32,7 @@ POLICY = [
     {**APP, "prefix": "/bob", "allowed_users": ["bob@corp.com"], "pass_identity_headers": True},
     {**APP, "prefix": "/header", "policy": {"allow": {"and": [{"http_header/x-team": "blue"}]}}},
     {**APP, "prefix": "/address", "policy": {"allow": {"and": [{"source_ip": "10.0.0.0/8"}]}}},
+    {**APP, "prefix": "/cluster", "allow_any_authenticated_user": True, "cluster_service_account_token": "the-token"},
     {**APP, "prefix": "/gone", "redirect": {"host_redirect": "other.example.com"}, "to": None},
     {**APP, "allowed_domains": ["corp.com"], "pass_identity_headers": True, "cors_allow_preflight": True},
     {"from": "https://other.example.com:8443", "to": "http://up", "allowed_groups": ["nobody"]},
@@ -103,6 +104,18 @@ async def test_upstreams_are_told_and_the_proxy_knows_who_it_is(world):
     assert check.identity is not None
     assert (check.identity.session_id, check.identity.user_id, check.identity.shown_as) == ("s1", "oidc/1", "ann@corp.com")
     assert check.identity.expires == 2000.0
+
+
+async def test_an_upstream_is_shown_credentials_of_ours_where_its_route_has_them(world):
+    asked = request("/cluster")
+    check = await world.authorizer.check(asked, world.cookie())
+    assert world.authorizer.shows_credentials(check.decision.route)
+    found = await world.authorizer.credentials_for(check, asked, world.cookie())
+    assert found == ((b"authorization", b"Bearer the-token"), (b"impersonate-user", b"ann@corp.com"))
+    assert b"the-token" not in b"".join(value for _, value in check.identity_headers)
+    plain = await world.authorizer.check(request("/"), world.cookie())
+    assert not world.authorizer.shows_credentials(plain.decision.route)
+    assert await world.authorizer.credentials_for(plain, request("/"), world.cookie()) == ()
 
 
 async def test_who_is_refused_is_told_why_and_attested_nowhere(world):

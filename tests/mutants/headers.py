@@ -26,9 +26,7 @@ names.without(
 names.without(
     "forwarding headers are a trusted peer's", "forwarded if forwarded and downstream.address in self.trusted else []", "forwarded"
 )
-names.without(
-    "a route's headers can't say who somebody is", "added=tuple(pair for pair in added if _may_be_set(fold(pair[0]))),", "added=added,"
-)
+names.without("a route's headers can't say who somebody is", "if _may_be_set(fold(pair[0])) and", "if")
 names.without("a response header is not split", "if _UNSAFE_VALUE.search(value):", "if False:")
 names.without("an upstream can't set our cookies", ' or (name == b"set-cookie" and self._sets_ours(value)):', ":")
 
@@ -59,6 +57,76 @@ identity_headers.without("an assertion is for one host", 'else "", host_port, ro
 identity_headers.without("a claim can't end its header", "if text.isascii() and text.isprintable():", "if text.isascii():")
 identity_headers.without("one group can't read as two", '.replace(b",", b"%2C")', "")
 identity_headers.without("upstreams get verified addresses", '(identity.email if identity.rule_email else "")', "identity.email")
+
+identity_headers.without(
+    "a filter keeps groups from upstreams", "groups if told is None else tuple(group for group in groups if group in told)", "groups"
+)
+
+CREDENTIALS = "unit/proxy/test_upstream_credentials.py"
+names.without(
+    "what stands in for our Authorization is ours",
+    "AUTHORIZING if shows_credentials(route, options) else frozenset()",
+    "frozenset()",
+    CREDENTIALS,
+)
+names.without("a route's own headers don't stand in for our Authorization", " and fold(pair[0]) not in ours),", "),", CREDENTIALS)
+
+service = door("authorize/service.py", CREDENTIALS)
+service.without(
+    "a preflight shows no credentials of ours",
+    "if route is None or not check.decision.is_allowed or check.decision.is_preflight:",
+    "if route is None or not check.decision.is_allowed:",
+)
+
+credentials = door("authorize/upstream_credentials.py", "unit/authorize/test_upstream_credentials.py")
+credentials.without("a cluster is asked in somebody's name", "        if identity is None:\n", "        if False:\n", CREDENTIALS)
+credentials.without("nobody gets a name that the cluster keeps for itself", " and not name.lower().startswith(RESERVED)", "")
+credentials.without("a name can't end its header", "name.isascii() and name.isprintable()", "name.isascii()")
+credentials.without("a mailbox does not pass for a user id", ' and "/" not in email', "")
+credentials.without("what was made of old facts is not used again", "cached is not None and cached[0] is identity", "cached is not None")
+credentials.without("a token is kept for one session", "key = (identity.session_id, route.id)", 'key = ("", route.id)')
+
+serverless = door("authorize/cloud_serverless.py", "unit/authorize/test_cloud_serverless.py")
+serverless.without("a token is for this upstream", 'if claims.get("aud") != audience:', "if False:")
+serverless.without("a token is a JWT", "if not _TOKEN.fullmatch(token):", "if False:")
+serverless.without("a token that ends is not used", "now < held.expires - UNUSED_BEFORE_EXPIRY", "True")
+serverless.without("a token has time left", "expires - UNUSED_BEFORE_EXPIRY <= now:", "False:")
+serverless.without(
+    "without a token nothing is sent",
+    "        if token is None:\n            raise CredentialsError",
+    "        if False:\n            raise CredentialsError",
+)
+serverless.without(
+    "a metadata server says that it is one", 'if answer.headers.get("metadata-flavor") != METADATA_FLAVOR["Metadata-Flavor"]:', "if False:"
+)
+serverless.without("a failure is not repeated at once", "return now < self._failed.get(audience, 0.0) + FAILURE_SECONDS", "return False")
+serverless.without("many requests fetch one token", "        if task is None:\n", "        if True:\n")
+
+verdicts = door("proxy/forward_auth.py", "unit/proxy/test_forward_auth.py::test_no_verdict_holds_credentials_of_ours")
+verdicts.without("no verdict for a route that shows our credentials", "                self._refuse_credentials(check)\n", "")
+
+envoys = door("authorize/rpc/ext_authz.py", "unit/authorize/rpc/test_ext_authz.py")
+envoys.without(
+    "somebody's Envoy carries nothing that shows our credentials", "            _require_nothing_of_ours(check, authorize)\n", ""
+)
+
+published = door("authenticate/published_keys.py", "unit/authenticate/test_published_keys.py")
+published.without("a generated key is nobody's business", "while self._key.is_configured:", "while True:")
+published.without("a key is served under its own name", 'if jwk is None or jwk["kid"] != kid or', "if jwk is None or")
+published.without("a replaced key ends", "        if key.expires > self._clock():\n", "        if True:\n")
+signing_key = door("gateproject/crypto/signing_key.py", "unit/authenticate/test_published_keys.py")
+signing_key.without("a key's name follows from it", 'if claimed["kid"] != thumbprint(members):', "if False:")
+signing_key.without("no private member is served", ' or claimed.keys() != {"use", "alg", "kid", *kind}', "")
+
+service_accounts = door("gateproject/config/service_account.py", "unit/gateproject/config/test_service_account.py")
+service_accounts.without(
+    "our assertion goes to a token endpoint by https",
+    'if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.host)):',
+    "if False:",
+)
+contradictions = door("gateproject/config/upstream_credentials.py", "unit/gateproject/config/test_upstream_credentials.py")
+contradictions.without("a token has no spaces", "    if not _TOKEN.fullmatch(token):\n", "    if False:\n")
+contradictions.without("a public route acts in nobody's name", "    if route.allow_public_unauthenticated_access:\n", "    if False:\n")
 
 rewrite = door("proxy/rewrite.py", "unit/proxy/test_rewrite.py")
 rewrite.without("a rewritten path stays where it belongs", "_DOT_SEGMENT.search(joined) or ", "")
@@ -117,6 +185,15 @@ refusals = door("proxy/refusals.py", f"{DATAPLANE}::test_a_script_reads_its_401_
 refusals.without("a foreign page can't read a refusal", "if not (route_allows or self._is_route_origin(origin)):", "if False:")
 
 DOORS = (
+    service,
+    credentials,
+    serverless,
+    verdicts,
+    envoys,
+    published,
+    signing_key,
+    service_accounts,
+    contradictions,
     frames,
     handshake,
     dataplane,

@@ -8,6 +8,7 @@ import jwt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from authorize.identity_headers import ASSERTION, IdentityHeaders, header_name, header_value
 from authorize.policy.compiled_route import CompiledRoute, compile_route
@@ -40,7 +41,7 @@ def headers(
 
 def claims(key: SigningKey, token: str, audience: str = "app.example.com") -> dict[str, Any]:
     options = {"verify_exp": False}
-    return jwt.decode(token, jwt.PyJWK(key.jwks()["keys"][0]), algorithms=[key.algorithm], audience=audience, options=options)
+    return jwt.decode(token, jwt.PyJWK(key.jwk()), algorithms=[key.algorithm], audience=audience, options=options)
 
 
 def test_the_assertion_says_who_for_whom_and_until_when(made: IdentityHeaders, key: SigningKey) -> None:
@@ -214,3 +215,46 @@ def forged(key: SigningKey, change: str) -> str:
 def test_the_verifier_that_we_document_takes_no_forged_assertion(key: SigningKey, change: str) -> None:
     with pytest.raises((jwt.InvalidTokenError, GateError)):
         claims(key, forged(key, change))
+
+
+def told(tmp_path: Path, key: SigningKey, route: dict[str, Any], **settings: Any) -> tuple[Any, Any]:
+    """The groups in the assertion, and in the header."""
+    made = IdentityHeaders(make_options(tmp_path, jwt_claims_headers=["groups"], **settings), key)
+    compiled = compile_route(make_route(pass_identity_headers=True, **route), "policy[0]")
+    found = headers(made, user(groups=("g1", "g2", "Sales", "Staff")), route=compiled)
+    return claims(key, found[ASSERTION.decode()])["groups"], found.get("x-gate-claim-groups")
+
+
+@pytest.mark.parametrize(
+    ("settings", "route", "groups"),
+    [
+        ({}, {}, ["g1", "g2", "Sales", "Staff"]),
+        ({"jwt_groups_filter": ["g2", "Sales", "unknown"]}, {}, ["g2", "Sales"]),
+        ({"jwt_groups_filter": []}, {}, []),
+        ({"jwt_groups_filter": []}, {"allowed_groups": ["g1"]}, ["g1"]),
+        ({"jwt_groups_filter": []}, {"policy": [{"allow": {"or": [{"groups": ["Staff"]}, {"groups": "g1"}]}}]}, ["g1", "Staff"]),
+        ({"jwt_groups_filter": ["g2"]}, {"jwt_groups_filter": ["g1"]}, ["g1"]),
+        ({}, {"jwt_groups_filter": ["Staff"]}, ["Staff"]),
+    ],
+    ids=str,
+)
+def test_a_filter_leaves_the_groups_that_the_upstream_needs(
+    tmp_path: Path, key: SigningKey, settings: dict[str, Any], route: dict[str, Any], groups: list[str]
+) -> None:
+    assert told(tmp_path, key, route, **settings) == (groups, ",".join(groups) or None)
+
+
+def test_for_the_persons_own_eyes_the_filter_of_all_routes_counts(tmp_path: Path, key: SigningKey) -> None:
+    made = IdentityHeaders(make_options(tmp_path, jwt_groups_filter=["g1"]), key)
+    assert claims(key, made.assertion(user(groups=("g1", "g2")), "app.example.com"))["groups"] == ["g1"]
+
+
+def test_headers_beyond_8_kib_are_warned_of_once_a_session_and_route(made: IdentityHeaders) -> None:
+    ann = user(groups=tuple(f"group-{number:03}-{'x' * 20}" for number in range(200)))
+    with capture_logs() as logged:
+        headers(made, ann)
+        headers(made, ann)
+        headers(made, user())
+    (entry,) = logged
+    assert "jwt_groups_filter" in entry["event"]
+    assert (entry["route"], entry["user_id"]) == (ROUTE.id, "oidc/1")

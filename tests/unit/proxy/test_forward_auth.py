@@ -39,6 +39,14 @@ ROUTES = [
     },
     {"from": APP, "to": "http://127.0.0.1:9", "prefix": "/plain/", "allow_any_authenticated_user": True},
     {
+        "from": APP, "to": "http://127.0.0.1:9", "prefix": "/cluster/", "allow_any_authenticated_user": True,
+        "cluster_service_account_token": "the-cluster-token",
+    },
+    {
+        "from": APP, "to": "http://127.0.0.1:9", "prefix": "/serverless/", "allow_public_unauthenticated_access": True,
+        "enable_cloud_serverless_authentication": True,
+    },
+    {
         "from": APP, "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True, "pass_identity_headers": True,
         "allow_websockets": True, "websocket_origins": ["https://friend.example"],
     },
@@ -123,6 +131,14 @@ async def test_the_root_permits_what_verify_permits(front: Asked, ann: SignedIn)
 async def test_the_clients_own_authorization_comes_back_and_ours_does_not(front: Asked, ann: SignedIn, given: str, kept: str) -> None:
     answer = await front.verify("/page", headers={**cookie(ann), "authorization": given})
     assert answer.values("authorization") == [kept]
+
+
+@pytest.mark.parametrize("prefix", ["/cluster/", "/serverless/"])
+async def test_no_verdict_holds_credentials_of_ours(front: Asked, ann: SignedIn, prefix: str) -> None:
+    for path in ("/verify", "/"):
+        answer = await front.ask(f"{path}?uri={APP}{prefix}", headers={"cookie": ann.cookie("app.example.com")})
+        assert answer.status == 403
+        assert "the-cluster-token" not in str(vars(answer))
 
 
 async def test_a_route_that_passes_no_identity_gives_empty_values(front: Asked, ann: SignedIn) -> None:

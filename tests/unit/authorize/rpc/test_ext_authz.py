@@ -28,6 +28,7 @@ APP = {"from": "https://app.example.com", "to": "http://up"}
 POLICY = [
     {**APP, "prefix": "/public", "allow_public_unauthenticated_access": True},
     {**APP, "prefix": "/bob", "allowed_users": ["bob@corp.com"]},
+    {**APP, "prefix": "/cluster", "allow_any_authenticated_user": True, "cluster_service_account_token": "the-cluster-token"},
     {"from": "https://app.example.com", "prefix": "/gone", "redirect": {"host_redirect": "other.example.com"}},
     {**APP, "allowed_domains": ["corp.com"], "pass_identity_headers": True, "cors_allow_preflight": True},
 ]
@@ -81,6 +82,13 @@ def added(answer: pb.CheckResponse) -> dict[str, str]:
 
 def denied(answer: pb.CheckResponse) -> dict[str, str]:
     return {option.header.key: option.header.value for option in answer.denied_response.headers}
+
+
+async def test_somebodys_envoy_gets_no_credentials_of_ours_and_may_not_carry_such_requests(envoy):
+    for headers in ({"cookie": envoy.cookie()}, {"cookie": envoy.cookie(), "authorization": "Bearer theirs"}):
+        answer = await envoy.ask("/cluster", **headers)
+        assert (answer.status.code, answer.denied_response.status.code) == (code_pb2.PERMISSION_DENIED, 403)
+        assert "the-cluster-token" not in str(answer)
 
 
 async def test_who_is_let_in_is_described_and_cleaned(envoy):

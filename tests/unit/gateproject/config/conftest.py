@@ -17,6 +17,7 @@ from cryptography.x509.oid import NameOID
 from gateproject.config.load import parse_options
 from gateproject.config.options import Options
 from gateproject.errors import ConfigError
+from tests.support.cloud import account_json
 from tests.support.options import MINIMAL
 
 Load = Callable[..., Options]
@@ -87,7 +88,7 @@ def route_problems(problems: Problems) -> Problems:
 def complete(tmp_path: Path, pair: tuple[bytes, bytes]) -> Complete:
     """Examples name files and base64 of them, and secrets that people must make themselves: here they are."""
     contents = {"fullchain.pem": pair[0], "privkey.pem": pair[1], "ca.pem": pair[0], "signing-key.pem": pair[1]}
-    contents |= {"client.pem": pair[0], "client-key.pem": pair[1]}
+    contents |= {"client.pem": pair[0], "client-key.pem": pair[1], "account.json": account_json(), "token": b"PUT-THE-TOKEN-HERE\n"}
     for name, content in {**contents, "directory.yaml": b"users: []\n", "policy-tests.yaml": b"[]\n"}.items():
         (tmp_path / name).write_bytes(content)
     values = {f"BASE64-OF-{name}": base64.b64encode(content).decode() for name, content in contents.items()}

@@ -45,7 +45,7 @@ FORMS = [
 def test_a_stranger_verifies_a_signature_with_nothing_but_the_key_set(tmp_path: Path, text: str, algorithm: str, members: set[str]) -> None:
     key = signing_key(tmp_path, signing_key=text, signing_key_algorithm=algorithm)
     token = key.sign({"aud": "app.example.com", "sub": "1"})
-    published = json.loads(json.dumps(key.jwks()))["keys"]
+    published = json.loads(json.dumps([key.jwk()]))
     assert [set(entry) for entry in published] == [{"use", "alg", "kid"} | members]
     assert jwt.get_unverified_header(token) == {"alg": algorithm, "kid": published[0]["kid"]}
     found = jwt.decode(token, jwt.PyJWK(published[0]), algorithms=[algorithm], audience="app.example.com")
@@ -54,13 +54,13 @@ def test_a_stranger_verifies_a_signature_with_nothing_but_the_key_set(tmp_path: 
 
 @pytest.mark.parametrize(("text", "algorithm", "members"), FORMS)
 def test_the_key_set_holds_no_private_member(tmp_path: Path, text: str, algorithm: str, members: set[str]) -> None:
-    published = signing_key(tmp_path, signing_key=text, signing_key_algorithm=algorithm).jwks()["keys"][0]
+    published = signing_key(tmp_path, signing_key=text, signing_key_algorithm=algorithm).jwk()
     assert not set(published) & {"d", "p", "q", "dp", "dq", "qi", "k"}
 
 
 @pytest.mark.parametrize(("text", "algorithm", "members"), FORMS)
 def test_the_kid_is_the_thumbprint_in_hex(tmp_path: Path, text: str, algorithm: str, members: set[str]) -> None:
-    published = signing_key(tmp_path, signing_key=text, signing_key_algorithm=algorithm).jwks()["keys"][0]
+    published = signing_key(tmp_path, signing_key=text, signing_key_algorithm=algorithm).jwk()
     required = json.dumps({name: published[name] for name in sorted(members)}, separators=(",", ":"))
     assert published["kid"] == hashlib.sha256(required.encode()).hexdigest()
 

@@ -1,0 +1,94 @@
+"""A cloud's metadata server and token endpoint on loopback, answering as the vendor documents them.
+
+async with Cloud() as cloud:
+    settings = {"cloud_serverless_metadata_url": cloud.url}                       # the account of the machine
+    settings = {"cloud_serverless_authentication_service_account_file": ...}      # with cloud.account_json() in it
+    cloud.bend = {"aud": "https://other"}; cloud.answer = (500, b"")              # what it does wrong
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import jwt
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from tests.support.fake_idp import OTHER_RSA_KEY, RSA_KEY
+
+ACCOUNT = "gate@project.iam.gserviceaccount.com"
+IDENTITY_PATH = "/computeMetadata/v1/instance/service-accounts/default/identity"
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+def account_json(token_uri: str = "https://oauth2.googleapis.com/token") -> bytes:
+    pem = RSA_KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    names = {"project_id": "project", "private_key_id": "key-1", "private_key": pem, "client_email": ACCOUNT, "client_id": "1"}
+    return json.dumps({"type": "service_account", **names, "token_uri": token_uri}).encode()
+
+
+class Cloud:
+    """`asked` holds the audiences of the tokens that were asked for; `gate` holds back the answers until it is set."""
+
+    def __init__(self, clock: Callable[[], float] = time.time):
+        self.asked: list[str] = []
+        self.tokens: list[str] = []
+        self.bend: dict[str, Any] = {}
+        self.answer: tuple[int, bytes] | None = None
+        self.flavor = "Google"
+        self.lifetime = 3600
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self._clock = clock
+
+    async def __aenter__(self) -> "Cloud":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+
+    def account_json(self) -> bytes:
+        return account_json(f"{self.url}/token")
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            line, *lines = head.split("\r\n")
+            headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
+            status, content = await self._answered(line.split(" ")[1], headers, body.decode())
+            length = len(content)
+            writer.write(f"HTTP/1.1 {status} X\r\nMetadata-Flavor: {self.flavor}\r\nContent-Length: {length}\r\n\r\n".encode() + content)
+            await writer.drain()
+        finally:
+            writer.close()
+
+    async def _answered(self, target: str, headers: dict[str, str], body: str) -> tuple[int, bytes]:
+        url, form = urlsplit(target), parse_qs(body)
+        if url.path == IDENTITY_PATH:
+            query = parse_qs(url.query)
+            if headers.get("metadata-flavor") != "Google" or query.get("format") != ["full"]:
+                return 403, b"Missing Metadata-Flavor:Google header."
+            audience, as_json = query["audience"][0], False
+        elif url.path == "/token" and form.get("grant_type") == [JWT_BEARER]:
+            options = {"require": ["iss", "aud", "exp", "iat"]}
+            claims = jwt.decode(form["assertion"][0], RSA_KEY.public_key(), ["RS256"], audience=f"{self.url}/token", options=options)
+            if claims["iss"] != ACCOUNT or claims["exp"] - claims["iat"] > 3600:
+                return 400, b'{"error": "invalid_grant"}'
+            audience, as_json = claims["target_audience"], True
+        else:
+            return 404, b""
+        self.asked.append(audience)
+        await self.may_answer.wait()
+        if self.answer is not None:
+            return self.answer
+        now = int(self._clock())
+        claims = {"iss": "https://accounts.google.com", "aud": audience, "iat": now, "exp": now + self.lifetime, "email": ACCOUNT}
+        token = jwt.encode({**claims, "n": len(self.asked), **self.bend}, OTHER_RSA_KEY, "RS256")
+        self.tokens.append(token)
+        return 200, json.dumps({"id_token": token}).encode() if as_json else token.encode()

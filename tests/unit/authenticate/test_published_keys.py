@@ -1,0 +1,157 @@
+"""A key that was replaced is served for another day, after a reload and a restart, and by every process."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from authenticate.published_keys import ANNOUNCED_EVERY, RETAINED, PublishedKeys
+from databroker.client import LocalBroker
+from databroker.records import SIGNING_KEY
+from databroker.store.memory import MemoryStore
+from gateproject.crypto.signing_key import SigningKey
+from gateproject.errors import BrokerError
+from tests.support.options import make_options
+
+
+class Clock:
+    now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def broker(clock: Clock) -> LocalBroker:
+    return LocalBroker(MemoryStore(clock))
+
+
+def key(algorithm: str = "ES256") -> SigningKey:
+    private = ed25519.Ed25519PrivateKey.generate() if algorithm == "EdDSA" else ec.generate_private_key(ec.SECP256R1())
+    return SigningKey(private, algorithm, is_configured=True)
+
+
+async def kids(keys: PublishedKeys) -> list[str]:
+    return [each["kid"] for each in (await keys.jwks())["keys"]]
+
+
+async def test_a_replaced_key_is_served_for_a_day_after_the_last_that_signed_with_it(broker: LocalBroker, clock: Clock) -> None:
+    old, new = key(), key("EdDSA")
+    await PublishedKeys(old, broker, clock=clock).announce()
+    keys = PublishedKeys(new, broker, clock=clock)
+    await keys.announce()
+    assert await kids(keys) == [new.kid, old.kid]
+    clock.now += RETAINED
+    assert await kids(keys) == [new.kid, old.kid]
+    clock.now += ANNOUNCED_EVERY
+    assert await kids(keys) == [new.kid]
+
+
+async def test_every_process_serves_the_keys_of_all(broker: LocalBroker, clock: Clock) -> None:
+    first, second = (PublishedKeys(each, broker, clock=clock) for each in (key(), key()))
+    await first.announce()
+    assert len(await kids(first)) == 1
+    await second.announce()
+    clock.now += 1.0
+    assert set(await kids(first)) == set(await kids(second))
+    assert len(await kids(first)) == 2
+
+
+async def test_strangers_ask_the_broker_once_a_second_at_most(broker: LocalBroker, clock: Clock) -> None:
+    asked = 0
+    page = broker.page
+
+    async def counted(*where: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await page(*where)
+
+    broker.page = counted  # type: ignore[method-assign]
+    keys = PublishedKeys(key(), broker, clock=clock)
+    for _ in range(20):
+        await keys.jwks()
+    assert asked == 1
+
+
+async def test_a_broker_that_is_away_takes_no_key_away(broker: LocalBroker, clock: Clock) -> None:
+    await PublishedKeys(key(), broker, clock=clock).announce()
+    keys = PublishedKeys(key(), broker, clock=clock)
+    known = await kids(keys)
+
+    async def away(*where: Any) -> Any:
+        raise BrokerError("away")
+
+    broker.page = away  # type: ignore[method-assign]
+    clock.now += 5.0
+    assert await kids(keys) == known
+    assert len(known) == 2
+
+
+async def test_where_records_die_with_the_process_a_file_keeps_the_keys(tmp_path: Path, broker: LocalBroker, clock: Clock) -> None:
+    file, old, new = tmp_path / "published-keys.json", key(), key()
+    await PublishedKeys(old, broker, file, clock).announce()
+    clock.now += RETAINED
+    keys = PublishedKeys(new, LocalBroker(MemoryStore(clock)), file, clock)
+    await keys.announce()
+    assert await kids(keys) == [new.kid, old.kid]
+    assert not any({"d", "p", "q"} & set(each["jwk"]) for each in json.loads(file.read_text()).values())
+    clock.now += ANNOUNCED_EVERY
+    keys = PublishedKeys(new, LocalBroker(MemoryStore(clock)), file, clock)
+    await keys.announce()
+    assert await kids(keys) == [new.kid]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"a": 5}', '{"a": {"jwk": 5, "expires": 1}}'])
+async def test_a_file_that_makes_no_sense_is_no_reason_to_fail(tmp_path: Path, broker: LocalBroker, clock: Clock, content: str) -> None:
+    file = tmp_path / "published-keys.json"
+    file.write_text(content)
+    keys = PublishedKeys(key(), broker, file, clock)
+    await keys.announce()
+    assert len(await kids(keys)) == 1
+
+
+OTHER = key()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kid": "0" * 64},
+        {"alg": "HS256"},
+        {"alg": "none"},
+        {"use": "enc"},
+        {"d": "private"},
+        {"x": OTHER.jwk()["x"]},
+        {"kty": "oct"},
+        {"x": None},
+    ],
+    ids=str,
+)
+async def test_nothing_but_a_public_key_under_its_own_name_is_served(broker: LocalBroker, clock: Clock, change: dict[str, Any]) -> None:
+    jwk = {**key().jwk(), **change}
+    data = {"jwk": {name: value for name, value in jwk.items() if value is not None}, "expires": clock.now + 60}
+    await broker.put(SIGNING_KEY, jwk["kid"], data, expires=clock.now + 60)
+    assert len(await kids(PublishedKeys(key(), broker, clock=clock))) == 1
+
+
+async def test_a_key_made_for_this_process_is_not_announced(tmp_path: Path, broker: LocalBroker, clock: Clock) -> None:
+    generated = SigningKey.from_options(make_options(tmp_path))
+    await PublishedKeys(generated, broker, tmp_path / "keys.json", clock).run()
+    assert await broker.page(SIGNING_KEY, "", 10) == []
+
+
+def test_the_file_is_for_a_memory_that_forgets(tmp_path: Path, broker: LocalBroker, clock: Clock) -> None:
+    pem = ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    for settings, is_kept in (({}, True), ({"databroker_storage_type": "database"}, False)):
+        options = make_options(tmp_path, signing_key=base64.b64encode(pem).decode(), **settings)
+        keys = PublishedKeys.from_options(options, SigningKey.from_options(options), broker, clock)
+        assert (keys._file is not None) is is_kept
