@@ -53,6 +53,10 @@ class Judged:
     failure: str = ""
     problem: str = ""
 
+    @property
+    def would_differ(self) -> bool:
+        return self.would_be is not None and self.decision is not None and self.would_be.outcome != self.decision.outcome.value
+
 
 @dataclass(frozen=True, slots=True)
 class Keeping:

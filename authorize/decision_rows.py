@@ -9,6 +9,7 @@ from django.db import Error, connection, transaction
 from django.db.models import Max
 
 from authorize.decision_log import Entry, Judged, Keeping
+from authorize.explanation import marked
 from authorize.models import LoggedDecision
 from authorize.policy import explain
 from authorize.recorded_facts import LONGEST_PATH, identity_facts, request_facts
@@ -72,7 +73,7 @@ def row_of(judged: Judged, keeping: Keeping) -> Row:
         "route": explain.name_of(route)[:255] if route else "",
         "outcome": decision.outcome.value if decision else judged.failure,
         "reason": (explain.decisive_reason(decision) if decision else judged.problem)[:255],
-        "would_be": judged.would_be.outcome if judged.would_be else "",
+        "would_be": judged.would_be.outcome if judged.would_differ else "",
         "seconds": judged.seconds,
         "data_version": judged.sources.version if judged.sources else None,
         "configuration": keeping.configuration,
@@ -85,10 +86,10 @@ def _facts(judged: Judged, keeping: Keeping) -> dict[str, Any]:
     facts: dict[str, Any] = {"request": request_facts(judged.request, keeping.looked)}
     if judged.identity is not None:
         facts["person"] = identity_facts(judged.identity, keeping.looked)
-        facts["modified"] = {name: record.modified for name, record in _records(judged).items()}
+        facts["modified"] = judged.sources.modified if judged.sources else {}
     if decision is not None:
         facts |= {
-            "rules": _bounded(explain.rows(decision)),
+            "rules": _bounded(marked(decision)),
             "sentence": explain.sentence(decision),
             "ways_in": [_shortened(way) for way in explain.ways_in(decision)[-MOST_STEPS:]],
         }
@@ -96,14 +97,6 @@ def _facts(judged: Judged, keeping: Keeping) -> dict[str, Any]:
         name = explain.name_of(would_be.route.route) if would_be.route else ""
         facts["would_be"] = {"outcome": would_be.outcome, "reason": would_be.reason, "route": name}
     return facts
-
-
-def _records(judged: Judged) -> dict[str, Any]:
-    sources = judged.sources
-    if sources is None:
-        return {}
-    records = {"session": sources.session, "user": sources.user, "directory": sources.directory_user}
-    return {name: record for name, record in records.items() if record is not None}
 
 
 def _bounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,6 +5,8 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -31,6 +33,34 @@ class Described:
     groups: Sequence[str] = ()
     claims: Mapping[str, Any] = field(default_factory=dict)
     signed_in: float | None = None
+
+
+def described_header(written: str) -> tuple[bytes, bytes]:
+    name, separator, value = written.partition(":")
+    if not separator or not name.strip():
+        raise ValueError(f"{written!r} must be written name: value")
+    return name.strip().lower().encode(), value.strip().encode()
+
+
+def described_address(written: str) -> str:
+    """Canonical; "" for an address that is not known."""
+    try:
+        return str(ip_address(written)) if written else ""
+    except ValueError:
+        raise ValueError(f"{written!r} must be an address such as 192.0.2.7") from None
+
+
+def described_moment(written: str) -> float:
+    """Unix seconds; a time without a zone is UTC."""
+    try:
+        if written.replace(".", "", 1).isdigit():
+            seconds = float(written)
+            datetime.fromtimestamp(seconds, UTC)  # some number that no calendar has
+            return seconds
+        moment = datetime.fromisoformat(written)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"{written!r} must be a time such as 2027-01-31T18:00") from None
 
 
 def described_request(url: str, method: str, ports: frozenset[int], **facts: Any) -> AccessRequest:

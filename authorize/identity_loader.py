@@ -28,6 +28,12 @@ class Sources:
     directory_user: Record | None
 
     @property
+    def modified(self) -> dict[str, float]:
+        """When each of them changed last, in Unix seconds."""
+        named = {"session": self.session, "user": self.user, "directory": self.directory_user}
+        return {name: record.modified for name, record in named.items() if record is not None}
+
+    @property
     def version(self) -> int:
         """The newest change that the identity rests on."""
         return max(record.version for record in (self.session, self.user, self.directory_user) if record is not None)

@@ -83,6 +83,10 @@ class AuthorizeService(Hosts):
 
         return await self._shadow.would_be(Asked(request, check.decision, check.identity, now), identify, self._certificates)
 
+    async def identity_of_session(self, session_id: str) -> Identity | None:
+        """For administrators, who ask about somebody else's."""
+        return await self._identities.load(session_id, self._clock())
+
     def sources_of(self, identity: Identity) -> Sources | None:
         """The records that this identity was made of, while they are remembered."""
         return self._identities.sources_of(identity)

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 
+import authorize.admin
 import databroker.admin
 import proxy.admin
 from authorize.policy.identity import Identity
@@ -24,7 +25,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 class GateAdminSite(AdminSite):
     site_header = "gate"
     site_title = "gate admin"
-    index_title = "Sessions, people and routes"
+    index_title = "Sessions, people, routes and decisions"
     site_url = "/.gate/"
     enable_nav_sidebar = True
 
@@ -96,3 +97,4 @@ def _target(request: HttpRequest) -> str:
 site = GateAdminSite(name="admin")
 databroker.admin.register(site)
 proxy.admin.register(site)
+authorize.admin.register(site)

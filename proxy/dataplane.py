@@ -61,7 +61,7 @@ class DataPlane:
         self._clock = clock
         self._state: ProxyState = ProxyState(authorize.routes.routes(), options, previous._state if previous else None)
         self._trusted = TrustedPeers(options.trusted_proxies)
-        self._refusals = Refusals(options, authorize.is_route_origin)
+        self._refusals = Refusals(options, authorize.is_route_origin, authorize.may_administer)
 
     async def __call__(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         story, judged_at = Story(incoming, self._trusted, self._authorize, self._carrying.decisions), self._carrying.streams.changes

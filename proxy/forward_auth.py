@@ -43,7 +43,7 @@ class ForwardAuth:
         self._carrying = carrying
         self._clock = clock
         self._trusted = TrustedPeers(options.trusted_proxies)
-        self._refusals = Refusals(options, authorize.is_route_origin)
+        self._refusals = Refusals(options, authorize.is_route_origin, authorize.may_administer)
         self._cookie_name = options.cookie_name
         self._cache_seconds = options.forward_auth_cache.total_seconds()
 

@@ -15,6 +15,9 @@ from proxy.sign_in_loops import SignInLoops
 SIGN_IN_ADVICE = "Sign in, then try again."
 FORBIDDEN_ADVICE = "If you should have access, ask the people who run this application to let you in."
 CERTIFICATE_ADVICE = "Choose the certificate that you were given for this application, or ask the people who run it for one."
+# Below /.gate/ of the authenticate host (authorize/admin.py).
+EXPLANATION = "admin/authorize/loggeddecision/explain/?request="
+
 LOOP = "You were signed in several times in a row, and each time your session was gone again."
 LOOP_ADVICE = (
     "Your browser may be blocking or clearing cookies for this site; a private window or an extension can do that. "
@@ -23,12 +26,16 @@ LOOP_ADVICE = (
 
 
 class Refusals:
-    def __init__(self, options: Options, is_route_origin: Callable[[str], bool]):
+    def __init__(
+        self, options: Options, is_route_origin: Callable[[str], bool], may_administer: Callable[[Identity], bool] = lambda identity: False
+    ):
         own = f"{options.authenticate_service_url.origin}/.gate/"
         self._links = (("Who am I signed in as?", own), ("Sign in as somebody else", f"{own}signout/"))
         self._sign_in = SignInRedirects(options)
         self._loops = SignInLoops(options)
         self._is_route_origin = is_route_origin
+        self._may_administer = may_administer
+        self._explanation = f"{own}{EXPLANATION}"
 
     async def send(self, incoming: Incoming, check: Check, send: Send, now: float) -> int:
         """Answer, and return the status."""
@@ -38,7 +45,15 @@ class Refusals:
                 return await self._not_signed_in(incoming, decision, send, now)
             case Outcome.FORBIDDEN:
                 advice, extra = f"{_signed_in_as(check.identity)}{FORBIDDEN_ADVICE}", self._cors(incoming, decision)
-                await send_error(incoming, send, 403, sentence(decision), advice=advice, links=self._links, extra_headers=extra)
+                await send_error(
+                    incoming,
+                    send,
+                    403,
+                    sentence(decision),
+                    advice=advice,
+                    links=self._links_for(incoming, check.identity),
+                    extra_headers=extra,
+                )
                 return 403
             case Outcome.CERTIFICATE:
                 # Only a new connection can show another certificate.
@@ -48,6 +63,12 @@ class Refusals:
             case _:
                 await send_unknown_address(incoming, send)
                 return 404
+
+    def _links_for(self, incoming: Incoming, identity: Identity | None) -> tuple[tuple[str, str], ...]:
+        """Nobody else can open the explanation, so nobody else is led to it."""
+        if identity is None or not self._may_administer(identity):
+            return self._links
+        return (("Why? The whole explanation, for administrators", f"{self._explanation}{incoming.request_id}"), *self._links)
 
     async def _not_signed_in(self, incoming: Incoming, decision: Decision, send: Send, now: float) -> int:
         if incoming.is_upgrade or incoming.is_script or incoming.is_grpc:

@@ -28,4 +28,14 @@ log.without("each refusal is kept", "if decision is None or decision.outcome not
 rows = door("authorize/decision_rows.py", "unit/authorize/test_decision_rows.py")
 rows.without("the table is bounded", '            _clear(entries[-1][1], rows[-1]["at"])\n', "")
 
-DOORS = (shadow_table, shadow_blocks, facts, log, rows)
+admin = door("authorize/admin.py", "unit/authorize/test_admin.py")
+admin.without("only administrators get explanations as JSON", "if not self.admin_site.has_permission(request):", "if False:")
+admin.without("only administrators get explanations as pages", "self.admin_site.admin_view(self.explain_view)", "self.explain_view")
+
+replay = door("authorize/replay.py", "unit/authorize/test_replay.py")
+replay.without("what was not written down is not guessed", "if missing := missing_for(route.route, request, person):", "if missing := '':")
+
+refusals = door("proxy/refusals.py", "unit/proxy/test_refusals.py")
+refusals.without("only administrators are led to explanations", "if identity is None or not self._may_administer(identity):", "if False:")
+
+DOORS = (shadow_table, shadow_blocks, facts, log, rows, admin, replay, refusals)

@@ -2,9 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
-from ipaddress import ip_address
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +10,18 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificates
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error
 
-from authorize.client_certificates import ClientCertificates, shown_certificate
-from authorize.described import Described, described_identity, described_request
-from authorize.policy import explain
-from authorize.policy.decision import Decision, decide
+from authorize.client_certificates import shown_certificate
+from authorize.described import Described, described_address, described_header, described_identity, described_moment, described_request
+from authorize.explanation import Explanation, explained, explained_again
+from authorize.models import LoggedDecision
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest, ClientCertificate
-from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, route_table
 from gateproject.config.fields import duration
 from gateproject.config.options import Options
-from gateproject.errors import BadRequest, ConfigError
+from gateproject.errors import ConfigError
 
 
 class Command(BaseCommand):
@@ -31,7 +29,8 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("url", metavar="URL", help="as a browser would ask for it: https://app.example.com/path")
+        parser.add_argument("url", metavar="URL", nargs="?", help="as a browser would ask for it: https://app.example.com/path")
+        parser.add_argument("--request", metavar="ID", help="explain a decision that was made: the request id of its page or log line")
         parser.add_argument("--user", help="an e-mail address, provider/subject, or a bare subject; without it nobody is signed in")
         parser.add_argument("--group", action="append", default=[], metavar="ID", help="the id of a group of theirs; may be repeated")
         parser.add_argument(
@@ -56,32 +55,49 @@ class Command(BaseCommand):
         parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
-        options = _options()
+        options = current_options()
         try:
             table = route_table(options)
         except ConfigError as error:
-            raise _unusable(error) from None
+            raise unusable(error) from None
+        if bool(arguments["url"]) is bool(arguments["request"]):
+            raise CommandError("give a URL, or --request with the id of a request that was")
+        if arguments["request"]:
+            self._write(_logged(arguments["request"], options), arguments)
+            return
         request = _request(arguments, default_ports(options))
-        now = _moment(arguments["at"])
+        now = time.time() if arguments["at"] is None else _read("--at", described_moment, arguments["at"])
         identity = _person(arguments, options, now)
-        found = _explained(request, identity, options, table, now)
+        self._write(explained(request, identity, options, table, now), arguments)
+
+    def _write(self, found: Explanation, arguments: dict[str, Any]) -> None:
         self.stdout.write(json.dumps(found, indent=2) if arguments["json"] else "\n".join(_lines(found)))
 
 
-def _options() -> Options:
+def current_options() -> Options:
     if settings.GATE_CONFIG_ERROR is not None:
-        raise _unusable(settings.GATE_CONFIG_ERROR)
+        raise unusable(settings.GATE_CONFIG_ERROR)
     options: Options = settings.GATE_OPTIONS
     return options
 
 
-def _unusable(error: ConfigError) -> CommandError:
+def unusable(error: ConfigError) -> CommandError:
     more = f" (and {len(error.problems) - 1} more; manage.py checkconfig prints all)" if len(error.problems) > 1 else ""
     return CommandError(f"the configuration has a problem: {error.problems[0]}{more}")
 
 
+def _logged(request_id: str, options: Options) -> Explanation:
+    try:
+        row = LoggedDecision.objects.filter(request_id=request_id).order_by("pk").last()
+    except Error as error:
+        raise CommandError(f"the decision log can't be read from the database of this configuration: {error}") from None
+    if row is None:
+        raise CommandError(f"the decision log has no request {request_id}")
+    return explained_again(row, options, settings.GATE_SOURCE.checksum)
+
+
 def _request(arguments: dict[str, Any], ports: frozenset[int]) -> AccessRequest:
-    headers = [_header(written) for written in arguments["header"]]
+    headers = [_read("--header", described_header, written) for written in arguments["header"]]
     try:
         return described_request(
             arguments["url"],
@@ -89,7 +105,7 @@ def _request(arguments: dict[str, Any], ports: frozenset[int]) -> AccessRequest:
             ports,
             origin=dict(headers).get(b"origin", b""),
             access_control_request_method=dict(headers).get(b"access-control-request-method", b""),
-            source_ip=_address(arguments["ip"]),
+            source_ip=_read("--ip", described_address, arguments["ip"]),
             headers=headers,
             client_certificate=_certificate(arguments["cert"]),
         )
@@ -97,18 +113,11 @@ def _request(arguments: dict[str, Any], ports: frozenset[int]) -> AccessRequest:
         raise CommandError(str(error)) from None
 
 
-def _header(written: str) -> tuple[bytes, bytes]:
-    name, separator, value = written.partition(":")
-    if not separator or not name.strip():
-        raise CommandError(f"--header {written!r} must be written name: value")
-    return name.strip().lower().encode(), value.strip().encode()
-
-
-def _address(written: str) -> str:
+def _read(option: str, read: Callable[[str], Any], written: str) -> Any:
     try:
-        return str(ip_address(written)) if written else ""
-    except ValueError:
-        raise CommandError(f"--ip {written!r} must be an address such as 192.0.2.7") from None
+        return read(written)
+    except ValueError as error:
+        raise CommandError(f"{option} {error}") from None
 
 
 def _certificate(file: str | None) -> ClientCertificate | None:
@@ -119,18 +128,6 @@ def _certificate(file: str | None) -> ClientCertificate | None:
     except (OSError, ValueError) as error:
         raise CommandError(f"--cert {file} can't be used: {error}") from None
     return shown_certificate(chain)
-
-
-def _moment(written: str | None) -> float:
-    if written is None:
-        return time.time()
-    try:
-        if written.replace(".", "", 1).isdigit():
-            return float(written)
-        moment = datetime.fromisoformat(written)
-    except ValueError:
-        raise CommandError(f"--at {written!r} must be a time such as 2027-01-31T18:00") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _person(arguments: dict[str, Any], options: Options, now: float) -> Identity | None:
@@ -162,65 +159,6 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _explained(request: AccessRequest, identity: Identity | None, options: Options, table: RouteTable, now: float) -> dict[str, Any]:
-    try:
-        route = table.match(request)
-        request = ClientCertificates().judged(request, route.client_ca if route else None, now)
-        decision: Decision | None = decide(request, identity, table, now)
-        problem = ""
-    except BadRequest as error:
-        decision, problem = None, f"This address can't be used: {error}."
-    looks = explain.route_looks(request, options.policy, default_ports(options))
-    return {
-        "request": {"method": request.method, "host": request.host_port, "path": request.path},
-        "person": _described(identity),
-        "routes": [_route(look) for look in looks],
-        "rules": explain.rows(decision) if decision else [],
-        "route": decision.route.id if decision and decision.route else None,
-        "allowed": decision is not None and decision.is_allowed,
-        "outcome": decision.outcome.value if decision else "bad request",
-        "reason": explain.sentence(decision) if decision else problem,
-        "note": _note(request, options),
-    }
-
-
-def _described(identity: Identity | None) -> dict[str, Any] | None:
-    if identity is None:
-        return None
-    return {
-        "user_id": identity.user_id if identity.subject else "",
-        "email": identity.email,
-        "email_counts": bool(identity.rule_email),
-        "groups": list(identity.groups),
-        "claims": {name: list(values) for name, values in identity.claims.items()},
-    }
-
-
-def _route(look: explain.RouteLook) -> dict[str, Any]:
-    route = look.route
-    conditions = {key: getattr(route, key) for key in ("path", "prefix", "regex") if getattr(route, key) is not None}
-    name = {"name": route.name} if route.name else {}
-    return {
-        "key": f"policy[{look.index}]",
-        "id": route.id,
-        **name,
-        "from": str(route.from_),
-        **conditions,
-        "matches": not look.misses,
-        "misses": list(look.misses),
-    }
-
-
-def _note(request: AccessRequest, options: Options) -> str:
-    """Rules are not asked where gate itself answers (proxy/own_paths.py)."""
-    own = options.authenticate_service_url
-    if request.path.startswith(("/.gate/", "/.well-known/gate/")) or request.path in ("/ping", "/healthz"):
-        return "This path is gate's own on every host; no route is asked about it."
-    if (request.host, request.port) == (own.host, own.port):
-        return "This is the authenticate host; where it has no route, gate's own pages answer."
-    return ""
-
-
 def _lines(found: dict[str, Any]) -> Iterator[str]:
     request, person = found["request"], found["person"]
     yield f"{request['method']} {request['host']}{request['path']}, {_who(person)}"
@@ -242,6 +180,21 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"Outcome: {found['outcome']}. {found['reason']}"
     if found["note"]:
         yield found["note"]
+    yield from _beside(found)
+
+
+def _beside(found: Explanation) -> Iterator[str]:
+    if found["ways_in"]:
+        yield ""
+        yield "It would pass with any one of:"
+        yield from (f"  {way}" for way in found["ways_in"])
+    if found["data"]:
+        yield ""
+        yield "Decided by these records:"
+        yield from (f"  {record['record']}, changed {record['modified']}, {record['age']} before" for record in found["data"])
+    if shadow := found.get("in_shadow"):
+        yield ""
+        yield f"In shadow it would have come to: {shadow['outcome']} {shadow['reason']}"
 
 
 def _who(person: dict[str, Any] | None) -> str:

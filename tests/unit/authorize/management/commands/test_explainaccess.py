@@ -14,6 +14,8 @@ from gateproject.errors import ConfigError, Problem
 from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
 from tests.support.options import make_options
+from tests.unit.authorize.builders import user
+from tests.unit.authorize.logged import log_decision
 
 APP = "https://app.example.com"
 UPSTREAM = {"to": "http://127.0.0.1:1"}
@@ -83,7 +85,7 @@ def test_a_host_without_routes_is_no_route(explained) -> None:
 
 def test_the_whole_trace_is_there_for_programs(explained) -> None:
     found = explained(f"{APP}/x/../y?secret=1", "--user", "ann@else.com", "--group", "sales", "--method", "post")
-    assert found["request"] == {"method": "POST", "host": "app.example.com", "path": "/y"}
+    assert found["request"] == {"method": "POST", "host": "app.example.com", "path": "/y", "source_ip": ""}
     assert found["person"] == {
         "user_id": "", "email": "ann@else.com", "email_counts": True, "groups": ["sales"], "claims": {"email": ["ann@else.com"]},
     }  # fmt: skip
@@ -122,6 +124,9 @@ def test_people_read_the_same_as_text(explain) -> None:
         "          compared oidc/8, 8 with: one of boss@corp.com, eight, oidc/7",
         "",
         "Outcome: forbidden. You can't open this page: your e-mail address is missing, or not verified by the identity provider.",
+        "",
+        "It would pass with any one of:",
+        "  allowed_users: one of boss@corp.com, eight, oidc/7",
     ]
 
 
@@ -264,3 +269,19 @@ def test_a_client_certificate_is_verified_as_for_a_request(explained, tmp_path: 
     assert explained(f"{APP}/", "--cert", bad, policy=policy, **tls)["outcome"] == "client certificate"
     assert explained(f"{APP}/", "--cert", good, "--at", "2099-01-01", policy=policy, **tls)["outcome"] == "client certificate"
     assert explained(f"{APP}/", policy=policy, **tls)["outcome"] == "client certificate"
+
+
+def test_a_decision_that_was_made_is_explained_by_its_request_id(explain, database: None, tmp_path: Path) -> None:
+    log_decision(tmp_path, "r1", user("bob@corp.com"))
+    said = explain("--request", "r1")
+    assert "Outcome: forbidden" in said
+    assert "bob@corp.com" in said
+    assert "session, changed" in said
+    with pytest.raises(CommandError, match="no request r2"):
+        explain("--request", "r2")
+
+
+@pytest.mark.parametrize("arguments", [[], [APP, "--request", "r1"]])
+def test_either_a_url_or_a_request_is_explained(explain, arguments: list[str]) -> None:
+    with pytest.raises(CommandError, match="--request"):
+        explain(*arguments)

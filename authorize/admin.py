@@ -1,0 +1,130 @@
+"""The admin's pages about decisions: the log, to be searched, and why each came out as it did; for invented requests, too."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template.response import TemplateResponse
+from django.urls import path
+from django.utils import timezone
+from django.utils.formats import date_format
+
+from authorize.asking import Asking, NotThere
+from authorize.described import described_moment
+from authorize.explanation import Explanation, explained_again
+from authorize.models import LoggedDecision
+from databroker.admin import LookOnly
+
+_SPANS = {
+    "5m": ("Last 5 minutes", timedelta(minutes=5)),
+    "1h": ("Last hour", timedelta(hours=1)),
+    "1d": ("Last 24 hours", timedelta(days=1)),
+}
+
+_TIMES = {"after:": "at__gte", "before:": "at__lt"}
+
+
+class Recent(admin.SimpleListFilter):
+    title = "time"
+    parameter_name = "within"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(key, words) for key, (words, _) in _SPANS.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        span = _SPANS.get(self.value() or "")
+        return queryset.filter(at__gte=timezone.now() - span[1]) if span else queryset
+
+
+class DecisionAdmin(LookOnly):
+    list_display = ["when", "who", "method", "url", "route", "outcome", "reason", "client_address"]
+    list_display_links = ["when"]
+    list_filter = [Recent, "outcome", "would_be"]
+    search_fields = ["=request_id", "person", "person_id", "route", "=route_id", "url", "=client_address"]
+    search_help_text = "Person, route, URL, request id, client address; after:2027-01-31T18:00 before:2027-01-31T18:05 (UTC)"
+    ordering = ["-id"]
+    show_full_result_count = False
+    change_list_template = "admin/authorize/decisions.html"
+
+    @admin.display(description="time (UTC)", ordering="id")
+    def when(self, row: LoggedDecision) -> str:
+        return date_format(row.at, "j M, H:i:s")
+
+    @admin.display(description="person", ordering="person")
+    def who(self, row: LoggedDecision) -> str:
+        return row.person or "nobody"
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet, search_term: str) -> tuple[QuerySet, bool]:
+        """`after:` and `before:` narrow the time; every other word must be somewhere."""
+        words = []
+        for word in search_term.split():
+            lookup = next((lookup for beginning, lookup in _TIMES.items() if word.startswith(beginning)), None)
+            if lookup is None:
+                words.append(word)
+                continue
+            try:
+                moment = datetime.fromtimestamp(described_moment(word.partition(":")[2]), UTC)
+            except ValueError as error:
+                self.message_user(request, f"{word}: {error}", messages.WARNING)
+                return queryset.none(), False
+            queryset = queryset.filter(**{lookup: moment})
+        return super().get_search_results(request, queryset, " ".join(words))
+
+    def get_urls(self) -> list[Any]:
+        pages = [
+            path("explain/", self.admin_site.admin_view(self.explain_view), name="authorize_loggeddecision_explain"),
+            path("explain.json", self.explain_json, name="authorize_loggeddecision_json"),
+        ]
+        return [*pages, *super().get_urls()]
+
+    def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        """The page of a decision is its explanation."""
+        row = self.get_object(request, object_id)
+        if row is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        own = request.scope["gate"]
+        return self._page(request, Asking(), explained_again(row, own.options, own.configuration.checksum))
+
+    def explain_view(self, request: HttpRequest) -> HttpResponse:
+        """By `request`, the id of one that was; or by `url` and what else the form has, for one that is invented."""
+        asking = Asking(request.GET)
+        try:
+            return self._page(request, asking, asking.answer(request.scope["gate"]) if asking.is_asked else None)
+        except ValueError as error:
+            return self._page(request, asking, None, str(error))
+
+    def explain_json(self, request: HttpRequest) -> HttpResponse:
+        """The same for programs.  Not by `admin_view`, which answers everybody else with the sign-in page."""
+        if not self.admin_site.has_permission(request):
+            return _json({"error": "Only administrators may ask this; sign in to the admin first."}, 403)
+        if request.method not in ("GET", "HEAD"):
+            return _json({"error": "GET only"}, 405)
+        try:
+            return _json(Asking(request.GET).answer(request.scope["gate"]))
+        except NotThere as error:
+            return _json({"error": str(error)}, 404)
+        except ValueError as error:
+            return _json({"error": str(error)}, 400)
+
+    def _page(self, request: HttpRequest, asking: Asking, explanation: Explanation | None, problem: str = "") -> HttpResponse:
+        request.current_app = self.admin_site.name
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Why?",
+            "opts": self.opts,
+            "asking": asking,
+            "explanation": explanation,
+            "problem": problem,
+        }
+        return TemplateResponse(request, "admin/authorize/explain.html", context)
+
+
+def _json(document: dict[str, Any], status: int = 200) -> JsonResponse:
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return JsonResponse(document, status=status, headers=headers, json_dumps_params={"indent": 2})
+
+
+def register(site: admin.AdminSite) -> None:
+    site.register(LoggedDecision, DecisionAdmin)

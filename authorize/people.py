@@ -1,0 +1,44 @@
+"""Whom does an administrator mean, and what would gate know of them if they asked now?"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.db.models import F, Q
+from django.utils import timezone
+
+from authorize.described import Described, described_identity
+from authorize.identity_loader import Sources
+from authorize.policy.identity import Identity
+from databroker.models import User
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`note` says how the identity was come by, where that matters."""
+
+    identity: Identity | None
+    sources: Sources | None = None
+    note: str = ""
+
+
+def found_person(written: str, own: Any) -> Found:
+    """`written` is an e-mail address or `provider/subject`, "" for nobody; `own` is what views find at `request.scope["gate"]`.
+
+    With a living session of theirs it is the identity that their next request would have, made of the same records.
+    """
+    if not written:
+        return Found(None)
+    known = User.objects.filter(Q(pk=written) | Q(email__iexact=written)).order_by(F("last_sign_in").desc(nulls_last=True)).first()
+    session = known and known.sessions.filter(expires__gt=timezone.now()).order_by("-since").first()
+    if session:
+        identity = async_to_sync(own.authorize.identity_of_session)(session.pk)
+        if identity is not None:
+            return Found(identity, own.authorize.sources_of(identity))
+    groups = tuple(known.groups.values_list("pk", flat=True)) if known else ()
+    note = (
+        "No session of this person is alive: judged by the e-mail address and the directory's groups, without claims."
+        if known
+        else "gate knows nobody of this name: judged as somebody with nothing but that."
+    )
+    return Found(described_identity(Described(written, groups), own.options), note=note)

@@ -1,0 +1,34 @@
+"""Decisions in the log, as the writer puts them there."""
+
+from pathlib import Path
+from typing import Any
+
+from authorize.decision_log import Judged, Keeping
+from authorize.decision_rows import write
+from authorize.identity_loader import Sources
+from authorize.models import LoggedDecision
+from authorize.policy.decision import decide
+from authorize.policy.identity import Identity
+from authorize.state import route_table
+from databroker.records import SESSION, Record
+from tests.support.options import make_options
+from tests.unit.authorize.builders import NOW, request
+
+APP = {"from": "https://app.example.com", "to": "http://up.example.com"}
+POLICY: list[dict[str, Any]] = [
+    {**APP, "prefix": "/open", "allow_public_unauthenticated_access": True},
+    {**APP, "allowed_users": ["ann@corp.com"], "name": "Wages"},
+]
+CHECKSUM = "c0ffee"
+
+
+def log_decision(
+    directory: Path, request_id: str, person: Identity | None, target: str = "/a", policy: Any = POLICY, **facts: Any
+) -> LoggedDecision:
+    options = make_options(directory, policy=policy)
+    asked = request(target, source_ip="192.0.2.1", **facts)
+    decision = decide(asked, person, route_table(options), NOW)
+    sources = Sources(Record(SESSION, "s1", {}, 7, NOW - 90.0), None, None) if person else None
+    judged = Judged(request_id, asked, decision, person, 0.002, "192.0.2.1", at=NOW, sources=sources)
+    write([(judged, Keeping.of(options, CHECKSUM))])
+    return LoggedDecision.objects.get(request_id=request_id)
