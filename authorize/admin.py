@@ -39,7 +39,8 @@ class Recent(admin.SimpleListFilter):
 
 
 class DecisionAdmin(LookOnly):
-    list_display = ["when", "who", "method", "url", "route", "outcome", "reason", "client_address"]
+    # What fits a screen; the decision's own page has the rest.
+    list_display = ["when", "who", "outcome", "url", "reason"]
     list_display_links = ["when"]
     list_filter = [Recent, "outcome", "would_be"]
     search_fields = ["=request_id", "person", "person_id", "route", "=route_id", "url", "=client_address"]
