@@ -73,7 +73,7 @@ def row_of(judged: Judged, keeping: Keeping) -> Row:
         "route": explain.name_of(route)[:255] if route else "",
         "outcome": decision.outcome.value if decision else judged.failure,
         "reason": (explain.decisive_reason(decision) if decision else judged.problem)[:255],
-        "would_be": judged.would_be.outcome if judged.would_differ else "",
+        "would_be": judged.would_be.outcome if judged.would_be and judged.would_differ else "",
         "seconds": judged.seconds,
         "data_version": judged.sources.version if judged.sources else None,
         "configuration": keeping.configuration,
