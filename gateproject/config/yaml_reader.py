@@ -76,7 +76,12 @@ class _Builder:
         self._values = 0
         self._aliased = 0
         self._documents = 0
-        self._takers = {
+
+    def read(self, loader: Any) -> None:
+        """Everything is called once a value, of which there may be hundreds of thousands."""
+        next_event = loader.get_event
+        # Not kept in `self`: that would be a circle, with the whole document in it (gateproject/large.py).
+        takers = {
             yaml.ScalarEvent: self._scalar,
             yaml.MappingStartEvent: self._start,
             yaml.SequenceStartEvent: self._start,
@@ -85,10 +90,6 @@ class _Builder:
             yaml.AliasEvent: self._alias,
             yaml.DocumentStartEvent: self._start_document,
         }
-
-    def read(self, loader: Any) -> None:
-        """Everything is called once a value, of which there may be hundreds of thousands."""
-        next_event, takers = loader.get_event, self._takers
         while (event := next_event()) is not None:
             if taker := takers.get(type(event)):
                 mark = event.start_mark

@@ -1,18 +1,22 @@
 """What is made beside requests costs the collector nothing, and everything is as before afterwards."""
 
 import gc
+import json
 import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from authenticate.service import AuthenticateService
+from authorize.checks import JUDGES
 from authorize.service import AuthorizeService
 from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
+from gateproject.config.source import ConfigSource
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.large import TURN_SECONDS, made_beside_requests
 from proxy.dataplane import Carrying
@@ -61,5 +65,21 @@ def test_what_a_configuration_became_goes_without_the_collector(tmp_path: Path) 
         gone.append(weakref.ref(authenticate))
         del options, authorize, proxy, authenticate
         assert [reference() for reference in gone] == [None] * len(gone)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "config.json"])
+def test_reading_a_configuration_leaves_no_garbage(name: str, tmp_path: Path) -> None:
+    make_options(tmp_path, policy=[ROUTE] * 50)
+    path = tmp_path / name
+    path.write_text(json.dumps(yaml.safe_load((tmp_path / "config.yaml").read_text())))
+    source = ConfigSource(path, {}, JUDGES)
+    source.load()
+    gc.collect()
+    gc.disable()
+    try:
+        source.load()
+        assert gc.collect() < 50
     finally:
         gc.enable()
