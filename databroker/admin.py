@@ -4,24 +4,32 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from asgiref.sync import async_to_sync
 from django.contrib import admin, messages
 from django.contrib.admin.utils import quote
-from django.db.models import Count, Model, QuerySet
+from django.db import Error
+from django.db.models import Count, IntegerField, Model, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.decorators import method_decorator
 from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
+from django.views.decorators.csrf import csrf_protect
 
+from databroker import search
 from databroker.audit import record_action, user_of, who
-from databroker.ending import end_all_sessions, end_sessions
-from databroker.models import AuditEntry, Group, Session, User
+from databroker.details import asked, shown_claims, shown_facts
+from databroker.ending import Ending
+from databroker.models import AuditEntry, Group, Membership, Session, User
+from databroker.records import DIRECTORY_USER, SESSION, USER, Record
 from gateproject.errors import BrokerError
 
 __all__ = ["record_action", "register"]
 
-# A group may have as many members as the company has people; the full list has pages, this one has an end.
+# The full list of a group's members has pages, this one has an end.
 SHOWN = 100
 
 
@@ -30,6 +38,8 @@ class LookOnly(admin.ModelAdmin):
 
     actions: Any = None
     list_per_page = 50
+    show_full_result_count = False  # one count a page is enough
+    show_facets = admin.ShowFacets.NEVER
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
@@ -45,6 +55,10 @@ class LookOnly(admin.ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
+
+    def record(self, request: HttpRequest, type: str, id: str) -> Record | None:
+        """Raises BrokerError."""
+        return async_to_sync(request.scope["gate"].broker.get)(type, id)
 
     def url(self, model: type[Model], page: str, *args: str) -> str:
         return reverse(f"{self.admin_site.name}:databroker_{model._meta.model_name}_{page}", args=[quote(arg) for arg in args])
@@ -74,25 +88,52 @@ class EndsSessions(LookOnly):
     def has_end_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
 
-    def end(self, request: HttpRequest, work: Callable[[], int]) -> None:
+    def end(self, request: HttpRequest, *works: Callable[[Ending], None]) -> None:
+        ending = Ending(request)
         try:
-            number = work()
+            for work in works:
+                work(ending)
         except BrokerError:
-            self.message_user(request, "The data broker is away; not every session has ended.", messages.ERROR)
+            self.message_user(request, f"The data broker is away; not every session has ended. {_ended(ending)}", messages.ERROR)
+        except Error:
+            self.message_user(request, f"The database can't be written; not every session has ended. {_ended(ending)}", messages.ERROR)
         else:
-            self.message_user(request, f"{number} session{'s' if number != 1 else ''} ended.", messages.SUCCESS)
+            if ending.is_complete:
+                self.message_user(request, _ended(ending), messages.SUCCESS)
+            else:
+                self.message_user(request, f"{_ended(ending)} There are more: ask again to go on.", messages.WARNING)
 
 
 class SessionAdmin(EndsSessions):
     list_display = ["person", "began", "ends", "seen", "last_route", "client_address", "browser"]
     list_display_links = ["person"]
-    list_select_related = ["user"]
-    search_fields = ["id", "user__id", "user__email", "user__name", "client_address", "last_route"]
-    search_help_text = "Person, session id, client address or route"
+    search_fields = ["id"]  # what is searched says `get_search_results`
+    search_help_text = "Person, route, the beginning of a client address, or a session's id"
     ordering = ["-since", "id"]
-    fields = ["id", "account", "since", "expires", "last_seen", "last_route", "client_address", "user_agent"]
-    readonly_fields = ["account"]
+    fields = ["id", "account", "since", "expires", "last_seen", "last_route", "client_address", "user_agent", "in_the_store", "claims"]
+    readonly_fields = ["account", "in_the_store", "claims"]
     actions = ["end_sessions", "end_all"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet:
+        # Not by a join, which would be made for every row before fifty of them are chosen.
+        return super().get_queryset(request).prefetch_related("user")
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet, search_term: str) -> tuple[QuerySet, bool]:
+        return search.sessions(queryset, search_term), False
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        session = super().get_object(request, object_id, from_field)
+        if session is not None and request.method in ("GET", "HEAD"):
+            session.asked = asked(lambda: (self.record(request, SESSION, session.pk),))
+        return session
+
+    @admin.display(description="in the data broker")
+    def in_the_store(self, session: Any) -> SafeString | str:
+        return shown_facts(session.asked)
+
+    @admin.display(description="claims")
+    def claims(self, session: Any) -> SafeString | str:
+        return shown_claims(session.asked)
 
     @admin.display(ordering="user__email")
     def person(self, session: Session) -> str:
@@ -125,37 +166,52 @@ class SessionAdmin(EndsSessions):
 
     @admin.action(description="End the selected sessions", permissions=["end"])
     def end_sessions(self, request: HttpRequest, sessions: QuerySet) -> None:
-        self.end(request, lambda: end_sessions(request, sessions.values_list("pk", flat=True)))
+        self.end(request, lambda ending: ending.end_sessions(sessions.values_list("pk", flat=True)))
 
     @admin.action(description="End all sessions of these people", permissions=["end"])
     def end_all(self, request: HttpRequest, sessions: QuerySet) -> None:
-        people = list(sessions.values_list("user_id", flat=True))
+        people = list(sessions.values_list("user_id", flat=True).order_by().distinct())
         of_nobody = list(sessions.filter(user_id=None).values_list("pk", flat=True))
-        self.end(request, lambda: end_all_sessions(request, people) + end_sessions(request, of_nobody))
+        self.end(request, lambda ending: ending.end_all_sessions(people), lambda ending: ending.end_sessions(of_nobody))
 
+    @method_decorator(csrf_protect)
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """In no transaction: the log must stay where the broker fails, and a store in this database must not wait for our lock."""
         try:
-            return super().delete_view(request, object_id, {"title": "End this session?", **(extra_context or {})})
+            return self._delete_view(request, object_id, {"title": "End this session?", **(extra_context or {})})
         except BrokerError:
             self.message_user(request, "The data broker is away; the session has not ended.", messages.ERROR)
             return HttpResponseRedirect(self.url(Session, "changelist"))
 
     def delete_model(self, request: HttpRequest, obj: Session) -> None:
-        end_sessions(request, [obj.pk])
+        Ending(request).end_sessions([obj.pk])
 
     def log_deletions(self, request: HttpRequest, queryset: Any) -> None:
-        """Django asks for the entry before the session has ended; `end_sessions` makes it when it has."""
+        """`Ending` makes the entry."""
 
 
 class UserAdmin(EndsSessions):
     list_display = ["id", "email", "name", "last_sign_in"]
     list_filter = ["last_sign_in"]
-    search_fields = ["id", "email", "name", "groups__id", "groups__name"]
+    search_fields = ["id"]  # what is searched says `get_search_results`
     search_help_text = "Id, e-mail, name or group"
     ordering = ["email", "id"]
-    fields = ["id", "email", "name", "last_sign_in", "member_of", "signed_in_as"]
-    readonly_fields = ["member_of", "signed_in_as"]
+    fields = ["id", "email", "name", "last_sign_in", "member_of", "signed_in_as", "claims"]
+    readonly_fields = ["member_of", "signed_in_as", "claims"]
     actions = ["end_all"]
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet, search_term: str) -> tuple[QuerySet, bool]:
+        return search.users(queryset, search_term), False
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        user = super().get_object(request, object_id, from_field)
+        if user is not None and request.method in ("GET", "HEAD"):
+            user.asked = asked(lambda: (self.record(request, USER, user.pk), self.record(request, DIRECTORY_USER, user.pk)))
+        return user
+
+    @admin.display(description="claims")
+    def claims(self, user: Any) -> SafeString | str:
+        return shown_claims(user.asked)
 
     @admin.display(description="groups")
     def member_of(self, user: User) -> SafeString:
@@ -167,7 +223,8 @@ class UserAdmin(EndsSessions):
 
     @admin.action(description="End all sessions of the selected people", permissions=["end"])
     def end_all(self, request: HttpRequest, users: QuerySet) -> None:
-        self.end(request, lambda: end_all_sessions(request, users.values_list("pk", flat=True)))
+        people = list(users.values_list("pk", flat=True))
+        self.end(request, lambda ending: ending.end_all_sessions(people))
 
 
 class GroupAdmin(LookOnly):
@@ -178,7 +235,9 @@ class GroupAdmin(LookOnly):
     readonly_fields = ["people"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet:
-        return super().get_queryset(request).annotate(size=Count("members"))
+        members = Membership.objects.filter(group_id=OuterRef("pk")).order_by().values("group_id").annotate(number=Count("pk"))
+        size = Coalesce(Subquery(members.values("number")), 0, output_field=IntegerField())
+        return super().get_queryset(request).annotate(size=size)
 
     @admin.display(description="members", ordering="size")
     def size(self, group: Any) -> int:
@@ -195,11 +254,11 @@ class AuditAdmin(LookOnly):
     list_select_related = ["user"]
     search_fields = ["user__email", "user__first_name", "user__username", "change_message", "object_repr", "object_id"]
     search_help_text = "Who, what, or to whom"
-    ordering = ["-action_time", "-id"]
+    ordering = ["-id"]  # entries are numbered as they are made
     fields = ["when", "by", "what", "whom", "object_id"]
     readonly_fields = ["when", "by", "what", "whom"]
 
-    @admin.display(ordering="action_time")
+    @admin.display(ordering="id")
     def when(self, entry: AuditEntry) -> datetime:
         return entry.action_time
 
@@ -223,14 +282,15 @@ def register(site: admin.AdminSite) -> None:
     site.register(AuditEntry, AuditAdmin)
 
 
+def _ended(ending: Ending) -> str:
+    return f"{ending.ended} session{'s' if ending.ended != 1 else ''} ended."
+
+
 def _summary(row: Model) -> str:
-    if isinstance(row, Session):
-        return f"since {_minute(row.since)} from {row.client_address or 'an unknown address'}"
-    return str(row)
-
-
-def _minute(moment: datetime | None) -> str:
-    return f"{moment:%Y-%m-%d %H:%M}" if moment else "an unknown time"
+    if not isinstance(row, Session):
+        return str(row)
+    since = f"{row.since:%Y-%m-%d %H:%M}" if row.since else "an unknown time"
+    return f"since {since} from {row.client_address or 'an unknown address'}"
 
 
 def _short(moment: datetime | None) -> str:

@@ -16,7 +16,11 @@ from databroker.models import AuditEntry, Session, User
 
 log = structlog.get_logger(__name__)
 
-ENDED = "ended the session"
+# Written before it is done, so that nothing is done untold; what then fails is told of, too.
+ENDS = "ends the session"
+ENDS_ALL = "ends all sessions of this person"
+NOT_ENDED = "could not end the session"
+NOT_ENDED_ALL = "could not end all sessions of this person"
 # Anybody who is signed in can knock at the admin's door as often as they like; their row is written once in this time.
 STRANGERS_PAUSE = timedelta(minutes=1)
 # The owner of rows about people who have no account in the admin: it can't sign in.
@@ -32,7 +36,7 @@ def record_actions(request: HttpRequest, message: str, objects: Iterable[tuple[s
     """As `record_action` for several (id, name), which are rows of `model`."""
     actor = _actor(request)
     kind = None if model is None else ContentType.objects.get_for_model(model)
-    flag = DELETION if message == ENDED else CHANGE
+    flag = DELETION if message == ENDS else CHANGE
     entries = [
         AuditEntry(user=actor, content_type=kind, object_id=id, object_repr=name[:200], action_flag=flag, change_message=message)
         for id, name in objects

@@ -1,57 +1,102 @@
-"""How does the admin end sessions?  In the store, which is the truth; their rows go at once, and the audit log tells of each."""
+"""How does the admin end sessions?  Written into the audit log first, then in the store, which is the truth; their rows go at once."""
 
-from collections.abc import Iterable, Sequence
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from asgiref.sync import async_to_sync
 from django.http import HttpRequest
 
-from databroker.audit import ENDED, name_of, record_actions
+from databroker.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, name_of, record_actions
 from databroker.client import BrokerClient
 from databroker.models import Session, User
 from databroker.records import SESSION
+from gateproject.errors import BrokerError
 
 AT_ONCE = 500
+DELETIONS_AT_ONCE = 16
+# An administrator waits for the page no longer than this; what is left then is ended by asking again.
+PATIENCE = 15.0
 
 
-def end_sessions(request: HttpRequest, ids: Iterable[str]) -> int:
-    """How many were ended.  Raises BrokerError where the broker fails; those that have ended by then are told of all the same."""
-    left = list(ids)
-    for start in range(0, len(left), AT_ONCE):
-        _end(request, left[start : start + AT_ONCE])
-    return len(left)
+@dataclass(slots=True)
+class Ending:
+    """One action of an administrator: at most so many seconds of it."""
 
+    request: HttpRequest
+    clock: Callable[[], float] = time.monotonic
+    patience: float = PATIENCE
+    ended: int = 0
+    is_complete: bool = True
+    _until: float = field(init=False)
 
-def end_all_sessions(request: HttpRequest, user_ids: Iterable[str]) -> int:
-    """All sessions of these people, also those so young that they have no row yet."""
-    people = {id for id in user_ids if id}
-    number = end_sessions(request, async_to_sync(_sessions_of)(request.scope["gate"].broker, people))
-    names = {user.pk: str(user) for user in User.objects.filter(pk__in=people)}
-    record_actions(request, "ended all sessions of this person", [(id, names.get(id, id)) for id in sorted(people)], User)
-    return number
+    def __post_init__(self) -> None:
+        self._until = self.clock() + self.patience
 
+    def end_sessions(self, ids: Iterable[str]) -> None:
+        """Raises BrokerError where the broker fails; `ended` counts those that had ended by then."""
+        left = list(ids)
+        for start in range(0, len(left), AT_ONCE):
+            if self._is_over():
+                return
+            self._end(left[start : start + AT_ONCE])
 
-def _end(request: HttpRequest, ids: Sequence[str]) -> None:
-    names = {row.pk: name_of(row) for row in Session.objects.select_related("user").filter(pk__in=ids)}
-    ended: list[str] = []
-    try:
-        async_to_sync(_delete)(request.scope["gate"].broker, ids, ended)
-    finally:
-        record_actions(request, ENDED, [(id, names.get(id, id)) for id in ended], Session)
-        # The projection would remove them a moment later, but the next page is shown before.
-        Session.objects.filter(pk__in=ended).delete()
+    def end_all_sessions(self, user_ids: Iterable[str]) -> None:
+        """All sessions of these people: those that have rows first, then those that only the store has."""
+        people = {id for id in user_ids if id}
+        if not people:
+            return
+        names = {user.pk: str(user) for user in User.objects.filter(pk__in=people)}
+        whom = [(id, names.get(id, id)) for id in sorted(people)]
+        record_actions(self.request, ENDS_ALL, whom, User)
+        try:
+            self.end_sessions(Session.objects.filter(user_id__in=people).values_list("pk", flat=True))
+            self._end_those_without_row(people)
+        except BrokerError:
+            record_actions(self.request, NOT_ENDED_ALL, whom, User)
+            raise
+        if not self.is_complete:
+            record_actions(self.request, NOT_ENDED_ALL, whom, User)
+
+    def _end_those_without_row(self, people: set[str]) -> None:
+        """The tables come after the store, and it can't be asked for a person's sessions: all are looked at, a page at a time."""
+        broker, after = self.request.scope["gate"].broker, ""
+        while page := async_to_sync(broker.page)(SESSION, after, AT_ONCE):
+            after = page[-1].id
+            if self._is_over():
+                return
+            if ids := [record.id for record in page if record.data.get("user_id") in people]:
+                self._end(ids)
+
+    def _is_over(self) -> bool:
+        if self.clock() >= self._until:
+            self.is_complete = False
+        return not self.is_complete
+
+    def _end(self, ids: Sequence[str]) -> None:
+        names = {row.pk: name_of(row) for row in Session.objects.select_related("user").filter(pk__in=ids)}
+        # First the log: what can't be told of must not be done.
+        record_actions(self.request, ENDS, [(id, names.get(id, id)) for id in ids], Session)
+        ended: list[str] = []
+        try:
+            async_to_sync(_delete)(self.request.scope["gate"].broker, ids, ended)
+        except BrokerError:
+            done = set(ended)
+            record_actions(self.request, NOT_ENDED, [(id, names.get(id, id)) for id in ids if id not in done], Session)
+            raise
+        finally:
+            self.ended += len(ended)
+            # The projection would remove them a moment later, but the next page is shown before.
+            Session.objects.filter(pk__in=ended).delete()
 
 
 async def _delete(broker: BrokerClient, ids: Sequence[str], ended: list[str]) -> None:
     """`ended` grows with each, so that it is right also where the broker fails halfway."""
-    for id in ids:
-        await broker.delete(SESSION, id)
-        ended.append(id)
-
-
-async def _sessions_of(broker: BrokerClient, people: set[str]) -> list[str]:
-    found: list[str] = []
-    after = ""
-    while page := await broker.page(SESSION, after, AT_ONCE):
-        found += [record.id for record in page if record.data.get("user_id") in people]
-        after = page[-1].id
-    return found
+    for start in range(0, len(ids), DELETIONS_AT_ONCE):
+        part = ids[start : start + DELETIONS_AT_ONCE]
+        outcomes = await asyncio.gather(*(broker.delete(SESSION, id) for id in part), return_exceptions=True)
+        ended += [id for id, outcome in zip(part, outcomes, strict=True) if not isinstance(outcome, BaseException)]
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome

@@ -1,6 +1,6 @@
 """Sessions, users and groups as tables: a view for the admin.  The store is the truth; rows.py alone writes here.
 
-No tokens and no claims: what the admin shows may be read by more people than may sign in as somebody.
+No tokens, which nobody is shown, and no claims, which the store may keep sealed: databroker/details.py asks it for them.
 Links between tables have no database constraint, because the records arrive in any order.
 """
 
@@ -16,6 +16,9 @@ class Group(models.Model):
     name = models.CharField(max_length=255, blank=True)
     email = models.CharField("e-mail", max_length=255, blank=True)
 
+    class Meta:
+        indexes = [models.Index(fields=["name", "id"], name="group_by_name")]
+
     def __str__(self) -> str:
         return self.name or self.id
 
@@ -28,6 +31,13 @@ class User(models.Model):
     name = models.CharField(max_length=255, blank=True)
     last_sign_in = models.DateTimeField(null=True, blank=True)
     groups = models.ManyToManyField(Group, through="Membership", related_name="members")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["email", "id"], name="user_by_email"),
+            models.Index(fields=["name"], name="user_by_name"),
+            models.Index(fields=["last_sign_in"], name="user_by_last_sign_in"),
+        ]
 
     def __str__(self) -> str:
         return self.email or self.name or self.id
@@ -53,6 +63,13 @@ class Session(models.Model):
     # In no record: one change of a record for each request would drown the change stream.
     last_seen = models.DateTimeField(null=True, blank=True)
     last_route = models.CharField(max_length=255, blank=True)
+
+    class Meta:
+        # None on `last_seen` and `last_route`: they are written every few seconds, and 100,000 of them are sorted quickly.
+        indexes = [
+            models.Index(fields=["-since", "id"], name="session_by_since"),
+            models.Index(fields=["expires"], name="session_by_expires"),
+        ]
 
     def __str__(self) -> str:
         return self.id

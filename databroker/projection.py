@@ -1,6 +1,7 @@
 """How do the admin's tables follow the store?  The change stream says what was touched; rows are made from what the store has."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import structlog
@@ -11,22 +12,23 @@ from databroker import rows
 from databroker.backoff import pauses
 from databroker.client import BrokerClient
 from databroker.models import Group, Session, User
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, Record
 from databroker.store.base import ANEW, StartOver
 from gateproject.errors import BrokerError
 
 log = structlog.get_logger(__name__)
 
-MODELS: dict[str, type[models.Model]] = {SESSION: Session, USER: User, DIRECTORY_USER: User, DIRECTORY_GROUP: Group}
+TYPES: dict[type[models.Model], tuple[str, ...]] = {Session: (SESSION,), User: (USER, DIRECTORY_USER), Group: (DIRECTORY_GROUP,)}
+MODELS = {type: model for model, types in TYPES.items() for type in types}
 # SQLite has one writer: small batches with pauses leave the admin room for its own writes.
-BATCH = 200
+BATCH = 500
 PAUSE = 0.05
 
 Touched = set[tuple[type[models.Model], str]]
 
 
 class Projection:
-    """Reads the store anew for every row, so neither the order of changes nor a repeated one can leave a wrong row behind."""
+    """Reads the store anew for every row that changes, so neither the order of changes nor a repeated one can leave a wrong row behind."""
 
     def __init__(self, client: BrokerClient, *, pause: float = PAUSE, first_wait: float = 0.1):
         self._client = client
@@ -77,34 +79,69 @@ class Projection:
         self._position = position
 
     async def _load(self) -> None:
-        """Everything the store has, and then away with the rows that it has not."""
-        for type, model in MODELS.items():
-            after = ""
-            while page := await self._client.page(type, after, BATCH):
-                await self._write({(model, record.id) for record in page})
-                after = page[-1].id
-                await asyncio.sleep(self._pause)
-        for model in (Session, User, Group):
-            after = ""
-            while ids := await sync_to_async(rows.ids_after)(model, after, BATCH):
-                await self._write({(model, id) for id in ids if not await self._is_backed(model, id)})
-                after = ids[-1]
-                await asyncio.sleep(self._pause)
+        """Everything the store has, and then away with the rows that it has not: the tables are never empty meanwhile.
+
+        Rows are made from the pages that are read.  What changes after the page was read is in the stream that follows.
+        """
+        for model, types in TYPES.items():
+            loaded: set[str] = set()
+            batch = rows.Rows()
+            async for id, records in self._records(types):
+                _add(batch, model, id, *records)
+                loaded.add(id)
+                if len(batch.written) >= BATCH:
+                    await self._save(batch)
+                    batch = rows.Rows()
+            if batch.written:
+                await self._save(batch)
+            await self._remove_all_but(model, loaded)
         log.info("the admin's tables are filled")
 
-    async def _is_backed(self, model: type[models.Model], id: str) -> bool:
-        types = [type for type, its_model in MODELS.items() if its_model is model]
-        return any([await self._client.get(type, id) for type in types])
+    async def _remove_all_but(self, model: type[models.Model], loaded: set[str]) -> None:
+        after = ""
+        while ids := await sync_to_async(rows.ids_after)(model, after, BATCH):
+            after = ids[-1]
+            if left := [id for id in ids if id not in loaded]:
+                await self._write({(model, id) for id in left})
+                await asyncio.sleep(self._pause)
+
+    async def _save(self, batch: rows.Rows) -> None:
+        await sync_to_async(rows.write)(batch)
+        await asyncio.sleep(self._pause)
+
+    async def _records(self, types: tuple[str, ...]) -> AsyncGenerator[tuple[str, tuple[Record | None, ...]]]:
+        """Each id that has a record of any of these types, in order, with its record of each."""
+        pages = [self._pages(type) for type in types]
+        firsts = [await anext(each, None) for each in pages]
+        while ids := [record.id for record in firsts if record is not None]:
+            id = min(ids)
+            found = tuple(record if record is not None and record.id == id else None for record in firsts)
+            yield id, found
+            firsts = [
+                await anext(each, None) if taken is not None else first for each, taken, first in zip(pages, found, firsts, strict=True)
+            ]
+
+    async def _pages(self, type: str) -> AsyncGenerator[Record]:
+        after = ""
+        while page := await self._client.page(type, after, BATCH):
+            for record in page:
+                yield record
+            after = page[-1].id
 
     async def _write(self, touched: Touched) -> None:
         if not touched:
             return
         batch = rows.Rows()
         for model, id in sorted(touched, key=lambda entry: entry[1]):
-            if model is Session:
-                rows.add_session(batch, id, await self._client.get(SESSION, id))
-            elif model is User:
-                rows.add_user(batch, id, await self._client.get(USER, id), await self._client.get(DIRECTORY_USER, id))
-            else:
-                rows.add_group(batch, id, await self._client.get(DIRECTORY_GROUP, id))
+            _add(batch, model, id, *[await self._client.get(type, id) for type in TYPES[model]])
         await sync_to_async(rows.write)(batch)
+
+
+def _add(batch: rows.Rows, model: type[models.Model], id: str, *records: Record | None) -> None:
+    """`records` are those of the model's types, in their order."""
+    if model is Session:
+        rows.add_session(batch, id, *records)
+    elif model is User:
+        rows.add_user(batch, id, *records)
+    else:
+        rows.add_group(batch, id, *records)

@@ -15,6 +15,7 @@ from gateproject.errors import BrokerError
 # Columns that no record fills: a session that is refreshed keeps them.
 SEEN = ("last_seen", "last_route")
 AT_ONCE = 500
+END_OF_TIME = 253_402_300_800
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ def add_session(rows: Rows, id: str, session: Record | None) -> None:
     row = Session(
         id=id,
         user_id=_text(data, "user_id", LONGEST_ID) or None,
-        since=_moment(data.get("issued")),
-        expires=_moment(data.get("expires")),
+        since=moment(data.get("issued")),
+        expires=moment(data.get("expires")),
         client_address=_text(data, "client_address", 64),
         user_agent=_text(data, "user_agent", 512),
     )
@@ -51,9 +52,9 @@ def add_user(rows: Rows, id: str, user: Record | None, directory_user: Record | 
         id=id,
         email=_text(said, "email", 255) or _text(known, "email", 255),
         name=_text(said, "name", 255) or _text(known, "name", 255),
-        last_sign_in=_moment(said.get("last_sign_in")),
+        last_sign_in=moment(said.get("last_sign_in")),
     )
-    rows.members.extend((id, group) for group in sorted({str(group)[:LONGEST_ID] for group in known.get("group_ids") or ()}))
+    rows.members.extend((id, group) for group in sorted({_storable(group)[:LONGEST_ID] for group in known.get("group_ids") or ()}))
     return rows.written.append(row)
 
 
@@ -64,18 +65,42 @@ def add_group(rows: Rows, id: str, group: Record | None) -> None:
 
 
 def write(rows: Rows) -> None:
-    """All of it in one short transaction; call it in a thread.  Leaves no connection open behind it."""
+    """What differs, in one short transaction; call it in a thread.  Leaves no connection open behind it."""
     try:
+        # Looked at before the transaction, which keeps every other writer of SQLite waiting: mostly there is nothing to write.
+        written = {model: _differing(model, [row for row in rows.written if isinstance(row, model)]) for model in (Group, User, Session)}
+        users = [row.pk for row in rows.written if isinstance(row, User)] + [id for model, id in rows.gone if model is User]
+        old, new = _memberships(users, rows.members)
+        if not (old or new or rows.gone or any(written.values())):
+            return
         with transaction.atomic():
-            for model in (Group, User, Session):
-                _upsert(model, [row for row in rows.written if isinstance(row, model)])
-            changed = [row.pk for row in rows.written if isinstance(row, User)] + [id for model, id in rows.gone if model is User]
-            Membership.objects.filter(user_id__in=changed).delete()
-            Membership.objects.bulk_create([Membership(user_id=user, group_id=group) for user, group in rows.members])
-            for model in (Group, User, Session):
+            for model, differing in written.items():
+                _upsert(model, differing)
+            Membership.objects.filter(pk__in=old).delete()
+            Membership.objects.bulk_create(new, ignore_conflicts=True)  # another process may have been faster
+            for model in written:
                 model.objects.filter(pk__in=[id for its_model, id in rows.gone if its_model is model]).delete()
     finally:
         connection.close()
+
+
+def _differing(model: type[models.Model], rows: list[models.Model]) -> list[models.Model]:
+    """Those of the rows that the table does not hold like this."""
+    if not rows:
+        return []
+    names = [field.attname for field in model._meta.concrete_fields if field.name not in SEEN]
+    there = {values[0]: values for values in model.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", *names)}
+    return [row for row in rows if there.get(row.pk) != (row.pk, *(getattr(row, name) for name in names))]
+
+
+def _memberships(users: list[str], members: list[tuple[str, str]]) -> tuple[list[int], list[Membership]]:
+    """Those of these people that are no more, and those that are new."""
+    if not users:
+        return [], []
+    there = {(user, group): pk for pk, user, group in Membership.objects.filter(user_id__in=users).values_list("pk", "user_id", "group_id")}
+    wanted = set(members)
+    new = [Membership(user_id=user, group_id=group) for user, group in members if (user, group) not in there]
+    return [pk for pair, pk in there.items() if pair not in wanted], new
 
 
 def ids_after(model: type[models.Model], after: str, limit: int) -> list[str]:
@@ -105,7 +130,7 @@ def _write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
     column = Session._meta.get_field("last_seen")
     with transaction.atomic(), connection.cursor() as cursor:
         known = set(Session.objects.filter(pk__in=seen).values_list("pk", flat=True))
-        moments = ((id, column.get_db_prep_save(_moment(seen[id][0]), connection)) for id in known)
+        moments = ((id, column.get_db_prep_save(moment(seen[id][0]), connection)) for id in known)
         cursor.executemany(statement, [(moment, seen[id][1][:255], id) for id, moment in moments])
     return seen.keys() - known
 
@@ -123,8 +148,14 @@ def _upsert(model: type[models.Model], rows: list[models.Model]) -> None:
 
 def _text(data: Any, key: str, longest: int) -> str:
     value = data.get(key)
-    return str(value)[:longest] if value else ""
+    return _storable(value)[:longest] if value else ""
 
 
-def _moment(seconds: Any) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) and seconds > 0 else None
+def _storable(value: Any) -> str:
+    """PostgreSQL keeps no NUL, and nothing keeps half of a surrogate pair: one such name must not stop all others."""
+    return str(value).replace("\0", "").encode(errors="replace").decode()
+
+
+def moment(seconds: Any) -> datetime | None:
+    """None also for what is no time before the year 10000."""
+    return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) and 0 < seconds < END_OF_TIME else None

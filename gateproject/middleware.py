@@ -7,6 +7,9 @@ from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.deprecation import MiddlewareMixin
 
+from gateproject.errors import BrokerError
+from gateproject.responses import error_page
+
 ADMIN = "/.gate/admin/"
 
 # The admin's own pages need its stylesheets and scripts, all from our host; nothing inline.
@@ -42,6 +45,18 @@ class AdminCsrf(CsrfViewMiddleware):
 
     def process_view(self, request: HttpRequest, view: Callable[..., Any], args: Any, kwargs: Any) -> HttpResponse | None:
         return super().process_view(request, view, args, kwargs) if request.path.startswith(ADMIN) else None
+
+
+class AdminWithoutBroker(MiddlewareMixin):
+    """Without the data broker nobody can say whose session stands, so nobody is let into the admin; the page says why."""
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if not (isinstance(exception, BrokerError) and request.path.startswith(ADMIN)):
+            return None
+        advice = "Sessions that are known go on for a while without it. The log says what is wrong; try again in a moment."
+        response = error_page(request, 503, "The data broker can't be reached, so the admin can't tell who you are.", advice=advice)
+        response.headers["Retry-After"] = "5"
+        return response
 
 
 class AnswerHeaders(MiddlewareMixin):

@@ -97,6 +97,7 @@ MIDDLEWARE = [
     "gateproject.middleware.AdminCsrf",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "gateproject.middleware.AdminWithoutBroker",
 ]
 TEMPLATES = [
     {

@@ -57,4 +57,32 @@ databroker_admin.without(
 )
 databroker_admin.without("the admin's tables are for its people", "return request.user.is_active and request.user.is_staff", "return True")
 
-DOORS = (broker, memory, replica, streams, admin_site, databroker_admin)
+databroker_admin.without(
+    "a session ends outside of a transaction",
+    """            return self._delete_view(request, object_id, {"title": "End this session?", **(extra_context or {})})""",
+    """            return super().delete_view(request, object_id, {"title": "End this session?", **(extra_context or {})})""",
+)
+
+ending = door("databroker/ending.py", "unit/databroker/test_ending.py")
+ending.without(
+    "the log is written before a session ends",
+    "        record_actions(self.request, ENDS, [(id, names.get(id, id)) for id in ids], Session)\n        ended: list[str] = []\n",
+    "        ended: list[str] = []\n",
+)
+ending.without("the log is written before a person's sessions end", "        record_actions(self.request, ENDS_ALL, whom, User)\n", "")
+ending.without("what could not be ended is told of", "            record_actions(self.request, NOT_ENDED, [", "            ([")
+ending.without("sessions without a row end, too", "            self._end_those_without_row(people)\n", "")
+ending.without("an action has an end", "if self.clock() >= self._until:", "if False:")
+
+details = door("databroker/details.py", "unit/databroker/test_details.py", "integration/test_admin_secrets.py")
+details.without("only named fields are shown", "{name: data.get(name) for name in SHOWN_FIELDS}", "data")
+details.without("no claim that ties tokens together", " if name not in _HIDDEN_CLAIMS]", "]")
+details.without("no claim that repeats a token", " or any(secret in text for secret in secrets):", ":")
+details.without("no claim that says it is secret", "if _SECRET_NAME.search(name) or _JWT", "if _JWT")
+details.without("no secret inside a claim", "HIDDEN if _SECRET_NAME.search(str(name)) else ", "")
+details.without("no signed token as a claim", " or _JWT.search(text)", "")
+
+rows = door("databroker/rows.py", "integration/test_admin_secrets.py")
+rows.without("no token reaches the tables", 'user_agent=_text(data, "user_agent", 512)', 'user_agent=_text(data, "access_token", 512)')
+
+DOORS = (broker, memory, replica, streams, admin_site, databroker_admin, ending, details, rows)

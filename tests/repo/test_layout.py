@@ -31,11 +31,6 @@ TESTED_ELSEWHERE = {
     "proxy/urls.py": "tests/unit/proxy/test_views.py",
     "authenticate/directory/base.py": "tests/unit/authenticate/directory/test_file.py",
     "authenticate/providers/base.py": "tests/unit/authenticate/providers/test_oidc.py",
-    "authenticate/providers/google.py": "tests/contract/test_providers.py",
-    "authenticate/providers/okta.py": "tests/unit/authenticate/providers/test_registry.py: values only",
-    "authenticate/providers/onelogin.py": "tests/unit/authenticate/providers/test_registry.py: values only",
-    "authenticate/providers/gitlab.py": "tests/unit/authenticate/providers/test_registry.py: values only",
-    "authenticate/providers/auth0.py": "tests/unit/authenticate/providers/test_registry.py: values only",
     "authenticate/views/answers.py": "tests/unit/authenticate/views",
 }
 

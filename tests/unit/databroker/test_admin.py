@@ -7,12 +7,15 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.admin.utils import quote
 from django.contrib.auth import get_user_model
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from databroker import admin
 from databroker.admin import SessionAdmin
 from databroker.client import LocalBroker
 from databroker.models import AuditEntry, Group, Membership, Session, User
 from databroker.records import SESSION
+from databroker.store.database import DatabaseStore
 from databroker.store.memory import MemoryStore
 from gateproject.errors import BrokerError
 from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
@@ -154,6 +157,19 @@ def test_deleting_a_session_ends_it_in_the_broker(pages, people, store):
     assert AuditEntry.objects.get().object_id == "s1"
 
 
+@pytest.mark.parametrize("form", [("databroker/session/s1/delete/", {"post": "yes"}), ("databroker/session/", {"action": "end_sessions"})])
+def test_a_session_ends_in_a_store_that_is_in_the_same_database(form):
+    """A transaction of the page would keep the store from writing until it gives up."""
+    page, fields = form
+    store = DatabaseStore(deadline=1.0)
+    Session.objects.create(id="s1")
+    async_to_sync(store.put)(SESSION, "s1", {"user_id": "oidc/alice"})
+    response = AdminPages(admin.register, broker=LocalBroker(store)).post(page, _selected_action=["s1"], **fields)
+    assert "away" not in text_of(response)
+    assert async_to_sync(store.get)(SESSION, "s1") is None
+    async_to_sync(store.close)()
+
+
 def test_the_selected_sessions_end_in_the_broker(pages, people, store):
     response = pages.post("databroker/session/", action="end_sessions", _selected_action=["s1", "s3"])
     assert "2 sessions ended." in text_of(response)
@@ -211,13 +227,13 @@ def test_the_audit_log_says_who_did_what_to_whom(pages, people):
     pages.post("databroker/user/", action="end_all", _selected_action=["oidc/bob"])
     text = text_of(pages.get("databroker/auditentry/"))
     assert "3 audit log" in text
-    for words in ("ann@a.org ended the session alice@a.org, from 192.0.2.1", "ann@a.org ended all sessions of this person bob@a.org"):
+    for words in ("ann@a.org ends the session alice@a.org, from 192.0.2.1", "ann@a.org ends all sessions of this person bob@a.org"):
         assert words in text
     assert "1 audit log entry" in text_of(pages.get("databroker/auditentry/", q="bob@a.org"))
     assert "3 audit log" in text_of(pages.get("databroker/auditentry/", q="ann@a.org"))
     entry = AuditEntry.objects.get(object_id="s1")
     detail = text_of(pages.get(f"databroker/auditentry/{entry.pk}/change/"))
-    assert [words for words in ("ann@a.org", "ended the session", "s1") if words not in detail] == []
+    assert [words for words in ("ann@a.org", "ends the session", "s1") if words not in detail] == []
 
 
 def test_nobody_changes_or_deletes_what_the_audit_log_says(pages, people):
@@ -239,7 +255,55 @@ def test_a_broker_that_is_away_is_said_and_no_row_is_lost(people):
     ):
         assert "The data broker is away" in text_of(response)
     assert Session.objects.filter(pk="s1").exists()
-    assert not AuditEntry.objects.exists()
+    told = list(AuditEntry.objects.order_by("id").values_list("change_message", "object_id"))
+    assert told == 2 * [("ends the session", "s1"), ("could not end the session", "s1")]
+
+
+def test_without_the_broker_a_page_still_shows_what_the_tables_know(people):
+    class Away(AwayStore):
+        async def get(self, type: str, id: str) -> None:
+            raise BrokerError("away")
+
+    pages = AdminPages(admin.register, broker=LocalBroker(Away()))
+    for page in ("databroker/session/s1/change/", f"databroker/user/{quote('oidc/alice')}/change/"):
+        text = text_of(pages.get(page))
+        assert "The data broker is away" in text
+        assert "alice@a.org" in text
+
+
+def test_a_database_that_can_not_be_written_is_said(pages, people, store):
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE django_admin_log RENAME TO not_there")
+    try:
+        response = pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE not_there RENAME TO django_admin_log")
+    assert "The database can't be written" in text_of(response)
+    assert async_to_sync(store.get)(SESSION, "s1")
+
+
+@pytest.mark.parametrize("page", LISTS)
+def test_a_list_asks_the_database_no_more_for_fifty_rows_than_for_five(pages, page):
+    def questions() -> int:
+        with CaptureQueriesContext(connection) as asked:
+            assert pages.get(page).status_code == 200
+        return len(asked)
+
+    account = get_user_model().objects.get()
+
+    def more(first: int, last: int) -> None:
+        for number in range(first, last):
+            User.objects.create(id=f"oidc/{number}", email=f"{number}@a.org")
+            Group.objects.create(id=f"g{number}")
+            Session.objects.create(id=f"s{number}", user_id=f"oidc/{number}")
+            AuditEntry.objects.create(user=account, object_repr="x", change_message="ends the session", action_flag=2)
+
+    more(0, 5)
+    questions()  # what Django remembers of its own
+    few = questions()
+    more(5, 50)
+    assert 0 < questions() == few
 
 
 def test_a_group_keeps_its_size_in_a_filtered_list(pages, people):

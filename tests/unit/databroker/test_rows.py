@@ -4,10 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from databroker.models import Group, Session, User
 from databroker.records import DIRECTORY_USER, USER, Record
-from databroker.rows import AT_ONCE, Rows, add_group, add_session, add_user, write, write_seen
+from databroker.rows import AT_ONCE, Rows, add_group, add_session, add_user, moment, write, write_seen
 from gateproject.errors import BrokerError
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -36,6 +37,37 @@ def test_a_person_is_described_by_both_records(user, directory_user, email, name
     )
     row = rows.written[0]
     assert (row.id, row.email, row.name) == ("oidc/1", email, name)
+
+
+@pytest.mark.parametrize("seconds", [1e300, float("inf"), float("nan"), -1, "noon", None, 253_402_300_800])
+def test_what_is_no_time_is_none(seconds):
+    assert moment(seconds) is None
+
+
+def test_a_name_that_no_database_can_hold_stops_nobody_elses(database):
+    rows = Rows()
+    add_user(rows, "oidc/1", record(USER, name="a\0b\ud800c"), record(DIRECTORY_USER, group_ids=["g\0"]))
+    write(rows)
+    assert User.objects.get().name == "ab?c"
+    assert list(User.objects.get().groups.through.objects.values_list("group_id", flat=True)) == ["g"]
+
+
+def test_what_the_tables_hold_already_is_not_written_again(database):
+    def batch(name: str) -> Rows:
+        rows = Rows()
+        add_user(rows, "oidc/1", record(USER, name=name), record(DIRECTORY_USER, group_ids=["g1", "g2"]))
+        add_group(rows, "g1", record(USER, name="group"))
+        add_session(rows, "s", record(USER, user_id="oidc/1", issued=NOON.timestamp()))
+        return rows
+
+    def written(rows: Rows) -> list[str]:
+        with CaptureQueriesContext(connection) as asked:
+            write(rows)
+        return [each["sql"].split()[0] for each in asked if each["sql"].split()[0] in ("INSERT", "UPDATE", "DELETE", "BEGIN")]
+
+    assert written(batch("Ann"))
+    assert written(batch("Ann")) == []
+    assert written(batch("Anna")).count("INSERT") == 1
 
 
 def test_what_has_no_record_has_no_row():
