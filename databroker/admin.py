@@ -6,7 +6,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.contrib import admin, messages
-from django.contrib.admin.utils import quote
+from django.contrib.admin.utils import quote, unquote
 from django.db import Error
 from django.db.models import Count, IntegerField, Model, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.csrf import csrf_protect
 
 from databroker import search
-from databroker.audit import record_action, user_of, who
+from databroker.audit import name_of, record_action, user_of, who
 from databroker.details import asked, shown_claims, shown_facts
 from databroker.ending import Ending
 from databroker.models import AuditEntry, Group, Membership, Session, User
@@ -38,7 +38,6 @@ class LookOnly(admin.ModelAdmin):
 
     actions: Any = None
     list_per_page = 50
-    show_full_result_count = False  # one count a page is enough
     show_facets = admin.ShowFacets.NEVER
 
     def has_module_permission(self, request: HttpRequest) -> bool:
@@ -177,8 +176,10 @@ class SessionAdmin(EndsSessions):
     @method_decorator(csrf_protect)
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """In no transaction: the log must stay where the broker fails, and a store in this database must not wait for our lock."""
+        session = self.get_object(request, unquote(object_id))
+        context = {"title": "End this session?", "subtitle": name_of(session) if session else None, **(extra_context or {})}
         try:
-            return self._delete_view(request, object_id, {"title": "End this session?", **(extra_context or {})})
+            return self._delete_view(request, object_id, context)
         except BrokerError:
             self.message_user(request, "The data broker is away; the session has not ended.", messages.ERROR)
             return HttpResponseRedirect(self.url(Session, "changelist"))

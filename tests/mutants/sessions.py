@@ -59,8 +59,8 @@ databroker_admin.without("the admin's tables are for its people", "return reques
 
 databroker_admin.without(
     "a session ends outside of a transaction",
-    """            return self._delete_view(request, object_id, {"title": "End this session?", **(extra_context or {})})""",
-    """            return super().delete_view(request, object_id, {"title": "End this session?", **(extra_context or {})})""",
+    "return self._delete_view(request, object_id, context)",
+    "return super().delete_view(request, object_id, context)",
 )
 
 ending = door("databroker/ending.py", "unit/databroker/test_ending.py")

@@ -149,7 +149,9 @@ def test_the_sign_in_page_of_the_admin_tells_a_stranger_nothing():
 
 
 def test_deleting_a_session_ends_it_in_the_broker(pages, people, store):
-    assert "End this session?" in text_of(pages.get("databroker/session/s1/delete/"))
+    asked = text_of(pages.get("databroker/session/s1/delete/"))
+    assert "End this session?" in asked
+    assert "alice@a.org, from 192.0.2.1" in asked
     pages.post("databroker/session/s1/delete/", post="yes")
     assert async_to_sync(store.get)(SESSION, "s1") is None
     assert async_to_sync(store.get)(SESSION, "s2")
