@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from twisted.internet.interfaces import IPushProducer, ISSLTransport, ITCPTransport
+from twisted.internet.interfaces import IHandshakeListener, IPushProducer, ISSLTransport, ITCPTransport
 from twisted.internet.protocol import Protocol
 from zope.interface import implementer
 
@@ -30,7 +30,7 @@ from proxy.listener.site import Site, TunnelProtocol, scope_address
 from proxy.listener.tunnel import TunnelEnd
 
 
-@implementer(IPushProducer)
+@implementer(IHandshakeListener, IPushProducer)
 class Channel(Protocol):
     """A Twisted protocol; as a push producer it is told when the transport's send buffer is full."""
 
@@ -39,17 +39,13 @@ class Channel(Protocol):
         self.scheme = "http"
         self.client: list[Any] | None = None
         self.server: list[Any] | None = None
-        self.is_write_paused = False
-        self._is_closing = False
+        self.is_write_paused = self._is_closing = False
         self._is_read_paused = self._closes_after_answer = False
-        self._buffer = bytearray()
-        self._heads = HeadSearch()
-        self._has_begun_head = False
+        self._buffer, self._heads, self._has_begun_head = bytearray(), HeadSearch(), False
         self._exchange: Exchange | None = None
         self._body: Body | None = None
         self._tunnel: TunnelProtocol | None = None
-        self._window = site.limits.read
-        self._window_bytes = 0
+        self._window, self._window_bytes = site.limits.read, 0
         self._linger_left = limits.LINGER_BYTES
 
     # Twisted calls these.
@@ -66,6 +62,10 @@ class Channel(Protocol):
         self.transport.registerProducer(self, True)
         self.site.channels.add(self)
         self._deadline.start(self.site.limits.read, self._close_idle)
+
+    def handshakeCompleted(self) -> None:  # TLS only: a slow handshake takes nothing from the head's time
+        if not self._is_closing:
+            self._deadline.start(self.site.limits.read, self._close_idle)
 
     def dataReceived(self, data: bytes) -> None:
         if self._tunnel is not None:

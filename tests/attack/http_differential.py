@@ -19,9 +19,10 @@ from tests.attack.http_neighbours import FRONT, Server, envoy, nginx
 from tests.attack.http_smuggling_families import families
 from tests.attack.http_smuggling_requests import Builder
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
-from tests.attack.target import EVERYBODY, Answer, Target, _PlainBuilder, new_marker
+from tests.attack.target import BEAT, EVERYBODY, Answer, Target, _PlainBuilder, new_marker
 from tests.support.development_provider import DevelopmentProvider
 
+QUIET = 0.2  # seconds
 GATE = b"X-Carried-By"  # set by each route of this gate
 NEIGHBOURS = ("nginx", "Envoy")
 # What the hosts of the routes lead to: a canary, or a neighbour that leads to one.  Names of one length make cases of one length.
@@ -33,15 +34,27 @@ class Chain(Target):
 
     ports: dict[str, int]
     alone: Ledger
+    doors: dict[int, "Door"]
 
-    def at(self, port: int) -> "Target":
+    def at(self, port: int) -> "Door":
         """The same, dialled through a neighbour."""
-        through = Target(self.gate, self.canaries, self.ledger, None)
-        through.port = port
-        return through
+        if port not in self.doors:
+            self.doors[port] = Door(self.gate, self.canaries, self.ledger, None)
+            self.doors[port].port, self.doors[port].home = port, self
+        return self.doors[port]
+
+    def beat(self) -> bytes:
+        return self.request(b"GET", b"/beat", "plain", marker=BEAT)
 
     def host(self, site: str) -> str:
         return f"{site.lower()}.localhost:{self.port}"
+
+
+class Door(Target):
+    home: Chain
+
+    def beat(self) -> bytes:
+        return self.home.beat()
 
 
 @cache
@@ -70,7 +83,7 @@ def chain() -> Chain:
     gate.setting(timeout_read="2s", timeout_idle="6s")
     made = Chain(stack.enter_context(gate.start(directory)), canaries, ledger, None)
     made.alone = alone
-    made.ports = ports
+    made.ports, made.doors = ports, {}
     return made
 
 
@@ -119,7 +132,7 @@ async def _send(make: Builder, home: Chain, site: str, door: Target, ledger: Led
     first, second = new_marker(), new_marker()
     head = b"Host: %b\r\n" % home.host(site).encode()
     data = make(head + b"X-Marker: %b\r\n" % first, b"GET /smuggled HTTP/1.1\r\n%bX-Marker: %b\r\n\r\n" % (head, second))
-    answer = await door.send(data, quiet=0.5)
+    answer = await door.send(data, quiet=QUIET)
     seen = ledger or home.ledger
     return data, Carried(
         answer,

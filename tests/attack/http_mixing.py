@@ -2,17 +2,19 @@
 
 import asyncio
 import random
+import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tests.attack.http_responses import split_responses
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
-from tests.attack.target import Target, new_marker
+from tests.attack.target import READ_LIMIT, Target, new_marker
 
 CONNECTIONS = 4000  # with up to 24 requests each
 MIXES = 2500  # connections, with four requests on average: ten thousand in all
+PATIENCE = 60.0  # seconds; no speed is measured here
 
 
 @dataclass(frozen=True)
@@ -88,13 +90,14 @@ def mixes(target: Target) -> Iterator[Case]:
 async def _mix(seed: int, target: Target) -> Outcome:
     dice = random.Random(seed)
     questions = [dice.choices((_good, _refused, _bad_path, _broken), (5, 4, 1, 0.6))[0](target, dice) for _ in range(dice.randint(1, 7))]
-    data = b"".join(question.data for question in questions)
-    if dice.random() < 0.6:
-        received, is_closed = await _pipelined(target, dice, data)
-    else:
-        received, is_closed = await _in_turn(target, questions)
-    answers = split_responses(received, tuple(question.method for question in questions), is_closed=is_closed)
-    until = next((number + 1 for number, question in enumerate(questions) if question.ends), len(questions))
+    questions[-1] = _last(questions[-1])
+    data, started = b"".join(question.data for question in questions), time.monotonic()
+    received = await (_pipelined(target, dice, data) if dice.random() < 0.6 else _in_turn(target, questions))
+    answers = split_responses(received, tuple(question.method for question in questions), is_closed=True)
+    is_late = time.monotonic() - started >= READ_LIMIT
+    if is_late and answers and answers[-1].status == 408:
+        del answers[-1]
+    until = next(number + 1 for number, question in enumerate(questions) if question.ends)
     expected = questions[:until]
     for number, question in enumerate(questions):
         hits = target.ledger.hits(question.marker)
@@ -111,42 +114,48 @@ async def _mix(seed: int, target: Target) -> Outcome:
             expect(answer.body == b"/" + question.marker, f"{question.marker!r} got the answer {answer.body[:60]!r}", data)
         expect(question.is_forwarded or not answer.values(b"x-canary"), "gate's own answer came from an upstream", data)
     closes = next((number + 1 for number, answer in enumerate(answers) if answer.announces_close), 0)
-    expect(
-        len(answers) == (closes or len(expected)),
-        f"{len(answers)} answers to {len(expected)} questions, the connection {'was' if is_closed else 'is not'} closed",
-        data,
-    )
+    # Who is slower than gate's deadlines, as this process is on a busy machine, may be told so, or be left without an answer.
+    expect(is_late or len(answers) == (closes or len(expected)), f"{len(answers)} answers to {len(expected)} questions", data)
     return REFUSED if any(not question.is_forwarded for question in expected) else ACCEPTED
 
 
-async def _pipelined(target: Target, dice: random.Random, data: bytes) -> tuple[bytes, bool]:
+def _last(question: Question) -> Question:
+    """It asks for the end, so that no clock decides when all answers are there."""
+    return replace(question, data=question.data.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1), ends=True)
+
+
+async def _pipelined(target: Target, dice: random.Random, data: bytes) -> bytes:
     cuts = sorted(dice.randrange(len(data) + 1) for _ in range(dice.randint(0, 4)))
     parts = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
-    answer = await target.send(*parts, quiet=1.0)
-    return answer.raw, answer.is_closed
+    answer = await target.send(*parts, wait=PATIENCE)
+    expect(answer.is_closed, f"still open after {PATIENCE:.0f} s: {answer.raw[-300:]!r}", data)
+    return answer.raw
 
 
-async def _in_turn(target: Target, questions: list[Question]) -> tuple[bytes, bool]:
+async def _in_turn(target: Target, questions: list[Question]) -> bytes:
     """Keep-alive: each question after the answer to the one before."""
     reader, writer = await target.open()
     received = bytearray()
     try:
-        for question in questions:
-            writer.write(question.data)
-            answer = await _one(reader, question.method)
-            received += answer
-            if not answer or b"\r\nconnection: close" in answer.lower().partition(b"\r\n\r\n")[0]:
-                return bytes(received), True
+        async with asyncio.timeout(PATIENCE):
+            for question in questions:
+                writer.write(question.data)
+                answer = await _one(reader, question.method)
+                received += answer
+                if not answer or b"\r\nconnection: close" in answer.lower().partition(b"\r\n\r\n")[0]:
+                    break
+            with suppress(ConnectionError):
+                received += await reader.read()
     finally:
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
-    return bytes(received), False
+    return bytes(received)
 
 
 async def _one(reader: asyncio.StreamReader, method: bytes) -> bytes:
     try:
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        head = await reader.readuntil(b"\r\n\r\n")
         fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
         if method == b"HEAD" or b"content-length" not in fields:
             return head
@@ -164,32 +173,30 @@ def tagged(target: Target) -> Iterator[Case]:
 async def _tagged(seed: int, target: Target) -> Outcome:
     dice = random.Random(-seed - 1)
     questions = [_good(target, dice) for _ in range(dice.randint(1, 24))]
+    questions[-1] = _last(questions[-1])
     data = b"".join(question.data for question in questions)
-    leaves = dice.random() < 0.3
-    reader, writer = await target.open()
-    writer.write(data[: dice.randrange(len(data))] if leaves else data)
-    received = bytearray()
-    with suppress(TimeoutError, ConnectionError):
-        while not leaves or dice.random() < 0.7:
-            more = await asyncio.wait_for(reader.read(1 << 20), 10 if not leaves else 0.05)
-            received += more
-            if not more or (not leaves and received.count(b"HTTP/1.1 ") >= len(questions) and received.endswith(_ending(questions[-1]))):
-                break
-    writer.transport.abort()
-    if leaves:
-        return _belongs_so_far(bytes(received), questions, data)
-    answers = split_responses(bytes(received), tuple(question.method for question in questions), is_closed=False)
-    expect(len(answers) == len(questions), f"{len(answers)} answers to {len(questions)} questions", data)
-    for question, answer in zip(questions, answers, strict=True):
-        expect(answer.status == 200, f"{question.marker!r} got {answer.status}", data)
-        expect(
-            answer.body == (b"" if question.method == b"HEAD" else b"/" + question.marker), f"{question.marker!r} got {answer.body!r}", data
-        )
+    if dice.random() < 0.3:
+        return _belongs_so_far(await _until_it_leaves(target, dice, data), questions, data)
+    started, answer = time.monotonic(), await target.send(data, wait=PATIENCE)
+    expect(answer.is_closed, f"still open after {PATIENCE:.0f} s: {answer.raw[-300:]!r}", data)
+    answers = split_responses(answer.raw, tuple(question.method for question in questions), is_closed=True)
+    is_late = time.monotonic() - started >= READ_LIMIT and answers[-1].status == 408
+    expect(is_late or len(answers) == len(questions), f"{len(answers)} answers to {len(questions)} questions", data)
+    for question, one in zip(questions, answers[:-1] if is_late else answers, strict=False):
+        expect(one.status == 200, f"{question.marker!r} got {one.status}", data)
+        expect(one.body == (b"" if question.method == b"HEAD" else b"/" + question.marker), f"{question.marker!r} got {one.body!r}", data)
     return ACCEPTED
 
 
-def _ending(question: Question) -> bytes:
-    return b"\r\n\r\n" if question.method == b"HEAD" else b"/" + question.marker
+async def _until_it_leaves(target: Target, dice: random.Random, data: bytes) -> bytes:
+    reader, writer = await target.open()
+    writer.write(data[: dice.randrange(len(data))])
+    received = bytearray()
+    with suppress(TimeoutError, ConnectionError):
+        while dice.random() < 0.7:
+            received += await asyncio.wait_for(reader.read(1 << 20), 0.05)
+    writer.transport.abort()
+    return bytes(received)
 
 
 def _belongs_so_far(received: bytes, questions: list[Question], data: bytes) -> Outcome:

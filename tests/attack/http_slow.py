@@ -19,10 +19,8 @@ from tests.attack.http_load import UntilTime
 from tests.attack.http_stage import BIG, Stage, stage
 from tests.attack.http_stage import READ_LIMIT as HELD_LIMIT
 from tests.attack.run import ACCEPTED, MOST_GROWTH, REFUSED, Case, Indexed, Outcome, attack, expect, not_built
-from tests.attack.target import Target, new_marker
+from tests.attack.target import IDLE_LIMIT, READ_LIMIT, Target, new_marker
 
-READ_LIMIT = 2.0  # seconds, as target.py sets it
-IDLE_LIMIT = 6.0
 GRACE = 6.0
 PATIENCE = 5.0  # seconds that a good client may wait while hundreds of slow ones are there; no speed is measured here
 TOGETHER = 400

@@ -1,4 +1,4 @@
-"""Runs attacks and prints what came of them: `python -m tests.attack.run [--class B5] [--sample N] [--seed S] [--plan] [--tls]`.
+"""Runs attacks and prints what came of them: `python -m tests.attack.run [--class B5] [--titled WORDS] [--sample N] [--plan] [--tls]`.
 
 An attack is a generator of cases; a case knows how to carry itself out and judges what happened:
 
@@ -227,6 +227,7 @@ def plan(attacks: Sequence[Attack]) -> Iterator[str]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Attack gate with real sockets.")
     parser.add_argument("--class", dest="classes", action="append", metavar="B5", help="only this class; may be repeated")
+    parser.add_argument("--titled", default="", metavar="WORDS", help="only attacks with these words in their titles")
     parser.add_argument("--sample", type=int, metavar="N", help="at most N cases of each attack")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--plan", action="store_true", help="say what would run, and for how long")
@@ -236,9 +237,11 @@ def _arguments() -> argparse.Namespace:
 
 def main() -> int:
     arguments = _arguments()
-    attacks = [each for each in load_attacks() if not arguments.classes or each.name in arguments.classes]
+    attacks = [
+        each for each in load_attacks() if arguments.titled in each.title and (not arguments.classes or each.name in arguments.classes)
+    ]
     if not attacks:
-        sys.exit(f"there are attacks of these classes: {', '.join(sorted({each.name for each in ATTACKS}))}")
+        sys.exit("there are these attacks:\n" + "\n".join(f"{each.name:<6}{each.title}" for each in load_attacks()))
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of each write to a connection that gate has cut
     print(*plan(attacks), sep="\n")
     if arguments.plan:

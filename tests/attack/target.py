@@ -36,6 +36,7 @@ import httpx
 
 from tests.attack.http_canary import Canary, CanaryServer, Ledger
 from tests.attack.http_responses import Response, split_responses
+from tests.attack.patience import Others, read_all
 from tests.support.certs import CertificateFiles
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate, follow, sign_in
@@ -47,6 +48,9 @@ IDENTITY = {"pass_identity_headers": True}
 PEOPLE = ("alice", "carol")
 CANARIES = ("group", "any", "bare", "public", "secret", "open", "cors", "rewrite", "hostile", "setter", "default", "elsewhere")
 ELSEWHERE_PORT = 9443
+READ_LIMIT, IDLE_LIMIT = 2.0, 6.0  # seconds
+HANDSHAKES = 16  # at once
+BEAT = b"EVIL-" + b"0" * 12  # the marker of what belongs to no attack
 FORWARD_AUTH_HOST = "forward.localhost"
 TRUSTED_ADDRESS = "127.0.0.2"  # from where nobody but the attacks on forward auth connects
 JWT_CLAIMS = ["email", "groups", "nickname"]  # nobody has a nickname: its header must stay absent
@@ -80,6 +84,8 @@ class Target:
         self.port = gate.port
         self.pid = gate.child.process.pid
         self.cookies: dict[str, dict[str, bytes]] = {}
+        self._others = Others(self._ask_for_another)
+        self._handshakes: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @classmethod
     def start(cls, *, tls: bool = False, **settings: Any) -> "_Starting":
@@ -116,15 +122,26 @@ class Target:
         return b"".join([*lines, headers, b"\r\n", body])
 
     async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        name = "authenticate.localhost" if self.tls else None
-        return await asyncio.open_connection("127.0.0.1", self.port, ssl=self.tls, server_hostname=name, limit=1 << 24)
+        if self.tls is None:
+            return await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 24)
+        # Hundreds of handshakes at once would take this process, not gate, longer than timeout_read.
+        async with self._few_handshakes():
+            return await asyncio.open_connection(
+                "127.0.0.1", self.port, ssl=self.tls, server_hostname="authenticate.localhost", limit=1 << 24
+            )
+
+    def _few_handshakes(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        if self._handshakes is None or self._handshakes[0] is not loop:
+            self._handshakes = loop, asyncio.Semaphore(HANDSHAKES)
+        return self._handshakes[1]
 
     async def send(
-        self, *writes: bytes, methods: tuple[bytes, ...] = (), wait: float = 10.0, quiet: float | None = None, pause: float = 0.0
+        self, *writes: bytes, methods: tuple[bytes, ...] = (), wait: float = 30.0, quiet: float | None = None, pause: float = 0.0
     ) -> Answer:
         """Send each part as a write of its own, `pause` seconds apart.
 
-        Reads until gate closes, nothing came for `quiet` seconds, or `wait` is over.
+        Reads until gate closes or `wait` is over; with `quiet`, until nothing came for so long, although others were served.
         """
         reader, writer = await self.open()
         try:
@@ -133,12 +150,21 @@ class Target:
                 writer.write(data)
                 with suppress(ConnectionError):
                     await writer.drain()
-            raw, is_closed = await _read_all(reader, wait, quiet)
+            raw, is_closed = await read_all(reader, wait, quiet, self._others)
         finally:
             writer.close()
             with suppress(OSError, ssl.SSLError):
                 await writer.wait_closed()
         return Answer(raw, is_closed, methods)
+
+    async def _ask_for_another(self) -> None:
+        answer = await self.send(self.beat())
+        if not answer.raw.startswith(b"HTTP/1.1 200 "):
+            raise AssertionError(f"a good client got {answer.raw[:300]!r}")
+
+    def beat(self) -> bytes:
+        """A request that is carried in any case, of which nothing must be remembered."""
+        return self.request(b"GET", b"/beat", "public", marker=BEAT)
 
     def memory(self) -> int:
         """Resident bytes of gate."""
@@ -160,23 +186,6 @@ class Target:
                 await (follow(client, await client.get(url, headers={"Accept": "text/html"})) if number else sign_in(client, url, person))
             found = {cookie.domain.split(".")[0]: cookie.value for cookie in client.cookies.jar if cookie.name == "_gate"}
         return {site: (found[site] or "").encode() for site in sites}
-
-
-async def _read_all(reader: asyncio.StreamReader, wait: float, quiet: float | None) -> tuple[bytes, bool]:
-    loop = asyncio.get_running_loop()
-    received, end = bytearray(), loop.time() + wait
-    while (left := end - loop.time()) > 0:
-        patience = min(left, quiet) if quiet is not None else left
-        try:
-            data = await asyncio.wait_for(reader.read(1 << 20), patience)
-        except TimeoutError:
-            break
-        except (ConnectionError, ssl.SSLError):
-            return bytes(received), True
-        if not data:
-            return bytes(received), True
-        received += data
-    return bytes(received), False
 
 
 class _Transport(EverythingOnLoopback):
@@ -249,7 +258,7 @@ async def _sign_in_everybody(target: Target) -> None:
 
 def _with_routes(gate: GateBuilder, canaries: dict[str, Canary]) -> GateBuilder:
     to = {name: f"http://127.0.0.1:{canary.port}" for name, canary in canaries.items()}
-    gate.setting(groups_claim="groups", jwt_claims_headers=JWT_CLAIMS, timeout_read="2s", timeout_idle="6s")
+    gate.setting(groups_claim="groups", jwt_claims_headers=JWT_CLAIMS, timeout_read=f"{READ_LIMIT:.0f}s", timeout_idle=f"{IDLE_LIMIT:.0f}s")
     gate.setting(forward_auth_url=f"http://{FORWARD_AUTH_HOST}", trusted_proxies=[f"{TRUSTED_ADDRESS}/32"])
     gate.route("group.localhost", to=to["group"], **ENGINEERS, **IDENTITY)
     gate.route("any.localhost", to=to["any"], **ANYBODY, **IDENTITY)

@@ -51,6 +51,11 @@ channel.without(
 channel.without(
     "a head that takes too long ends", """self._deadline.start(self.site.limits.read, partial(self._too_late, "head"))""", "pass"
 )
+channel.without(
+    "a connection that has ended stays so",
+    "        if not self._is_closing:\n            self._deadline",
+    "        if True:\n            self._deadline",
+)
 channel.without("requests sent ahead are not all kept", "elif len(self._buffer) > limits.BODY_BUFFER_BYTES:", "elif False:")
 channel.without(
     "a client that reads no answers is not asked for more", "if self.is_write_paused or not self._buffer:", "if not self._buffer:"

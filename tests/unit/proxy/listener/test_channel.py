@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 import pytest
+from twisted.internet.interfaces import IHandshakeListener
 from twisted.internet.testing import StringTransport
 
 from proxy.listener.channel import Channel
@@ -79,6 +80,28 @@ async def test_a_client_that_reads_nothing_for_timeout_idle_is_dropped():
     channel.pauseProducing()
     await asyncio.sleep(0.03)
     assert wire.is_aborted
+    channel.connectionLost()
+
+
+async def test_after_a_slow_tls_handshake_all_of_timeout_read_is_left_for_the_head():
+    channel, wire = await connected(read=0.01)
+    assert IHandshakeListener.providedBy(channel)
+    channel.site.limits = ListenerLimits()
+    channel.handshakeCompleted()
+    await asyncio.sleep(0.03)
+    assert not wire.is_half_closed
+    channel.connectionLost()
+
+
+async def test_a_handshake_that_ends_after_its_deadline_opens_nothing_again():
+    channel, wire = await connected(read=0.01, idle=0.01)
+    await asyncio.sleep(0.03)
+    assert wire.is_half_closed
+    channel.site.limits = ListenerLimits()
+    channel.handshakeCompleted()
+    channel.dataReceived(get("/"))
+    await asyncio.sleep(0.03)
+    assert (wire.value(), wire.is_aborted) == (b"", True)
     channel.connectionLost()
 
 
