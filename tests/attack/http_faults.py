@@ -4,15 +4,15 @@ On a gate of its own, which is starved from outside: by the limits that the kern
 """
 
 import asyncio
-import atexit
 import os
 import re
 import resource
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import cache, partial
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from itertools import product
 
+from tests.attack.http_victims import victim as started
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Answer, Target, new_marker
 from tests.support.children import wait_until
@@ -29,28 +29,24 @@ BROKEN_FILES = (
 )
 
 
-@cache
-def _victim() -> Target:
-    """Started when it is first asked for, and kept to the end."""
-    stack = ExitStack()
-    atexit.register(stack.close)
-    return stack.enter_context(Target.start())
-
-
 @attack("B37", "no disk, no descriptors, no configuration", together=1, sample=6, minutes=1.5)
 def starved(target: Target) -> Iterator[Case]:
-    _victim()  # it is started outside the event loop
     for label, starve in (("no file may grow", _no_disk), ("no descriptors", _no_descriptors)):
-        for number in range(4):
-            yield Case(f"{label}, strangers and friends {number}", partial(_probed, starve))
-        yield Case(f"{label}, a sign-in", partial(_signing_in, starve))
-        yield Case(f"{label}, a sign-out", partial(_signing_out, starve))
-        yield Case(f"{label}, pages of ours", partial(_our_pages, starve))
+        yield from under("memory", label, starve)
     for content in BROKEN_FILES:
-        yield Case(f"configuration {content!r:.40}", partial(_probed, partial(_broken_file, content)))
+        yield Case(f"configuration {content!r:.40}", partial(probed, "memory", partial(_broken_file, content)))
 
 
 Starve = Callable[[Target], AbstractContextManager[None]]
+
+
+def under(store: str, label: str, starve: Starve) -> Iterator[Case]:
+    """Whoever comes while it lasts, to a gate that keeps its records there."""
+    for number in range(4):
+        yield Case(f"{label}, strangers and friends {number}", partial(probed, store, starve))
+    yield Case(f"{label}, a sign-in", partial(signing_in, store, starve))
+    yield Case(f"{label}, a sign-out", partial(signing_out, store, starve))
+    yield Case(f"{label}, pages of ours", partial(our_pages, store, starve))
 
 
 @contextmanager
@@ -89,15 +85,15 @@ def _broken_file(content: bytes | None, victim: Target) -> Iterator[None]:
         path.write_bytes(good)
 
 
-async def _probed(starve: Starve, _: Target) -> Outcome:
-    victim = _victim()
+async def probed(store: str, starve: Starve, _: Target) -> Outcome:
+    victim = await started(store)
     with starve(victim):
-        await asyncio.gather(*(_probe(victim, site, person) for _ in range(HELD // len(PROBES) + 1) for site, person in PROBES))
-    await _recovered(victim)
+        await asyncio.gather(*(probe(victim, site, person) for _ in range(HELD // len(PROBES) + 1) for site, person in PROBES))
+    await recovered(victim)
     return REFUSED
 
 
-async def _probe(victim: Target, site: str, person: str | None, *, must_answer: bool = False) -> None:
+async def probe(victim: Target, site: str, person: str | None, *, must_answer: bool = False) -> None:
     marker = new_marker()
     forged = b"Cookie: _gate=%b\r\n" % (b"A" * 200) if person == "forged" else b""
     known = None if person == "forged" else person
@@ -122,32 +118,32 @@ async def _answer(victim: Target, data: bytes) -> Answer:
         return Answer(b"", True)
 
 
-async def _recovered(victim: Target) -> None:
+async def recovered(victim: Target) -> None:
     loop = asyncio.get_running_loop()
     end = loop.time() + RECOVERED_WITHIN
     expect(victim.is_alive(), "gate has died:\n" + victim.gate.child.output[-2000:])
     while not (await _answer(victim, victim.request(b"GET", b"/ping", "public"))).raw.startswith(b"HTTP/1.1 200 "):
         expect(loop.time() < end, f"no answer {RECOVERED_WITHIN:.0f} s after the trouble ended")
     for site, person in PROBES:
-        await _probe(victim, site, person, must_answer=True)
+        await probe(victim, site, person, must_answer=True)
 
 
-async def _signing_in(starve: Starve, _: Target) -> Outcome:
+async def signing_in(store: str, starve: Starve, _: Target) -> Outcome:
     """It may fail; where it succeeds, it is the right person who is signed in."""
-    victim, outcome = _victim(), REFUSED
+    victim, outcome = await started(store), REFUSED
     async with victim.browser() as client:
         with starve(victim), suppress(Exception):
             await sign_in(client, f"https://{victim.host('any')}/", "bob")
-        await _recovered(victim)
+        await recovered(victim)
         for cookie in (each for each in client.cookies.jar if each.name == "_gate" and each.domain == "any.localhost"):
-            outcome = await _is_bob(victim, (cookie.value or "").encode())
+            outcome = await is_bob(victim, (cookie.value or "").encode())
     async with victim.browser() as client:
         page = await sign_in(client, f"https://{victim.host('any')}/", "bob")
         expect(page.status_code == 200, f"afterwards a sign-in ends with {page.status_code}")
     return outcome
 
 
-async def _is_bob(victim: Target, cookie: bytes) -> Outcome:
+async def is_bob(victim: Target, cookie: bytes) -> Outcome:
     marker = new_marker()
     await victim.send(victim.request(b"GET", b"/", "any", marker=marker, headers=b"Cookie: _gate=%b\r\n" % cookie))
     for hit in victim.ledger.hits(marker):
@@ -156,9 +152,9 @@ async def _is_bob(victim: Target, cookie: bytes) -> Outcome:
     return REFUSED
 
 
-async def _signing_out(starve: Starve, _: Target) -> Outcome:
+async def signing_out(store: str, starve: Starve, _: Target) -> Outcome:
     """Where it says that it is done, it is done, and stays done."""
-    victim = _victim()
+    victim = await started(store)
     async with victim.browser() as client:
         await sign_in(client, f"https://{victim.host('any')}/", "bob")
         (cookie,) = ((each.value or "").encode() for each in client.cookies.jar if each.name == "_gate" and each.domain == "any.localhost")
@@ -168,14 +164,14 @@ async def _signing_out(starve: Starve, _: Target) -> Outcome:
         with starve(victim), suppress(Exception):
             answer = await client.post(victim.gate.url(AUTHENTICATE_HOST, "/.gate/signout/"), data={"_gate_csrf": token})
             status = answer.status_code
-        await _recovered(victim)
-    is_in = await _is_bob(victim, cookie) == ACCEPTED
+        await recovered(victim)
+    is_in = await is_bob(victim, cookie) == ACCEPTED
     expect(not is_in or status not in (200, 302, 303), f"sign-out answered {status}, and the session lives on")
     return ACCEPTED if is_in else REFUSED
 
 
-async def _our_pages(starve: Starve, _: Target) -> Outcome:
-    victim = _victim()
+async def our_pages(store: str, starve: Starve, _: Target) -> Outcome:
+    victim = await started(store)
     with starve(victim):
         for path in (
             b"/.gate/",
@@ -187,5 +183,5 @@ async def _our_pages(starve: Starve, _: Target) -> Outcome:
             answer = await _answer(victim, victim.request(b"GET", path, "authenticate", headers=b"Accept: text/html\r\n"))
             expect(b"Traceback" not in answer.raw and b"alice" not in answer.raw, f"answered {answer.raw[:500]!r}")
             expect(not answer.raw or answer.statuses[0] != 200 or path == b"/.gate/sign_in", f"{path!r} answered {answer.raw[:200]!r}")
-    await _recovered(victim)
+    await recovered(victim)
     return REFUSED

@@ -22,6 +22,7 @@ import argparse
 import asyncio
 import importlib
 import logging
+import math
 import random
 import sys
 import time
@@ -140,25 +141,30 @@ def load_attacks(subject: str = "") -> list[Attack]:
     return sorted(ATTACKS, key=lambda each: (int("".join(filter(str.isdigit, each.name)) or 999), each.name, each.title))
 
 
-def run(target: Target, chosen: Attack, *, sample: int | None = None, seed: int = SEED) -> Tally:
-    """Carry out the attack, all of it or a seeded sample, and look whether gate has survived."""
+def run(target: Target, chosen: Attack, *, sample: int | None = None, seed: int = SEED, minutes: float = math.inf) -> Tally:
+    """Carry out the attack, all of it, a seeded sample, or what is begun within so many minutes; look whether gate has survived."""
     made = chosen.cases(target)
     cases = made if isinstance(made, Indexed) else list(made)
-    if sample is not None and sample < len(cases):
+    if sample is None and minutes < math.inf and not isinstance(cases, Indexed):
+        sample = len(cases)  # in another order: those that are left out are no single kind
+    if sample is not None and sample <= len(cases):
         cases = random.Random(f"{seed} {chosen.name} {chosen.title}").sample(cases, sample)
-    tally = Tally(chosen, len(cases))
+    tally = Tally(chosen)
     before, started = target.memory(), time.monotonic()
-    asyncio.run(_run_all(target, chosen, cases, tally))
+    asyncio.run(_run_all(target, chosen, cases, tally, started + 60 * minutes))
     tally.seconds = time.monotonic() - started
     _look_after(target, tally, before)
     return tally
 
 
-async def _run_all(target: Target, chosen: Attack, cases: Sequence[Case], tally: Tally) -> None:
+async def _run_all(target: Target, chosen: Attack, cases: Sequence[Case], tally: Tally, end: float) -> None:
     waiting: Iterator[Case] = iter(cases)
 
     async def work() -> None:
         for case in waiting:
+            if time.monotonic() >= end:
+                break
+            tally.cases += 1
             await _run_one(target, case, tally)
 
     await asyncio.gather(*(work() for _ in range(min(chosen.together, len(cases)))))
@@ -229,6 +235,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--class", dest="classes", action="append", metavar="B5", help="only this class; may be repeated")
     parser.add_argument("--titled", default="", metavar="WORDS", help="only attacks with these words in their titles")
     parser.add_argument("--sample", type=int, metavar="N", help="at most N cases of each attack")
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="M", help="begin no case of an attack after so many minutes")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--plan", action="store_true", help="say what would run, and for how long")
     parser.add_argument("--tls", action="store_true", help="over TLS; without it over plain TCP, which is faster")
@@ -250,7 +257,7 @@ def main() -> int:
     with Target.start(tls=arguments.tls) as target:
         print(HEADING, flush=True)
         for chosen in attacks:
-            tallies.append(tally := run(target, chosen, sample=arguments.sample, seed=arguments.seed))
+            tallies.append(tally := run(target, chosen, sample=arguments.sample, seed=arguments.seed, minutes=arguments.minutes))
             print(tally.row(), flush=True)
             for reason in dict.fromkeys(tally.skipped):
                 print(f"      not built yet: {reason}", flush=True)

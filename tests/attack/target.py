@@ -238,7 +238,7 @@ class _Starting:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gate-attack-")))
             gate = stack.enter_context(builder.start(directory))
             target = Target(gate, canaries, ledger, gate.certificates.client_context() if self._tls else None)
-            asyncio.run(_sign_in_everybody(target))
+            asyncio.run(sign_in_everybody(target))
             self._stack = stack.pop_all()
         return target
 
@@ -250,7 +250,7 @@ class _Starting:
 SIGNED_IN_SITES = {"any": "/", "bare": "/", "group": "/", "mixed": "/admin/", "inverse": "/", "cors": "/", "default": "/"}
 
 
-async def _sign_in_everybody(target: Target) -> None:
+async def sign_in_everybody(target: Target) -> None:
     for person in PEOPLE:
         target.cookies[person] = await target.sign_in(person, *SIGNED_IN_SITES)
     target.ledger.forget()
