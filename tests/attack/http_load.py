@@ -207,7 +207,7 @@ async def _chatting(target: Stage, dice: random.Random, done: Counter[str]) -> N
     target.heard(marker)
 
 
-@attack("B22", "strangers leave no records", together=1, sample=12, minutes=2)
+@attack("B22", "strangers leave no records", together=1, sample=3, minutes=2)
 def strangers(target: Target) -> Iterator[Case]:
     home = stage()
     at_rest = home.memory()
