@@ -13,7 +13,7 @@ from tests.attack.target import Target
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 
-STORES = ("memory", "kvstore", "SQLite", "PostgreSQL")
+STORES = ("memory", "SQLite", "PostgreSQL", "kvstore")
 KEEPING = STORES[1:]  # their sessions outlive gate's process
 
 _to_the_end = ExitStack()
