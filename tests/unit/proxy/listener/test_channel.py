@@ -86,7 +86,7 @@ async def test_a_client_that_reads_nothing_for_timeout_idle_is_dropped():
 async def test_after_a_slow_tls_handshake_all_of_timeout_read_is_left_for_the_head():
     channel, wire = await connected(read=0.01)
     assert IHandshakeListener.providedBy(channel)
-    channel.site.limits = ListenerLimits()
+    channel.site.current_limits = ListenerLimits
     channel.handshakeCompleted()
     await asyncio.sleep(0.03)
     assert not wire.is_half_closed
@@ -96,7 +96,7 @@ async def test_after_a_slow_tls_handshake_all_of_timeout_read_is_left_for_the_he
 async def test_a_handshake_that_ends_after_its_connection_gives_it_no_time():
     channel, wire = await connected(idle=0.01)
     channel.finish_soon()
-    channel.site.limits = ListenerLimits()
+    channel.site.current_limits = ListenerLimits
     channel.handshakeCompleted()
     await asyncio.sleep(0.03)
     assert wire.is_aborted
