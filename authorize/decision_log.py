@@ -23,9 +23,11 @@ from gateproject.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
-# Writing takes the processor from requests: these two bound it to 200 decisions a second, whatever is refused.
+# Writing takes the processor from requests: the writer rests thirty times as long as it wrote, and writes 200 decisions a second at most.
 BATCH = 100
 PAUSE = 0.5  # seconds
+REST = 30.0
+LONGEST_PAUSE = 10.0  # seconds; a database that kept us waiting took no processor
 MOST_WAITING = 10_000
 # The first decision of each person on each route in this many seconds is kept, however few are.
 FIRSTS = 3600.0
@@ -138,9 +140,12 @@ class DecisionLog:
         self._waiting.append((judged, keeping))
 
     async def run(self) -> None:
+        now, pause = asyncio.get_running_loop().time, self._pause
         while True:
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(pause)
+            began = now()
             await self.flush()
+            pause = min(max(self._pause, (now() - began) * REST), LONGEST_PAUSE)
 
     async def flush(self) -> None:
         """Write one batch; one that can't be written is lost, and counted, so that nothing piles up behind it."""

@@ -1,0 +1,125 @@
+"""What does the decision log cost where every request is refused, and is it quick to search?
+
+    python -m bench.decision_log
+
+Two gates that differ in `decision_log_size` alone refuse as fast as wrk -t1 -c32 asks, in turns; the goal is 0.95 of the rate
+without the log.
+Then 100,000 decisions are searched as the admin does, by person, by request id, by time; the goal is half a second for each.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import yaml
+
+from bench.rig import HOST, child, free_port, gate_settings, pin, signed_in_cookie, start_nginx, start_provider, wait_for
+
+GOAL, SEARCH_GOAL, ROWS = 0.95, 0.5, 100_000
+_RATE = re.compile(r"Requests/sec:\s+([\d.]+)")
+
+SEARCH = """
+import json, time
+from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
+from django.contrib.admin import AdminSite
+from authorize.admin import DecisionAdmin
+from authorize.models import LoggedDecision
+base = datetime(2027, 1, 1, tzinfo=UTC)
+facts = json.dumps({{"request": {{"path": "/" + "a" * 800}}}})
+rows = (
+    LoggedDecision(request_id=f"{{n:032x}}", at=base + timedelta(seconds=n), person=f"p{{n % 5000}}@example.com", seconds=0.001,
+        person_id=f"oidc/{{n % 5000}}", url=f"app{{n % 40}}.example.com/path/{{n}}", client_address=f"192.0.2.{{n % 250}}",
+        route_id="r", route=f"App {{n % 40}}", outcome="forbidden", reason="none of your groups is listed", facts=facts)
+    for n in range({rows})
+)
+LoggedDecision.objects.bulk_create(rows, batch_size=500)
+admin = DecisionAdmin(LoggedDecision, AdminSite())
+for words in ("p4711@example.com", f"{{4711:032x}}", "App 7 192.0.2.7", "after:2027-01-01T10:00 before:2027-01-01T10:05"):
+    begins = time.perf_counter()
+    found, _ = admin.get_search_results(Mock(), LoggedDecision.objects.order_by("-id"), words)
+    page, number = list(found[:50]), found.count()
+    print(f"{{time.perf_counter() - begins:.3f}} {{number}} {{words}}")
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=5)
+    arguments = parser.parse_args()
+    if missing := [command for command in ("wrk", "nginx") if shutil.which(command) is None]:
+        sys.exit(f"missing: {', '.join(missing)} (apt-get install wrk nginx-light)")
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        gates = dict(start_gates(stack, directory))
+        rates: dict[str, list[float]] = {name: [] for name in gates}
+        for name in gates:
+            refused(*gates[name], 1)
+        for _ in range(arguments.runs):
+            for name in gates:
+                rates[name].append(refused(*gates[name], arguments.seconds))
+    medians = {name: statistics.median(each) for name, each in rates.items()}
+    ratio = medians["with the log"] / medians["without"]
+    for name, rate in medians.items():
+        print(f"{name:14} {rate:8.0f} refusals/s   {' '.join(f'{each:.0f}' for each in rates[name])}")
+    print(f"ratio {ratio:.3f}, goal {GOAL}")
+    slowest = max(search())
+    sys.exit(not (ratio >= GOAL and slowest <= SEARCH_GOAL))
+
+
+def start_gates(stack: ExitStack, directory: Path) -> Iterator[tuple[str, tuple[int, str]]]:
+    provider, upstream = start_provider(stack), start_nginx(stack, directory)
+    for name, size in (("without", 0), ("with the log", 50_000)):
+        port, place = free_port(), directory / name.replace(" ", "-")
+        place.mkdir()
+        settings = gate_settings(place, port, provider, upstream)
+        settings["policy"] = [
+            {"from": f"https://{HOST}", "to": upstream, "path": "/", "allow_any_authenticated_user": True},
+            {"from": f"https://{HOST}", "to": upstream, "allowed_groups": ["nobody"]},
+        ]
+        config = place / "gate.yaml"
+        config.write_text(yaml.safe_dump({**settings, "decision_log_size": size, "proxy_log_level": "error"}))
+        stack.enter_context(child([sys.executable, "manage.py", "rungate", "-config", str(config)], core=0, stdout=subprocess.DEVNULL))
+        wait_for(port)
+        yield name, (port, signed_in_cookie(port))
+
+
+def refused(port: int, cookie: str, seconds: int) -> float:
+    headers = ["-H", f"Host: {HOST}", "-H", f"Cookie: {cookie}", "-H", "Accept: application/json"]
+    command = ["wrk", "-t1", "-c32", f"-d{seconds}s", *headers, f"http://127.0.0.1:{port}/refused"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=lambda: pin(1)).stdout
+    rate, refusals = _RATE.search(output), re.search(r"Non-2xx or 3xx responses: (\d+)", output)
+    total = re.search(r"(\d+) requests in", output)
+    if rate is None or refusals is None or total is None or refusals[1] != total[1]:
+        sys.exit(f"not every request was refused\n{output}")
+    return float(rate[1])
+
+
+def search() -> list[float]:
+    with tempfile.TemporaryDirectory() as directory:
+        port = free_port()
+        config = Path(directory) / "gate.yaml"
+        settings = {**gate_settings(Path(directory), port, "https://idp.example.com", "http://127.0.0.1:9")}
+        config.write_text(yaml.safe_dump(settings))
+        (Path(directory) / "data").mkdir()
+        environment = {**os.environ, "GATE_CONFIG": str(config)}
+        begin = "from django.core.management import call_command; call_command('migrate', verbosity=0)\n"
+        run = [sys.executable, "manage.py", "shell", "--no-imports", "-c", begin + SEARCH.format(rows=ROWS)]
+        started = time.monotonic()
+        output = subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout
+    print(f"\nseconds, decisions found, search among {ROWS:,} (made in {time.monotonic() - started:.0f} s)\n{output}")
+    return [float(line.split()[0]) for line in output.splitlines() if re.match(r"\d", line)]
+
+
+if __name__ == "__main__":
+    main()
