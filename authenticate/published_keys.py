@@ -82,8 +82,7 @@ class PublishedKeys:
         return {"keys": [self._key.jwk(), *self._others]}
 
     async def _put(self, key: PublishedKey) -> None:
-        if key.expires > self._clock():
-            await self._broker.put(SIGNING_KEY, key.jwk["kid"], key.to_data(), expires=key.expires)
+        await self._broker.put(SIGNING_KEY, key.jwk["kid"], key.to_data(), expires=key.expires)
 
     async def _announced(self) -> list[PublishedKey]:
         records = await self._broker.page(SIGNING_KEY, "", MOST_KEYS)

@@ -143,6 +143,12 @@ async def test_nothing_but_a_public_key_under_its_own_name_is_served(broker: Loc
     assert len(await kids(PublishedKeys(key(), broker, clock=clock))) == 1
 
 
+async def test_a_record_serves_no_key_under_another_id(broker: LocalBroker, clock: Clock) -> None:
+    data = {"jwk": key().jwk(), "expires": clock.now + 60}
+    await broker.put(SIGNING_KEY, "another", data, expires=clock.now + 60)
+    assert len(await kids(PublishedKeys(key(), broker, clock=clock))) == 1
+
+
 async def test_a_key_made_for_this_process_is_not_announced(tmp_path: Path, broker: LocalBroker, clock: Clock) -> None:
     generated = SigningKey.from_options(make_options(tmp_path))
     await PublishedKeys(generated, broker, tmp_path / "keys.json", clock).run()
