@@ -154,7 +154,7 @@ class Runtime:
             authorize=authorize,
             authenticate=AuthenticateService(options, broker, signing_key, self.clock) if signs_in else ABSENT,
             proxy=ProxyService(options, authorize, self._carrying, self.clock, proxy_before) if serves_people else ABSENT,
-            words=Words(options, authorize.is_route_origin, self.clock) if services in ("all", "authorize") else ABSENT,
+            words=Words(options, authorize, self._carrying, self.clock) if services in ("all", "authorize") else ABSENT,
             listener=ListenerState.build(options, listener_before, self._wants_certificate),
             signing_key=signing_key,
         )

@@ -4,21 +4,31 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from authorize.client import Check
-from authorize.rpc.ext_authz import Answer, Asked, EnvoyWords
+from authorize.client import Authorizer, Check
+from authorize.rpc.ext_authz import Answer, Asked, AskedStory, EnvoyWords
 from gateproject.config.options import Options
 from gateproject.errors import BadRequest, GateError
 from gateproject.telemetry.request_id import new_request_id
 from proxy.answers import send_error, send_redirect
-from proxy.headers import fold, is_internal_header, without_our_credentials
+from proxy.carried_elsewhere import is_websocket, require_not_ours, require_websocket_may_open
+from proxy.dataplane import Carrying
+from proxy.headers import TrustedPeers, fold, is_internal_header, without_our_credentials
 from proxy.incoming import Incoming
 from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
+from proxy.story import Story
+
+SETUP_ADVICE = "This is about an unusual address, or about how the Envoy is set up; its operator finds more in gate's log."
+# An Envoy with `use_remote_address` has overwritten what the client sent under these very names, or put its own address after it.
+WRITTEN_BY_ENVOYS = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"))
+NOBODY = TrustedPeers(())  # the Envoy has worked out itself who asks
 
 
 class Words(EnvoyWords):
-    def __init__(self, options: Options, is_route_origin: Callable[[str], bool], clock: Callable[[], float] = time.time):
-        self._refusals = Refusals(options, is_route_origin)
+    def __init__(self, options: Options, authorize: Authorizer, carrying: Carrying | None = None, clock: Callable[[], float] = time.time):
+        self._authorize = authorize
+        self._carrying = carrying or Carrying()
+        self._refusals = Refusals(options, authorize.is_route_origin, authorize.may_administer)
         self._cookie_name = options.cookie_name
         self._clock = clock
 
@@ -30,7 +40,7 @@ class Words(EnvoyWords):
     async def explain(self, asked: Asked, error: GateError) -> Answer:
         said = _Said()
         if isinstance(error, BadRequest):
-            await send_error(_incoming(asked), said, error.status, f"This request can't be answered: {error}.")
+            await send_error(_incoming(asked), said, error.status, f"This request can't be answered: {error}.", advice=SETUP_ADVICE)
         else:
             reason = "Your session can't be read right now."
             await send_error(_incoming(asked), said, 503, reason, advice="Please try again in a moment.")
@@ -45,11 +55,33 @@ class Words(EnvoyWords):
         await send_redirect(_incoming(asked), said, location, status=status)
         return said.answer
 
+    def require_carriable(self, asked: Asked, check: Check) -> None:
+        require_not_ours(asked.request.path)
+        route = check.decision.route
+        if route is not None and check.decision.is_allowed and is_websocket(asked.headers):
+            own_origin = f"{route.route.from_.scheme}://{asked.request.host_port}"
+            require_websocket_may_open(asked.headers, own_origin, route.route)
+
+    def story(self, asked: Asked) -> Story:
+        return Story(_incoming(asked), NOBODY, self._authorize, self._carrying.decisions)
+
+    def tell(self, story: AskedStory, status: int, problem: str) -> None:
+        if not isinstance(story, Story):
+            raise TypeError("a story is told by who began it")
+        check = story.check
+        if check is not None and check.identity is not None and status == 200:
+            self._carrying.saw(check.identity.session_id, self._clock(), story.incoming.request.host_port)
+        story.status, story.problem = status, problem
+        story.tell()
+
     def cleaned(self, asked: Asked, check: Check) -> tuple[Mapping[bytes, bytes], Sequence[bytes]]:
         told = {name for name, _ in check.identity_headers}
-        removed = {name for name, _ in asked.headers if is_internal_header(fold(name)) and name not in told}
+        removed = {name for name, _ in asked.headers if name not in told and _is_not_the_envoys(name)}
         credentials = (b"", b"") if check.decision.is_preflight else without_our_credentials(asked.headers, self._cookie_name)
         replaced: dict[bytes, bytes] = {}
+        if b"x-forwarded-for" in dict(asked.headers):
+            # Before the address that the Envoy believes there may be others, which the client wrote.
+            replaced[b"x-forwarded-for"] = asked.client_address.encode()
         for name, left in zip((b"cookie", b"authorization"), credentials, strict=True):
             if name not in dict(asked.headers):
                 continue
@@ -58,6 +90,10 @@ class Words(EnvoyWords):
             else:
                 removed.add(name)
         return replaced, sorted(removed)
+
+
+def _is_not_the_envoys(name: bytes) -> bool:
+    return name not in WRITTEN_BY_ENVOYS and is_internal_header(fold(name))
 
 
 class _Said:
@@ -85,4 +121,4 @@ def _incoming(asked: Asked) -> Incoming:
         "headers": list(asked.headers),
         "client": (asked.client_address, 0) if asked.client_address else None,
     }
-    return Incoming(scope, asked.request, dict(asked.headers), list(asked.cookies), asked.request_id or new_request_id(), time.monotonic())
+    return Incoming(scope, asked.request, dict(asked.headers), list(asked.cookies), asked.request_id or new_request_id(), asked.started)

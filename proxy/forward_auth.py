@@ -11,8 +11,8 @@ from authorize.policy.decision import Outcome
 from gateproject.config.options import Options
 from gateproject.errors import BadRequest, BrokerError
 from proxy.answers import Headers, retry_after, send_error, send_redirect, send_response
+from proxy.carried_elsewhere import NOT_IN_A_VERDICT, Refused, is_websocket, require_websocket_may_open
 from proxy.dataplane import Carrying
-from proxy.forwarding.handshake import PREFIX, require_known_origin
 from proxy.headers import TrustedPeers, fold, is_identity_header, without_our_credentials
 from proxy.incoming import Incoming, Receive, Send, source_ip
 from proxy.original_request import ALL_HEADERS, Original, original_request
@@ -24,7 +24,6 @@ from proxy.story import Story
 
 VERIFY = "/verify"
 
-NOT_IN_A_VERDICT = "the front proxy must pass /.gate/ to gate instead of asking about it"
 UNKNOWN = "no application is configured at this address"
 SETUP_ADVICE = "This is about how the front proxy is set up, or about an unusual address; its operator finds more in gate's log."
 # What an answer depends on besides the URL: a cache in the front proxy must tell these apart.
@@ -104,8 +103,8 @@ class ForwardAuth:
         elif decision.route.route.redirect is not None:
             await self._redirect(judged, decision.route, is_verify, refuse)
         else:
-            if is_websocket(judged):
-                _require_websocket_may_open(judged, original, decision.route)
+            if is_websocket(judged.scope["headers"]):
+                require_websocket_may_open(judged.scope["headers"], original.origin, decision.route.route)
             if check.identity is not None:
                 self._carrying.saw(check.identity.session_id, self._clock(), judged.request.host_port)
             return True
@@ -117,7 +116,7 @@ class ForwardAuth:
             raise Refused("the upstream of this address wants credentials of ours, and gate must carry the request itself")
 
     async def _not_signed_in(self, judged: Incoming, original: Original, check: Check, is_verify: bool, send: Send) -> None:
-        if is_verify or is_websocket(judged):
+        if is_verify or is_websocket(judged.scope["headers"]):
             await send_error(judged, send, 401, "You are not signed in.", advice=SIGN_IN_ADVICE)
         elif judged.is_script or judged.is_upgrade:
             await self._refusals.send(judged, check, send, self._clock())
@@ -164,10 +163,6 @@ class ForwardAuth:
         return [(b"cache-control", f"private, max-age={seconds}".encode()), (b"vary", VARY)]
 
 
-class Refused(BadRequest):
-    status = 403
-
-
 class NoSuchPath(BadRequest):
     status = 404
 
@@ -197,17 +192,3 @@ def _refuse_claimed_identity(incoming: Incoming) -> None:
     names = [*(name for name, _ in incoming.scope["headers"]), *incoming.scope.get("gate.ignored_headers", ())]
     if any(is_identity_header(fold(name)) for name in names):
         raise Refused("it carries a header that only gate may set")
-
-
-def is_websocket(incoming: Incoming) -> bool:
-    """Front proxies take `Upgrade` and `Connection` out of what they ask, as they must.  These headers every browser sends."""
-    return any(
-        name.startswith(PREFIX) or (name == b"upgrade" and b"websocket" in value.lower()) for name, value in incoming.scope["headers"]
-    )
-
-
-def _require_websocket_may_open(judged: Incoming, original: Original, route: CompiledRoute) -> None:
-    if not route.route.allow_websockets:
-        raise Refused("this application's route carries no websockets")
-    origins = [value for name, value in judged.scope["headers"] if name == b"origin"]
-    require_known_origin(origins, original.origin, route.route.websocket_origins)

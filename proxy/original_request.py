@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
-from authorize.policy.canonical import canonical_host
+from authorize.policy.canonical import canonical_host, require_plain
 from authorize.policy.request import AccessRequest, access_request
 from gateproject.errors import BadRequest
 from proxy.incoming import Incoming
@@ -19,7 +19,6 @@ _WRITTEN_PLAINLY = re.compile(rb"https?://", re.IGNORECASE)
 _WHOLLY_ENCODED = re.compile(rb"https?%3a(?:[A-Za-z0-9._~!*'()/-]|%[0-9a-f]{2})*", re.IGNORECASE)
 # An escape that is itself escaped, or an escaped "?" or "#": written by somebody who encoded half of the URL.
 _ENCODED_BY_HALVES = re.compile(rb"%(?:25|3f|23)", re.IGNORECASE)
-_ESCAPE = re.compile(rb"%[0-9a-fA-F]{2}")
 _METHOD = re.compile(rb"[A-Z]{1,32}")
 
 SCHEMES = {b"http": "http", b"https": "https", b"ws": "http", b"wss": "https"}
@@ -95,8 +94,7 @@ def _original(
         access_control_request_method=incoming.headers.get(b"access-control-request-method", b"") if incoming else b"",
     )
     # In the data plane we forward what we judged.  Here the front proxy forwards what the client wrote.
-    if _ESCAPE.sub(lambda escape: escape[0].upper(), raw_path) != request.path.encode():
-        raise BadRequest("the path is not in its plain form, so the application might read another path than the one judged")
+    require_plain(raw_path, request.path)
     return Original(scheme, request)
 
 

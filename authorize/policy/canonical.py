@@ -13,6 +13,7 @@ UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 _PLAIN = re.compile(rb"(?:/(?!\.)[A-Za-z0-9_~!$&'()*+,=:@.-]*)+")
 _REFUSED = re.compile(rb"[^\x21-\x7e]|[#?\\]")
 _ESCAPE = re.compile(r"%(.{0,2})")
+_ANY_ESCAPE = re.compile(rb"%[0-9a-fA-F]{2}")
 _HEX = re.compile(r"[0-9A-Fa-f]{2}")
 _SEGMENT_PARTS = re.compile(r";|%2F|%3B")
 
@@ -42,6 +43,15 @@ def canonical_path(raw: bytes) -> str:
     path = _ESCAPE.sub(_canonical_escape, raw.decode("ascii"))
     _require_utf8(path)
     return _without_dot_segments(path)
+
+
+def require_plain(raw: bytes, canonical: str) -> None:
+    """BadRequest where the path as written is not its canonical form (the case of escapes aside).
+
+    For proxies that ask us and then forward what the client wrote, not what we judged.
+    """
+    if _ANY_ESCAPE.sub(lambda escape: escape[0].upper(), raw) != canonical.encode("ascii"):
+        raise BadRequest("the path is not in its plain form, so the application might read another path than the one judged")
 
 
 def canonical_setting_path(text: str) -> str:

@@ -9,7 +9,8 @@ from urllib.parse import quote, unquote
 from envoy.service.auth.v3 import attribute_context_pb2, external_auth_pb2
 
 from authorize.client_certificates import shown_certificate
-from authorize.policy.request import AccessRequest, access_request
+from authorize.policy.canonical import canonical_host
+from authorize.policy.request import AccessRequest, ClientCertificate, access_request
 
 # Context extensions.  ROUTE is for every data plane; the others count only from ours (authorize/rpc/ext_authz.py).
 ROUTE = "gate_route"  # the id of the route that the data plane will use
@@ -44,7 +45,7 @@ def to_check_request(request: AccessRequest, cookie_headers: Iterable[bytes], ex
 
 def from_check_request(check: external_auth_pb2.CheckRequest, default_ports: frozenset[int]) -> tuple[AccessRequest, list[bytes]]:
     """What is judged, and every Cookie header; BadRequest where it has no single reading."""
-    http, source = check.attributes.request.http, check.attributes.source
+    http = check.attributes.request.http
     headers = tuple(headers_of(http))
     last = dict(headers)
     path, _, query = http.path.partition("?")
@@ -56,11 +57,19 @@ def from_check_request(check: external_auth_pb2.CheckRequest, default_ports: fro
         default_ports,
         origin=last.get(b"origin", b""),
         access_control_request_method=last.get(b"access-control-request-method", b""),
-        source_ip=source.address.socket_address.address,
+        source_ip=check.attributes.source.address.socket_address.address,
         headers=headers,
-        client_certificate=shown_certificate(_chain(source.certificate)),
+        client_certificate=_certificate(check.attributes, raw(http.host)),
     )
     return request, [value for name, value in headers if name == b"cookie"]
+
+
+def _certificate(attributes: attribute_context_pb2.AttributeContext, host: bytes) -> ClientCertificate | None:
+    """What was shown on a connection that was opened for another name does not count, where the Envoy tells that name."""
+    server_name = attributes.tls_session.sni
+    if server_name and canonical_host(raw(server_name))[0] != canonical_host(host)[0]:
+        return None
+    return shown_certificate(_chain(attributes.source.certificate))
 
 
 def _chain(certificate: str) -> tuple[bytes, ...]:

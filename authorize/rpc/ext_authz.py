@@ -1,8 +1,9 @@
 """Envoy's external authorization (envoy.service.auth.v3): one method for our own proxies and for anybody's Envoy."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import grpc
 from envoy.config.core.v3 import base_pb2
@@ -12,6 +13,7 @@ from google.rpc import code_pb2, status_pb2
 
 from authorize.client import Attestation, Authorizer, Check
 from authorize.identity_headers import ASSERTION
+from authorize.policy.canonical import require_plain
 from authorize.policy.criteria import Step
 from authorize.policy.decision import Outcome
 from authorize.policy.identity import Identity
@@ -39,6 +41,7 @@ class Asked:
     cookies: Sequence[bytes]
     client_address: str
     request_id: str
+    started: float  # of a monotonic clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +66,26 @@ class EnvoyWords:
         """For a route that only redirects."""
         raise NotImplementedError
 
+    def require_carriable(self, asked: Asked, check: Check) -> None:
+        """BadRequest for what no Envoy may carry to an application, whatever the decision says."""
+        raise NotImplementedError
+
+    def story(self, asked: Asked) -> "AskedStory":
+        raise NotImplementedError
+
+    def tell(self, story: "AskedStory", status: int, problem: str) -> None:
+        """For the logs; `status` is 200 where the Envoy may carry it."""
+        raise NotImplementedError
+
     def cleaned(self, asked: Asked, check: Check) -> tuple[Mapping[bytes, bytes], Sequence[bytes]]:
         """(headers that the upstream gets instead of the client's, names of those that it must not get)."""
         raise NotImplementedError
+
+
+class AskedStory(Protocol):
+    """What the logs will tell of one question."""
+
+    async def judge(self) -> Check: ...
 
 
 class ExtAuthz:
@@ -112,32 +132,44 @@ class ExtAuthz:
 
     async def _for_an_envoy(self, told: pb.CheckRequest) -> pb.CheckResponse:
         authorize, words = self._authorize(), self._words()
-        http = told.attributes.request.http
-        asked = Asked(
-            request=AccessRequest(method=http.method, host="", port=None, path="/"),
-            headers=tuple(attributes.headers_of(http)),
-            cookies=(),
-            client_address=told.attributes.source.address.socket_address.address,
-            request_id=http.id,
-        )
+        asked, story, problem = _unread(told), None, ""
         try:
             request, cookies = attributes.from_check_request(told, authorize.default_ports)
-            asked = Asked(request, asked.headers, cookies, asked.client_address, asked.request_id)
-            check = await authorize.check(request, cookies)
+            # An Envoy forwards what it told us, where our own data plane forwards what was judged.
+            require_plain(attributes.raw(told.attributes.request.http.path.partition("?")[0]), request.path)
+            asked = replace(asked, request=request, cookies=cookies)
+            story = words.story(asked)
+            check = await story.judge()
             _require_same_route(check, told.attributes.context_extensions.get(attributes.ROUTE, ""))
             _require_nothing_of_ours(check, authorize)
+            words.require_carriable(asked, check)
+            refusal = await self._refusal(words, asked, check)
+            answer = _denied(refusal) if refusal is not None else _allowed(check, *words.cleaned(asked, check))
         except GateError as error:
-            return _denied(await words.explain(asked, error))
-        if not check.decision.is_allowed:
-            return _denied(await words.refuse(asked, check))
-        if check.decision.route is not None and check.decision.route.route.redirect is not None:
-            return _denied(await words.redirect(asked, check))
-        replaced, removed = words.cleaned(asked, check)
-        answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
-        answer.ok_response.headers.extend(_header(name, value) for name, value in [*replaced.items(), *check.identity_headers])
-        answer.ok_response.headers_to_remove.extend(name.decode("latin-1") for name in removed)
-        answer.dynamic_metadata.update(_outcome(check))
+            refusal, problem = await words.explain(asked, error), str(error)
+            answer = _denied(refusal)
+        words.tell(story or words.story(asked), refusal.status if refusal is not None else 200, problem)
         return answer
+
+    async def _refusal(self, words: EnvoyWords, asked: Asked, check: Check) -> Answer | None:
+        if not check.decision.is_allowed:
+            return await words.refuse(asked, check)
+        if check.decision.route is not None and check.decision.route.route.redirect is not None:
+            return await words.redirect(asked, check)
+        return None
+
+
+def _unread(told: pb.CheckRequest) -> Asked:
+    """What is known of a request before it has a single reading."""
+    http = told.attributes.request.http
+    return Asked(
+        request=AccessRequest(method=http.method, host="", port=None, path="/"),
+        headers=tuple(attributes.headers_of(http)),
+        cookies=(),
+        client_address=told.attributes.source.address.socket_address.address,
+        request_id=http.id,
+        started=time.monotonic(),
+    )
 
 
 class CarriedByGateAlone(BadRequest):
@@ -201,6 +233,14 @@ def _identity(identity: Identity | None) -> dict[str, Any] | None:
         return None
     names = ("session_id", "user_id", "subject", "provider", "email", "name")
     return {name: getattr(identity, name) for name in names} | {"expires": identity.expires, "issued": identity.issued}
+
+
+def _allowed(check: Check, replaced: Mapping[bytes, bytes], removed: Sequence[bytes]) -> pb.CheckResponse:
+    answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
+    answer.ok_response.headers.extend(_header(name, value) for name, value in [*replaced.items(), *check.identity_headers])
+    answer.ok_response.headers_to_remove.extend(name.decode("latin-1") for name in removed)
+    answer.dynamic_metadata.update(_outcome(check))
+    return answer
 
 
 def _denied(answer: Answer) -> pb.CheckResponse:

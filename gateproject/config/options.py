@@ -89,6 +89,8 @@ def _unusable_authorities(settings: Any, keys: tuple[str, ...], place: tuple[str
 
 def _client_certificates_can_be_had(settings: Any) -> Iterator[Finding]:
     """Behind something that ends TLS nobody shows us a certificate: a route that wants one would be closed to everybody."""
+    if settings.ext_authz_tokens:
+        return  # an Envoy that ends TLS tells us what it was shown
     needs_tls = "needs TLS that ends here, and insecure_server leaves it to something in front"
     if settings.insecure_server and settings.client_ca is not None:
         yield ("client_ca_file" if settings.client_ca_file else "client_ca",), needs_tls

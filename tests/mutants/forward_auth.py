@@ -18,8 +18,8 @@ original.without(
 original.without("hosts that differ are refused", '_agreed([_host_and_port(host, scheme) for host in hosts], "host")', "hosts[0]")
 original.without(
     "a path is forwarded as it was judged",
-    "if _ESCAPE.sub(lambda escape: escape[0].upper(), raw_path) != request.path.encode():",
-    "if False:",
+    "    require_plain(raw_path, request.path)\n",
+    "",
 )
 original.without("a URL encoded by halves is refused", '_ENCODED_BY_HALVES.search(value.partition(b"?")[0])', "False")
 original.without("the query is uri and nothing else", 'if name != b"uri":', "if False:")
@@ -51,10 +51,6 @@ forward_auth.without(
     """        if False:
             # Nobody""",
 )
-forward_auth.without("a websocket needs a route that carries them", "if not route.route.allow_websockets:", "if False:")
-forward_auth.without(
-    "a websocket's origin is known", "    require_known_origin(origins, original.origin, route.route.websocket_origins)\n", ""
-)
 forward_auth.without("a preflight carries nothing of the person", '(b"", b"") if check.decision.is_preflight else', "")
 forward_auth.without(
     "an absent claim replaces the client's",
@@ -62,13 +58,22 @@ forward_auth.without(
     "headers: Headers = list(check.identity_headers)",
 )
 forward_auth.without("no permission outlives its session", "int(min(self._cache_seconds, left))", "int(self._cache_seconds)")
-forward_auth.without("verify redirects nobody", "if is_verify or is_websocket(judged):", "if is_websocket(judged):")
+forward_auth.without("verify redirects nobody", "if is_verify or is_websocket(", "if is_websocket(")
 
 views = door("proxy/views.py", "unit/proxy/test_views.py")
 views.without("forward auth's sign-in leads to this host only", "if target.origin != proxy.origin_of(incoming.request):", "if False:")
 views.without("circles behind a front proxy end", "if proxy.loops.is_looping(incoming.cookies, host_port, now):", "if False:")
 
+elsewhere = door("proxy/carried_elsewhere.py", "unit/proxy/test_carried_elsewhere.py")
+elsewhere.without("a websocket needs a route that carries them", "if not route.allow_websockets:", "if False:")
+elsewhere.without(
+    "a websocket's origin is known",
+    'require_known_origin([value for name, value in headers if name == b"origin"], own_origin, route.websocket_origins)',
+    "pass",
+)
+elsewhere.without("no application reads what is for our own pages", "if is_own_page(path):", "if False:")
+
 own_paths = door("proxy/own_paths.py", "unit/proxy/test_own_paths.py")
 own_paths.without("the forward-auth host has no other pages", "    if is_forward_auth_host:\n        return Owner.FORWARD_AUTH\n", "")
 
-DOORS = (original, forward_auth, views, own_paths)
+DOORS = (original, forward_auth, views, elsewhere, own_paths)

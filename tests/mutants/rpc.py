@@ -61,7 +61,17 @@ ext_authz.without(
     "extensions of our own proxies count from nobody else", "if TOKEN in dict(context.invocation_metadata() or ()):", "if True:"
 )
 ext_authz.without("an Envoy's client is told no more than people are", "if not check.decision.is_allowed:", "if False:")
+ext_authz.without(
+    "an Envoy forwards what was judged",
+    '            require_plain(attributes.raw(told.attributes.request.http.path.partition("?")[0]), request.path)\n',
+    "",
+)
 ext_authz.without("a redirect route carries nothing", "check.decision.route.route.redirect is not None:", "False:")
+
+told = door("authorize/rpc/attributes.py", "unit/authorize/rpc/test_attributes.py")
+told.without(
+    "a certificate counts for the name of its connection", "    if server_name and canonical_host(", "    if False and canonical_host("
+)
 
 authorizer = door("authorize/rpc/client.py", "unit/authorize/rpc/test_client.py")
 authorizer.without("an answer about another route is none", 'if facts.get("route") != route.id or outcome', "if outcome")
@@ -69,6 +79,13 @@ authorizer.without("a permission without a reason is none", " or (outcome is Out
 
 words = door("proxy/envoy_words.py", "unit/proxy/test_envoy_words.py", "unit/authorize/rpc/test_ext_authz.py")
 words.without("an Envoy takes claimed identities away", "if is_internal_header(fold(name)) and name not in told}", "if False}")
+words.without(
+    "an Envoy's client hides behind no forwarded address",
+    '            replaced[b"x-forwarded-for"] = asked.client_address.encode()\n',
+    "            pass\n",
+)
+words.without("an Envoy carries nothing of our own pages", "        require_not_ours(asked.request.path)\n", "")
+words.without("an Envoy opens no websocket that we would not", "check.decision.is_allowed and is_websocket(asked.headers):", "False:")
 words.without("no credential goes with a preflight past an Envoy", '(b"", b"") if check.decision.is_preflight else without', "without")
 
 envoys = door("gateproject/rpc_services.py", "unit/authorize/rpc/test_ext_authz.py")
@@ -79,4 +96,4 @@ behind.without(
     "nothing older decides than what was seen", "            self._start_over(is_following=self._is_following)\n", "            pass\n"
 )
 
-DOORS = (secret, server, channel, client, rpc, ext_authz, authorizer, words, envoys, behind)
+DOORS = (secret, server, channel, client, rpc, ext_authz, told, authorizer, words, envoys, behind)

@@ -24,7 +24,7 @@ VALIDATOR = Draft202012Validator(json_schema())
 SPLIT = sorted((ROOT / "examples" / "split").glob("*.yaml"))
 EXAMPLES = [ROOT / "config.example.yaml", *sorted((ROOT / "examples").glob("*/gate.yaml")), *SPLIT]
 COOKIE_SECRET, SHARED_SECRET = (base64.b64encode(hashlib.sha256(name).digest()).decode() for name in (b"cookie", b"shared"))
-PLACEHOLDERS = {"PUT-A-SECRET-HERE": COOKIE_SECRET, "PUT-ANOTHER-SECRET-HERE": SHARED_SECRET}
+PLACEHOLDERS = {"PUT-A-SECRET-HERE": COOKIE_SECRET, "PUT-ANOTHER-SECRET-HERE": SHARED_SECRET, "PUT-A-TOKEN-HERE": COOKIE_SECRET}
 
 each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
 

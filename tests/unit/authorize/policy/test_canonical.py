@@ -14,6 +14,7 @@ from authorize.policy.canonical import (
     canonical_setting_path,
     canonical_setting_prefix,
     lenient_reading,
+    require_plain,
 )
 from gateproject.errors import BadRequest
 
@@ -314,3 +315,11 @@ def test_a_host_has_one_canonical_form(raw: bytes, host: str, port: int | None) 
 def test_a_host_that_is_not_one_name_is_refused(raw: bytes) -> None:
     with pytest.raises(BadRequest):
         canonical_host(raw)
+
+
+def test_a_plain_path_is_written_as_it_is_judged_but_for_the_case_of_escapes():
+    for raw in (b"/", b"/a%2fb", b"/a%2Fb", b"/a;b//c"):
+        require_plain(raw, canonical_path(raw))
+    for raw in (b"/a/../b", b"/%61", b"/./a", b"/a/%2e%2e/b"):
+        with pytest.raises(BadRequest, match="plain form"):
+            require_plain(raw, canonical_path(raw))

@@ -1,10 +1,13 @@
 """A request comes back from Envoy's words as it went in, and somebody's Envoy is read by the same door as our own listener."""
 
+from urllib.parse import quote
+
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 
 from authorize.rpc.attributes import from_check_request, raw, to_check_request
 from gateproject.errors import BadRequest
+from tests.support.client_certificates import authority
 from tests.unit.authorize.builders import HTTPS, request
 
 COOKIES = [b"a=b", b"_gate=x; c=\xfc"]
@@ -60,6 +63,14 @@ def test_a_certificate_that_can_not_be_read_is_none():
     for certificate in ("garbage", "-----BEGIN%20CERTIFICATE-----%0AAAAA%0A-----END%20CERTIFICATE-----", "%ff"):
         told.attributes.source.certificate = certificate
         assert from_check_request(told, HTTPS)[0].client_certificate is None
+
+
+def test_a_certificate_that_was_shown_for_another_name_does_not_count():
+    told = told_by_envoy()
+    told.attributes.source.certificate = quote(authority().issue("ann").pem.decode())
+    for server_name, counts in (("", True), ("APP.example.com", True), ("other.example.com", False), ("example.com", False)):
+        told.attributes.tls_session.sni = server_name
+        assert (from_check_request(told, HTTPS)[0].client_certificate is not None) is counts
 
 
 def test_text_beyond_latin_1_is_what_utf_8_had():

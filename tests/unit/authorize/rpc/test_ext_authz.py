@@ -66,7 +66,7 @@ async def envoy(tmp_path: Path) -> AsyncIterator[Envoy]:
         service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
         await broker.sign_in()
         await settled()
-        words = Words(options, service.is_route_origin, lambda: NOW)
+        words = Words(options, service, clock=lambda: NOW)
         services = RpcServices(options)
         services.open(broker, ExtAuthz(lambda: service, lambda: words, replica, patience=0.05))
         await services.start()
@@ -134,7 +134,10 @@ async def test_who_is_refused_is_told_why_as_a_page_or_as_json(envoy):
     assert data.denied_response.body.startswith("{")
 
 
-@pytest.mark.parametrize(("path", "status"), [("/gone", 301), ("/%00", 400), ("/;x/bob", 400)])
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/gone", 301), ("/%00", 400), ("/;x/bob", 400), ("/%61", 400), ("/x/../y", 400), ("/.gate/callback/?a=1", 403)],
+)
 async def test_redirects_and_bad_requests_have_their_answers(envoy, path, status):
     answer = await envoy.ask(path, cookie=envoy.cookie())
     assert answer.denied_response.status.code == status
