@@ -78,7 +78,7 @@ authorizer.without("an answer about another route is none", 'if facts.get("route
 authorizer.without("a permission without a reason is none", " or (outcome is Outcome.ALLOWED and not trace):", ":")
 
 words = door("proxy/envoy_words.py", "unit/proxy/test_envoy_words.py", "unit/authorize/rpc/test_ext_authz.py")
-words.without("an Envoy takes claimed identities away", "if is_internal_header(fold(name)) and name not in told}", "if False}")
+words.without("an Envoy takes claimed identities away", "if name not in told and _is_not_the_envoys(name)}", "if False}")
 words.without(
     "an Envoy's client hides behind no forwarded address",
     '            replaced[b"x-forwarded-for"] = asked.client_address.encode()\n',
