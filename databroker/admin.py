@@ -21,6 +21,7 @@ from django.views.decorators.csrf import csrf_protect
 
 from databroker import search
 from databroker.audit import name_of, record_action, user_of, who
+from databroker.counted import CountedPaginator
 from databroker.details import asked, shown_claims, shown_facts
 from databroker.ending import Ending
 from databroker.models import AuditEntry, Group, Membership, Session, User
@@ -29,8 +30,7 @@ from gateproject.errors import BrokerError
 
 __all__ = ["record_action", "register"]
 
-# The full list of a group's members has pages, this one has an end.
-SHOWN = 100
+SHOWN = 100  # the full list of a group's members has pages, this one has an end
 
 
 class LookOnly(admin.ModelAdmin):
@@ -38,6 +38,7 @@ class LookOnly(admin.ModelAdmin):
 
     actions: Any = None
     list_per_page = 50
+    paginator = CountedPaginator
     show_facets = admin.ShowFacets.NEVER
 
     def has_module_permission(self, request: HttpRequest) -> bool:

@@ -5,6 +5,7 @@ import secrets
 from pathlib import Path
 
 from authorize.checks import JUDGES
+from gateproject.cache import caches
 from gateproject.config.load import config_path
 from gateproject.config.options import Options
 from gateproject.config.source import ConfigSource
@@ -118,6 +119,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 DATABASES = {"default": _database(GATE_OPTIONS)}
+CACHES = caches(GATE_OPTIONS)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = "/.gate/admin/"

@@ -1,0 +1,26 @@
+"""How many rows has a long list?  Counting a hundred thousand takes longer than showing fifty, so a large count is kept for a while."""
+
+import hashlib
+
+from django.core.cache import cache
+from django.core.paginator import Paginator
+from django.utils.functional import cached_property
+
+# From here on nobody sees a row more or less.
+LARGE = 10_000
+KEPT_SECONDS = 30
+
+
+class CountedPaginator(Paginator):
+    """Small lists are counted each time: there an ended session must be gone from the count as from the list."""
+
+    @cached_property
+    def count(self) -> int:
+        key = f"count:{hashlib.sha256(str(self.object_list.query).encode()).hexdigest()}"
+        known = cache.get(key)
+        if isinstance(known, int) and known >= LARGE:
+            return known
+        counted: int = self.object_list.count()
+        if counted >= LARGE:
+            cache.set(key, counted, KEPT_SECONDS)
+        return counted

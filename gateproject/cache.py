@@ -1,0 +1,47 @@
+"""Where does Django keep what it may forget?  In the kvstore where there is one, shared by all processes; else in this process.
+
+Never what decides anything: whoever can write there could write it.
+"""
+
+from typing import Any
+
+from gateproject.config.options import Options
+
+# A page must not wait for a cache: without an answer in this time (seconds) it does without.
+PATIENCE = 0.5
+
+
+def caches(options: Options | None) -> dict[str, dict[str, Any]]:
+    """Django's CACHES.  Sentinels and clusters serve the records alone: what is cached here is not worth their set-up."""
+    if options is None or options.databroker_storage_type != "kvstore":
+        return {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    url = options.databroker_storage_connection_string
+    if url is None or url.kind != "server":
+        return {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    login = {"USERNAME": url.username, "PASSWORD": url.password.reveal() if url.password else None}
+    return {
+        "default": {
+            "BACKEND": "django_redis.cache.RedisCache",
+            "LOCATION": f"{'rediss' if url.tls else 'redis'}://{url.hosts[0]}/{url.database}",
+            "KEY_PREFIX": "gate:cache",
+            "OPTIONS": {
+                **login,
+                "SERIALIZER": "django_redis.serializers.json.JSONSerializer",  # the default would run what it reads
+                "IGNORE_EXCEPTIONS": True,
+                "SOCKET_CONNECT_TIMEOUT": PATIENCE,
+                "SOCKET_TIMEOUT": PATIENCE,
+                "CONNECTION_POOL_KWARGS": _tls(options) if url.tls else {},
+            },
+        }
+    }
+
+
+def _tls(options: Options) -> dict[str, Any]:
+    files = {
+        "ssl_ca_certs": options.databroker_storage_ca_file,
+        "ssl_certfile": options.databroker_storage_cert_file,
+        "ssl_keyfile": options.databroker_storage_key_file,
+    }
+    verified = not options.databroker_storage_tls_skip_verify
+    checks = {"ssl_cert_reqs": "required" if verified else "none", "ssl_check_hostname": verified}
+    return {**{name: str(file.path) for name, file in files.items() if file is not None}, **checks}
