@@ -113,7 +113,7 @@ async def _damaged(damage, _: Target) -> Outcome:
     """Nobody becomes anybody else; a store that has forgotten everybody is believed; whoever signs in anew is in."""
     target = await victim("kvstore")
     await asyncio.to_thread(damage)
-    await asyncio.gather(*(probe(target, site, person) for site, person in PROBES))
+    await asyncio.gather(*(probe(target, site, person, is_forgotten=True) for site, person in PROBES))
     if damage is not _overwrite:
         await _are_forgotten(target)
     await asyncio.to_thread(_empty)
