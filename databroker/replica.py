@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import Final
 
@@ -13,6 +14,7 @@ from databroker.backoff import pauses
 from databroker.client import BrokerClient
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, Record
 from databroker.store.base import ANEW, Change, StartOver
+from databroker.store.frozen import frozen_data
 from gateproject.errors import BrokerError
 from gateproject.tasks import spawn
 
@@ -34,11 +36,14 @@ UNKNOWN: Final = Unknown.UNKNOWN
 # What callbacks get when anything may have changed: drop whatever was derived from records.
 EVERYTHING: Final = Change(0, "", "", None)
 
+# No decision rests on them, and they are half of what a session weighs.
+TOKENS: Final = frozenset({"id_token", "access_token", "refresh_token", "unverified_id_token"})
+
 type_and_id = tuple[str, str]
 
 
 class Replica:
-    """Caches only what was asked for, and only while `run()` follows the change stream.
+    """Caches only what was asked for, sessions without their tokens, and only while `run()` follows the change stream.
 
     What was cached when the stream was lost is served for `staleness` seconds, or until the stream is back; then it is dropped, and
     every `get` asks the broker.
@@ -176,7 +181,7 @@ class Replica:
             del self._cache[key]
         elif isinstance(cached, Record) and cached.version < change.version:
             if change.record is not None:
-                self._cache[key] = change.record
+                self._cache[key] = _without_tokens(change.record)
             else:
                 del self._cache[key]
         self._tell(change)
@@ -184,7 +189,7 @@ class Replica:
     async def _fetch(self, key: type_and_id) -> Record | BrokerError | None:
         this_call = asyncio.current_task()
         try:
-            record = await self._client.get(*key)
+            record = _without_tokens(await self._client.get(*key))
         except BrokerError as error:
             return error
         else:
@@ -235,3 +240,9 @@ class Replica:
     def _tell(self, change: Change) -> None:
         for callback in self._callbacks:
             callback(change)
+
+
+def _without_tokens(record: Record | None) -> Record | None:
+    if record is None or record.type != SESSION or TOKENS.isdisjoint(record.data):
+        return record
+    return replace(record, data=frozen_data({key: value for key, value in record.data.items() if key not in TOKENS}))

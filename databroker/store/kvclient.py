@@ -1,20 +1,25 @@
 """How is the key-value store reached?  A server, what sentinels call the server now, or a cluster; with TLS as configured."""
 
+import asyncio
 import ssl
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import BlockingConnectionPool, ConnectionPool
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.connection import Connection, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
 from redis.backoff import NoBackoff
-from redis.exceptions import ClusterError, ConnectionError, RedisClusterException
+from redis.exceptions import ClusterError, ConnectionError, RedisClusterException, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from databroker.store.kvbatches import Command
 from gateproject.config.storage_url import StorageUrl
+from gateproject.telemetry.metrics import kvstore_wait_count, kvstore_wait_duration
 
 MAX_CONNECTIONS = 64
 
@@ -22,7 +27,17 @@ MAX_CONNECTIONS = 64
 class Client(Protocol):
     """What KvStore needs of redis-py's clients."""
 
-    async def execute_command(self, *args: Any) -> Any: ...
+    async def send(self, commands: Sequence[Command]) -> list[Any]:
+        """Their answers, errors of the server among them; raises where the connection fails."""
+        ...
+
+    async def drop_idle(self) -> None:
+        """Close the connections that nobody uses: the line was silent, and nobody knows which of them are dead."""
+        ...
+
+    def connections(self) -> tuple[int, int]:
+        """How many there are, and how many of them are idle."""
+        ...
 
     async def aclose(self) -> None: ...
 
@@ -50,9 +65,9 @@ def open_client(url: StorageUrl, tls: StorageTls, timeout: float) -> Client:
         kind = _WatchedTlsConnection if url.tls else SentinelManagedConnection
         arguments = {**shared, **secured, "db": url.database, "connection_class": kind}
         pool = SentinelConnectionPool(url.service, sentinel, **arguments)  # type: ignore[no-untyped-call]
-        return _Watched(Redis.from_pool(pool), sentinel)
+        return _Server(pool, sentinel)
     ((host, port),) = _addresses(url)
-    connections = BlockingConnectionPool(
+    connections = _Pool(
         max_connections=MAX_CONNECTIONS,
         timeout=None,  # KvStore bounds the whole call
         connection_class=_TlsConnection if url.tls else Connection,
@@ -62,7 +77,7 @@ def open_client(url: StorageUrl, tls: StorageTls, timeout: float) -> Client:
         **shared,
         **secured,
     )
-    return Redis.from_pool(connections)
+    return _Server(connections)
 
 
 def _addresses(url: StorageUrl) -> list[tuple[str, int]]:
@@ -94,18 +109,53 @@ def _context(tls: StorageTls) -> ssl.SSLContext:
     return context
 
 
-class _Watched:
-    """A client of the server that sentinels name, which closes the connections to them, too."""
+class _Pool(BlockingConnectionPool):
+    """Counts who had to wait for a connection, and for how long."""
 
-    def __init__(self, client: Redis, sentinel: Sentinel):
-        self._client = client
-        self._sentinel = sentinel
-        self.execute_command = client.execute_command
+    async def get_connection(self, *args: Any, **options: Any) -> Any:
+        if self.can_get_connection():
+            return await super().get_connection(*args, **options)  # type: ignore[no-untyped-call]
+        started = time.monotonic()
+        try:
+            return await super().get_connection(*args, **options)  # type: ignore[no-untyped-call]
+        finally:
+            kvstore_wait_count.inc()
+            kvstore_wait_duration.inc((time.monotonic() - started) * 1000)
+
+
+class _Server:
+    """One server, configured or named by `sentinel`."""
+
+    def __init__(self, pool: ConnectionPool, sentinel: Sentinel | None = None):
+        self._pool = pool
+        self._watchers = sentinel.sentinels if sentinel is not None else []
+
+    async def send(self, commands: Sequence[Command]) -> list[Any]:
+        connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+        try:
+            await connection.send_packed_command(connection.pack_commands(commands))
+            return [await _answer(connection) for _ in commands]
+        finally:
+            await self._pool.release(connection)
+
+    async def drop_idle(self) -> None:
+        await self._pool.disconnect(inuse_connections=False)
+
+    def connections(self) -> tuple[int, int]:
+        idle = len(self._pool._available_connections)
+        return idle + len(self._pool._in_use_connections), idle
 
     async def aclose(self) -> None:
-        await self._client.aclose()
-        for watcher in self._sentinel.sentinels:
+        await self._pool.aclose()
+        for watcher in self._watchers:
             await watcher.aclose()
+
+
+async def _answer(connection: Any) -> Any:
+    try:
+        return await connection.read_response()
+    except ResponseError as error:
+        return error
 
 
 class _Cluster:
@@ -116,12 +166,16 @@ class _Cluster:
         self._nodes = nodes
         self._client: RedisCluster | None = None
 
-    async def execute_command(self, *args: Any) -> Any:
+    async def send(self, commands: Sequence[Command]) -> list[Any]:
+        """One by one: redis-py's pipelines for clusters send some commands again by themselves."""
+        return list(await asyncio.gather(*(self._execute(command) for command in commands)))
+
+    async def _execute(self, command: Command) -> Any:
         if (client := self._client) is None:
             nodes = [ClusterNode(host, port) for host, port in self._nodes]
             client = self._client = RedisCluster(startup_nodes=nodes, **self._arguments)
         try:
-            return await client.execute_command(*args)
+            return await client.execute_command(*command)
         except (ConnectionError, RedisTimeoutError, ClusterError, RedisClusterException) as error:
             if self._client is client:
                 self._client = None
@@ -129,6 +183,17 @@ class _Cluster:
             if isinstance(error, RedisClusterException):  # which is no RedisError
                 raise ConnectionError(str(error)) from error
             raise
+        except ResponseError as error:
+            return error
+
+    async def drop_idle(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def connections(self) -> tuple[int, int]:
+        nodes = self._client.get_nodes() if self._client is not None else []
+        return sum(len(node._connections) for node in nodes), sum(len(node._free) for node in nodes)
 
     async def aclose(self) -> None:
         if self._client is not None:

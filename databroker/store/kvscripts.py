@@ -134,6 +134,8 @@ return redis.call('HGET', meta, 'life')
 """
 )
 
+EVICTION = "return string.match(redis.call('INFO', 'memory'), 'maxmemory_policy:(%S+)') or 'noeviction'"
+
 # now, limit: delete what has expired; returns how many were looked at
 EXPIRE = (
     _PRELUDE

@@ -5,12 +5,13 @@ import json
 import struct
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha1
 from typing import Any
 
+import structlog
 from redis.exceptions import NoScriptError, RedisError
 
 from databroker.backoff import pauses
@@ -18,10 +19,14 @@ from databroker.records import Record
 from databroker.store import kvscripts
 from databroker.store.base import Change, Lease, StartOver, VersionConflict
 from databroker.store.frozen import frozen_data
+from databroker.store.kvbatches import Batches
 from databroker.store.kvclient import Client
 from databroker.store.unreadable import unreadable
 from gateproject.errors import BrokerError
 from gateproject.tasks import spawn
+from gateproject.telemetry.metrics import watch_connections
+
+log = structlog.get_logger(__name__)
 
 # No call takes longer, so that a server that hangs holds nobody up.
 DEADLINE = 3.0
@@ -50,11 +55,13 @@ class KvStore:
         self._client = client
         self._clock = clock
         self._deadline = deadline
+        self._batches = Batches(client.send, deadline)
         self._remembered_changes = remembered_changes
         self._news = asyncio.Event()
         self._news_version = 0
         self._listener: asyncio.Task[None] | None = None
         self._closed = False
+        watch_connections(client.connections)
 
     async def get(self, type: str, id: str) -> Record | None:
         found = await self._call("HGET", kvscripts.KEYS[1], _name(type, id))
@@ -87,6 +94,7 @@ class KvStore:
         while True:
             if self._closed:
                 raise BrokerError("the store is closed")
+            news = self._news  # whoever wakes us while we ask or hand out must not be missed
             is_over, told, *found = await self._run(kvscripts.CHANGES, since, AT_ONCE)
             version = int(told)
             if is_over:
@@ -99,7 +107,7 @@ class KvStore:
                     await asyncio.sleep(0)
             if len(found) < 2 * AT_ONCE:
                 since = version
-                await self._wait_for_news(version)
+                await self._wait_for_news(version, news)
 
     async def server_version(self) -> str:
         return str(await self._run(kvscripts.LIFE), "ascii")
@@ -131,11 +139,10 @@ class KvStore:
         forgotten = int(await self._run(kvscripts.FORGET, repr(now - REMEMBERED), self._remembered_changes, limit))
         return limit in (expired, forgotten)
 
-    async def _wait_for_news(self, version: int) -> None:
+    async def _wait_for_news(self, version: int, news: asyncio.Event) -> None:
         if self._listener is None:
             self._news_version = version
             self._listener = spawn(self._listen(), name="news of the kvstore")
-        news = self._news
         if version >= self._news_version and not self._closed:
             await news.wait()
 
@@ -144,10 +151,10 @@ class KvStore:
         waits, life = pauses(0.05), ""
         while True:
             try:
-                life = life or await self.server_version()
-                block = int(NEWS_WAIT * 1000)
-                read = ("XREAD", "BLOCK", block, "STREAMS", kvscripts.KEYS[5], f"{self._news_version}-0")
-                if found := await self._call(*read, patience=NEWS_WAIT + self._deadline):
+                if not life:
+                    life = await self._greet()
+                    self._wake_readers()  # what they read may be of a life before this one
+                if found := await self._read_news():
                     self._news_version = _version_of(found)
                     self._wake_readers()
                 elif life != (life := await self.server_version()):
@@ -157,6 +164,22 @@ class KvStore:
                 life, self._news_version = "", 0
                 self._wake_readers()  # they ask for themselves, and tell
                 await asyncio.sleep(next(waits))
+
+    async def _greet(self) -> str:
+        policy = str(await self._run(kvscripts.EVICTION), "ascii")
+        if policy != "noeviction":
+            log.warning("the kvstore may evict records, which signs people out: set maxmemory-policy noeviction", policy=policy)
+        return await self.server_version()
+
+    async def _read_news(self) -> Any:
+        """A command that blocks has a connection of its own: nobody's answer may wait behind it."""
+        block, stream = int(NEWS_WAIT * 1000), kvscripts.KEYS[5]
+        with self._errors():
+            async with asyncio.timeout(NEWS_WAIT + self._deadline):
+                (found,) = await self._client.send([("XREAD", "BLOCK", block, "STREAMS", stream, f"{self._news_version}-0")])
+                if isinstance(found, RedisError):
+                    raise found
+                return found
 
     def _wake_readers(self) -> None:
         self._news.set()
@@ -168,14 +191,21 @@ class KvStore:
         except NoScriptError:  # the server has restarted, or never saw it
             return await self._call("EVAL", script, len(keys), *keys, *arguments)
 
-    async def _call(self, *command: Any, patience: float | None = None) -> Any:
-        """The one way to the server: within a deadline, its errors as ours."""
+    async def _call(self, *command: Any) -> Any:
+        """The way to the server: within a deadline."""
+        with self._errors():
+            async with asyncio.timeout(self._deadline):
+                return await self._batches.ask(command)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Its errors as ours."""
         try:
-            async with asyncio.timeout(patience or self._deadline):
-                return await self._client.execute_command(*command)
+            yield
         except NoScriptError:
             raise
         except TimeoutError as error:
+            spawn(self._client.drop_idle(), name="idle connections end")
             raise BrokerError(f"the kvstore did not answer within {self._deadline:g} s") from error
         except (RedisError, OSError) as error:
             raise BrokerError(f"the kvstore (databroker_storage_connection_string) fails: {error}") from error

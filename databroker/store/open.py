@@ -6,6 +6,7 @@ from collections.abc import Callable
 from databroker.store import kvstore
 from databroker.store.base import BackEnd
 from databroker.store.kvclient import StorageTls, open_client
+from databroker.store.measured import MeasuredStore
 from databroker.store.memory import MemoryStore
 from databroker.store.sealed import SealedStore
 from gateproject.config.databroker import DatabrokerSettings
@@ -19,11 +20,11 @@ def open_store(options: Options, clock: Callable[[], float] = time.time) -> Back
             return MemoryStore(clock)
         case "kvstore" if (url := options.databroker_storage_connection_string) is not None:
             client = open_client(url, _tls(options), kvstore.DEADLINE)
-            return SealedStore(kvstore.KvStore(client, clock), options.shared_secret)
+            return SealedStore(MeasuredStore(kvstore.KvStore(client, clock), "kvstore"), options.shared_secret)
         case "database":
             from databroker.store.database import DatabaseStore  # needs Django set up, which the others don't
 
-            return SealedStore(DatabaseStore(clock), options.shared_secret)
+            return SealedStore(MeasuredStore(DatabaseStore(clock), "database"), options.shared_secret)
     raise ValueError(f"there is no store {options.databroker_storage_type}")
 
 

@@ -1,8 +1,9 @@
 """Which numbers does gate tell?  Every metric is declared here, once."""
 
 import platform
+from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 registry = CollectorRegistry()
 
@@ -19,6 +20,18 @@ unreadable_records = Counter(
     "gate_unreadable_records", "Stored records that were left out because they don't decrypt or parse.", ["type"], registry=registry
 )
 
+kvstore_conns = Gauge("kvstore_conns", "Connections to the kvstore.", registry=registry)
+kvstore_idle_conns = Gauge("kvstore_idle_conns", "Those of them that nobody uses.", registry=registry)
+kvstore_wait_count = Counter("kvstore_wait_count", "How often a call had to wait for a connection.", registry=registry)
+kvstore_wait_duration = Counter("kvstore_wait_duration_ms", "How long calls waited for one, milliseconds.", registry=registry)
+storage_operation_duration = Histogram(
+    "storage_operation_duration_ms",
+    "How long the kvstore or the database took: get, put, delete, list or clear_deleted.",
+    ["operation", "result", "backend", "service"],
+    buckets=(0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000),
+    registry=registry,
+)
+
 build_info = Gauge("gate_build_info", "Always 1: what runs.", ["service", "version", "revision", "python"], registry=registry)
 config_checksum = Gauge(
     "gate_config_checksum_int64", "Of the configuration in force: the same number where it is the same.", ["service"], registry=registry
@@ -29,6 +42,12 @@ config_last_reload_success = Gauge(
 config_last_reload_success_timestamp = Gauge(
     "gate_config_last_reload_success_timestamp", "When the configuration in force was loaded, Unix seconds.", ["service"], registry=registry
 )
+
+
+def watch_connections(count: Callable[[], tuple[int, int]]) -> None:
+    """`count` gives all connections to the kvstore and the idle ones; asked whenever somebody reads the metrics."""
+    kvstore_conns.set_function(lambda: count()[0])
+    kvstore_idle_conns.set_function(lambda: count()[1])
 
 
 def running(service: str, version: str) -> None:

@@ -97,9 +97,51 @@ kvscripts.without(
     "contract/test_stores.py",
 )
 
+kvstore = door("databroker/store/kvstore.py", "unit/databroker/store/test_kvstore.py")
+kvstore.without(
+    "another server is noticed from the first moment",
+    "                    self._wake_readers()  # what",
+    "                    pass  # what",
+)
+
 elected = door("databroker/elected.py", "unit/databroker/test_elected.py")
 elected.without(
     "work stops when its lease is lost", "                    return False\n            ends", "                    pass\n            ends"
 )
 
-DOORS = (sealing, session_cookie, attempts, hand_over, signed_urls, csrf, sign_out, callback, loops, targets, records, kvscripts, elected)
+replica = door("databroker/replica.py", "unit/databroker/test_replica.py")
+replica.without("what is cached grows too old", "call_later(self.staleness, self._grow_old)", "call_later(10**6, self._grow_old)")
+replica.without("a stream that is back begins with nothing", "        self._cache.clear()\n", "")
+replica.without("what is in flight when the stream is lost is not cached", "self._is_following or key[0]", "False or key[0]")
+replica.without(
+    "a stale copy answers nobody who has seen more", "while version and self._is_serving and", "while version and self._is_following and"
+)
+replica.without("what this process deletes is gone at once", "        self._cache.pop((type, id), None)\n", "")
+replica.without("a record ends while the stream is lost, too", "record.expires <= self._clock():", "record.expires <= 0:")
+
+forgetting = door("databroker/client.py", "unit/databroker/test_client.py")
+forgetting.without("a deletion is heard of in its own process", "        self._forget(type, id)\n", "")
+
+rotation = door("databroker/store/sealed.py", "unit/databroker/store/test_sealed.py")
+rotation.without("records are sealed with the first key", "self._ciphers[0].encrypt(", "self._ciphers[-1].encrypt(")
+rotation.without("an old key opens", "return _data_in(self._ciphers, record)", "return _data_in(self._ciphers[:1], record)")
+
+DOORS = (
+    kvstore,
+    replica,
+    forgetting,
+    rotation,
+    sealing,
+    session_cookie,
+    attempts,
+    hand_over,
+    signed_urls,
+    csrf,
+    sign_out,
+    callback,
+    loops,
+    targets,
+    records,
+    kvscripts,
+    elected,
+)

@@ -89,7 +89,7 @@ class RunningGate:
         self.config_file = config_file
         self.child = Child.python("manage.py", "rungate", "-config", config_file)
         try:
-            self.child.wait_for(self._answers, "gate answers /ping")
+            self.child.wait_for(self._answers, "gate answers /ping", 60)
         except BaseException:
             self.child.__exit__()
             raise

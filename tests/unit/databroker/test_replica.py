@@ -386,3 +386,13 @@ async def test_who_has_seen_nothing_waits_for_nothing(world):
     world.line.cut()
     await world.until(lambda: world.replica.seen == "")
     await world.replica.catch_up("life:999", 5)
+
+
+async def test_a_session_is_kept_without_its_tokens(world):
+    tokens = {"id_token": "t", "access_token": "t", "refresh_token": "t", "unverified_id_token": "t"}
+    for number in (1, 2):
+        await world.store.put(SESSION, "a", {"n": number, **tokens})
+        await world.settle()
+        assert (await world.replica.get(SESSION, "a")).data == {"n": number}
+        assert world.replica.peek(SESSION, "a").data == {"n": number}
+    assert await world.replica.get(SESSION, "a") is world.replica.peek(SESSION, "a")

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from databroker.records import SESSION, USER
 from databroker.store import kvscripts
@@ -14,6 +15,7 @@ from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.kvstore import REMEMBERED, KvStore
 from gateproject.config.storage_url import storage_url
 from gateproject.errors import BrokerError
+from tests.support.faulty_line import FaultyLine
 from tests.support.redis_server import RedisServer
 
 NOW = 1_700_000_000.0
@@ -70,6 +72,18 @@ async def test_a_server_that_lost_its_memory_is_another_and_readers_start_over(s
     assert (await store.put(SESSION, "a", {})).version > begin
 
 
+async def test_a_server_that_is_another_before_the_first_greeting_is_noticed(store: KvStore, redis_server: RedisServer) -> None:
+    greet = store._greet
+
+    async def greet_too_late() -> str:
+        redis_server.command("FLUSHALL")
+        return await greet()
+
+    store._greet = greet_too_late
+    with pytest.raises(StartOver):
+        await following(store, (await store.put(SESSION, "a", {})).version, 1)
+
+
 async def test_a_restarted_server_recovers_what_it_kept_and_readers_start_over(tmp_path: Path, clock: Clock) -> None:
     with RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
         store = open_kvstore(server, clock)
@@ -122,7 +136,7 @@ async def test_a_record_that_can_not_be_read_stops_nothing(store: KvStore, redis
     begin = (await store.put(SESSION, "a", {})).version
     for id in ("b", "c", "d"):
         await store.put(SESSION, id, {})
-    await store._client.execute_command("HSET", kvscripts.KEYS[1], b"session\0b", b"x" * 30)
+    await store._client.send([("HSET", kvscripts.KEYS[1], b"session\0b", b"x" * 30)])
     changes = await following(store, begin, 3)
     assert [(change.id, change.record is None) for change in changes] == [("b", True), ("c", False), ("d", False)]
     assert await store.get(SESSION, "b") is None
@@ -172,6 +186,40 @@ async def test_a_life_begins_beyond_every_version_of_the_last(store: KvStore) ->
     with pytest.raises(StartOver) as told:
         await following(store, ANEW, 1)
     assert 10**15 < told.value.version < 2**53
+
+
+async def test_a_line_that_was_silent_is_used_again_at_once(redis_server: RedisServer, clock: Clock) -> None:
+    """Connections that lost something stay dead: none of them may cost a later call its deadline."""
+    with FaultyLine(redis_server.port) as line:
+        url = redis_server.url.replace(str(redis_server.port), str(line.port))
+        store = KvStore(open_client(storage_url(url), StorageTls(), 3), clock, deadline=0.5)
+        await store.put(SESSION, "a", {})
+        await asyncio.gather(*(store._client.send([("PING",)]) for _ in range(20)))
+        assert store._client.connections()[0] >= 20
+        line.silence()
+        with pytest.raises(BrokerError, match=r"0\.5 s"):
+            await store.get(SESSION, "a")
+        line.mend()
+        assert await store.get(SESSION, "a") is not None
+        line.slow_down(0.02)
+        assert await store.get(SESSION, "a") is not None
+        line.cut()
+        with pytest.raises(BrokerError):
+            await store.get(SESSION, "a")
+        line.mend()
+        assert await store.get(SESSION, "a") is not None
+        await store.close()
+
+
+async def test_a_server_that_may_evict_is_warned_of(store: KvStore, redis_server: RedisServer) -> None:
+    begin = (await store.put(SESSION, "a", {})).version
+    for policy, number in (("allkeys-lru", 1), ("noeviction", 0)):
+        redis_server.command("CONFIG", "SET", "maxmemory-policy", policy)
+        with capture_logs() as logged:
+            await store._greet()
+        assert [entry["log_level"] for entry in logged] == ["warning"] * number
+        assert all("maxmemory-policy noeviction" in entry["event"] and entry["policy"] == policy for entry in logged)
+    assert begin
 
 
 async def test_a_password_is_in_no_error(tmp_path: Path, clock: Clock) -> None:

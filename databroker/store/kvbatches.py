@@ -1,0 +1,51 @@
+"""How do many calls share few round trips?  Commands that are asked for in the same turn of the event loop are sent together."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from gateproject.tasks import spawn
+
+Command = tuple[Any, ...]
+
+# A longer batch would make its first caller wait for the last one's answer.
+AT_ONCE = 64
+
+
+class Batches:
+    """Belongs to one event loop.  Who stops waiting takes nothing from the others; what was sent is done all the same."""
+
+    def __init__(self, send: Callable[[Sequence[Command]], Awaitable[list[Any]]], deadline: float):
+        self._send = send
+        self._deadline = deadline
+        self._waiting: list[tuple[Command, asyncio.Future[Any]]] = []
+
+    async def ask(self, command: Command) -> Any:
+        """The answer to this command, or its error."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._waiting.append((command, answer))
+        if len(self._waiting) == 1:
+            loop.call_soon(self._send_all)
+        return await answer
+
+    def _send_all(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for start in range(0, len(waiting), AT_ONCE):
+            spawn(self._carry(waiting[start : start + AT_ONCE]), name="commands to the kvstore")
+
+    async def _carry(self, batch: list[tuple[Command, "asyncio.Future[Any]"]]) -> None:
+        try:
+            async with asyncio.timeout(self._deadline):
+                answers = await self._send([command for command, _ in batch])
+        except (RedisError, OSError, TimeoutError) as error:
+            answers = [error] * len(batch)
+        for (_, waiting), answer in zip(batch, answers, strict=True):
+            if waiting.done():
+                continue
+            if isinstance(answer, Exception):
+                waiting.set_exception(answer)
+            else:
+                waiting.set_result(answer)

@@ -1,0 +1,56 @@
+"""How long do a store's operations take?  A store around the store that tells the metrics."""
+
+import time
+from collections.abc import Awaitable, Mapping
+from typing import Any, TypeVar
+
+from databroker.records import Record
+from databroker.store.base import BackEnd, VersionConflict
+from gateproject.errors import BrokerError
+from gateproject.telemetry.metrics import storage_operation_duration
+
+Result = TypeVar("Result")
+
+
+class MeasuredStore:
+    """A write that somebody else was faster with is no error of the store."""
+
+    def __init__(self, store: BackEnd, backend: str):
+        self._store = store
+        self._backend = backend
+        self.changes = store.changes
+        self.server_version = store.server_version
+        self.close = store.close
+        self.acquire = store.acquire
+        self.renew = store.renew
+        self.release = store.release
+
+    async def get(self, type: str, id: str) -> Record | None:
+        return await self._measured("get", self._store.get(type, id))
+
+    async def put(
+        self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
+    ) -> Record:
+        return await self._measured("put", self._store.put(type, id, data, expires=expires, only_if_version=only_if_version))
+
+    async def delete(self, type: str, id: str) -> bool:
+        return await self._measured("delete", self._store.delete(type, id))
+
+    async def page(self, type: str, after: str, limit: int) -> list[Record]:
+        return await self._measured("list", self._store.page(type, after, limit))
+
+    async def clean(self, limit: int) -> bool:
+        return await self._measured("clear_deleted", self._store.clean(limit))
+
+    async def _measured(self, operation: str, work: Awaitable[Result]) -> Result:
+        started, result = time.perf_counter(), "success"
+        try:
+            return await work
+        except VersionConflict:
+            raise
+        except BrokerError:
+            result = "error"
+            raise
+        finally:
+            milliseconds = (time.perf_counter() - started) * 1000
+            storage_operation_duration.labels(operation, result, self._backend, "databroker").observe(milliseconds)
