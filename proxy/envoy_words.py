@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from authorize.client import Authorizer, Check
@@ -92,6 +93,7 @@ class Words(EnvoyWords):
         return replaced, sorted(removed)
 
 
+@lru_cache(maxsize=4096)  # bounded, because clients choose the names
 def _is_not_the_envoys(name: bytes) -> bool:
     return name not in WRITTEN_BY_ENVOYS and is_internal_header(fold(name))
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import grpc
@@ -132,12 +132,12 @@ class ExtAuthz:
 
     async def _for_an_envoy(self, told: pb.CheckRequest) -> pb.CheckResponse:
         authorize, words = self._authorize(), self._words()
-        asked, story, problem = _unread(told), None, ""
+        asked, story, problem = None, None, ""
         try:
             request, cookies = attributes.from_check_request(told, authorize.default_ports)
+            asked = _asked(told, request, request.headers, cookies)
             # An Envoy forwards what it told us, where our own data plane forwards what was judged.
             require_plain(attributes.raw(told.attributes.request.http.path.partition("?")[0]), request.path)
-            asked = replace(asked, request=request, cookies=cookies)
             story = words.story(asked)
             check = await story.judge()
             _require_same_route(check, told.attributes.context_extensions.get(attributes.ROUTE, ""))
@@ -146,6 +146,7 @@ class ExtAuthz:
             refusal = await self._refusal(words, asked, check)
             answer = _denied(refusal) if refusal is not None else _allowed(check, *words.cleaned(asked, check))
         except GateError as error:
+            asked = asked or _asked(told, _unread(told), tuple(attributes.headers_of(told.attributes.request.http)))
             refusal, problem = await words.explain(asked, error), str(error)
             answer = _denied(refusal)
         words.tell(story or words.story(asked), refusal.status if refusal is not None else 200, problem)
@@ -159,17 +160,14 @@ class ExtAuthz:
         return None
 
 
-def _unread(told: pb.CheckRequest) -> Asked:
-    """What is known of a request before it has a single reading."""
-    http = told.attributes.request.http
-    return Asked(
-        request=AccessRequest(method=http.method, host="", port=None, path="/"),
-        headers=tuple(attributes.headers_of(http)),
-        cookies=(),
-        client_address=told.attributes.source.address.socket_address.address,
-        request_id=http.id,
-        started=time.monotonic(),
-    )
+def _unread(told: pb.CheckRequest) -> AccessRequest:
+    """What is known of a request that has no single reading."""
+    return AccessRequest(method=told.attributes.request.http.method, host="", port=None, path="/")
+
+
+def _asked(told: pb.CheckRequest, request: AccessRequest, headers: Headers, cookies: Sequence[bytes] = ()) -> Asked:
+    address = told.attributes.source.address.socket_address.address
+    return Asked(request, headers, cookies, address, told.attributes.request.http.id, time.monotonic())
 
 
 class CarriedByGateAlone(BadRequest):
