@@ -21,7 +21,8 @@ ROUNDS = 3
 
 LOAD = (
     "import sys; from pathlib import Path; from authorize.checks import JUDGES; from authorize.state import route_table; "
-    "from gateproject.config.load import load_options; route_table(load_options(Path(sys.argv[1]), {}, JUDGES))"
+    "from gateproject.config.load import load_options; from gateproject.large import made_beside_requests\n"
+    "with made_beside_requests(): route_table(load_options(Path(sys.argv[1]), {}, JUDGES))"
 )
 COMMANDS = {
     "load": [sys.executable, "-c", LOAD],

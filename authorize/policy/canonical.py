@@ -10,7 +10,8 @@ from gateproject.errors import BadRequest
 UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 # Nearly every path: no escape, no parameter, no segment that begins with a dot; such a path is its own canonical form.
-_PLAIN = re.compile(rb"(?:/(?!\.)[A-Za-z0-9_~!$&'()*+,=:@.-]*)+")
+_PLAIN_TEXT = re.compile(r"(?:/(?!\.)[A-Za-z0-9_~!$&'()*+,=:@.-]*)+")
+_PLAIN = re.compile(_PLAIN_TEXT.pattern.encode())
 _REFUSED = re.compile(rb"[^\x21-\x7e]|[#?\\]")
 _ESCAPE = re.compile(r"%(.{0,2})")
 _ANY_ESCAPE = re.compile(rb"%[0-9a-fA-F]{2}")
@@ -56,6 +57,8 @@ def require_plain(raw: bytes, canonical: str) -> None:
 
 def canonical_setting_path(text: str) -> str:
     """The canonical form of a path that the configuration gives, decoded (`/a b`) or encoded (`/a%20b`)."""
+    if _PLAIN_TEXT.fullmatch(text):
+        return text
     # quote() leaves "%" alone here, so an escape stays one; a "%" that begins none is meant literally.
     literal = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", text)
     return canonical_path(quote(literal, safe="%/!$&'()*+,;=:@|\"<>[]^`{}").encode("ascii"))

@@ -62,13 +62,14 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
     own_ca = route.tls_downstream_client_ca
     authority = None if (pem := own_ca or client_ca) is None else ClientAuthority.of(pem)
     setting = "tls_downstream_client_ca" if own_ca else "client_ca"
+    matches, has_escapes = _matcher(path, prefix, pattern), "%" in f"{path}{prefix}"
     return CompiledRoute(
         route=route,
         id=route.id,
         matched_prefix=path or prefix or "",
-        matches=_matcher(path, prefix, pattern),
-        resembles=_matcher(path and decoded_reading(path), prefix and decoded_reading(prefix), pattern),
-        has_escapes="%" in f"{path}{prefix}",
+        matches=matches,
+        resembles=_matcher(path and decoded_reading(path), prefix and decoded_reading(prefix), pattern) if has_escapes else matches,
+        has_escapes=has_escapes,
         client_ca=authority,
         requirements=() if authority is None else (criteria.certificate(authority.id, setting),),
         denials=tuple(block for block in blocks if block.effect == "deny"),

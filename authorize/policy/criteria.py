@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from authorize.policy.email_address import canonical_domain, canonical_email
 from authorize.policy.identity import Identity
@@ -28,8 +29,7 @@ class Case:
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):  # several are made for each rule of each route
     """One look at one rule: `rule` is the route key it comes from, `value` one of policy/truth.py, `criterion` says more on demand."""
 
     rule: str
@@ -47,16 +47,21 @@ Test = Callable[[Case], Step]
 
 @dataclass(slots=True, eq=False)
 class Criterion:
-    """`test` is all that a request costs.  `compared` (what the case has) and `wanted` (what would hold) are for explanations.
+    """`test` is all that a request costs.  `compared` (what the case has) and `wanted` (what would hold) are for explanations,
+    and made when one is asked for.
 
     `is_told`: a refused person may be told the reason; not where the answer counts the other way round.
     """
 
     rule: str
-    wanted: str
+    wants: str | Callable[[], str]
     compared: Callable[[Case], str]
     test: Test = lambda case: Step("", UNKNOWN, Reason.ALLOW_UNKNOWN)
     is_told: bool = True
+
+    @property
+    def wanted(self) -> str:
+        return self.wants if isinstance(self.wants, str) else self.wants()
 
     def __call__(self, request: AccessRequest, identity: Identity | None, now: float = 0.0) -> Step:
         return self.test(Case(request, identity, now))
@@ -169,7 +174,7 @@ def users(entries: Iterable[str], rule: str = "allowed_users", *, is_negated: bo
             return TRUE
         return FALSE if identity.rule_email or not emails else UNKNOWN
 
-    return on_person(Criterion(rule, wanted(listed), compared_person), USER, judge, is_negated=is_negated)
+    return on_person(Criterion(rule, partial(wanted, listed), compared_person), USER, judge, is_negated=is_negated)
 
 
 def groups(entries: Iterable[str], rule: str = "allowed_groups", *, is_negated: bool = False) -> Criterion:
@@ -181,7 +186,7 @@ def groups(entries: Iterable[str], rule: str = "allowed_groups", *, is_negated: 
             return TRUE
         return FALSE if identity.group_ids else NOTHING
 
-    return on_person(Criterion(rule, wanted(listed), compared_groups), GROUPS, judge, is_negated=is_negated)
+    return on_person(Criterion(rule, partial(wanted, listed), compared_groups), GROUPS, judge, is_negated=is_negated)
 
 
 def domains(entries: Iterable[str], rule: str = "allowed_domains", *, is_negated: bool = False) -> Criterion:
@@ -193,7 +198,7 @@ def domains(entries: Iterable[str], rule: str = "allowed_domains", *, is_negated
             return UNKNOWN
         return TRUE if identity.rule_email.rpartition("@")[2] in listed else FALSE
 
-    return on_person(Criterion(rule, wanted(listed), compared_email), DOMAIN, judge, is_negated=is_negated)
+    return on_person(Criterion(rule, partial(wanted, listed), compared_email), DOMAIN, judge, is_negated=is_negated)
 
 
 def claims(listed_values: Mapping[str, Iterable[Any]], rule: str = "allowed_idp_claims") -> Criterion:
@@ -210,7 +215,9 @@ def claims(listed_values: Mapping[str, Iterable[Any]], rule: str = "allowed_idp_
         found = case.identity.claims if case.identity else {}
         return ", ".join(f"{name}: {shown(found.get(name, ()))}" for name in listed)
 
-    wants = "; ".join(f"{name}: {shown(value for _, value in values)}" for name, values in listed.items())
+    def wants() -> str:
+        return "; ".join(f"{name}: {shown(value for _, value in values)}" for name, values in listed.items())
+
     return on_person(Criterion(rule, wants, compared), CLAIM, judge)
 
 

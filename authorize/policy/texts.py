@@ -32,5 +32,4 @@ def text_test(operator: str, operand: Iterable[Any]) -> TextTest:
 def described(comparison: Comparison, compared: Callable[[Case], str]) -> Criterion:
     operator = f"not_{comparison.operator}" if comparison.is_negated else comparison.operator
     operand = comparison.operand
-    written = shown(operand) if isinstance(operand, tuple) else str(operand)
-    return Criterion(comparison.key, f"{operator} {written}", compared)
+    return Criterion(comparison.key, lambda: f"{operator} {shown(operand) if isinstance(operand, tuple) else operand}", compared)

@@ -53,6 +53,9 @@ def claimed_groups(settings: Any) -> str:
 MOST_KEPT = 10_000_000
 
 
+_COUNT: Shape = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": MOST_KEPT}, {"type": "string", "pattern": "^[0-9]+$"}]}
+
+
 def _count(value: Any) -> int:
     """In the environment a number is text."""
     if isinstance(value, str) and value.isascii() and value.isdigit():
@@ -116,7 +119,7 @@ class AuthorizeSettings(Settings):
         examples=[["PUT-A-LONG-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"]],
     )
     admin_password_login: Bool = Field(False, description="Accounts with a password may sign in to the admin too.", examples=[True])
-    decision_log_size: Annotated[int, Reader("integer", _count, {"type": "integer", "minimum": 0, "maximum": MOST_KEPT})] = Field(
+    decision_log_size: Annotated[int, Reader("integer", _count, _COUNT)] = Field(
         50_000,
         description="How many decisions are kept for the admin; the oldest go first.  0 keeps none.",
         examples=[200_000],

@@ -66,8 +66,8 @@ def config_path(environ: Mapping[str, str], cwd: Path) -> Path | None:
     return path if os.path.lexists(path) else None
 
 
-def load_options(path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = (), known: KnownRoutes | None = None) -> Options:
-    """Raises ConfigError with every problem that can be told now.  `known` routes are taken over, and are those of now afterwards."""
+def load_options(path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = ()) -> Options:
+    """Raises ConfigError with every problem that can be told now."""
     return options_of(check_configuration(path, environ, [judge for judge in judges if not judge.warns]))
 
 
@@ -113,7 +113,7 @@ def _checked(
         in_file = {} if source.document.value is None else source.document.value
         if not isinstance(in_file, dict):
             return Checked(None, (Problem("", "the configuration must be a map of settings", 1, 1, file),))
-        return _Checking(source, environ, known or KnownRoutes()).check(in_file, judges)
+        return _Checking(source, environ, known).check(in_file, judges)
 
 
 @contextmanager
@@ -129,7 +129,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 class _Checking:
-    def __init__(self, source: _Source, environ: Mapping[str, str], known: KnownRoutes):
+    def __init__(self, source: _Source, environ: Mapping[str, str], known: KnownRoutes | None):
         self._known = known
         self._source = source
         self._environ = environ
@@ -163,18 +163,20 @@ class _Checking:
         except ValueError as error:
             self._add([(("policy",), str(error))])
             return good
-        self._known.begin()
+        if self._known is not None:
+            self._known.begin()
         for index, raw_route in enumerate(routes):
             if len(self._errors) > MOST_PROBLEMS:
                 break
             written = _without_nulls(raw_route, Route) if isinstance(raw_route, dict) else raw_route
-            route = self._known.find(written)
+            route = None if self._known is None else self._known.find(written)
             if route is None:
                 route, findings = validate(Route, written, context)
                 self._add((("policy", index, *path), message) for path, message, *_ in findings)
                 if route is None:
                     continue
-                self._known.add(written, route)
+                if self._known is not None:
+                    self._known.add(written, route)
             good[index] = route
         return good
 

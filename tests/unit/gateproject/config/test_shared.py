@@ -31,7 +31,6 @@ def test_the_proxy_log_level_follows_the_log_level(load: Load) -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("services", "authorize", "is specified but not available in this release"),
         ("services", "cache", "must be one of all, authenticate, authorize, databroker, proxy"),
         ("log_level", "trace", "must be one of debug, info, warn, error"),
         ("cookie_name", "a b", "RFC 6265"),
