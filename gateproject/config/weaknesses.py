@@ -5,7 +5,6 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from gateproject.config.authorize import claimed_groups
 from gateproject.config.types import is_loopback
 from gateproject.config.validation import Finding, Rule
 
@@ -64,12 +63,10 @@ def _all_of(value: Any) -> set[bytes]:
 
 
 def _plain_upstream_over_the_network(settings: Any) -> Iterator[Finding]:
-    """A tunnel is opaque to gate; plain http tells everybody on the way what the upstream is told about a person."""
+    """Plain http tells everybody on the way what the upstream is told about a person."""
     for index, route in enumerate(settings.policy):
         for target in (upstream.url for upstream in route.to):
-            if route.from_.scheme == "tcp+https" and target.scheme == "http":
-                yield ("policy", index, "to"), "leads a TCP route to http: write tcp://host:port"
-            elif target.scheme == "http" and route.pass_identity_headers and not _is_private(target.host):
+            if target.scheme == "http" and route.pass_identity_headers and not _is_private(target.host):
                 yield ("policy", index, "to"), "sends the person's identity over plain http to a public host: use https"
 
 
@@ -109,14 +106,6 @@ def _nobody_can_verify_assertions(settings: Any) -> Iterator[Finding]:
             return
 
 
-def _groups_from_nowhere(settings: Any) -> Iterator[Finding]:
-    if claimed_groups(settings) or settings.directory_file is not None:
-        return
-    for index, route in enumerate(settings.policy):
-        if route.allowed_groups:
-            yield ("policy", index, "allowed_groups"), "no groups of anybody are known: set groups_claim or directory_file"
-
-
 def _sessions_without_end(settings: Any) -> Iterator[Finding]:
     if settings.cookie_expire.total_seconds() > _LONGEST_SECONDS:
         yield ("cookie_expire",), "keeps people signed in for more than 30 days: a stolen cookie works as long"
@@ -131,6 +120,5 @@ WEAKNESSES: tuple[Rule, ...] = (
     _anybody_may_say_who_asks,
     _plain_provider,
     _nobody_can_verify_assertions,
-    _groups_from_nowhere,
     _sessions_without_end,
 )
