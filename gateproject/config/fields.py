@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +30,8 @@ _TRUE = frozenset({"1", "t", "true", "y", "yes", "on"})
 _FALSE = frozenset({"0", "f", "false", "n", "no", "off"})
 _UNIT_NANOSECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_PARTS = re.compile(f"(?:{_PART.pattern})+")
+_NO_DURATION = "must be a duration with units, as in 30s, 5m or 1h45m"
 _ADDRESS = re.compile(r"(.*):([0-9]{1,5})")  # port 0: any that is free
 _NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{0,18})?(?:e-[0-9]{1,2})?")
 _KEY: Shape = {"type": "string", "minLength": 43, "pattern": r"^[A-Za-z0-9+/=]+( *, *[A-Za-z0-9+/=]+)*$"}
@@ -63,8 +66,15 @@ def duration(value: Any) -> timedelta:
         return value
     if value in ("0", 0) and not isinstance(value, bool):
         return timedelta(0)
-    if not isinstance(value, str) or len(value) > 64 or not re.fullmatch(f"(?:{_PART.pattern})+", value):
-        raise ValueError("must be a duration with units, as in 30s, 5m or 1h45m")
+    if not isinstance(value, str) or len(value) > 64:
+        raise ValueError(_NO_DURATION)
+    return _measured(value)
+
+
+@lru_cache(maxsize=256)  # thousands of routes have the same few
+def _measured(value: str) -> timedelta:
+    if not _PARTS.fullmatch(value):
+        raise ValueError(_NO_DURATION)
     nanoseconds = sum(Decimal(number) * _UNIT_NANOSECONDS[unit] for number, unit in _PART.findall(value))
     if 0 < nanoseconds < 1000:  # would round to 0, which means "no limit"
         raise ValueError("must be 0 or at least one microsecond")

@@ -13,8 +13,9 @@ _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(\d{1,5}))?")
 _VISIBLE = re.compile(r"[!-\[\]-~]*")  # no backslash: browsers read it as a slash
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-# Nearly every host: already in canonical form, and no IPv4 address, whose last label begins with a digit.
-_PLAIN_HOST = re.compile(rf"(?:{_LABEL.pattern}\.)*[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?")
+_BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+# Nearly every host: already in canonical form.  Of the names whose last label begins with a digit only whole IPv4 addresses are.
+_PLAIN_HOST = re.compile(rf"(?:{_LABEL.pattern}\.)*[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?|(?:{_BYTE}\.){{3}}{_BYTE}")
 _UPSTREAM_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 
 

@@ -122,6 +122,16 @@ def test_nobody_satisfies_a_rule_about_people(criterion: Criterion) -> None:
     assert (step.holds, step.reason) == (False, Reason.NOT_SIGNED_IN)
 
 
+def test_what_would_hold_is_made_when_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(criteria, "shown", lambda values: asked.append(values) or "them")
+    rules = [criteria.users(["ann@a.org"]), criteria.groups(["eng"]), criteria.domains(["a.org"]), criteria.claims({"team": ("a",)})]
+    for rule in rules:
+        rule(request(), user())
+    assert asked == []
+    assert [rule.wanted for rule in rules] == ["one of them", "one of them", "one of them", "team: them"]
+
+
 def check(criterion: Criterion, caller: Identity, rule: str, reason: Reason) -> None:
     step = criterion(request(), caller)
     assert (step.rule, step.reason, step.holds) == (

@@ -108,3 +108,16 @@ def test_any_text_is_a_canonical_url_or_a_value_error(text: str) -> None:
 def test_an_ipv6_address_to_listen_on_is_shown_with_brackets() -> None:
     assert str(HostPort("::1", 443)) == "[::1]:443"
     assert str(HostPort("", 443)) == ":443"
+
+
+@pytest.mark.parametrize(
+    "text", ["0.0.0.0", "10.0.0.1", "127.0.0.1", "255.255.255.255", "a.b-c.example", "xn--bcher-kva.example", "a1.b2c"]
+)
+def test_what_is_canonical_already_stays_as_it_is(text: str) -> None:
+    assert canonical_host(text) == text
+
+
+@pytest.mark.parametrize("text", ["256.0.0.1", "1.2.3", "1.2.3.4.5", "01.2.3.4", "1.2.3.4a.5", "10.0.0.1\n", "1.2.3.+4", "a.1", "0x7f.1"])
+def test_what_looks_like_an_ipv4_address_is_one_or_no_host(text: str) -> None:
+    with pytest.raises(ValueError, match=r"host|address"):
+        canonical_host(text)
