@@ -6,10 +6,13 @@ import structlog
 
 from gateproject.config.options import Options
 from gateproject.config.types import HostPort
+from gateproject.errors import ConfigError
 from gateproject.telemetry.exposition import metrics
 from proxy.listener.listen import SideDoor, bind
 
 log = structlog.get_logger(__name__)
+
+SETTING = "metrics_address"
 
 
 class MetricsListener:
@@ -20,14 +23,34 @@ class MetricsListener:
     def take(self, options: Options) -> socket.socket | None:
         """The port of a new address; None where there is nothing new.  ConfigError where it can't be had."""
         address = options.metrics_address
-        return None if address is None or address == self._address else bind(address, "metrics_address")
+        return None if address is None or address == self._address else bind(address, SETTING)
+
+    async def retake(self, options: Options) -> socket.socket | None:
+        """As `take`, and where our own listener is in the way, because only the host is another, that one makes room."""
+        try:
+            return self.take(options)
+        except ConfigError:
+            before, address = self._address, options.metrics_address
+            if before is None or address is None or before.port != address.port:
+                raise
+            return await self._in_the_place_of(before, address)
+
+    async def _in_the_place_of(self, before: HostPort, address: HostPort) -> socket.socket:
+        assert self._door is not None, "an address is served by a door"
+        self._address, closed = None, self._door.close()
+        await closed
+        try:
+            return bind(address, SETTING)
+        except ConfigError:
+            self._door = SideDoor(metrics, bind(before, SETTING))
+            self._address = before
+            raise
 
     def serve(self, options: Options, taken: socket.socket | None) -> None:
-        """`taken` is what `take` gave for the same options."""
+        """`taken` is what was taken for the same options."""
         if options.metrics_address == self._address:
             return
-        if self._door is not None:
-            self._door.close()
+        self.close()
         self._address = options.metrics_address
         self._door = SideDoor(metrics, taken) if taken is not None else None
         log.info("metrics are served at", address=None if self._address is None else str(self._address))

@@ -237,7 +237,7 @@ class Runtime:
     async def _reload(self) -> None:
         try:
             options, world = await asyncio.to_thread(self._next_world)
-            taken = self._metrics.take(options)
+            taken = await self._metrics.retake(options)
         except ConfigError as error:
             self._refuse(error)
             return

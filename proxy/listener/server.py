@@ -15,7 +15,7 @@ from typing import Any
 import daphne.server
 import structlog
 from twisted.internet import reactor
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IAddress, IListeningPort, IProtocolFactory
 from twisted.internet.protocol import Factory
 from twisted.logger import globalLogBeginner
@@ -109,10 +109,12 @@ class SideDoor:
         self._port = reactor.adoptStreamPort(listener.fileno(), listener.family, factory)
         listener.close()
 
-    def close(self) -> None:
-        self._port.stopListening()
+    def close(self) -> "asyncio.Future[None]":
+        """Awaited by who needs the port to be free."""
+        closed: asyncio.Future[None] = maybeDeferred(self._port.stopListening).asFuture(loop())
         for channel in list(self._site.channels):
             channel.finish_soon()
+        return closed
 
 
 def loop() -> asyncio.AbstractEventLoop:

@@ -6,6 +6,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.certs import certificate_files
 from tests.support.children import Child, free_port
+from tests.support.client_certificates import Issued, authority
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.options import MINIMAL
+from tests.support.raw_http import RawClient
 from tests.support.sample_upstream import SampleUpstream
 
 HTML = {"Accept": "text/html"}
@@ -26,29 +29,53 @@ RELOADED = "configuration reloaded"
 REFUSED = "configuration refused, the last good one stays in force"
 
 
-@pytest.fixture
-def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> Iterator[RunningGate]:
+@pytest.fixture(scope="module")
+def shared(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
     metrics = f"127.0.0.1:{free_port()}"
     builder = GateBuilder(provider.url).setting(groups_claim="groups", metrics_address=metrics, admin_allowed_users=["alice@example.com"])
     builder.route("app.localhost", to=upstream.url, allow_any_authenticated_user=True)
     builder.route("open.localhost", to=upstream.url, allow_public_unauthenticated_access=True)
-    with builder.start(tmp_path) as running:
+    with builder.start(tmp_path_factory.mktemp("gate")) as running:
         yield running
+
+
+@pytest.fixture
+def gate(shared: RunningGate) -> Iterator[RunningGate]:
+    """As it was at the start: what a test has changed is taken back, and has been when the next one begins."""
+    paths = (shared.config_file, shared.certificates.certificate, shared.certificates.key)
+    before = [path.read_bytes() for path in paths]
+    yield shared
+    changed = [(path, content) for path, content in zip(paths, before, strict=True) if path.read_bytes() != content]
+    if changed:
+        with hears(shared, RELOADED):
+            for path, content in changed:
+                replace(path, content)
+
+
+def replace(path: Path, content: bytes) -> None:
+    new = path.with_suffix(".new")
+    new.write_bytes(content)
+    new.replace(path)
 
 
 def rewrite(path: Path, **changes: object) -> None:
     config = yaml.safe_load(path.read_text()) | changes
-    new = path.with_suffix(".new")
-    new.write_text(yaml.safe_dump({key: value for key, value in config.items() if value is not None}))
-    new.replace(path)
+    replace(path, yaml.safe_dump({key: value for key, value in config.items() if value is not None}).encode())
 
 
-def times(gate: RunningGate, event: str) -> int:
-    return sum(entry["event"] == event for entry in gate.log)
+@contextmanager
+def hears(gate: RunningGate, event: str) -> Iterator[list[dict[str, Any]]]:
+    """What is done inside brings the event about; afterwards the list holds all of that name since then."""
+    found: list[dict[str, Any]] = []
+    before = len(gate.log)
+    yield found
+    gate.child.wait_for(lambda: any(entry["event"] == event for entry in gate.log[before:]), f"another {event!r}")
+    found += [entry for entry in gate.log[before:] if entry["event"] == event]
 
 
-def after(gate: RunningGate, event: str, count: int = 1) -> None:
-    gate.child.wait_for(lambda: times(gate, event) >= count, f"{event!r} for the {count}. time")
+def reload(gate: RunningGate, **changes: object) -> None:
+    with hears(gate, RELOADED):
+        rewrite(gate.config_file, **changes)
 
 
 def served_certificate(port: int, server_name: str = "app.localhost") -> bytes:
@@ -73,12 +100,12 @@ async def test_a_new_certificate_is_shown_at_once_and_a_broken_pair_keeps_the_ol
     (tmp_path / "next").mkdir()
     files = certificate_files(tmp_path / "next", "authenticate.localhost", "app.localhost", "open.localhost")
     # The certificate is replaced before its key: for a moment they don't belong together.
-    shutil.copy(files.certificate, gate.certificates.certificate)
-    after(gate, REFUSED)
+    with hears(gate, REFUSED):
+        replace(gate.certificates.certificate, files.certificate.read_bytes())
     assert served_certificate(gate.port) == first
     assert metrics(gate)["gate_config_last_reload_success"].value == 0
-    shutil.copy(files.key, gate.certificates.key)
-    after(gate, RELOADED)
+    with hears(gate, RELOADED):
+        replace(gate.certificates.key, files.key.read_bytes())
     second = served_certificate(gate.port)
     assert second == ssl.PEM_cert_to_DER_cert(files.issued.certificate_pem.decode())
     assert second != first
@@ -91,10 +118,9 @@ async def test_a_new_certificate_is_shown_at_once_and_a_broken_pair_keeps_the_ol
 
 async def test_without_certificates_in_the_new_file_tls_stays_until_a_restart(gate: RunningGate) -> None:
     first = served_certificate(gate.port)
-    rewrite(gate.config_file, insecure_server=True, certificate_file=None, certificate_key_file=None)
-    waiting = gate.wait_for_event("these settings take effect at the next start")
-    assert "insecure_server" in waiting["settings"]
-    after(gate, RELOADED)
+    with hears(gate, "these settings take effect at the next start") as waiting:
+        reload(gate, insecure_server=True, certificate_file=None, certificate_key_file=None)
+    assert "insecure_server" in waiting[0]["settings"]
     assert served_certificate(gate.port) == first
 
 
@@ -107,8 +133,7 @@ async def test_the_cookies_name_and_keys_change_for_the_admin_too(gate: RunningG
             page = await client.send(page.next_request)
         assert page.status_code == 200
         assert "_gate_admin" in {cookie.name for cookie in client.cookies.jar}
-        rewrite(gate.config_file, cookie_name="_other")
-        after(gate, RELOADED)
+        reload(gate, cookie_name="_other")
         assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == 302
         assert (await client.get(admin, headers=HTML)).status_code != 200
         assert (await sign_in(client, gate.url("app.localhost"), "alice")).status_code == 200
@@ -117,8 +142,7 @@ async def test_the_cookies_name_and_keys_change_for_the_admin_too(gate: RunningG
 
 async def test_limits_change_for_connections_that_are_open(gate: RunningGate) -> None:
     idle = await asyncio.open_connection("127.0.0.1", gate.port, ssl=gate.certificates.client_context(), server_hostname="open.localhost")
-    rewrite(gate.config_file, timeout_idle="300ms")
-    after(gate, RELOADED)
+    reload(gate, timeout_idle="300ms")
     reader, writer = idle
     writer.write(b"GET /ping HTTP/1.1\r\nHost: open.localhost\r\n\r\n")
     assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 200")  # read() ends when gate closes
@@ -130,15 +154,14 @@ async def test_the_numbers_tell_which_configuration_is_in_force(gate: RunningGat
     assert before["gate_build_info"].value == 1
     assert before["gate_build_info"].labels["service"] == "gate"
     assert any(name.startswith("django_db_") for name in before)
-    rewrite(gate.config_file, cookie_expire="1h")
-    after(gate, RELOADED)
+    reload(gate, cookie_expire="1h")
     changed = metrics(gate)
     assert changed["gate_config_checksum_int64"].value != before["gate_config_checksum_int64"].value
     name = "gate_config_last_reload_success_timestamp"
     assert changed[name].value > before[name].value
-    rewrite(gate.config_file, cookie_expire="soon")
-    entry = gate.wait_for_event(REFUSED)
-    assert f"{gate.config_file}:" in entry["problem"]
+    with hears(gate, REFUSED) as refusal:
+        rewrite(gate.config_file, cookie_expire="soon")
+    assert f"{gate.config_file}:" in refusal[0]["problem"]
     refused = metrics(gate)
     assert refused["gate_config_last_reload_success"].value == 0
     for name in ("gate_config_checksum_int64", "gate_config_last_reload_success_timestamp"):
@@ -149,13 +172,12 @@ async def test_the_numbers_tell_which_configuration_is_in_force(gate: RunningGat
 
 
 async def test_the_metrics_move_to_a_new_address_and_stay_where_it_is_taken(gate: RunningGate, upstream: SampleUpstream) -> None:
-    rewrite(gate.config_file, metrics_address=upstream.url.removeprefix("http://"))
-    entry = gate.wait_for_event(REFUSED)
-    assert "metrics_address" in entry["problem"]
+    with hears(gate, REFUSED) as refusal:
+        rewrite(gate.config_file, metrics_address=upstream.url.removeprefix("http://"))
+    assert "metrics_address" in refusal[0]["problem"]
     assert metrics(gate)["gate_config_last_reload_success"].value == 0
     moved = f"127.0.0.1:{free_port()}"
-    rewrite(gate.config_file, metrics_address=moved)
-    after(gate, RELOADED)
+    reload(gate, metrics_address=moved)
     assert metrics(gate, moved)["gate_config_last_reload_success"].value == 1
     with pytest.raises(httpx.TransportError):
         metrics(gate)
@@ -164,6 +186,66 @@ async def test_the_metrics_move_to_a_new_address_and_stay_where_it_is_taken(gate
         assert client.get("/.gate/admin/").status_code == 404
         assert client.post("/metrics").status_code == 405
         assert client.head("/metrics").content == b""
+
+
+async def test_the_metrics_move_to_another_host_on_their_own_port_or_stay(gate: RunningGate) -> None:
+    address = str(gate.builder.settings["metrics_address"])
+    port = int(address.rpartition(":")[2])
+    with socket.create_server(("127.0.0.2", port)), hears(gate, REFUSED) as refusal:
+        rewrite(gate.config_file, metrics_address=f":{port}")  # all addresses, of which somebody else has one
+    assert f"metrics_address: can't listen on :{port}" in refusal[0]["problem"]
+    assert metrics(gate)["gate_config_last_reload_success"].value == 0
+    reload(gate, metrics_address=f":{port}", cookie_expire="1h")
+    assert metrics(gate, f"[::1]:{port}")["gate_config_last_reload_success"].value == 1
+    reload(gate, metrics_address=address)
+    assert metrics(gate)["gate_config_last_reload_success"].value == 1
+    with pytest.raises(httpx.TransportError):
+        metrics(gate, f"[::1]:{port}")
+
+
+def shows(gate: RunningGate, directory: Path, certificate: Issued) -> RawClient:
+    context = certificate.shown_by(gate.certificates.client_context(), directory)
+    return RawClient(gate.port, tls=context, server_name="open.localhost")
+
+
+def status_on(client: RawClient, gate: RunningGate) -> int:
+    return client.send(f"GET / HTTP/1.1\r\nHost: open.localhost:{gate.port}\r\n\r\n".encode()).response().status
+
+
+def test_a_replaced_authority_of_all_routes_judges_connections_that_are_open(gate: RunningGate, tmp_path: Path) -> None:
+    authorities = old, new = authority("old"), authority("new")
+    replace(tmp_path / "clients.pem", old.pem)
+    reload(gate, client_ca_file=str(tmp_path / "clients.pem"))
+    by_old, by_new = (each.issue("ann") for each in authorities)
+    with shows(gate, tmp_path, by_old) as held, shows(gate, tmp_path, by_new) as waiting:
+        assert status_on(held, gate) == 200
+        with shows(gate, tmp_path, by_new) as early:
+            assert status_on(early, gate) == 495
+        with hears(gate, RELOADED):
+            replace(tmp_path / "clients.pem", new.pem)
+        assert status_on(held, gate) == 495
+        assert status_on(waiting, gate) == 200
+    with shows(gate, tmp_path, by_old) as late:
+        assert status_on(late, gate) == 495
+    with shows(gate, tmp_path, by_new) as late:
+        assert status_on(late, gate) == 200
+
+
+async def test_policy_tests_that_fail_keep_the_last_good_configuration(gate: RunningGate) -> None:
+    opened, closed = yaml.safe_load(gate.config_file.read_text())["policy"][1], gate.url("open.localhost", "/")
+    still_open = {"name": "open to all", "url": closed, "expect": "allow"}
+    reload(gate, policy_tests=[still_open])
+    before = metrics(gate)
+    with hears(gate, REFUSED) as refusal:
+        rewrite(gate.config_file, policy=[{"from": opened["from"], "to": opened["to"], "allow_any_authenticated_user": True}])
+    assert "policy_tests[0]" in refusal[0]["problem"]
+    assert f"{gate.config_file}:" in refusal[0]["problem"]
+    refused = metrics(gate)
+    assert refused["gate_config_last_reload_success"].value == 0
+    assert refused["gate_config_checksum_int64"].value == before["gate_config_checksum_int64"].value
+    async with gate.client() as client:
+        assert (await client.get(gate.url("open.localhost"), headers=HTML)).status_code == 200
+        assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == 302
 
 
 def test_a_wrong_metrics_address_starts_nothing(tmp_path: Path, upstream: SampleUpstream) -> None:
