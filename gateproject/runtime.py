@@ -24,7 +24,7 @@ from databroker.store.open import open_store
 from gateproject.config.options import Options
 from gateproject.config.source import ConfigSource
 from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import ConfigError
+from gateproject.errors import ConfigError, Problem
 from gateproject.large import made_beside_requests
 from gateproject.metrics_listener import MetricsListener
 from gateproject.rpc_services import RpcServices
@@ -102,7 +102,7 @@ class ConfigurationStatus:
     file: str
     checksum: str
     loaded: datetime
-    problems: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     refused: datetime | None = None
 
 
@@ -274,7 +274,7 @@ class Runtime:
     def _refuse(self, error: ConfigError) -> None:
         for problem in error.problems:
             log.error("configuration refused, the last good one stays in force", file=str(self.source.path), problem=str(problem))
-        self.status = replace(self.status, problems=tuple(map(str, error.problems)), refused=datetime.now(UTC))
+        self.status = replace(self.status, problems=error.problems, refused=datetime.now(UTC))
         metrics.configuration_refused(self.options.service_label)
 
     def _in_force(self) -> ConfigurationStatus:

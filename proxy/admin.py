@@ -11,6 +11,8 @@ from django.template.response import TemplateResponse
 
 from gateproject.config.route import Route as ConfiguredRoute
 
+MOST_PROBLEMS = 100  # of a refused file on the page; a misspelt default may be wrong in each of ten thousand routes
+
 
 class Route(models.Model):
     """No table: the admin's index lists models, so the page needs one to be listed by."""
@@ -64,6 +66,7 @@ class RouteAdmin(admin.ModelAdmin):
             "opts": self.opts,
             "rows": [row_of(route) for route in gate.options.policy],
             "configuration": gate.configuration,
+            "shown_problems": gate.configuration.problems[:MOST_PROBLEMS],
         }
         return TemplateResponse(request, "admin/proxy/routes.html", context)
 

@@ -1,6 +1,7 @@
 """A running gate takes over what changes: certificates, authorities, limits, keys; whole, or not at all."""
 
 import asyncio
+import re
 import shutil
 import signal
 import socket
@@ -138,6 +139,26 @@ async def test_the_cookies_name_and_keys_change_for_the_admin_too(gate: RunningG
         assert (await client.get(admin, headers=HTML)).status_code != 200
         assert (await sign_in(client, gate.url("app.localhost"), "alice")).status_code == 200
         assert "_other" in {cookie.name for cookie in client.cookies.jar}
+
+
+async def test_the_admin_shows_what_was_refused_until_it_is_mended(gate: RunningGate) -> None:
+    page = gate.url("authenticate.localhost", "/.gate/admin/proxy/route/")
+    async with gate.client() as client:
+        await sign_in(client, page, "alice")
+        good = (await client.get(page, headers=HTML)).text
+        with hears(gate, REFUSED) as refusal:
+            rewrite(gate.config_file, cookie_expire="soon", polcy=[])
+        shown = (await client.get(page, headers=HTML)).text
+        reload(gate, cookie_expire="14h", polcy=None)
+        mended = (await client.get(page, headers=HTML)).text
+    lines = gate.config_file.read_text().splitlines()
+    line = 1 + next(number for number, text in enumerate(lines) if text.startswith("cookie_expire:"))
+    assert f"<code>{gate.config_file}:{line}:1</code>" in shown
+    assert ("<code>cookie_expire</code>" in shown, "<code>polcy</code>" in shown, len(refusal)) == (True, True, 2)
+    (in_force,) = re.findall("checksum <code>([0-9a-f]{16})</code>", good)
+    assert f"checksum <code>{in_force}</code>" in shown
+    assert ("was refused" in good, "was refused" in shown, "was refused" in mended) == (False, True, False)
+    assert f"checksum <code>{in_force}</code>" not in mended
 
 
 async def test_limits_change_for_connections_that_are_open(gate: RunningGate) -> None:

@@ -130,8 +130,32 @@ proxy_state = door("proxy/state.py", "unit/proxy/test_state.py")
 proxy_state.without("a changed setting reaches the routes that did not change", "previous._options.differs_in_routes_only(options)", "True")
 route_table = door("authorize/policy/route_table.py", "unit/authorize/policy/test_route_table.py")
 route_table.without("a new authority of all routes reaches the old ones", " if conditions == self._conditions else {}", "")
-metrics_listener = door("gateproject/telemetry/exposition.py", "unit/gateproject/telemetry/test_exposition.py")
-metrics_listener.without("beside the metrics there is nothing", '    if scope["path"] != "/metrics":\n', "    if False:\n")
+metrics_listener = door("gateproject/metrics_listener.py", f"{RELOAD}::test_the_metrics_move_to_another_host_on_their_own_port_or_stay")
+metrics_listener.without(
+    "an address that can't be had leaves the metrics where they were",
+    "            self._door = SideDoor(metrics, bind(before, SETTING))\n            self._address = before\n",
+    "",
+)
+runtime.without(
+    "a refused configuration is told to Prometheus",
+    "        metrics.configuration_refused(self.options.service_label)\n",
+    "",
+    f"{RELOAD}::test_policy_tests_that_fail_keep_the_last_good_configuration",
+)
+source.without(
+    "a reload runs the policy tests",
+    "[judge for judge in judges if not judge.warns]",
+    "[]",
+    f"{RELOAD}::test_policy_tests_that_fail_keep_the_last_good_configuration",
+)
+route_table.without(
+    "a replaced authority of all routes counts for the next request",
+    " if conditions == self._conditions else {}",
+    " if True else {}",
+    f"{RELOAD}::test_a_replaced_authority_of_all_routes_judges_connections_that_are_open",
+)
+exposition = door("gateproject/telemetry/exposition.py", "unit/gateproject/telemetry/test_exposition.py")
+exposition.without("beside the metrics there is nothing", '    if scope["path"] != "/metrics":\n', "    if False:\n")
 
 DOORS = (
     load,
@@ -144,6 +168,7 @@ DOORS = (
     proxy_state,
     route_table,
     metrics_listener,
+    exposition,
     runtime,
     validation,
     options,

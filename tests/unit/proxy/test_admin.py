@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateproject.config.route import Route
+from gateproject.errors import Problem
 from proxy import admin
 from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
 
@@ -31,11 +32,26 @@ def test_the_configuration_in_force_is_named():
     assert "refused" not in text
 
 
-def test_the_problems_of_a_refused_file_are_shown():
-    refused = SimpleNamespace(**{**vars(IN_FORCE), "problems": ("line 3: policy[0].from: is <wrong>",), "refused": LOADED})
-    text = text_of(pages_for(configuration=refused).get("proxy/route/"))
-    assert "refused; what is shown here stays in force" in text
-    assert "line 3: policy[0].from: is <wrong>" in text
+def refused(*problems: Problem) -> SimpleNamespace:
+    return SimpleNamespace(**{**vars(IN_FORCE), "problems": problems, "refused": LOADED})
+
+
+def test_the_problems_of_a_refused_file_are_shown_with_their_places():
+    problems = Problem("policy[0].from", "is <wrong>", 3, 5, "gate.yaml"), Problem("", "can't be read")
+    text = text_of(pages_for(configuration=refused(*problems)).get("proxy/route/"))
+    assert "refused on 2 January 2026, 03:04:05 UTC; what is shown here stays in force" in text
+    assert "gate.yaml:3:5 policy[0].from is <wrong>" in text
+    assert "- - can't be read" in text
+    assert "2 problems" in text
+
+
+def test_of_very_many_problems_the_first_are_shown():
+    text = text_of(
+        pages_for(configuration=refused(*(Problem(f"policy[{number}].to", "is wrong") for number in range(101)))).get("proxy/route/")
+    )
+    assert "policy[99].to" in text
+    assert "policy[100].to" not in text
+    assert "101 problems, the first 100 of which are shown" in text
 
 
 def test_the_index_has_an_entry_routes():
