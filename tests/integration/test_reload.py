@@ -146,7 +146,7 @@ async def test_the_admin_shows_what_was_refused_until_it_is_mended(gate: Running
     async with gate.client() as client:
         await sign_in(client, page, "alice")
         good = (await client.get(page, headers=HTML)).text
-        with hears(gate, REFUSED) as refusal:
+        with hears(gate, REFUSED):
             rewrite(gate.config_file, cookie_expire="soon", polcy=[])
         shown = (await client.get(page, headers=HTML)).text
         reload(gate, cookie_expire="14h", polcy=None)
@@ -154,7 +154,7 @@ async def test_the_admin_shows_what_was_refused_until_it_is_mended(gate: Running
     lines = gate.config_file.read_text().splitlines()
     line = 1 + next(number for number, text in enumerate(lines) if text.startswith("cookie_expire:"))
     assert f"<code>{gate.config_file}:{line}:1</code>" in shown
-    assert ("<code>cookie_expire</code>" in shown, "<code>polcy</code>" in shown, len(refusal)) == (True, True, 2)
+    assert ("<code>cookie_expire</code>" in shown, "<code>polcy</code>" in shown, "2 problems" in shown) == (True, True, True)
     (in_force,) = re.findall("checksum <code>([0-9a-f]{16})</code>", good)
     assert f"checksum <code>{in_force}</code>" in shown
     assert ("was refused" in good, "was refused" in shown, "was refused" in mended) == (False, True, False)
@@ -234,10 +234,10 @@ def status_on(client: RawClient, gate: RunningGate) -> int:
 
 
 def test_a_replaced_authority_of_all_routes_judges_connections_that_are_open(gate: RunningGate, tmp_path: Path) -> None:
-    authorities = old, new = authority("old"), authority("new")
+    old, new = authority("old"), authority("new")
     replace(tmp_path / "clients.pem", old.pem)
     reload(gate, client_ca_file=str(tmp_path / "clients.pem"))
-    by_old, by_new = (each.issue("ann") for each in authorities)
+    by_old, by_new = old.issue("ann"), new.issue("ann")
     with shows(gate, tmp_path, by_old) as held, shows(gate, tmp_path, by_new) as waiting:
         assert status_on(held, gate) == 200
         with shows(gate, tmp_path, by_new) as early:
@@ -253,31 +253,18 @@ def test_a_replaced_authority_of_all_routes_judges_connections_that_are_open(gat
 
 
 async def test_policy_tests_that_fail_keep_the_last_good_configuration(gate: RunningGate) -> None:
-    opened, closed = yaml.safe_load(gate.config_file.read_text())["policy"][1], gate.url("open.localhost", "/")
-    still_open = {"name": "open to all", "url": closed, "expect": "allow"}
-    reload(gate, policy_tests=[still_open])
+    opened = yaml.safe_load(gate.config_file.read_text())["policy"][1]
+    reload(gate, policy_tests=[{"name": "open to all", "url": gate.url("open.localhost"), "expect": "allow"}])
     before = metrics(gate)
     with hears(gate, REFUSED) as refusal:
         rewrite(gate.config_file, policy=[{"from": opened["from"], "to": opened["to"], "allow_any_authenticated_user": True}])
-    assert "policy_tests[0]" in refusal[0]["problem"]
-    assert f"{gate.config_file}:" in refusal[0]["problem"]
+    assert re.search(r"config\.yaml:\d+:\d+: policy_tests\[0\]", refusal[0]["problem"])
     refused = metrics(gate)
     assert refused["gate_config_last_reload_success"].value == 0
     assert refused["gate_config_checksum_int64"].value == before["gate_config_checksum_int64"].value
     async with gate.client() as client:
         assert (await client.get(gate.url("open.localhost"), headers=HTML)).status_code == 200
         assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == 302
-
-
-def test_a_wrong_metrics_address_starts_nothing(tmp_path: Path, upstream: SampleUpstream) -> None:
-    settings = {**MINIMAL, "data_dir": str(tmp_path / "data"), "address": f"127.0.0.1:{free_port()}", "grpc_address": ""}
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump({**settings, "metrics_address": upstream.url.removeprefix("http://")}))
-    with Child.python("manage.py", "rungate", "-config", path) as child:
-        assert child.process.wait(20) == 1
-    assert "nothing was started" in child.output
-    assert "metrics_address: can't listen on" in child.output
-    assert "Traceback" not in child.output
 
 
 def test_a_mounted_volume_is_swapped_as_kubernetes_does_it(tmp_path: Path, upstream: SampleUpstream) -> None:

@@ -172,3 +172,14 @@ async def test_a_stranger_can_not_fill_the_disk_through_our_pages(reloadable: Ru
                 continue  # cut while it was still sending
             assert status == 413
             assert (await client.post(gate.url(host, "/.gate/signout/"), content=b"x" * 60_000)).status_code != 413
+
+
+def test_a_wrong_metrics_address_starts_nothing(tmp_path: Path, upstream: SampleUpstream) -> None:
+    settings = {**MINIMAL, "data_dir": str(tmp_path / "data"), "address": f"127.0.0.1:{free_port()}", "grpc_address": ""}
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({**settings, "metrics_address": upstream.url.removeprefix("http://")}))
+    with Child.python("manage.py", "rungate", "-config", path) as child:
+        assert child.process.wait(20) == 1
+    assert "nothing was started" in child.output
+    assert "metrics_address: can't listen on" in child.output
+    assert "Traceback" not in child.output
