@@ -126,13 +126,14 @@ def policy_microseconds(criteria: int) -> float:
     if len(judge(asked, person, compiled, now).trace) != criteria + 1 or not judge(asked, person, compiled, now).is_allowed:
         raise SystemExit("the bench measures the wrong thing")
 
+    # The processor's time, the best of many short rounds: what others do on the machine is no part of the decision.
     def one_round() -> float:
-        started = time.perf_counter()
-        for _ in range(CHECKS):
+        started = time.process_time()
+        for _ in range(CHECKS // ROUNDS):
             judge(asked, person, compiled, now)
-        return (time.perf_counter() - started) / CHECKS * 1e6
+        return (time.process_time() - started) / (CHECKS // ROUNDS) * 1e6
 
-    return statistics.median(one_round() for _ in range(ROUNDS))
+    return min(one_round() for _ in range(ROUNDS**2))
 
 
 def main() -> int:

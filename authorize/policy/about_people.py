@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from authorize.policy import criteria
-from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_person, shown, with_type
+from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_person, shown
 from authorize.policy.email_address import canonical_domain, canonical_email
 from authorize.policy.identity import Identity
 from authorize.policy.texts import described, text_test
@@ -103,14 +103,16 @@ def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
     """Any value of the claim; one that can't be compared leaves in doubt what the others don't settle."""
     name = comparison.argument
     if comparison.operator in ("is", "in"):
-        listed = frozenset(map(with_type, comparison.operand))
+        # As `with_type` has it, without a tuple for each value.
+        truths = frozenset(value for value in comparison.operand if isinstance(value, bool))
+        others = frozenset(value for value in comparison.operand if not isinstance(value, bool))
 
         def judge_values(identity: Identity) -> int:
             values = identity.claims.get(name, ())
             if not values:
                 return UNKNOWN
             for value in values:  # a loop costs half of what any() over a generator does
-                if with_type(value) in listed:
+                if value in (truths if value is True or value is False else others):
                     return TRUE
             return FALSE
 

@@ -1,9 +1,10 @@
 """Comparisons of the policy language with the request itself: who sends it, from where, how, and for which path."""
 
 import ipaddress
+from collections.abc import Callable
 from functools import lru_cache
 
-from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix, decoded_reading, lenient_reading
+from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix, decoded_reading
 from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_request, shown
 from authorize.policy.texts import described, text_test
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
@@ -65,7 +66,7 @@ def http_path(comparison: Comparison) -> Criterion:
     def judge(case: Case) -> int:
         path = case.request.path
         holds = fits(path)
-        reading = lenient_reading(path)
+        reading = case.reading or case.read()
         if (reading is not path or has_escapes) and fits_decoded(reading) is not holds:
             return UNKNOWN
         return TRUE if holds else FALSE
@@ -75,32 +76,33 @@ def http_path(comparison: Comparison) -> Criterion:
 
 
 def http_header(comparison: Comparison) -> Criterion:
-    """A header that comes twice has no one value: which of them an upstream takes is not known."""
+    """A header that comes twice has no one value (`Case.fold`)."""
     name = comparison.argument.encode("ascii")
 
-    def values(case: Case) -> list[bytes]:
-        return [value for key, value in case.request.headers if key == name]
-
     def compared(case: Case) -> str:
-        found = values(case)
+        found = [value for key, value in case.request.headers if key == name]
         if found and is_secret_header(comparison.argument):
             return f"{comparison.argument}: sent, and not shown"
         return f"{comparison.argument}: {shown(value.decode('utf-8', 'replace') for value in found)}"
 
-    if comparison.operator == "exists":
-
-        def judge(case: Case) -> int:
-            return TRUE if bool(values(case)) is comparison.operand else FALSE
-    else:
-        fits = text_test(comparison.operator, comparison.operand)
-
-        def judge(case: Case) -> int:
-            found = values(case)
-            if len(found) != 1:
-                return UNKNOWN
-            return TRUE if fits(found[0].decode("utf-8")) else FALSE
-
+    judge = _header_sent(name, comparison.operand) if comparison.operator == "exists" else _header_judge(name, comparison)
     return on_request(described(comparison, compared), HEADER, judge, is_negated=comparison.is_negated)
+
+
+def _header_sent(name: bytes, should_exist: bool) -> Callable[[Case], int]:
+    return lambda case: TRUE if (name in (case.headers or case.fold())) is should_exist else FALSE
+
+
+def _header_judge(name: bytes, comparison: Comparison) -> Callable[[Case], int]:
+    fits = text_test(comparison.operator, comparison.operand)
+
+    def judge(case: Case) -> int:
+        value = (case.headers or case.fold()).get(name)
+        if value is None:
+            return UNKNOWN
+        return TRUE if fits(value.decode("utf-8")) else FALSE
+
+    return judge
 
 
 def is_secret_header(name: str) -> bool:

