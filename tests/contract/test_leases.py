@@ -53,7 +53,7 @@ async def test_a_lease_that_nobody_renews_ends(leases):
 
 
 async def test_a_renewed_lease_goes_on(leases):
-    lease = await leases.acquire("work", 0.2)
+    lease = await leases.acquire("work", 5.0)
     assert await leases.renew(lease, LONG)
     await asyncio.sleep(0.05)
     assert await leases.renew(lease, 0.03)
