@@ -150,7 +150,7 @@ async def test_what_needs_a_restart_says_so_and_the_rest_takes_over(reloadable: 
     gate = reloadable
     rewrite(gate, address="127.0.0.1:1", data_dir="/nowhere", policy=[])
     entry = gate.wait_for_event("these settings take effect at the next start")
-    assert entry["settings"] == ["address", "data_dir"]
+    assert entry["settings"] == ["address", "data_dir", "database_url"]  # a file below data_dir
     gate.wait_for_event("configuration reloaded")
     async with gate.client() as client:
         assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == 404
