@@ -9,7 +9,10 @@ from typing import Any
 
 from gateproject.config.places import KeyPath, packed
 
-_JSON_WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]|[^\s{}\[\],:"]+')
+_TEXT = r'"(?:[^"\\]++|\\.)*+"'
+_PLAIN = r'[^\s{}\[\],:"]++'
+# A key with its value where that is simple; a bracket; what else stands in a list.
+_JSON_WORD = re.compile(rf"({_TEXT})\s*+:(?:\s*+(?:{_TEXT}|{_PLAIN}))?|[{{}}\[\]]|{_TEXT}|{_PLAIN}")
 _TOML_WORD = re.compile(
     r'"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|\n|[{}\[\],=.]|[^\s{}\[\],=.#"\']+', re.DOTALL
 )
@@ -36,41 +39,39 @@ class Located:
             self.positions[path] = position
 
 
-def _words(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, int]]:
+def _words(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int]]:
     line, line_start, seen = 1, 0, 0
     for found in pattern.finditer(text):
         start = found.start()
-        line += text.count("\n", seen, start)
-        line_start = max(line_start, text.rfind("\n", seen, start) + 1)
+        if lines := text.count("\n", seen, start):
+            line, line_start = line + lines, text.rindex("\n", seen, start) + 1
         seen = start
-        yield found[0], packed(line, start - line_start + 1)
+        yield found, packed(line, start - line_start + 1)
 
 
 def locate_json(text: str) -> Located:
+    """There may be hundreds of thousands of keys."""
     located = Located()
-    levels: list[_Level] = []
-    for word, position in _words(_JSON_WORD, text):
-        if word in "}]":
-            levels.pop()
-        elif word == ",":
-            _next(levels[-1])
+    above: list[tuple[KeyPath, int | None]] = []
+    # Where we are: the path of the innermost array or object, in an array the next index, and the path of the value that comes next.
+    base: KeyPath = ()
+    index: int | None = None
+    here: KeyPath = ()
+    for found, position in _words(_JSON_WORD, text):
+        word, key = found[0], found[1]
+        if key is not None:
+            here = (*base, json.loads(key) if "\\" in key else key[1:-1])
+            located.note(here, position)
+        elif word in ("}", "]"):
+            base, index = above.pop()
         else:
-            _begin(located, levels, word, position)
+            if index is not None:
+                here, index = (*base, index), index + 1
+                located.note(here, position)
+            if word in ("{", "["):
+                above.append((base, index))
+                base, index = here, 0 if word == "[" else None
     return located
-
-
-def _begin(located: Located, levels: list[_Level], word: str, position: int) -> None:
-    """A key, or the first word of a value."""
-    top = levels[-1] if levels else None
-    if top is not None and top.expects_key:
-        top.part, top.expects_key = json.loads(word) if "\\" in word else word[1:-1], False
-        located.note(tuple(level.part for level in levels), position)
-        return
-    if top is not None and top.is_list:
-        located.note(tuple(level.part for level in levels), position)
-    if word in ("{", "["):
-        is_list = word == "["
-        levels.append(_Level(is_list, 0 if is_list else None, expects_key=not is_list))
 
 
 def _next(level: _Level) -> None:
@@ -93,7 +94,7 @@ class _Toml:
         self._tables: dict[KeyPath, int] = {}  # array of tables -> index of its last one
 
     def run(self, text: str) -> Located:
-        words = ((word, position) for word, position in _words(_TOML_WORD, text) if not word.startswith("#"))
+        words = ((found[0], position) for found, position in _words(_TOML_WORD, text) if not found[0].startswith("#"))
         for word, position in words:
             if word == "[":
                 self._header(words, position)

@@ -1,6 +1,6 @@
 """B26: does a hostile configuration end in one clear line for each mistake, soon, and without much memory?
 
-Each case is a `manage.py checkconfig` of its own: exit 1, no traceback, every line an error with its file, within two seconds of
+Each case is a `manage.py checkconfig` of its own: exit 1, no traceback, every line an error with its file, within three seconds of
 processor time and 300 MiB.  A file that is only large must pass within the same bounds.
 """
 
@@ -21,7 +21,7 @@ from tests.attack.target import Target
 from tests.support.options import MINIMAL
 
 ROOT = Path(__file__).parents[2]
-MOST_SECONDS = 2.0
+MOST_SECONDS = 3.0  # of the process itself, so other work hardly adds to it
 MOST_MEMORY = 300 << 20
 MEBIBYTE = 1 << 20
 RIGHT = json.dumps(MINIMAL)[1:-1]
@@ -175,7 +175,7 @@ async def _check(name: str, prepare: Prepare, policy: str | None, wanted: Outcom
         output, _ = await process.communicate()
     code, said, errors, seconds, kibibytes = json.loads(output)
     _judge(said, errors, code, wanted)
-    expect(seconds <= MOST_SECONDS * _slowness(), f"took {seconds:.1f} s of processor time")
+    expect(seconds <= MOST_SECONDS, f"took {seconds:.1f} s of processor time")
     expect(kibibytes << 10 <= MOST_MEMORY, f"took {kibibytes >> 10} MiB")
     return wanted
 
@@ -195,8 +195,3 @@ def _judge(said: str, errors: str, code: int, wanted: Outcome) -> None:
 
 def _no_core() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _slowness() -> float:
-    """The bounds are those of an idle machine; beside other work the same instructions take longer."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

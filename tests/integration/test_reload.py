@@ -267,6 +267,41 @@ async def test_policy_tests_that_fail_keep_the_last_good_configuration(gate: Run
         assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == 302
 
 
+def test_a_hangup_before_gate_is_ready_does_not_end_it(tmp_path: Path, upstream: SampleUpstream) -> None:
+    builder = GateBuilder("http://127.0.0.1:9").route("open.localhost", to=upstream.url, allow_public_unauthenticated_access=True)
+    config = builder.write(tmp_path, certificate_files(tmp_path, "authenticate.localhost", "open.localhost"))
+    with Child.python("manage.py", "rungate", "-config", config) as child:
+        child.wait_for(lambda: _ignores_hangups(child.process.pid), "it ignores SIGHUP", 60)
+        child.process.send_signal(signal.SIGHUP)
+        child.wait_for(lambda: any(entry["event"] == "gate is ready" for entry in child.events), "gate is ready", 60)
+
+
+def _ignores_hangups(pid: int) -> bool:
+    ignored = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigIgn:"))
+    return bool(int(ignored.split()[1], 16) >> (signal.SIGHUP - 1) & 1)
+
+
+SECRETS = {"idp_client_secret": "hunter2sEcReT", "cookie_secret": "a" * 42 + "E=", "shared_secret": "b" * 42 + "E="}
+WRONG = {name: f"{value}x" for name, value in SECRETS.items() if name != "idp_client_secret"} | {"idp_client_secret": ["hunter2sEcReT"]}
+
+
+def shows_a_secret(said: str) -> list[str]:
+    return [name for name, value in SECRETS.items() if value in said or value.rstrip("E=") in said]
+
+
+def test_the_log_never_shows_a_secret(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:
+    builder = GateBuilder(provider.url).setting(**SECRETS, log_level="debug")
+    builder.route("open.localhost", to=upstream.url, allow_public_unauthenticated_access=True, set_request_headers={"X-A": "hunter2sEcReT"})
+    with builder.start(tmp_path) as gate:
+        rewrite(gate.config_file, **WRONG, cookie_secert=SECRETS["cookie_secret"])
+        gate.wait_for_event(REFUSED)
+        assert all(name in gate.child.output for name in SECRETS)
+        assert shows_a_secret(gate.child.output) == []
+    with Child.python("manage.py", "rungate", "-config", gate.config_file) as child:
+        child.wait_for_line("nothing was started", 60)
+        assert shows_a_secret(child.output) == []
+
+
 def test_a_mounted_volume_is_swapped_as_kubernetes_does_it(tmp_path: Path, upstream: SampleUpstream) -> None:
     """config.yaml and its files are links through `..data`, itself a link to a directory that is never written again."""
     port = free_port()

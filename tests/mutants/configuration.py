@@ -114,6 +114,12 @@ runtime.without(
     "            pass\n",
     f"{RELOAD}::test_the_cookies_name_and_keys_change_for_the_admin_too",
 )
+rungate = door("gateproject/management/commands/rungate.py", f"{RELOAD}::test_a_hangup_before_gate_is_ready_does_not_end_it")
+rungate.without("a hangup while gate starts ends nothing", "signal.signal(signal.SIGHUP, signal.SIG_IGN)", "pass")
+locate = door("gateproject/config/locate.py", "unit/gateproject/config/test_locate.py", "unit/gateproject/config/test_documents.py")
+locate.without("the elements of a list have places of their own", "here, index = (*base, index), index + 1", "here = (*base, index)")
+types = door("gateproject/config/types.py", "unit/gateproject/config/test_types.py")
+types.without("a part of an address above 255 is none", "25[0-5]|2[0-4][0-9]|1[0-9]{2}", "[12][0-9]{2}")
 listener_state = door("proxy/listener/state.py", "unit/proxy/listener/test_state.py")
 listener_state.without(
     "a changed certificate is shown",
@@ -158,6 +164,9 @@ exposition = door("gateproject/telemetry/exposition.py", "unit/gateproject/telem
 exposition.without("beside the metrics there is nothing", '    if scope["path"] != "/metrics":\n', "    if False:\n")
 
 DOORS = (
+    rungate,
+    locate,
+    types,
     load,
     checks,
     shadowing,

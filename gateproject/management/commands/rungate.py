@@ -1,6 +1,7 @@
 """Run gate with its own listeners, as the configuration says."""
 
 import resource
+import signal
 import sys
 from typing import Any
 
@@ -19,6 +20,8 @@ class Command(BaseCommand):
         parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
+        # Until there is an event loop to take it; what the file says by then is seen when it is watched.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         allow_many_connections()
         from gateproject.runtime import SERVES_GRPC_ONLY
         from gateproject.start import from_settings, serve_grpc_only
