@@ -11,7 +11,7 @@ class LoggedDecision(models.Model):
     request_id = models.CharField("request id", max_length=32, db_index=True)
     at = models.DateTimeField("time", db_index=True)
     person_id = models.CharField("person", max_length=LONGEST_ID, blank=True)
-    person = models.CharField("shown as", max_length=255, blank=True)
+    person = models.CharField("shown as", max_length=255, blank=True, db_index=True)
     method = models.CharField(max_length=32, blank=True)
     url = models.TextField("URL, without its query")
     client_address = models.CharField("client address", max_length=64, blank=True)

@@ -3,6 +3,7 @@
 import hashlib
 
 from django.core.cache import cache
+from django.core.exceptions import EmptyResultSet
 from django.core.paginator import Paginator
 from django.utils.functional import cached_property
 
@@ -16,7 +17,11 @@ class CountedPaginator(Paginator):
 
     @cached_property
     def count(self) -> int:
-        key = f"count:{hashlib.sha256(str(self.object_list.query).encode()).hexdigest()}"
+        try:
+            query = str(self.object_list.query)
+        except EmptyResultSet:  # a search that can find nothing has no query
+            return 0
+        key = f"count:{hashlib.sha256(query.encode()).hexdigest()}"
         known = cache.get(key)
         if isinstance(known, int) and known >= LARGE:
             return known

@@ -50,6 +50,26 @@ def test_the_log_is_searched(pages, query: dict[str, str], found: list[str]) -> 
     assert [row.url.removeprefix("app.example.com") for row in shown.context_data["cl"].result_list] == found
 
 
+@pytest.mark.parametrize(
+    ("words", "found", "index"),
+    [
+        ("AB" * 16, ["/named"], "(request_id=?)"),
+        (f"{'ab' * 16} bob", [], "(request_id=?)"),
+        ("cd" * 16, ["/by/" + "cd" * 16], ""),
+        ("192.0.2.1 wages cd", ["/by/" + "cd" * 16], ""),
+        ("192.0.2.10", [], ""),
+        ("bob@corp.com", ["/a"], "(person=?)"),
+        ("ob@corp.com", ["/a"], ""),
+    ],
+)
+def test_a_word_is_looked_for_where_its_form_says(pages, tmp_path: Path, words: str, found: list[str], index: str) -> None:
+    log_decision(tmp_path, "ab" * 16, user(), "/named")
+    log_decision(tmp_path, "ef" * 16, user(), "/by/" + "cd" * 16)
+    shown = pages().get(LOG, q=words).context_data["cl"]
+    assert [row.url.removeprefix("app.example.com") for row in shown.result_list] == found
+    assert index in shown.queryset.explain()
+
+
 def test_a_decision_s_page_is_its_explanation(pages) -> None:
     staff = pages()
     said = text_of(staff.get(LOG + "explain/", request="a1"))
