@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import aiohttp
@@ -423,6 +424,26 @@ async def test_a_policy_that_takes_websockets_away_closes_the_open_ones(gate: Ru
             config["policy"][0]["allow_websockets"] = False
             gate.config_file.write_text(yaml.safe_dump(config))
             assert client.frame().close_code == 1008
+
+
+def test_a_websocket_ends_when_its_route_closes_for_the_day(upstream: SocketUpstream, tmp_path: Path) -> None:
+    policy = [{"allow": {"time_of_day": {"before": "24:00"}}}]
+    builder = GateBuilder("http://127.0.0.1:9").route(MEMBERS, to=upstream.url, allow_websockets=True, policy=policy)
+    with builder.start(tmp_path) as running:
+        # When it closes is written only now: a start takes as long as the machine lets it.
+        now = datetime.now(UTC)
+        bounds = {"after": now - timedelta(hours=1), "before": now + timedelta(seconds=8)}
+        config = yaml.safe_load(running.config_file.read_text())
+        config["policy"][0]["policy"] = [{"allow": {"time_of_day": {name: f"{bound:%H:%M:%S}" for name, bound in bounds.items()}}}]
+        running.config_file.write_text(yaml.safe_dump(config))
+        running.wait_for_event("configuration reloaded")
+        with RawWebSocket(running.port, tls=running.certificates.client_context(), server_name=MEMBERS) as client:
+            assert client.open(f"{MEMBERS}:{running.port}", "/hold").status == 101
+            client.socket.settimeout(30)
+            assert client.frame().close_code == 1008
+        running.wait_for_event("stream ended", lambda event: event["reason"] == "access was withdrawn")
+        with RawWebSocket(running.port, tls=running.certificates.client_context(), server_name=MEMBERS) as client:
+            assert client.open(f"{MEMBERS}:{running.port}", "/hold").status in (401, 403)
 
 
 async def test_a_stop_closes_websockets_with_1001_on_both_sides_and_exits_0(gate: RunningGate, upstream: SocketUpstream) -> None:

@@ -38,6 +38,7 @@ class Cloud:
         self.bend: dict[str, Any] = {}
         self.answer: tuple[int, bytes] | None = None
         self.flavor = "Google"
+        self.in_signature = ""
         self.lifetime = 3600
         self.may_answer = asyncio.Event()
         self.may_answer.set()
@@ -90,5 +91,6 @@ class Cloud:
         now = int(self._clock())
         claims = {"iss": "https://accounts.google.com", "aud": audience, "iat": now, "exp": now + self.lifetime, "email": ACCOUNT}
         token = jwt.encode({**claims, "n": len(self.asked), **self.bend}, OTHER_RSA_KEY, "RS256")
+        token = f"{token[:-8]}{self.in_signature}{token[-8:]}"
         self.tokens.append(token)
         return 200, json.dumps({"id_token": token}).encode() if as_json else token.encode()
