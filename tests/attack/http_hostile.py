@@ -232,7 +232,10 @@ async def _set_cookie(cookie: bytes, target: Target) -> Outcome:
     headers = b"Set-Cookie: mine=1\r\nSet-Cookie: %b\r\nset-cookie: %b\r\n" % (cookie, cookie)
     target.canaries["hostile"].scripts[marker] = Script(OK + headers + b"Content-Length: 2\r\n\r\nok")
     data = target.request(b"GET", b"/", "hostile", marker=marker)
-    answer = await target.send(data)
+    for _ in range(4):  # the cases beside this one break connections of the same upstream: 502 is honest then
+        answer = await target.send(data)
+        if answer.statuses != [502]:
+            break
     found = answer.responses[0].values(b"set-cookie")
     if cookie in OTHER_COOKIES:
         expect(found.count(cookie) >= 2, f"an application's own cookie was lost: {found!r}", data)
