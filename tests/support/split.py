@@ -4,8 +4,8 @@ import base64
 import itertools
 import secrets
 import signal
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -91,9 +91,17 @@ class Split:
         yield "databroker", 0
         yield from itertools.product(("authorize", "authenticate", "proxy"), (0, 1))
 
-    def end(self, services: str, number: int) -> None:
-        self.children[services, number].process.send_signal(signal.SIGKILL)
-        self.children[services, number].process.wait(10)
+    @contextmanager
+    def without(self, services: Iterable[str], number: int) -> Iterator[None]:
+        """While these instances are killed; afterwards they run again."""
+        for each in services:
+            self.children[each, number].process.send_signal(signal.SIGKILL)
+            self.children[each, number].process.wait(10)
+        try:
+            yield
+        finally:
+            for child in [self.begin(each, number) for each in services]:
+                child.wait_for_line("gate is ready", 60)
 
     def client(self, **options: Any) -> httpx.AsyncClient:
         """A browser whose every request may reach the other instance of the service that it is for."""
