@@ -114,8 +114,7 @@ async def test_in_its_last_minute_a_token_is_not_used(tokens: IdentityTokens, cl
         {"answer": (200, b"")},
         {"answer": (200, b"a.b.c\r\nX-Gate-Jwt-Assertion: x")},
         {"answer": (200, b"a" * 70_000)},
-        # Four characters that base64 passes over: all but the form of this token is good.
-        {"in_signature": "\r\n\r\n"},
+        {"is_signed": False},
         {"flavor": "none"},
     ],
     ids=str,
@@ -127,7 +126,7 @@ async def test_what_is_no_token_for_this_upstream_is_not_sent(
         setattr(cloud, name, value)
     with pytest.raises(CredentialsError):
         await tokens.token_for(SERVICE)
-    cloud.bend, cloud.answer, cloud.flavor, cloud.in_signature = {}, None, "Google", ""
+    cloud.bend, cloud.answer, cloud.flavor, cloud.is_signed = {}, None, "Google", True
     with pytest.raises(CredentialsError):
         await tokens.token_for(SERVICE)
     assert len(cloud.asked) == 1, "a failure is not repeated at once"

@@ -150,6 +150,7 @@ def test_a_step_says_what_it_compared_and_what_it_would_hold_for() -> None:
         ([{"allow": {"user": "bob@corp.com"}}], "you are not among the people listed"),
         ([{"allow": {"and": [{"user": "bob@corp.com"}, TRUE]}}], "you are not among the people listed"),
         ([{"allow": {"not": ANN}}], "the route's policy does not let this request in"),
+        ([{"allow": {"not": {"and": [{"not": {"user": "bob@corp.com"}}, TRUE]}}}], "the route's policy does not let this request in"),
         ([{"allow": {"user": {"not_in": ["ann@corp.com"]}}}], "the route's policy does not let this request in"),
         ([{"allow": TRUE}, {"deny": ANN}], "the route's policy keeps this request out"),
         ([{"allow": TRUE}, {"deny": UNKNOWN}], "it can't be ruled out that the route's policy keeps this request out"),
