@@ -173,7 +173,7 @@ service.without(
 hosts = door("authorize/hosts.py", "unit/authorize/test_service.py", "unit/authorize/test_hosts.py")
 hosts.without("an origin has the scheme of its route", " and scheme == self.scheme_of(host, port)", "")
 
-_LANGUAGE = (truth, expressions, people, requests, moments, language, values, certificates)
+_LANGUAGE = (truth, expressions, people, requests, cases, moments, language, values, certificates)
 DOORS = (
     canonical, request, route_table, compiled_route, criteria, decision, *_LANGUAGE, email_address, identity_facts, identity_loader,
     service, hosts,
