@@ -1,6 +1,6 @@
 """B26: does a hostile configuration end in one clear line for each mistake, soon, and without much memory?
 
-Each case is a `manage.py checkconfig` of its own: exit 1, no traceback, every line an error with its file, within three seconds of
+Each case is a `manage.py checkconfig` of its own: exit 1, no traceback, every line an error with its file, within a few seconds of
 processor time and 300 MiB.  A file that is only large must pass within the same bounds.
 """
 
@@ -21,7 +21,8 @@ from tests.attack.target import Target
 from tests.support.options import MINIMAL
 
 ROOT = Path(__file__).parents[2]
-MOST_SECONDS = 3.0  # of the process itself, so other work hardly adds to it
+# Of the process itself.  A bomb takes minutes; how fast a large honest file is read is bench/configuration.py's to measure.
+MOST_SECONDS = 15.0
 MOST_MEMORY = 300 << 20
 MEBIBYTE = 1 << 20
 RIGHT = json.dumps(MINIMAL)[1:-1]
