@@ -71,6 +71,17 @@ async def signed_in(gate: RunningGate, who: str = "alice") -> AsyncIterator[http
         yield client
 
 
+def emptied(server: RedisServer) -> RedisServer:
+    """Records of another test are sealed with another secret, which gate refuses to start with."""
+    server.command("FLUSHALL")
+    return server
+
+
+def without_tables(server: PostgresServer) -> PostgresServer:
+    server.query("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    return server
+
+
 @pytest.mark.parametrize("kind", ["kvstore", "sqlite", "postgresql"])
 async def test_sessions_outlive_a_restart_and_end_by_sign_out(
     kind: str,
@@ -80,9 +91,12 @@ async def test_sessions_outlive_a_restart_and_end_by_sign_out(
     request: pytest.FixtureRequest,
 ) -> None:
     settings: Callable[[], dict[str, object]] = {
-        "kvstore": lambda: on_redis(request.getfixturevalue("redis_server").url),
+        "kvstore": lambda: on_redis(emptied(request.getfixturevalue("redis_server")).url),
         "sqlite": lambda: {"databroker_storage_type": "database"},
-        "postgresql": lambda: {"databroker_storage_type": "database", "database_url": request.getfixturevalue("postgresql").url},
+        "postgresql": lambda: {
+            "databroker_storage_type": "database",
+            "database_url": without_tables(request.getfixturevalue("postgresql")).url,
+        },
     }[kind]
     builder = builder_of(provider, upstream, **settings())
     with builder.start(tmp_path) as gate:
@@ -103,7 +117,7 @@ async def test_a_redis_that_is_killed_under_load_costs_nothing_that_was_acknowle
 ) -> None:
     builder = builder_of(provider, upstream, **on_redis(redis_server.url))
     secret = base64.b64decode(str(builder.settings["shared_secret"]))
-    redis_server.command("FLUSHALL")
+    emptied(redis_server)
     with builder.start(tmp_path) as gate:
         async with signed_in(gate) as alice, gate.client() as stranger:
             store = SealedStore(KvStore(open_client(storage_url(redis_server.url), StorageTls(), 3)), [secret])
@@ -151,7 +165,7 @@ async def test_a_redis_that_is_killed_under_load_costs_nothing_that_was_acknowle
 async def test_a_session_that_ends_while_nobody_can_hear_it_is_served_no_longer_than_staleness(
     provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path, redis_server: RedisServer
 ) -> None:
-    redis_server.command("FLUSHALL")
+    emptied(redis_server)
     with FaultyLine(redis_server.port) as line:
         builder = builder_of(provider, upstream, **on_redis(redis_server.url.replace(str(redis_server.port), str(line.port))))
         secret = base64.b64decode(str(builder.settings["shared_secret"]))
@@ -174,7 +188,7 @@ async def test_a_session_that_ends_while_nobody_can_hear_it_is_served_no_longer_
 async def test_a_database_that_restarts_or_takes_no_writes_lets_nobody_in_by_mistake_and_is_used_again(
     provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path, postgresql: PostgresServer
 ) -> None:
-    postgresql.query("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    without_tables(postgresql)
     builder = builder_of(provider, upstream, databroker_storage_type="database", database_url=postgresql.url)
     with builder.start(tmp_path) as gate:
         async with signed_in(gate) as client, signed_in(gate, "bob") as bob:
