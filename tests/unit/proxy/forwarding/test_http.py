@@ -118,7 +118,7 @@ async def test_a_request_body_streams_while_the_client_still_sends(client, downs
 
 
 async def test_a_slow_client_holds_the_upstream_back(client):
-    may_go_on = asyncio.Event()
+    may_go_on, has_arrived = asyncio.Event(), asyncio.Event()
 
     class SlowDownstream(Downstream):
         async def send(self, message):
@@ -135,6 +135,7 @@ async def test_a_slow_client_holds_the_upstream_back(client):
         for _ in range(512):
             await conversation.send(b"x" * 65536)
             written += 65536
+        await has_arrived.wait()  # the length ends the answer, not the connection
 
     downstream = SlowDownstream()
     async with CanaryUpstream(script=script) as canary:
@@ -147,6 +148,7 @@ async def test_a_slow_client_holds_the_upstream_back(client):
         assert written < 512 * 65536
         may_go_on.set()
         assert (await task).bytes_sent == 512 * 65536
+        has_arrived.set()
 
 
 async def test_a_slow_upstream_holds_the_client_back(client, downstream):
