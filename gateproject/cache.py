@@ -9,15 +9,16 @@ from gateproject.config.options import Options
 
 # A page must not wait for a cache: without an answer in this time (seconds) it does without.
 PATIENCE = 0.5
+OWN: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 
 
 def caches(options: Options | None) -> dict[str, dict[str, Any]]:
     """Django's CACHES.  Sentinels and clusters serve the records alone: what is cached here is not worth their set-up."""
     if options is None or options.databroker_storage_type != "kvstore":
-        return {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+        return OWN
     url = options.databroker_storage_connection_string
     if url is None or url.kind != "server":
-        return {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+        return OWN
     login = {"USERNAME": url.username, "PASSWORD": url.password.reveal() if url.password else None}
     return {
         "default": {

@@ -56,9 +56,6 @@ class Part:
     def has(self, key: str) -> bool:
         return any(entry.key == key for entry in self.entries)
 
-    def value_of(self, key: str) -> Any:
-        return next((entry.value for entry in self.entries if entry.key == key), None)
-
     def drop(self, *keys: str) -> None:
         """The notes stay."""
         for entry in self.entries:

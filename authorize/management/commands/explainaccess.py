@@ -18,6 +18,7 @@ from authorize.explanation import Explanation, explained, explained_again
 from authorize.models import LoggedDecision
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest, ClientCertificate
+from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, route_table
 from gateproject.config.fields import duration
 from gateproject.config.options import Options
@@ -55,11 +56,7 @@ class Command(BaseCommand):
         parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
-        options = current_options()
-        try:
-            table = route_table(options)
-        except ConfigError as error:
-            raise unusable(error) from None
+        options, table = current_routes()
         if bool(arguments["url"]) is bool(arguments["request"]):
             raise CommandError("give a URL, or --request with the id of a request that was")
         if arguments["request"]:
@@ -74,14 +71,18 @@ class Command(BaseCommand):
         self.stdout.write(json.dumps(found, indent=2) if arguments["json"] else "\n".join(_lines(found)))
 
 
-def current_options() -> Options:
+def current_routes() -> tuple[Options, RouteTable]:
+    """Of the configuration that the command was given; CommandError where it has a problem."""
     if settings.GATE_CONFIG_ERROR is not None:
-        raise unusable(settings.GATE_CONFIG_ERROR)
+        raise _unusable(settings.GATE_CONFIG_ERROR)
     options: Options = settings.GATE_OPTIONS
-    return options
+    try:
+        return options, route_table(options)
+    except ConfigError as error:
+        raise _unusable(error) from None
 
 
-def unusable(error: ConfigError) -> CommandError:
+def _unusable(error: ConfigError) -> CommandError:
     more = f" (and {len(error.problems) - 1} more; manage.py checkconfig prints all)" if len(error.problems) > 1 else ""
     return CommandError(f"the configuration has a problem: {error.problems[0]}{more}")
 

@@ -9,12 +9,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error
 from django.utils import timezone
 
-from authorize.management.commands.explainaccess import current_options, unusable
+from authorize.management.commands.explainaccess import current_routes
 from authorize.models import LoggedDecision
 from authorize.replay import ASKED, LET_IN, REFUSED, Report, replay
-from authorize.state import route_table
 from gateproject.config.fields import positive_duration
-from gateproject.errors import ConfigError
 
 _TITLES = {REFUSED: "Newly refused", LET_IN: "Newly let in", ASKED: "Newly asked to sign in"}
 
@@ -31,11 +29,7 @@ class Command(BaseCommand):
         parser.add_argument("-config", metavar="NEW", help="the changed configuration; its database holds the decisions")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
-        options = current_options()
-        try:
-            table = route_table(options)
-        except ConfigError as error:
-            raise unusable(error) from None
+        _, table = current_routes()
         try:
             report = replay(_rows(arguments["within"]).iterator(chunk_size=500), table)
         except Error as error:

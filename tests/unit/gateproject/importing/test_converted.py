@@ -7,7 +7,7 @@ def test_a_key_that_keeps_its_name_and_meaning_needs_no_note() -> None:
     part = Part()
     part.set(Source("address", 3), "address", ":443")
     assert list(part.notes()) == []
-    assert part.value_of("address") == ":443"
+    assert [(entry.key, entry.value) for entry in part.entries] == [("address", ":443")]
 
 
 def test_a_renamed_key_says_where_it_came_from() -> None:
