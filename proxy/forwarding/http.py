@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from gateproject.errors import AccessEnded, BadRequest, UpstreamError, UpstreamTimeout
 from gateproject.tasks import spawn
-from proxy.upstreams.client import Exchange, OutgoingRequest, UpstreamClient
+from proxy.upstreams.client import Exchange, OutgoingRequest, StaleConnection, UpstreamClient
 
 Header = tuple[bytes, bytes]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -17,6 +17,9 @@ ResponseRule = Callable[[int, Sequence[Header]], list[Header]]
 
 # A request without a body is answered by then, as a rule, and never pays for a task that waits for its client to leave.
 WATCH_AFTER = 0.05  # seconds
+
+# What may be sent twice (RFC 9110 9.2.2).
+IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 
 SWITCHING_PROTOCOLS = 101
 ABORT = {"type": "gate.response.abort"}
@@ -83,14 +86,12 @@ async def forward(
     result = ForwardResult()
     watch = _Watch(receive, request.timeout)
     leash.end = watch.revoke
-    exchange = None
     try:
         if not request.has_body:
             watch.start_quietly()
-        exchange = await client.open(request)
-        if request.has_body:
-            watch.start_upload(exchange)
-        status, headers = await exchange.response()
+        status, headers = await _ask(request, client, watch)
+        exchange = watch.exchange
+        assert exchange is not None, "who was answered has asked"
         if status == SWITCHING_PROTOCOLS and switch is not None:
             watch.stop()
             await switch(exchange, headers, leash, result)
@@ -109,10 +110,25 @@ async def forward(
         result.ending = Ending.CLIENT_LEFT
     finally:
         watch.stop()
-        if exchange is not None:
-            exchange.close()
+        if watch.exchange is not None:
+            watch.exchange.close()
     await _cut(result, send)
     return result
+
+
+async def _ask(request: OutgoingRequest, client: UpstreamClient, watch: "_Watch") -> tuple[int, Sequence[Header]]:
+    """The head of the answer; asked twice where an idle connection turned out to be closed, and nothing speaks against it."""
+    watch.exchange = await client.open(request)
+    if request.has_body:
+        watch.start_upload()
+    try:
+        return await watch.exchange.response()
+    except StaleConnection:
+        if request.method not in IDEMPOTENT or watch.has_begun_upload:
+            raise
+        watch.exchange.close()
+        watch.exchange = await client.open(request, is_fresh=True)
+        return await watch.exchange.response()
 
 
 async def _carry_response(exchange: Exchange, send: Send, status: int, headers: list[Header], result: ForwardResult) -> None:
@@ -146,9 +162,12 @@ def _is_event_stream(headers: Sequence[Header]) -> bool:
 
 
 class _Watch:
-    """Cancels the carrying task when its client leaves or its time is up, and remembers which of the two it was."""
+    """Cancels the carrying task when its client leaves or its time is up, and remembers which of the two it was.
 
-    __slots__ = ("_ending", "_loop", "_reader", "_receive", "_task", "_timeout", "_timer")
+    `exchange` is where the request, and a body of it, goes; it may change until `has_begun_upload`.
+    """
+
+    __slots__ = ("_ending", "_loop", "_reader", "_receive", "_task", "_timeout", "_timer", "exchange", "has_begun_upload")
 
     def __init__(self, receive: Receive, timeout: float | None):
         self._task = cast("asyncio.Task[object]", asyncio.current_task())
@@ -158,6 +177,8 @@ class _Watch:
         self._timer: asyncio.TimerHandle | None = None
         self._reader: asyncio.Task[None] | None = None
         self._ending: Ending | None = None
+        self.exchange: Exchange | None = None
+        self.has_begun_upload = False
 
     def start_quietly(self) -> None:
         """For a request that has ended: its time runs from now, and one timer serves both purposes, the nearer first."""
@@ -167,8 +188,8 @@ class _Watch:
         else:
             self._timer = self._loop.call_later(WATCH_AFTER, self._start_reading, deadline)
 
-    def start_upload(self, exchange: Exchange) -> None:
-        self._reader = spawn(self._upload(exchange), name="upload to an upstream")
+    def start_upload(self) -> None:
+        self._reader = spawn(self._upload(), name="upload to an upstream")
 
     def revoke(self) -> None:
         self._end(Ending.REVOKED)
@@ -221,10 +242,9 @@ class _Watch:
             pass
         self._end(Ending.CLIENT_LEFT)
 
-    async def _upload(self, exchange: Exchange) -> None:
+    async def _upload(self) -> None:
         try:
-            if await self._upload_body(exchange):
-                exchange.end()
+            if await self._upload_body():
                 self._arm_from_now()
                 await self._await_disconnect()
             else:
@@ -233,16 +253,19 @@ class _Watch:
             # The upstream stopped reading.  It may have answered first, so the response's side finds out what became of it.
             self._arm_from_now()
 
-    async def _upload_body(self, exchange: Exchange) -> bool:
+    async def _upload_body(self) -> bool:
         """True at the end of the body, False where the client left.  An upstream that takes nothing is measured by the same time."""
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 return False
+            self.has_begun_upload, exchange = True, self.exchange
+            assert exchange is not None, "an upload begins with its exchange"
             exchange.write(message.get("body", b""))
             if exchange.is_congested:
                 self._arm_from_now()
                 await exchange.drain()
                 self._disarm()
             if not message.get("more_body", False):
+                exchange.end()
                 return True

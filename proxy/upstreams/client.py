@@ -1,4 +1,4 @@
-"""One request to one upstream, streaming both ways.  The only user of aiohttp.
+"""One request to one upstream, streaming both ways.  With connection.py the only user of aiohttp.
 
 aiohttp's connector (pool, TLS, happy eyeballs) and its response parser are used directly, without ClientSession: that repeats
 requests by itself after a drop, normalises the target, and costs more than the rest of the forwarding together (measured on 3.14).
@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import aiohttp
@@ -23,6 +24,7 @@ from yarl import URL
 from gateproject.config.route import Route
 from gateproject.errors import UpstreamError
 from proxy.upstreams import tls
+from proxy.upstreams.connection import UpstreamConnection
 
 CONNECT_TIMEOUT = 10.0  # seconds
 # Node and uvicorn close idle connections after 5 s; a request sent at that very moment would be lost.
@@ -89,6 +91,10 @@ class OutgoingRequest:
     is_upgrade: bool = False
 
 
+class StaleConnection(UpstreamError):
+    """A connection that had been idle was closed before a byte of the answer came: the upstream may never have seen the request."""
+
+
 class UpstreamClient:
     """The connections to all upstreams.  Pools are kept apart by address, TLS rules and server name."""
 
@@ -97,11 +103,11 @@ class UpstreamClient:
         self._connector: aiohttp.TCPConnector | None = None
         self._timeout = aiohttp.ClientTimeout(connect=CONNECT_TIMEOUT)
 
-    async def open(self, request: OutgoingRequest) -> "Exchange":
-        """Connect and send the head.  Raises UpstreamError."""
+    async def open(self, request: OutgoingRequest, *, is_fresh: bool = False) -> "Exchange":
+        """Connect and send the head.  `is_fresh`: not on a connection that was used before.  Raises UpstreamError."""
         head = request_head(request)
         try:
-            connection = await self._connect(request.upstream)
+            connection = await self._connect(request.upstream, is_fresh)
         except TimeoutError as error:
             raise UpstreamError(f"no connection to the upstream within {CONNECT_TIMEOUT:.0f} s") from error
         except _TROUBLE as error:
@@ -110,13 +116,15 @@ class UpstreamClient:
         exchange.begin(head)
         return exchange
 
-    async def _connect(self, upstream: Upstream) -> Connection:
+    async def _connect(self, upstream: Upstream, is_fresh: bool) -> Connection:
         if self._connector is None:  # needs the running loop
             self._connector = aiohttp.TCPConnector(limit=0, family=self._family, keepalive_timeout=KEEPALIVE_TIMEOUT)
+            make = partial(UpstreamConnection, asyncio.get_running_loop())
+            self._connector._factory = cast("partial[ResponseHandler]", make)
         destination = cast(aiohttp.ClientRequest, upstream)
         connection = await self._connector.connect(destination, [], self._timeout)
         # aiohttp (3.14) hands out idle connections on which unasked bytes have arrived: they would answer the next request.
-        while cast(ResponseHandler, connection.protocol).should_close:
+        while (protocol := cast(UpstreamConnection, connection.protocol)).should_close or (is_fresh and protocol.requests):
             connection.close()
             connection = await self._connector.connect(destination, [], self._timeout)
         if connection.transport is not None:
@@ -137,7 +145,7 @@ class Exchange:
 
     def __init__(self, connection: Connection, request: OutgoingRequest):
         self._connection = connection
-        self._protocol = cast(ResponseHandler, connection.protocol)
+        self._protocol = cast(UpstreamConnection, connection.protocol)
         self._request = request
         self._unsent = request.content_length
         self._request_ended = not request.has_body
@@ -154,6 +162,8 @@ class Exchange:
             max_field_size=MAX_RESPONSE_HEADERS,
             max_headers=MAX_RESPONSE_HEADER_COUNT,
         )
+        self._protocol.requests += 1
+        self._protocol.has_spoken = False
         self._write(head)
 
     def write(self, chunk: bytes) -> None:
@@ -192,7 +202,9 @@ class Exchange:
             try:
                 message, payload = await self._protocol.read()
             except _TROUBLE as error:
-                raise UpstreamError("the upstream closed the connection or sent a malformed response") from error
+                is_stale = self._protocol.requests > 1 and not self._protocol.has_spoken
+                kind = StaleConnection if is_stale else UpstreamError
+                raise kind("the upstream closed the connection or sent a malformed response") from error
             if message.code == 101 and not self._request.is_upgrade:
                 raise UpstreamError("the upstream changed protocols unasked")
             if message.code >= 200 or message.code == 101:
@@ -218,11 +230,14 @@ class Exchange:
         return transport, self._protocol._tail
 
     async def read(self) -> tuple[bytes, bool]:
-        """(what has arrived of the body, is there more).  Raises UpstreamError when it broke off before its end."""
+        """(what has arrived of the body, is there more).  Raises UpstreamError when it broke off before its end, and all that came
+        before was read."""
         try:
             chunk = await self._payload.readany()
         except _TROUBLE as error:
-            raise UpstreamError("the upstream broke off in the middle of its response") from error
+            if not self._payload._buffer:
+                raise UpstreamError("the upstream broke off in the middle of its response") from error
+            chunk = self._payload._read_nowait(-1)  # aiohttp (3.14) would forget it
         return chunk, not self._payload.at_eof()
 
     def close(self) -> None:

@@ -117,6 +117,82 @@ async def test_a_request_body_streams_while_the_client_still_sends(client, downs
     assert [b"abc" in parts[0], b"def" in parts[1]] == [True, True]
 
 
+def closes_when_asked_again(unanswered):
+    """A script that answers one request a connection; the head of another one is put into `unanswered`."""
+
+    async def script(conversation):
+        await conversation.request()
+        await conversation.send(OK)
+        unanswered.append(await conversation.head())
+
+    return script
+
+
+@pytest.mark.parametrize("method", ["GET", "OPTIONS", "DELETE", "PUT"])
+async def test_a_request_that_met_a_closing_connection_is_sent_once_more_on_a_fresh_one(client, method):
+    unanswered = []
+    async with CanaryUpstream(script=closes_when_asked_again(unanswered)) as canary:
+        await carry(make_request(canary), client, Downstream())
+        again = Downstream()
+        assert (await carry(make_request(canary, method), client, again)).ending is Ending.COMPLETE
+        assert (again.statuses, len(unanswered), canary.connections) == ([200], 1, 2)
+
+
+async def test_a_request_that_finds_two_closing_connections_is_not_sent_a_third_time(client, downstream):
+    seen = []
+
+    async def script(conversation):
+        seen.append(await conversation.head())
+        if len(seen) == 1:
+            await conversation.send(OK)
+            seen.append(await conversation.head())
+
+    async with CanaryUpstream(script=script) as canary:
+        await carry(make_request(canary), client, Downstream())
+        with pytest.raises(UpstreamError):
+            await carry(make_request(canary), client, downstream)
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "FROB"])
+async def test_what_may_not_be_done_twice_is_sent_once(client, method):
+    unanswered = []
+    async with CanaryUpstream(script=closes_when_asked_again(unanswered)) as canary:
+        await carry(make_request(canary), client, Downstream())
+        with pytest.raises(UpstreamError):
+            await carry(make_request(canary, method), client, Downstream())
+        assert (len(unanswered), canary.connections) == (1, 1)
+
+
+@pytest.mark.parametrize("has_sent_part", [False, True])
+async def test_a_body_is_sent_again_only_where_nothing_of_it_was_sent(client, downstream, has_sent_part):
+    heads, bodies = [], []
+
+    async def script(conversation):
+        heads.append(await conversation.head())
+        if len(heads) == 1:
+            await conversation.send(OK)
+            heads.append(await conversation.head())
+            if has_sent_part:
+                await conversation.read(2)
+            return
+        downstream.says(b"body")
+        bodies.append(await conversation.read(4))
+        await conversation.send(OK)
+
+    if has_sent_part:
+        downstream.says(b"bo", more=True)
+    async with CanaryUpstream(script=script) as canary:
+        await carry(make_request(canary), client, Downstream())
+        request = make_request(canary, "PUT", has_body=True, content_length=4)
+        if has_sent_part:
+            with pytest.raises(UpstreamError):
+                await carry(request, client, downstream)
+        else:
+            assert (await carry(request, client, downstream)).status == 200
+    assert (len(heads), bodies) == ((2, []) if has_sent_part else (3, [b"body"]))
+
+
 async def test_a_slow_client_holds_the_upstream_back(client):
     may_go_on, has_arrived = asyncio.Event(), asyncio.Event()
 

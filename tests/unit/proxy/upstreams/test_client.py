@@ -4,7 +4,7 @@ import pytest
 
 from gateproject.config.route import Route
 from gateproject.errors import UpstreamError
-from proxy.upstreams.client import OutgoingRequest, Upstream, UpstreamClient, request_head
+from proxy.upstreams.client import OutgoingRequest, StaleConnection, Upstream, UpstreamClient, request_head
 from tests.support.upstreams import OK, CanaryUpstream
 
 HOST = [(b"host", b"u")]
@@ -156,20 +156,56 @@ async def test_no_cookie_and_no_redirect_is_followed(client):
     assert [request.headers for request in canary.requests] == [HOST, HOST]
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
-async def test_a_request_is_never_sent_twice(client, method):
-    heads = []
-
+async def test_a_connection_that_closes_instead_of_a_second_answer_is_called_stale(client):
     async def hangs_up_on_the_second(conversation):
         await conversation.head()
         await conversation.send(OK)
-        heads.append(await conversation.head())
+        await conversation.head()
 
     async with CanaryUpstream(script=hangs_up_on_the_second) as canary:
         await fetch(client, make_request(canary.url))
-        with pytest.raises(UpstreamError):
-            await fetch(client, make_request(canary.url, method))
-        assert (len(heads), canary.connections) == (1, 1)
+        with pytest.raises(StaleConnection):
+            await fetch(client, make_request(canary.url))
+        assert canary.connections == 1
+
+
+@pytest.mark.parametrize("said", [b"H", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 103 Early Hints\r\n\r\n"])
+async def test_a_connection_that_said_something_is_not_stale(client, said):
+    async def breaks_off_in_the_second(conversation):
+        await conversation.head()
+        await conversation.send(OK)
+        await conversation.head()
+        await conversation.send(said)
+        await conversation.close()
+
+    async with CanaryUpstream(script=breaks_off_in_the_second) as canary:
+        await fetch(client, make_request(canary.url))
+        with pytest.raises(UpstreamError) as broke_off:
+            await fetch(client, make_request(canary.url))
+        assert type(broke_off.value) is UpstreamError
+
+
+async def test_a_first_request_never_finds_a_stale_connection(client):
+    async def hangs_up(conversation):
+        await conversation.head()
+
+    async with CanaryUpstream(script=hangs_up) as canary:
+        with pytest.raises(UpstreamError) as broke_off:
+            await fetch(client, make_request(canary.url))
+        assert type(broke_off.value) is UpstreamError
+
+
+async def test_a_fresh_connection_is_none_of_the_idle_ones(client):
+    async with CanaryUpstream() as canary:
+        first, second = [await client.open(make_request(canary.url)) for _ in range(2)]
+        for exchange in (first, second):
+            await exchange.response()
+            await exchange.read()
+            exchange.close()
+        exchange = await client.open(make_request(canary.url), is_fresh=True)
+        await exchange.response()
+        exchange.close()
+        assert canary.connections == 3
 
 
 async def test_bytes_that_nobody_asked_for_never_answer_the_next_request(client):
@@ -273,6 +309,23 @@ async def test_an_answer_that_breaks_off_or_is_malformed_is_the_upstreams_fault(
     async with CanaryUpstream(script=script) as canary:
         with pytest.raises(UpstreamError):
             await fetch(client, make_request(canary.url))
+
+
+async def test_what_came_before_an_answer_broke_off_is_read_first(client):
+    async def script(conversation):
+        await conversation.head()
+        await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort")
+        await conversation.close()
+
+    async with CanaryUpstream(script=script) as canary:
+        exchange = await client.open(make_request(canary.url))
+        await exchange.response()
+        while exchange._protocol.connected:  # nobody reads while the connection is lost
+            await asyncio.sleep(0)
+        assert await exchange.read() == (b"short", True)
+        with pytest.raises(UpstreamError):
+            await exchange.read()
+        exchange.close()
 
 
 async def test_a_body_without_a_length_ends_with_the_connection(client):
