@@ -90,6 +90,7 @@ def _chain(number: int) -> dict:
     manager = {
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": f"to{number}",
+        "common_http_protocol_options": {"max_headers_count": 200},  # 100 of the client's, and what gate adds
         "http_filters": [{"name": "envoy.filters.http.router", "typed_config": router}],
         "route_config": {
             "request_headers_to_add": [mark],
@@ -104,7 +105,14 @@ def _chain(number: int) -> dict:
 def _cluster(number: int, port: int) -> dict:
     endpoints = [{"lb_endpoints": [{"endpoint": {"address": _address(port)}}]}]
     limits = {"thresholds": [{"max_connections": 10_000, "max_pending_requests": 10_000, "max_requests": 10_000}]}
+    # Gate closes idle connections, too: who writes into one that is just being closed answers 503.
+    options = {
+        "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+        "common_http_protocol_options": {"idle_timeout": "2s"},
+        "explicit_http_config": {"http_protocol_options": {}},
+    }
     return {
+        "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options},
         "name": f"to{number}",
         "type": "STATIC",
         "circuit_breakers": limits,
