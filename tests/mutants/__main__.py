@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.mutants.mutant import ROOT, Mutant
 from tests.mutants.table import MUTANTS
-from tests.mutants.tree import Outcome, Tree
+from tests.mutants.tree import UNCHANGED_SECONDS, Outcome, Tree
 
 AT_ONCE = 2
 MAY_SURVIVE = 1
@@ -73,7 +73,7 @@ def _halves(chosen: Sequence[Mutant]) -> list[list[str]]:
 def _passes(trees: "queue.SimpleQueue[Tree]", tests: Sequence[str]) -> bool:
     tree = trees.get()
     try:
-        outcome = tree.outcome(tests)
+        outcome = tree.outcome(tests, UNCHANGED_SECONDS)
     finally:
         trees.put(tree)
     if outcome.status != 0:

@@ -12,7 +12,8 @@ from pathlib import Path
 from tests.mutants.mutant import ROOT, Mutant
 
 TEST_SECONDS = 20  # a mutant may leave a test waiting for what never comes
-RUN_SECONDS = 90
+RUN_SECONDS = 180  # of the few tests of one mutant
+UNCHANGED_SECONDS = 1800  # of half of all tests that any mutant names, on a busy machine
 FAILED = 1  # pytest's exit status; 2 and more are troubles of another kind, such as a file that can't be imported
 # Order is by file, so that a run repeats itself; the last two only cost half of the start of each run.
 _PLUGINS_LEFT_OUT = ("-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:hypothesispytest", "-p", "no:anyio")
@@ -51,17 +52,17 @@ class Tree:
             # Python takes compiled code by the time and size of its source.
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
-    def outcome(self, tests: Iterable[str]) -> Outcome:
+    def outcome(self, tests: Iterable[str], seconds: float = RUN_SECONDS) -> Outcome:
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", *_PLUGINS_LEFT_OUT]
         command += ["-o", "addopts=--import-mode=importlib", "-o", f"timeout={TEST_SECONDS}", *(f"tests/{test}" for test in tests)]
         # Compiled code of a mutant must not outlive it; that of the tree as it is was written when it was made.
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             run = subprocess.run(
-                command, cwd=self._directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=RUN_SECONDS
+                command, cwd=self._directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds
             )
         except subprocess.TimeoutExpired:
-            return Outcome(-1, "", f"not finished within {RUN_SECONDS} s")
+            return Outcome(-1, "", f"not finished within {seconds:.0f} s")
         output = run.stdout.decode(errors="replace")
         found = _NOTICED_BY.search(output)
         return Outcome(run.returncode, found[1] if found and run.returncode == FAILED else "", output)
