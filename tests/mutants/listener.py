@@ -78,9 +78,11 @@ request.without(
 
 mutual_tls = door("proxy/listener/certificates.py", "integration/test_client_certificates.py")
 mutual_tls.without(
-    "a client is asked for the host that it names", "self.context_for(name))\n            self._ask(connection, name)\n",
+    "a client is asked for the host that it names",
+    "self.context_for(name))\n            self._ask(connection, name)\n",
     "self.context_for(name))\n",
-)  # fmt: skip
+    "unit/proxy/listener/test_certificates.py",
+)
 mutual_tls.without(
     "no session is resumed where certificates count", "            connection.set_options(SSL.OP_NO_TICKET)\n", "            pass\n"
 )

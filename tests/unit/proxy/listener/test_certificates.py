@@ -1,5 +1,6 @@
 """Names, versions and ciphers on real TLS connections."""
 
+import contextlib
 import socket
 import ssl
 import warnings
@@ -8,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from OpenSSL import SSL
 
 from gateproject.config.types import CertificatePair, SecretBytes
 from gateproject.errors import ConfigError
-from proxy.listener.certificates import Certificates
+from proxy.listener.certificates import Certificates, tls_facts
 from tests.support.certs import certificate_files
+from tests.support.client_certificates import authority
 from tests.support.raw_http import RawClient
 
 from .conftest import start
@@ -142,3 +145,35 @@ def test_a_key_of_another_certificate_is_a_configuration_error(tmp_path):
     pair = CertificatePair(one.certificate.read_bytes(), SecretBytes(other.key.read_bytes()), "certificate_file")
     with pytest.raises(ConfigError, match="certificate_file"):
         Certificates([pair])
+
+
+@pytest.mark.parametrize("version", [SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION])
+@pytest.mark.parametrize(
+    ("server_name", "is_asked"), [("asks.example.com", True), ("first.example.com", False), ("unknown.example.com", False), (None, True)]
+)
+def test_a_client_is_asked_for_a_certificate_by_the_name_that_it_asks_for(tmp_path, server_name, is_asked, version):
+    files = certificate_files(tmp_path, "first.example.com")
+    pair = CertificatePair(files.certificate.read_bytes(), SecretBytes(files.key.read_bytes()), "certificates[0]")
+    server = Certificates([pair], lambda name: name in (None, "asks.example.com")).serverConnectionForTLS(None)
+    shown = authority().issue()
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    context.set_min_proto_version(version)
+    context.set_max_proto_version(version)
+    context.use_certificate(shown.certificate)
+    context.use_privatekey(shown.key)
+    client = SSL.Connection(context, None)
+    if server_name is not None:
+        client.set_tlsext_host_name(server_name.encode())
+    shake_hands(client, server)
+    assert tls_facts(server)["chain"] == ((shown.der,) if is_asked else ())
+
+
+def shake_hands(client: SSL.Connection, server: SSL.Connection) -> None:
+    client.set_connect_state()
+    server.set_accept_state()
+    for _ in range(5):
+        for one, other in ((client, server), (server, client)):
+            with contextlib.suppress(SSL.WantReadError):
+                one.do_handshake()
+            with contextlib.suppress(SSL.WantReadError):
+                other.bio_write(one.bio_read(1 << 16))
