@@ -23,13 +23,20 @@ class KeySet:
         self._http = http
         self._clock = clock
         self._of_uri: dict[str, Remembered[tuple[Mapping[str, Any], ...]]] = {}
+        self._refetched = float("-inf")
 
     async def keys(self, jwks_uri: str) -> tuple[Mapping[str, Any], ...]:
         return await self._remembered(jwks_uri).get()
 
     async def newer_keys(self, jwks_uri: str) -> tuple[Mapping[str, Any], ...]:
-        """The keys, fetched again unless that happened within the last REFETCH_INTERVAL: a flood of bad tokens costs nothing."""
-        return await self._remembered(jwks_uri).get(tried_after=self._clock() - REFETCH_INTERVAL)
+        """The keys, fetched again for an unknown key at most once per REFETCH_INTERVAL: a flood of bad tokens costs nothing.
+
+        A fetch that had another reason does not count: the provider may have changed its keys a moment after it.
+        """
+        now = self._clock()
+        if not 0 <= now - self._refetched < REFETCH_INTERVAL:
+            self._refetched = now
+        return await self._remembered(jwks_uri).get(tried_after=self._refetched)
 
     def _remembered(self, jwks_uri: str) -> Remembered[tuple[Mapping[str, Any], ...]]:
         async def fetch() -> tuple[Mapping[str, Any], ...]:

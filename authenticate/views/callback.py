@@ -2,23 +2,31 @@
 
 from typing import Any
 
+import structlog
 from django.http import HttpRequest, HttpResponse
 
 from authenticate.oidc import CodeRefused, GateCallbackView
 from authenticate.targets import Target
 from authenticate.views import answers
 from gateproject import responses
-from gateproject.errors import ProviderError
+from gateproject.errors import BadRequest, ProviderError
+
+log = structlog.get_logger(__name__)
 
 DASHBOARD = "/.gate/"
+MAX_ERROR = 64  # characters of the provider's error code that the log shows
 
 
 class CallbackView(GateCallbackView):
     async def get(self, request: HttpRequest) -> HttpResponse:
         try:
             return await super().get(request)
-        except CodeRefused:
+        except CodeRefused as error:
+            self._tell(str(error))
             return self._start_again("The sign-in service no longer accepts this sign-in; it may have taken too long.")
+        except BadRequest as error:
+            self._tell(str(error))
+            raise
         except ProviderError as error:
             return self._and_forget(answers.provider_trouble(request, error, self._target_url()))
 
@@ -37,6 +45,7 @@ class CallbackView(GateCallbackView):
         return responses.redirect(service.way_back(session, target, self.attempt["attempt"]) if target else DASHBOARD)
 
     def login_failure(self, error: str) -> HttpResponse:
+        self._tell(f"the provider says {error[:MAX_ERROR]!r}")
         if error != "access_denied":
             return self._start_again("The sign-in service could not sign you in.")
         response = responses.error_page(
@@ -75,6 +84,9 @@ class CallbackView(GateCallbackView):
     def _start_again(self, reason: str) -> HttpResponse:
         links = (("Start again", self._target_url()),)
         return self._and_forget(responses.error_page(self.request, 400, reason, advice="Please start again.", links=links))
+
+    def _tell(self, reason: str) -> None:
+        log.warning("sign-in refused", reason=reason, request_id=self.request.scope["gate"].request_id)
 
     def _and_forget(self, response: HttpResponse) -> HttpResponse:
         return responses.with_cookies(response, [self.service.attempts.clear(self.state)] if self.attempt else [])

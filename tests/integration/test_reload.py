@@ -7,7 +7,6 @@ import signal
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,10 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.options import MINIMAL
 from tests.support.raw_http import RawClient
+from tests.support.reloading import RELOADED, hears, reload, replace, rewrite
 from tests.support.sample_upstream import SampleUpstream
 
 HTML = {"Accept": "text/html"}
-RELOADED = "configuration reloaded"
 REFUSED = "configuration refused, the last good one stays in force"
 
 
@@ -51,32 +50,6 @@ def gate(shared: RunningGate) -> Iterator[RunningGate]:
         with hears(shared, RELOADED):
             for path, content in changed:
                 replace(path, content)
-
-
-def replace(path: Path, content: bytes) -> None:
-    new = path.with_suffix(".new")
-    new.write_bytes(content)
-    new.replace(path)
-
-
-def rewrite(path: Path, **changes: object) -> None:
-    config = yaml.safe_load(path.read_text()) | changes
-    replace(path, yaml.safe_dump({key: value for key, value in config.items() if value is not None}).encode())
-
-
-@contextmanager
-def hears(gate: RunningGate, event: str) -> Iterator[list[dict[str, Any]]]:
-    """What is done inside brings the event about; afterwards the list holds all of that name since then."""
-    found: list[dict[str, Any]] = []
-    before = len(gate.log)
-    yield found
-    gate.child.wait_for(lambda: any(entry["event"] == event for entry in gate.log[before:]), f"another {event!r}")
-    found += [entry for entry in gate.log[before:] if entry["event"] == event]
-
-
-def reload(gate: RunningGate, **changes: object) -> None:
-    with hears(gate, RELOADED):
-        rewrite(gate.config_file, **changes)
 
 
 def served_certificate(port: int, server_name: str = "app.localhost") -> bytes:

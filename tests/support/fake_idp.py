@@ -154,8 +154,8 @@ class FakeIdP:
             await asyncio.sleep(answer.delay)
             writer.write(_http(answer))
             await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client went away, or the test is over
         finally:
             writer.close()
 

@@ -1,0 +1,341 @@
+"""A provider that misbehaves, in each way that the tests of OpenID relying parties and RFC 9700 name: nobody is signed in by mistake.
+
+Every refusal is explained on a page, and in the log under the request id of that page; the next straight sign-in works.
+"""
+
+import asyncio
+import itertools
+import json
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+
+import jwt
+import pytest
+
+from tests.attack.identity_browser import Answer as Page
+from tests.attack.identity_browser import Browser
+from tests.attack.identity_stage import ANYONE, Stage, staged
+from tests.support.children import wait_until
+from tests.support.fake_idp import (
+    ABSENT,
+    CLIENT_SECRET,
+    DISCOVERY,
+    EC_KEY,
+    ED_KEY,
+    OTHER_RSA_KEY,
+    RSA_KEY,
+    Answer,
+    Bend,
+    encoded,
+    public_jwk,
+    signed,
+)
+from tests.support.gate import AUTHENTICATE_HOST
+from tests.support.raw_http import RawResponse
+from tests.support.reloading import RELOADED, hears, rewrite
+
+TROUBLE = "sign-in failed at the identity provider"
+REFUSED = "sign-in refused"
+NOW = 4_000_000_000  # far in the future
+LARGE = b'{"x": "' + b"A" * (10 << 20) + b'"}'
+# What any of the four endpoints may answer instead of what it should.
+TROUBLES = {
+    "500": Answer(500, b"oops"),
+    "garbage": Answer(200, b"<html>\\xff"),
+    "10 MB": Answer(200, LARGE),
+    "a redirect loop": Answer(302, b"", headers={"Location": "/token"}),
+    "no content": Answer(204, b""),
+    "a deep nest": Answer(200, b"[" * 100_000),
+}
+
+
+@dataclass
+class Misbehaviour:
+    """`bend` is what the provider does at the token endpoint or after; `query` what the browser brings back otherwise."""
+
+    status: int
+    page: str
+    log: str
+    bend: Bend = field(default_factory=Bend)
+    query: Callable[[dict[str, str]], list[tuple[str, str]]] | None = None
+    event: str = TROUBLE
+
+
+def token_trouble(log: str, **bend: Any) -> Misbehaviour:
+    return Misbehaviour(503, "does not answer as it should", log, Bend(**bend))
+
+
+def bad_answer(page: str, log: str, query: Callable[[dict[str, str]], list[tuple[str, str]]]) -> Misbehaviour:
+    return Misbehaviour(400, page, log, query=query, event=REFUSED)
+
+
+def with_(**changed: str) -> Callable[[dict[str, str]], list[tuple[str, str]]]:
+    return lambda params: list({**params, **changed}.items())
+
+
+def without(name: str) -> Callable[[dict[str, str]], list[tuple[str, str]]]:
+    return lambda params: [(key, value) for key, value in params.items() if key != name]
+
+
+def twice(name: str) -> Callable[[dict[str, str]], list[tuple[str, str]]]:
+    return lambda params: [*params.items(), (name, params[name])]
+
+
+def hs256(key: bytes) -> Callable[[dict[str, Any], dict[str, Any]], str]:
+    return lambda header, claims: signed({**header, "alg": "HS256"}, claims, key, "HS256")
+
+
+def a_claim_twice(header: dict[str, Any], claims: dict[str, Any]) -> str:
+    """Which `sub` counts depends on the reader."""
+    payload = json.dumps(claims).replace("{", '{"sub": "bob", ', 1)
+    text = f"{encoded(json.dumps(header).encode())}.{encoded(payload.encode())}"
+    return f"{text}.{encoded(jwt.get_algorithm_by_name('RS256').sign(text.encode(), RSA_KEY))}"
+
+
+def flipped(header: dict[str, Any], claims: dict[str, Any]) -> str:
+    head, payload, signature = signed(header, claims, RSA_KEY, "RS256").split(".")
+    return f"{head}.{payload}.{'B' if signature[0] == 'A' else 'A'}{signature[1:]}"
+
+
+def unsigned(header: dict[str, Any], claims: dict[str, Any]) -> str:
+    head, payload, _ = signed({**header, "alg": "none"}, claims, RSA_KEY, "RS256").split(".")
+    return f"{head}.{payload}."
+
+
+MISBEHAVIOURS: dict[str, Misbehaviour] = {
+    "the ID token of another issuer": token_trouble("of another issuer", claims={"iss": "https://evil.example"}),
+    "no issuer": token_trouble("of another issuer", claims={"iss": ABSENT}),
+    "another audience": token_trouble("another audience", claims={"aud": "another"}),
+    "no audience": token_trouble("another audience", claims={"aud": ABSENT}),
+    "several audiences, none of them vouched for": token_trouble("another client", claims={"aud": ["gate", "other"]}),
+    "issued to another client": token_trouble("another client", claims={"azp": "other"}),
+    "another nonce": token_trouble("nonce", claims={"nonce": "of-another-sign-in"}),
+    "no nonce": token_trouble("nonce", claims={"nonce": ABSENT}),
+    "no subject": token_trouble("subject", claims={"sub": ABSENT}),
+    "expired": token_trouble("expired", claims={"exp": 1_000_000_000}),
+    "no expiry": token_trouble("exp is not a time", claims={"exp": ABSENT}),
+    "issued in the future": token_trouble("of the future", claims={"iat": NOW}),
+    "no time of issue": token_trouble("iat is not a time", claims={"iat": ABSENT}),
+    "not valid yet": token_trouble("of the future", claims={"nbf": NOW}),
+    "a claim twice": token_trouble("can't be read", token=a_claim_twice),
+    "a wrong signature": token_trouble("signature is wrong", token=flipped),
+    "another's signature": token_trouble("signature is wrong", token=lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")),
+    "an unknown key id": token_trouble("does not publish", header={"kid": "unknown"}),
+    "algorithm none": token_trouble("algorithm", token=unsigned),
+    "HS256 with the client secret": token_trouble("algorithm", token=hs256(CLIENT_SECRET.encode())),
+    "HS256 with the public key": token_trouble("algorithm", token=hs256(public_jwk(RSA_KEY, "RS256", None)["n"].encode())),
+    "ES256 with a key that is not published": token_trouble(
+        "does not publish", token=lambda header, claims: signed({**header, "alg": "ES256"}, claims, EC_KEY, "ES256")
+    ),
+    "EdDSA under the RSA key's id": token_trouble(
+        "does not publish", token=lambda header, claims: signed({**header, "alg": "EdDSA"}, claims, ED_KEY, "EdDSA")
+    ),
+    "another access token's hash": token_trouble("at_hash", claims={"at_hash": "A" * 22}),
+    "an access token in place of the ID token": token_trouble("of another type", header={"typ": "at+jwt"}),
+    "no ID token": token_trouble("no ID token", tokens={"id_token": ABSENT}),
+    "userinfo of another person": token_trouble("another person", userinfo={"sub": "bob"}),
+    "userinfo of nobody": token_trouble("another person", userinfo={"sub": ABSENT}),
+    "the code is refused": Misbehaviour(
+        400,
+        "no longer accepts this sign-in",
+        "no longer accepts",
+        Bend(answers={"/token": Answer.json({"error": "invalid_grant"}, 400)}),
+        event=REFUSED,
+    ),
+    "our credentials are refused": token_trouble("invalid_client", answers={"/token": Answer.json({"error": "invalid_client"}, 401)}),
+    "an answer of another issuer (mix-up)": bad_answer(
+        "another sign-in service", "another sign-in service", with_(iss="https://evil.example")
+    ),
+    "an answer that does not name its sender": bad_answer("does not name its sender", "does not name its sender", without("iss")),
+    "no code": bad_answer("without a code", "without a code", without("code")),
+    "a made-up code": bad_answer("no longer accepts", "no longer accepts", with_(code="made-up")),
+    "the code twice": bad_answer("the same thing twice", "the same thing twice", twice("code")),
+    "the state twice": bad_answer("the same thing twice", "the same thing twice", twice("state")),
+    "an error": bad_answer("could not sign you in", "temporarily_unavailable", with_(error="temporarily_unavailable")),
+}
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with staged(tmp_path_factory.mktemp("gate")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _straight(stage: Stage) -> Iterator[None]:
+    yield
+    stage.provider.straighten()
+
+
+def forget(stage: Stage) -> None:
+    """gate forgets all that its provider says of itself."""
+    with hears(stage.gate, RELOADED):
+        rewrite(stage.gate.config_file, idp_request_params={"reload": str(next(_numbers))})
+        stage.gate.child.process.send_signal(signal.SIGHUP)
+
+
+_numbers = itertools.count()
+
+
+def is_explained(stage: Stage, page: Page, status: int, words: str, event: str, log: str) -> None:
+    """On the page in plain words, in the log under the page's request id."""
+    assert page.status == status, page.text
+    assert words in page.text
+    request_id = page.header("x-request-id")
+    assert request_id in page.text
+    entry = stage.gate.wait_for_event(event, lambda entry: entry.get("request_id") == request_id)
+    assert log in f"{entry.get('error', '')} {entry.get('reason', '')}", entry
+
+
+def nobody_is_signed_in(stage: Stage, browser: Browser) -> None:
+    assert "_gate" not in browser.cookies.get(AUTHENTICATE_HOST, {})
+    assert not stage.is_signed_in(browser, ANYONE)
+
+
+@pytest.mark.parametrize("name", MISBEHAVIOURS)
+def test_a_misbehaving_provider_signs_nobody_in(stage: Stage, name: str) -> None:
+    case = MISBEHAVIOURS[name]
+    browser = stage.browser()
+    callback = stage.picked(browser)
+    if case.query is not None:
+        params = dict(parse_qsl(urlsplit(callback).query))
+        callback = f"{callback.partition('?')[0]}?{urlencode(case.query(params))}"
+    stage.provider.idp.bend = case.bend
+    page = browser.open(callback)
+    stage.provider.straighten()
+    is_explained(stage, page, case.status, case.page, case.event, case.log)
+    nobody_is_signed_in(stage, browser)
+
+
+def test_a_code_of_another_browser_is_worth_nothing(stage: Stage) -> None:
+    """Code injection: the victim's code in the attacker's own attempt."""
+    victim, attacker = stage.browser(), stage.browser()
+    stolen = parse_qs(urlsplit(stage.picked(victim, "alice")).query)["code"][0]
+    own = dict(parse_qsl(urlsplit(stage.picked(attacker, "bob")).query))
+    callback = f"{stage.authenticate}/oauth2/callback?{urlencode({**own, 'code': stolen})}"
+    page = attacker.open(callback)
+    is_explained(stage, page, 400, "no longer accepts", REFUSED, "no longer accepts")
+    nobody_is_signed_in(stage, attacker)
+
+
+@pytest.fixture
+def fresh(stage: Stage) -> Iterator[Stage]:
+    """A gate that remembers nothing of its provider; afterwards neither, because trouble is remembered for two seconds, too."""
+    forget(stage)
+    yield stage
+    stage.provider.straighten()
+    forget(stage)
+
+
+@pytest.mark.parametrize("name", [*TROUBLES, "another issuer", "keys elsewhere without TLS", "only algorithms that we do not take"])
+def test_a_discovery_document_that_can_not_be_believed(fresh: Stage, name: str) -> None:
+    members: dict[str, dict[str, Any]] = {
+        "another issuer": {"issuer": "https://evil.example"},
+        "keys elsewhere without TLS": {"jwks_uri": "http://evil.example/jwks"},
+        "only algorithms that we do not take": {"id_token_signing_alg_values_supported": ["HS256", "none"]},
+    }
+    fresh.provider.idp.bend = Bend(answers={DISCOVERY: TROUBLES[name]}) if name in TROUBLES else Bend(discovery=members[name])
+    browser = fresh.browser()
+    page = browser.open(browser.open(fresh.url(ANYONE)).location)
+    is_explained(fresh, page, 503, "does not answer as it should", TROUBLE, "")
+    assert not page.location
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_keys_that_can_not_be_had(fresh: Stage, name: str) -> None:
+    browser = fresh.browser()
+    callback = fresh.picked(browser)
+    fresh.bend.answers = {"/jwks": TROUBLES[name]}
+    is_explained(fresh, browser.open(callback), 503, "does not answer as it should", TROUBLE, "")
+    nobody_is_signed_in(fresh, browser)
+
+
+@pytest.mark.parametrize("path", ["/token", "/userinfo"])
+@pytest.mark.parametrize("name", TROUBLES)
+def test_an_endpoint_in_trouble(stage: Stage, path: str, name: str) -> None:
+    person, browser = stage.browser(), stage.browser()
+    stage.sign_in(person)
+    callback = stage.picked(browser)
+    stage.bend.answers = {path: TROUBLES[name]}
+    before = len(stage.idp.requests)
+    is_explained(stage, browser.open(callback), 503, "does not answer as it should", TROUBLE, "")
+    # A redirect is not followed: the code and our secret go to one place.
+    assert sum(request.path == path for request in stage.idp.requests[before:]) == 1
+    nobody_is_signed_in(stage, browser)
+    assert stage.is_signed_in(person, ANYONE)
+
+
+def test_a_key_that_is_rotated_just_before_it_signs_is_found_at_once(fresh: Stage) -> None:
+    assert fresh.sign_in(fresh.browser()).status == 200
+    browser = fresh.browser()
+    callback = fresh.picked(browser)
+    fresh.idp.signing_key, fresh.idp.kid = OTHER_RSA_KEY, "key-2"
+    try:
+        assert fresh.finish(browser, callback).status == 200
+        browser = fresh.browser()
+        callback = fresh.picked(browser)
+        fresh.bend.token = lambda header, claims: signed({**header, "kid": "key-1"}, claims, RSA_KEY, "RS256")
+        is_explained(fresh, browser.open(callback), 503, "does not answer", TROUBLE, "does not publish")
+    finally:
+        fresh.idp.signing_key, fresh.idp.kid = RSA_KEY, "key-1"
+
+
+def test_a_token_without_a_key_id_needs_a_single_key(fresh: Stage) -> None:
+    fresh.bend.header = {"kid": ABSENT}
+    assert fresh.sign_in(fresh.browser()).status == 200
+    keys = [public_jwk(key, "RS256", kid) for key, kid in ((RSA_KEY, "key-1"), (OTHER_RSA_KEY, "key-2"))]
+    fresh.bend.answers = {"/jwks": Answer.json({"keys": keys})}
+    forget(fresh)
+    browser = fresh.browser()
+    is_explained(fresh, browser.open(fresh.picked(browser)), 503, "does not answer", TROUBLE, "does not publish")
+
+
+def test_a_weaker_code_challenge_is_never_sent(fresh: Stage) -> None:
+    """Whatever the provider offers; and a code without its verifier is worth nothing."""
+    fresh.bend.discovery = {"code_challenge_methods_supported": ["plain"]}
+    asked = parse_qs(urlsplit(fresh.to_provider(fresh.browser())).query)
+    assert asked["code_challenge_method"] == ["S256"]
+    assert len(asked["code_challenge"][0]) == 43
+
+
+async def test_a_slow_provider_is_waited_for_ten_seconds(fresh: Stage) -> None:
+    """At each of its endpoints, all at the same time; a sign-in whose endpoints answer is not held up by the others."""
+    assert fresh.sign_in(fresh.browser()).status == 200
+    slow, waiting = Answer(200, b"{}", delay=15), []
+    for path, bend in (
+        ("/token", Bend(answers={"/token": slow})),
+        ("/jwks", Bend(answers={"/jwks": slow}, header={"kid": "unknown"})),
+        ("/userinfo", Bend(answers={"/userinfo": slow})),
+    ):
+        browser = fresh.browser()
+        callback = fresh.picked(browser)
+        fresh.idp.bend = bend
+        waiting.append(await asked(fresh, browser, callback, path))
+        fresh.provider.straighten()
+    assert fresh.sign_in(fresh.browser()).status == 200
+    forget(fresh)
+    browser = fresh.browser()
+    fresh.bend.answers = {DISCOVERY: slow}
+    waiting.append(await asked(fresh, browser, browser.open(fresh.url(ANYONE)).location, DISCOVERY))
+    for page in await asyncio.wait_for(asyncio.gather(*waiting), 30):
+        is_explained(fresh, page, 503, "does not answer as it should", TROUBLE, "TimeoutError")
+
+
+async def asked(stage: Stage, browser: Browser, url: str, path: str) -> "asyncio.Task[Page]":
+    """The browser opens the URL; returns when gate has asked the provider at this path."""
+    before = stage.idp.count(path)
+    task = asyncio.get_running_loop().create_task(patiently_opened(stage, browser, url))
+    await asyncio.to_thread(wait_until, lambda: stage.idp.count(path) > before, f"a request for {path}")
+    return task
+
+
+async def patiently_opened(stage: Stage, browser: Browser, url: str) -> Page:
+    """As `browser.open`, on a connection of its own that waits longer than gate does."""
+    parts = urlsplit(url)
+    cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.get(parts.hostname or "", {}).items())
+    async with stage.gate.client(timeout=30) as client:
+        answer = await client.get(url, headers={"Accept": "text/html", "Cookie": cookies})
+    return Page(url, RawResponse(answer.status_code, list(answer.headers.items()), answer.content))

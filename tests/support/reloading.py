@@ -1,0 +1,38 @@
+"""The configuration of a running gate is changed, and the test goes on when gate has said what it makes of it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.gate import RunningGate
+
+RELOADED = "configuration reloaded"
+
+
+def replace(path: Path, content: bytes) -> None:
+    new = path.with_suffix(".new")
+    new.write_bytes(content)
+    new.replace(path)
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    config = yaml.safe_load(path.read_text()) | changes
+    replace(path, yaml.safe_dump({key: value for key, value in config.items() if value is not None}).encode())
+
+
+@contextmanager
+def hears(gate: RunningGate, event: str) -> Iterator[list[dict[str, Any]]]:
+    """What is done inside brings the event about; afterwards the list holds all of that name since then."""
+    found: list[dict[str, Any]] = []
+    before = len(gate.log)
+    yield found
+    gate.child.wait_for(lambda: any(entry["event"] == event for entry in gate.log[before:]), f"another {event!r}")
+    found += [entry for entry in gate.log[before:] if entry["event"] == event]
+
+
+def reload(gate: RunningGate, **changes: object) -> None:
+    with hears(gate, RELOADED):
+        rewrite(gate.config_file, **changes)
