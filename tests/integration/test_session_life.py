@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP
 from tests.support.gate import GateBuilder, RunningGate, follow
+from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
 
 HTML = {"Accept": "text/html"}
@@ -71,6 +72,40 @@ async def test_trouble_keeps_the_session_and_a_refusal_ends_it(gate: RunningGate
 
         await until(is_out)
     assert gate.wait_for_event("session ended")["reason"].endswith("invalid_grant")
+
+
+async def test_a_sign_out_wins_over_a_refresh_in_another_process(idp: FakeIdP, upstream: SampleUpstream, tmp_path: Path) -> None:
+    """Two processes share a Redis; the one refreshes while a person signs out at the other (B36)."""
+    with RedisServer(tmp_path / "redis") as redis:
+        pages = GateBuilder(idp.issuer).route(APP, to=upstream.url, allow_any_authenticated_user=True)
+        pages.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, databroker_storage_type="kvstore")
+        pages.setting(databroker_storage_connection_string=redis.url, authenticate_callback_path="/done/with/it")
+        refreshing = GateBuilder(idp.issuer)
+        refreshing.settings, refreshing.policy = {**pages.settings, "address": refreshing.settings["address"]}, pages.policy
+        # Whoever is there first holds the lease, so it is this one that refreshes.
+        with refreshing.start(directory(tmp_path, "refreshing")) as other, pages.start(directory(tmp_path, "pages")) as gate:
+            async with gate.client() as client, other.client() as elsewhere:
+                await signed_in(gate, idp, client)
+                (cookie,) = (cookie.value for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain == APP)
+                copy = {"Host": f"{APP}:{gate.port}", "Cookie": f"_gate={cookie}"}
+                assert (await elsewhere.get(other.url(APP), headers=copy)).status_code == 200
+                idp.bend.holds["/token"] = asyncio.Event()
+                exchanges = idp.count("/token")
+                await until(lambda: _is(idp.count("/token") > exchanges))
+                page = await client.get(gate.url(gate.builder.authenticate_host, "/.gate/"), headers=HTML)
+                token = page.text.partition('name="_gate_csrf" value="')[2].partition('"')[0]
+                await client.get(gate.url(gate.builder.authenticate_host, f"/.gate/signout/?_gate_csrf={token}"), headers=HTML)
+                revoked = idp.count("/revoke")
+                idp.bend.holds.pop("/token").set()
+                # What the refresh brought too late is taken back at the provider: only then has it seen that the session is gone.
+                await until(lambda: _is(idp.count("/revoke") > revoked))
+                statuses = [(await elsewhere.get(other.url(APP), headers=copy)).status_code, (await client.get(gate.url(APP))).status_code]
+    assert statuses == [302, 302]
+
+
+def directory(parent: Path, name: str) -> Path:
+    (parent / name).mkdir()
+    return parent / name
 
 
 async def _is(value: bool) -> bool:

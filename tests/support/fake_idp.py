@@ -57,6 +57,7 @@ class Bend:
     tokens: dict[str, Any] = field(default_factory=dict)  # members of the token endpoint's answer
     token: Callable[[dict[str, Any], dict[str, Any]], str] | None = None  # (header, claims) -> a whole ID token
     answers: dict[str, Answer | Callable[[], Answer]] = field(default_factory=dict)  # by path, instead of everything else
+    holds: dict[str, asyncio.Event] = field(default_factory=dict)  # by path, what its answer waits for
 
 
 @dataclass
@@ -151,6 +152,8 @@ class FakeIdP:
             request = Request(method, path, headers, dict(parse_qsl(body.decode())))
             self.requests.append(request)
             answer = self._answer(request)
+            if (hold := self.bend.holds.get(path)) is not None:
+                await hold.wait()
             await asyncio.sleep(answer.delay)
             writer.write(_http(answer))
             await writer.drain()
