@@ -20,6 +20,7 @@ from databroker.records import Session
 from gateproject.config.options import Options
 from gateproject.crypto.csrf_token import CsrfTokens
 from gateproject.crypto.hand_over import HandOvers
+from gateproject.crypto.program_tokens import ProgramHandOvers, ProgramRequests
 from gateproject.crypto.sign_in_attempts import LIFETIME, SignInAttempts
 from gateproject.crypto.signed_urls import UrlSigner
 from gateproject.crypto.signing_key import SigningKey
@@ -48,6 +49,8 @@ class AuthenticateService:
         self.signer = UrlSigner(options)
         self.targets = Targets(self.origin)
         self._hand_overs = HandOvers(options)
+        self.program_requests = ProgramRequests(options)
+        self._program_hand_overs = ProgramHandOvers(options)
         self.refresh = SessionRefresh(self.provider_client, broker, clock)
         self.published_keys = PublishedKeys.from_options(options, signing_key, broker, clock)
         self._background: list[asyncio.Task[None]] = []
@@ -88,3 +91,8 @@ class AuthenticateService:
             return target.url
         token = self._hand_overs.seal(session.id, attempt_id, target.host_port, target.url, self.clock())
         return f"{target.origin}{CALLBACK_PATH}?gate_session={token}"
+
+    def way_to_program(self, session: Session, route: Target, redirect_uri: str) -> str:
+        """Where the browser of who agreed goes now: to the route host, which makes the program's token and leads on to the program."""
+        token = self._program_hand_overs.seal(session.id, route.host_port, redirect_uri, self.clock())
+        return f"{route.origin}{CALLBACK_PATH}?gate_programmatic=true&gate_session={token}"

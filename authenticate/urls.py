@@ -5,6 +5,7 @@ from django.urls import path, re_path
 
 from authenticate.views.callback import callback
 from authenticate.views.dashboard import dashboard
+from authenticate.views.program import program
 from authenticate.views.refresh import refresh
 from authenticate.views.sign_in import sign_in
 from authenticate.views.sign_out import sign_out
@@ -23,6 +24,7 @@ urlpatterns = [
     path(".gate/", dashboard),
     path(".gate/sign_in", sign_in),
     path(".gate/refresh", refresh),
+    path(".gate/program", program),
     re_path(r"^\.gate/(?:signout/?|sign_out/?)$", sign_out),
     path(".well-known/gate/jwks.json", jwks),
     path(".well-known/gate/", endpoints),

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 
+from authorize import carriers
 from authorize.client import Attestation, Authorizer, Check
 from authorize.client_certificates import ClientCertificates
 from authorize.hosts import Hosts
@@ -17,6 +18,7 @@ from authorize.upstream_credentials import UpstreamCredentials
 from databroker.replica import Replica
 from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options
+from gateproject.crypto.program_tokens import ProgramTokens
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import BrokerError, SealError
@@ -42,6 +44,7 @@ class AuthorizeService(Hosts):
         self.identity_headers = IdentityHeaders(options, signing_key)
         self.credentials = UpstreamCredentials(options, self.routes.routes(), self.identity_headers.groups_told, clock)
         self._cookies = SessionCookies(options)
+        self._program_tokens = ProgramTokens(options)
         self._identities = IdentityLoader(replica, claimed_groups(options))
         self._clock = clock
         self._admin_rules = (criteria.users(options.admin_allowed_users), criteria.groups(options.admin_allowed_groups))
@@ -58,10 +61,10 @@ class AuthorizeService(Hosts):
         decision = judge(request, None, route, now)
         identity = None
         if decision.outcome is Outcome.SIGN_IN:
-            identity = await self._identify(cookie_headers, request.host_port, now)
+            identity = await self._identify(request, cookie_headers, now)
             decision = judge(request, identity, route, now) if identity is not None else decision
         elif (route.route.pass_identity_headers or self.credentials.impersonates(route)) and not decision.is_preflight:
-            identity = await self._identify_if_possible(cookie_headers, request.host_port, now)
+            identity = await self._identify_if_possible(request, cookie_headers, now)
         is_told = decision.is_allowed and not decision.is_preflight
         headers = self.identity_headers.headers_for(request, route, identity, now) if is_told else ()
         return Check(decision, identity, headers)
@@ -79,7 +82,7 @@ class AuthorizeService(Hosts):
         now = self._clock()
 
         async def identify() -> Identity | None:
-            return await self._identify_if_possible(cookie_headers, request.host_port, now)
+            return await self._identify_if_possible(request, cookie_headers, now)
 
         return await self._shadow.would_be(Asked(request, check.decision, check.identity, now), identify, self._certificates)
 
@@ -98,7 +101,7 @@ class AuthorizeService(Hosts):
         return await self.credentials.headers_for(route, check.identity)
 
     async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation:
-        identity = await self.identify(cookie_headers, request.host_port)
+        identity = await self._identify(request, cookie_headers, self._clock())
         if identity is None or not self.may_enter_host(request, identity):
             return Attestation(identity)
         return Attestation(identity, self.identity_headers.assertion(identity, request.host_port))
@@ -114,24 +117,36 @@ class AuthorizeService(Hosts):
         return any(rule(ADMIN_REQUEST, identity).holds for rule in self._admin_rules)
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
-        """Who is signed in at this host; None for nobody.  Raises BrokerError."""
-        return await self._identify(cookie_headers, host_port, self._clock())
+        """Who is signed in at this host with a browser; None for nobody.  Raises BrokerError."""
+        return await self._of_cookies(cookie_headers, host_port, self._clock())
 
-    async def _identify(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Identity | None:
+    async def _identify(self, request: AccessRequest, cookie_headers: Iterable[bytes], now: float) -> Identity | None:
+        """A browser's session first: no link and no script makes who is signed in act as somebody else."""
+        return await self._of_cookies(cookie_headers, request.host_port, now) or await self._of_token(request, now)
+
+    async def _of_cookies(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Identity | None:
         """The first cookie of our name that opens here and whose session lives: a planted one never hides the real one."""
         for value in self._cookies.read(cookie_headers):
             try:
                 token = self._cookies.open(value, host_port, now)
             except SealError:
                 continue
-            session_id = token.session_id
-            identity = self._identities.peek(session_id, now) or await self._identities.load(session_id, now)
-            if identity is not None:
+            if (identity := await self._of_session(token.session_id, now)) is not None:
                 return identity
         return None
 
-    async def _identify_if_possible(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Identity | None:
+    async def _of_token(self, request: AccessRequest, now: float) -> Identity | None:
+        """Whom a program acts for: by the token of a programmatic login, in the Authorization header or else in the query."""
+        scheme, value = carriers.authorization_of(request)
+        value = value if scheme == "gate" else carriers.query_token_of(request)
+        token = self._program_tokens.open(value, request.host_port, now) if value else None
+        return await self._of_session(token.session_id, now) if token is not None else None
+
+    async def _of_session(self, session_id: str, now: float) -> Identity | None:
+        return self._identities.peek(session_id, now) or await self._identities.load(session_id, now)
+
+    async def _identify_if_possible(self, request: AccessRequest, cookie_headers: Iterable[bytes], now: float) -> Identity | None:
         try:
-            return await self._identify(cookie_headers, host_port, now)
+            return await self._identify(request, cookie_headers, now)
         except BrokerError:
             return None

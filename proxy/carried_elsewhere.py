@@ -7,6 +7,7 @@ from gateproject.errors import BadRequest
 from proxy.forwarding.handshake import PREFIX, require_known_origin
 from proxy.headers import Header
 from proxy.own_paths import is_own_page
+from proxy.rewrite import without_token
 
 NOT_IN_A_VERDICT = "the front proxy must pass /.gate/ to gate instead of asking about it"
 
@@ -19,6 +20,13 @@ def require_not_ours(path: str) -> None:
     """What the end of a sign-in brings to our own pages is nothing for an application to read."""
     if is_own_page(path):
         raise Refused(NOT_IN_A_VERDICT)
+
+
+def require_no_token(query: str) -> None:
+    """Whoever forwards it forwards its query as it stands, and an application must not learn a token."""
+    raw = query.encode("latin-1")
+    if without_token(raw) != raw:
+        raise Refused("its query carries a token, which only an Authorization header can carry past another proxy")
 
 
 def is_websocket(headers: Sequence[Header]) -> bool:

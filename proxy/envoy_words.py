@@ -11,7 +11,7 @@ from gateproject.config.options import Options
 from gateproject.errors import BadRequest, GateError
 from gateproject.telemetry.request_id import new_request_id
 from proxy.answers import send_error, send_redirect
-from proxy.carried_elsewhere import is_websocket, require_not_ours, require_websocket_may_open
+from proxy.carried_elsewhere import is_websocket, require_no_token, require_not_ours, require_websocket_may_open
 from proxy.dataplane import Carrying
 from proxy.headers import TrustedPeers, fold, is_internal_header, without_our_credentials
 from proxy.incoming import Incoming
@@ -58,6 +58,7 @@ class Words(EnvoyWords):
 
     def require_carriable(self, asked: Asked, check: Check) -> None:
         require_not_ours(asked.request.path)
+        require_no_token(asked.request.query)
         route = check.decision.route
         if route is not None and check.decision.is_allowed and is_websocket(asked.headers):
             own_origin = f"{route.route.from_.scheme}://{asked.request.host_port}"

@@ -11,7 +11,7 @@ from authorize.policy.decision import Outcome
 from gateproject.config.options import Options
 from gateproject.errors import BadRequest, BrokerError
 from proxy.answers import Headers, retry_after, send_error, send_redirect, send_response
-from proxy.carried_elsewhere import NOT_IN_A_VERDICT, Refused, is_websocket, require_websocket_may_open
+from proxy.carried_elsewhere import NOT_IN_A_VERDICT, Refused, is_websocket, require_no_token, require_websocket_may_open
 from proxy.dataplane import Carrying
 from proxy.headers import TrustedPeers, fold, is_identity_header, without_our_credentials
 from proxy.incoming import Incoming, Receive, Send, source_ip
@@ -57,6 +57,7 @@ class ForwardAuth:
             if is_own_page(original.request.path):
                 await self._own_page(judged, original, is_verify, receive, refuse, own_pages)
             else:
+                require_no_token(original.request.query)
                 check = await story.judge()
                 self._refuse_credentials(check)
                 if await self._may_pass(judged, original, check, is_verify, refuse):

@@ -6,6 +6,7 @@ from authorize.client import Authorizer
 from authorize.policy.request import AccessRequest
 from gateproject.config.options import Options
 from gateproject.crypto.hand_over import HandOvers
+from gateproject.crypto.program_tokens import ProgramHandOvers, ProgramTokens
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.sign_in_attempts import SignInAttempts
 from proxy import own_pages
@@ -14,6 +15,7 @@ from proxy.forward_auth import ForwardAuth
 from proxy.headers import TrustedPeers
 from proxy.incoming import Incoming, Send, client_address, source_ip
 from proxy.own_paths import Owner, owner
+from proxy.programs import Programs
 from proxy.sign_in import SignInRedirects
 from proxy.sign_in_loops import SignInLoops
 
@@ -41,6 +43,9 @@ class ProxyService:
         self.session_cookies = SessionCookies(options)
         self.attempts = SignInAttempts(options, "route")
         self.hand_overs = HandOvers(options)
+        self.programs = Programs(options)
+        self.program_hand_overs = ProgramHandOvers(options)
+        self.program_tokens = ProgramTokens(options)
         self.loops = SignInLoops(options)
 
     def owner(self, request: AccessRequest) -> Owner:

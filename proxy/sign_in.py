@@ -4,9 +4,11 @@ from gateproject.config.options import Options
 from gateproject.crypto.sign_in_attempts import SignInAttempts
 from gateproject.crypto.signed_urls import UrlSigner
 from proxy.incoming import Incoming
+from proxy.rewrite import without_token
 
 # The provider attempt's cookie must hold the URL too, and browsers keep cookies up to 4,096 bytes (RFC 6265 6.1).
 MAX_RETURN_URL = 2000
+CALLBACK_PATH = "/.gate/callback/"
 
 
 class SignInRedirects:
@@ -22,12 +24,19 @@ class SignInRedirects:
         params = {"gate_redirect_uri": return_url(incoming, scheme), "gate_attempt": attempt_id}
         return self._signer.sign(self._sign_in_url, params, now), set_cookies
 
+    def for_program(self, origin: str, redirect_uri: str, now: float) -> str:
+        """The URL that a program opens in its person's browser, who is asked there; good for five minutes."""
+        params = {"gate_redirect_uri": redirect_uri, "gate_callback_uri": f"{origin}{CALLBACK_PATH}", "gate_programmatic": "true"}
+        return self._signer.sign(self._sign_in_url, params, now)
+
 
 def return_url(incoming: Incoming, scheme: str) -> str:
     """Where the person wanted to go; a URL too long for a cookie loses its query, then its path, never the host."""
     request = incoming.request
     origin = f"{scheme}://{request.host_port}"
-    query = f"?{request.query}" if request.query else ""
+    # A token that did not let anybody in is a secret all the same.
+    kept = without_token(request.query.encode("latin-1")).decode("latin-1")
+    query = f"?{kept}" if kept else ""
     for url in (f"{origin}{request.path}{query}", f"{origin}{request.path}"):
         if len(url) <= MAX_RETURN_URL:
             return url

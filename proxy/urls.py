@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 
 from gateproject.responses import handler400, handler403, handler404, handler500
-from proxy import views
+from proxy import program_views, views
 
 __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 
@@ -12,6 +12,7 @@ urlpatterns = [
     path(".gate/callback/", views.callback),
     path(".gate/sign_in", views.sign_in),
     path(".gate/jwt", views.assertion),
+    path(".gate/api/v1/login", program_views.login),
     re_path(r"^\.gate/sign_?out/?$", views.sign_out),
     re_path("", views.unknown),
 ]

@@ -12,6 +12,7 @@ from gateproject.crypto.hand_over import HandOver
 from gateproject.errors import BadRequest, SealError
 from gateproject.responses import error_page, redirect
 from proxy.original_request import original_of_url
+from proxy.program_views import hand_to_program
 from proxy.refusals import LOOP, LOOP_ADVICE
 
 log = structlog.get_logger(__name__)
@@ -28,6 +29,8 @@ async def callback(request: HttpRequest) -> HttpResponse:
     """
     own = request.scope["gate"]
     tokens = request.GET.getlist("gate_session")
+    if request.GET.get("gate_programmatic") == "true":
+        return await hand_to_program(request, tokens)
     try:
         if len(tokens) != 1:
             raise SealError("the link carries no sign-in")

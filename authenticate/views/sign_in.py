@@ -7,6 +7,7 @@ from authenticate.oidc import GateRequestView, library_settings
 from authenticate.service import SIGN_IN_PATH, AuthenticateService
 from authenticate.targets import Target
 from authenticate.views import answers
+from authenticate.views.program import begin as begin_programmatic
 from gateproject import responses
 from gateproject.crypto.sign_in_attempts import is_attempt_id
 from gateproject.crypto.signed_urls import UrlExpired
@@ -30,6 +31,8 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
         return responses.error_page(
             request, 400, "This sign-in link is not complete, or was changed on its way.", advice="Please open the page you wanted again."
         )
+    if params.get("gate_programmatic") == "true":
+        return begin_programmatic(request, params)
     target = service.targets.target(params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
     attempt_id = params.get("gate_attempt", "")
     if target is None or not (service.targets.is_own(target) or is_attempt_id(attempt_id)):

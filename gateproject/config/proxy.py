@@ -1,5 +1,6 @@
 """The settings of the data plane: time, headers, trusted peers."""
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from types import MappingProxyType
@@ -7,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from gateproject.config.fields import Bool, Duration, Networks, ServiceUrl
+from gateproject.config.fields import Bool, Duration, Networks, ServiceUrl, TextList
 from gateproject.config.headers import ClaimNames, ResponseHeaders
 from gateproject.config.validation import Finding, Rule, Settings
 
@@ -22,6 +23,7 @@ DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(
 
 
 MOST_CACHED = timedelta(minutes=5)
+_HOST = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?|[0-9a-f:]+:[0-9a-f:.]*", re.ASCII | re.IGNORECASE)
 
 
 def _forward_auth_has_its_own_host(settings: Any) -> Iterator[Finding]:
@@ -40,8 +42,14 @@ def _forward_auth_has_its_own_host(settings: Any) -> Iterator[Finding]:
             yield ("policy", index, "from"), f"is the host of forward_auth_url, which {message}"
 
 
+def _programs_are_named_by_host(settings: Any) -> Iterator[Finding]:
+    for index, host in enumerate(settings.programmatic_redirect_domain_whitelist):
+        if not _HOST.fullmatch(host):
+            yield ("programmatic_redirect_domain_whitelist", index), "must be a host name or an address: no scheme, port, path or wildcard"
+
+
 class ProxySettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (_forward_auth_has_its_own_host,)
+    RULES: ClassVar[tuple[Rule, ...]] = (_forward_auth_has_its_own_host, _programs_are_named_by_host)
 
     default_upstream_timeout: Duration = Field(
         timedelta(seconds=30), description="For a route without `timeout`; 0 is no limit.", examples=["30s"]
@@ -69,6 +77,11 @@ class ProxySettings(Settings):
     )
     jwt_claims_headers: ClaimNames = Field(
         (), description="Claims that upstreams receive as `X-Gate-Claim-{Name}`. Not signed.", examples=[["email", "groups", "user"]]
+    )
+    programmatic_redirect_domain_whitelist: TextList = Field(
+        ("localhost",),
+        description="Hosts that programmatic login may hand a token to: whole names, any port. `localhost` is every loopback address, too.",
+        examples=[["localhost", "tool.example.com"]],
     )
     refresh_cooldown: Duration = Field(
         timedelta(minutes=5), description="Minimum time between two refreshes of a session by hand.", examples=["5m"]

@@ -22,7 +22,6 @@ from gateproject.config.fields import (
     PositiveDuration,
     Secret,
     Text,
-    TextList,
 )
 from gateproject.config.reader import Reader, one_of
 from gateproject.config.validation import Settings
@@ -53,9 +52,6 @@ class UnbuiltSettings(Settings):
     )
     idp_service_account: Secret | None = Field(
         None, description="Credentials for reading the provider's directory: groups.", examples=["BASE64-OF-account.json"]
-    )
-    programmatic_redirect_domain_whitelist: TextList = Field(
-        ("localhost",), description="Hosts that programmatic login may return to.", examples=[["localhost"]]
     )
     tracing_monitor_address: Text = Field("localhost:8126", description="host:port of the monitoring agent.", examples=["localhost:8126"])
     tracing_provider: Annotated[str, one_of("monitor", "thrift", "span", "datadog", "jaeger", "zipkin", "otlp")] | None = Field(

@@ -1,8 +1,21 @@
 """Every mutant, in the order of the story: a request is read, judged, answered; a person signs in; a session ends."""
 
-from tests.mutants import configuration, explanations, forward_auth, headers, listener, policy, rpc, sealed, session_life, sessions, sign_in
+from tests.mutants import (
+    configuration,
+    explanations,
+    forward_auth,
+    headers,
+    listener,
+    policy,
+    rpc,
+    sealed,
+    session_life,
+    sessions,
+    sign_in,
+    tokens,
+)
 from tests.mutants.mutant import Mutant
 
-_CHAPTERS = (listener, policy, headers, sealed, sign_in, session_life, sessions, rpc, forward_auth, explanations, configuration)
+_CHAPTERS = (listener, policy, headers, sealed, sign_in, session_life, sessions, tokens, rpc, forward_auth, explanations, configuration)
 
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for chapter in _CHAPTERS for door in chapter.DOORS for mutant in door.mutants)

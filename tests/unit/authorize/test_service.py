@@ -11,6 +11,7 @@ from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
 from databroker.records import SESSION
 from databroker.replica import Replica
+from gateproject.crypto.program_tokens import ProgramTokens
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import BadRequest, BrokerError, ConfigError
@@ -52,6 +53,7 @@ class World:
     replica: Replica
     service: AuthorizeService
     cookies: SessionCookies
+    tokens: ProgramTokens
 
     def value(self, session_id: str = "s1", host_port: str = "app.example.com", expires: float = 2000.0) -> str:
         return self.cookies.seal(session_id, host_port, 1000.0, expires)
@@ -68,7 +70,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
         await broker.sign_in()
         await settled()
-        yield World(broker, replica, service, SessionCookies(options))
+        yield World(broker, replica, service, SessionCookies(options), ProgramTokens(options))
 
 
 async def test_a_session_of_this_host_lets_its_person_in(world: World) -> None:
@@ -222,3 +224,52 @@ async def test_only_listed_people_and_groups_administer(world: World, tmp_path: 
     assert service.may_administer(user("ann@corp.com"))
     assert service.may_administer(user("x@x.org", group_ids=frozenset({"g1"})))
     assert not service.may_administer(user("x@x.org"))
+
+
+def program_token(world: World, host_port: str = "app.example.com", session_id: str = "s1") -> str:
+    return world.tokens.seal(session_id, host_port, 1000.0, 2000.0)
+
+
+def carried(token: str) -> list[tuple[str, dict[str, Any]]]:
+    """(target, facts) of each carrier."""
+    return [
+        ("/", {"headers": [(b"authorization", b"Gate " + token.encode())]}),
+        ("/", {"headers": [(b"authorization", b"Bearer Gate-" + token.encode())]}),
+        (f"/?a=b&gate_session={token}", {}),
+    ]
+
+
+async def test_a_program_s_token_counts_in_each_carrier_and_at_its_host_only(world: World) -> None:
+    for target, facts in carried(program_token(world)):
+        assert await world.outcome(target, **facts) is Outcome.ALLOWED
+        assert await world.outcome(target, host="other.example.com", **facts) is Outcome.SIGN_IN
+    for target, facts in carried(program_token(world, "other.example.com")):
+        assert await world.outcome(target, **facts) is Outcome.SIGN_IN
+
+
+async def test_no_other_value_of_ours_passes_for_a_program_s_token(world: World) -> None:
+    for target, facts in carried(world.value()):
+        assert await world.outcome(target, **facts) is Outcome.SIGN_IN
+    assert await world.outcome("/", program_token(world)) is Outcome.SIGN_IN
+
+
+async def test_a_program_s_token_ends_with_its_session(world: World) -> None:
+    token = program_token(world)
+    await world.broker.delete(SESSION, "s1")
+    await settled()
+    for target, facts in carried(token):
+        assert await world.outcome(target, **facts) is Outcome.SIGN_IN
+
+
+async def test_a_browser_s_session_outranks_a_token(world: World) -> None:
+    await world.broker.sign_in("s2", "oidc/2", email="bob@corp.com")
+    await settled()
+    for _, facts in carried(program_token(world, session_id="s2")):
+        assert await world.outcome("/bob", world.value("s1"), **facts) is Outcome.FORBIDDEN
+    assert await world.outcome(f"/bob?gate_session={program_token(world, session_id='s2')}", "junk" * 30) is Outcome.ALLOWED
+
+
+async def test_a_token_opens_the_assertion_but_is_nobody_s_browser(world: World) -> None:
+    asked = request("/.gate/jwt", headers=[(b"authorization", b"Gate " + program_token(world).encode())])
+    assert (await world.service.attest(asked, [])).assertion
+    assert await world.service.identify([], "app.example.com") is None

@@ -3,7 +3,7 @@
 import pytest
 
 from gateproject.errors import BadRequest
-from proxy.carried_elsewhere import is_websocket, require_not_ours, require_websocket_may_open
+from proxy.carried_elsewhere import is_websocket, require_no_token, require_not_ours, require_websocket_may_open
 from tests.unit.authorize.builders import make_route
 
 OWN = "https://app.example.com"
@@ -44,3 +44,10 @@ def test_a_websocket_opens_for_pages_of_known_origins(origins, is_allowed):
     else:
         with pytest.raises(BadRequest, match="another origin"):
             require_websocket_may_open(headers, OWN, route)
+
+
+def test_a_token_in_a_query_would_reach_the_application():
+    for query in ("gate_session=x", "a=b&gate%5Fsession=x"):
+        with pytest.raises(BadRequest, match="carries a token"):
+            require_no_token(query)
+    require_no_token("a=b&session=x")

@@ -356,3 +356,19 @@ async def test_no_combination_of_hostile_headers_permits_anything(front: Asked) 
         headers = {name: hostile[name] for name in names}
         for path, peer in itertools.product(("/verify", "/"), ({}, TRUSTED)):
             assert (await front.ask(f"{path}?uri={APP}/page", headers=headers, **peer)).status >= 300, headers
+
+
+async def test_a_token_in_the_query_is_refused_since_the_application_would_read_it(tmp_path: Path) -> None:
+    async with asked(tmp_path) as forward:
+        answer = await forward.verify("/public/?gate_session=anything")
+        assert answer.status == 403
+        assert b"carries a token" in answer.body
+
+
+async def test_a_program_s_token_is_a_permission_and_copied_to_nobody(tmp_path: Path) -> None:
+    async with asked(tmp_path) as forward:
+        ann = await sign_in(forward.broker, forward.options)
+        token = forward.proxy.program_tokens.seal(ann.session.id, "app.example.com", time.time(), time.time() + 60)
+        for value in (f"Gate {token}", f"Bearer Gate-{token}"):
+            answer = await forward.verify("/plain/", headers={"authorization": value})
+            assert (answer.status, answer.header("authorization")) == (200, "")

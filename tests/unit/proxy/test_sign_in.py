@@ -28,6 +28,7 @@ def test_the_browser_is_sent_to_a_signed_url_and_holds_the_attempt_it_names(tmp_
     ("url", "returned"),
     [
         ("https://a.example/x?y=1", "https://a.example/x?y=1"),
+        ("https://a.example/x?gate_session=secret&y=1", "https://a.example/x?y=1"),
         ("https://a.example:8443/", "https://a.example:8443/"),
         ("https://a.example//evil.example/", "https://a.example//evil.example/"),
         ("https://a.example/x?" + "y" * MAX_RETURN_URL, "https://a.example/x"),

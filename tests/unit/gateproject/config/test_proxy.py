@@ -54,3 +54,10 @@ def test_a_permission_is_kept_for_minutes_at_most(load: Load, problems: Problems
     assert load(forward_auth_url="https://fwd.example.com", forward_auth_cache="5m").forward_auth_cache == timedelta(minutes=5)
     assert set(problems(forward_auth_url="https://fwd.example.com", forward_auth_cache="5m1s")) == {"forward_auth_cache"}
     assert set(problems(forward_auth_cache="5s")) == {"forward_auth_cache"}
+
+
+def test_programs_are_named_by_their_host(load: Load, problems: Problems) -> None:
+    assert load().programmatic_redirect_domain_whitelist == ("localhost",)
+    assert load(programmatic_redirect_domain_whitelist=["::1", "tool.example.com"]).programmatic_redirect_domain_whitelist[0] == "::1"
+    for wrong in ("https://tool.example.com", "*.example.com", ".example.com", "tool.example.com:8443", "tool.example.com/cb"):
+        assert set(problems(programmatic_redirect_domain_whitelist=["localhost", wrong])) == {"programmatic_redirect_domain_whitelist[1]"}

@@ -1,0 +1,89 @@
+"""A program wants to act for a person: may it?  Nobody but the signed-in person answers, on this page, with proof that it was here."""
+
+from urllib.parse import urlsplit
+
+import structlog
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.views.decorators.csrf import csrf_exempt
+
+from authenticate.service import CALLBACK_PATH, AuthenticateService
+from authenticate.targets import Target
+from authenticate.views import answers
+from databroker.records import USER, Session, User
+from gateproject import responses
+from gateproject.crypto.csrf_token import FIELD
+from gateproject.crypto.program_tokens import ProgramRequest
+from gateproject.errors import BadRequest, SealError
+
+log = structlog.get_logger(__name__)
+
+PATH = "/.gate/program"
+START_AGAIN = "Start the sign-in again in the program that led you here."
+
+
+def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
+    """`params` are those of a signed sign-in URL, so the route host that made it has looked at where the token will go."""
+    gate = request.scope["gate"]
+    service: AuthenticateService = gate.authenticate
+    callback = service.targets.target(params.get("gate_callback_uri", ""), gate.authorize.is_route_origin)
+    if callback is None or callback.rest != CALLBACK_PATH:
+        raise BadRequest("this sign-in link leads to a place that does not belong to this site")
+    sealed = service.program_requests.seal(ProgramRequest(callback.origin, params.get("gate_redirect_uri", "")), service.clock())
+    return responses.redirect(f"{service.origin}{PATH}?request={sealed}")
+
+
+# Django's token guards the admin; this form has ours, bound to the session.
+@csrf_exempt
+@answers.in_plain_words
+async def program(request: HttpRequest) -> HttpResponse:
+    gate = request.scope["gate"]
+    service: AuthenticateService = gate.authenticate
+    if request.method not in ("GET", "POST"):
+        return HttpResponseNotAllowed(["GET", "POST"])
+    sealed = (request.POST if request.method == "POST" else request.GET).get("request", "")
+    try:
+        wanted = service.program_requests.open(sealed, service.clock())
+    except SealError:
+        return responses.error_page(request, 400, "This link of a program's sign-in is not valid, or is too old.", advice=START_AGAIN)
+    route = service.targets.target(wanted.origin, gate.authorize.is_route_origin)
+    if route is None:
+        return responses.error_page(request, 400, "The address that the program wants to use is not there any more.", advice=START_AGAIN)
+    session = await service.session_of(answers.cookie_headers(request), service.host_port, service.clock())
+    if session is None:
+        return responses.redirect(service.sign_in_url_for(f"{PATH}?request={sealed}"))
+    if request.method == "POST" and _is_proven(request, service, session):
+        return _agreed(request, service, session, route, wanted)
+    return await _question(request, service, session, route, wanted, sealed)
+
+
+def _is_proven(request: HttpRequest, service: AuthenticateService, session: Session) -> bool:
+    return service.csrf.check(request.POST.get(FIELD, ""), answers.cookie_headers(request), service.clock(), bound_to=session.id)
+
+
+def _agreed(request: HttpRequest, service: AuthenticateService, session: Session, route: Target, wanted: ProgramRequest) -> HttpResponse:
+    log.info(
+        "program allowed", user_id=session.user_id, session_id=session.id, host=route.host_port, request_id=request.scope["gate"].request_id
+    )
+    response = responses.redirect(service.way_to_program(session, route, wanted.redirect_uri))
+    response.status_code = 303
+    return response
+
+
+async def _question(
+    request: HttpRequest, service: AuthenticateService, session: Session, route: Target, wanted: ProgramRequest, sealed: str
+) -> HttpResponse:
+    """Nothing has changed; the page asks, and its button carries the proof."""
+    token, cookie = service.csrf.token_for(answers.cookie_headers(request), service.clock(), bound_to=session.id)
+    record = await service.broker.get(USER, session.user_id)
+    user = User.from_record(record) if record is not None else User(session.user_id)
+    response = responses.page(
+        "authenticate/program.html",
+        # Its form ends at the program.
+        form_targets="",
+        csrf=token,
+        request=sealed,
+        host=route.host_port,
+        program=urlsplit(wanted.redirect_uri).netloc,
+        person=user.email or user.name or user.id,
+    )
+    return responses.with_cookies(response, [cookie] if cookie else [])

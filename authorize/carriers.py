@@ -1,0 +1,39 @@
+"""Where, other than in a cookie, does a request carry a credential?  Readings only: whether it is any good is for others."""
+
+import re
+
+from authorize.policy.request import AccessRequest
+
+# Whatever is read here is taken out before a request is forwarded; proxy/headers.py and proxy/rewrite.py are more lenient readers.
+_TOKEN = re.compile(r"[A-Za-z0-9_.~+/-]+=*", re.ASCII)  # RFC 6750 2.1
+_QUERY_NAME = "gate_session"
+# A page of another site that leads a browser here chooses the query: its visitor would act as whoever made the link.
+_FOREIGN_SITES = (b"cross-site", b"same-site")
+
+
+def authorization_of(request: AccessRequest) -> tuple[str, str]:
+    """(scheme in lower case, the token) of the one Authorization header; ("", "") where there is none, several, or no token.
+
+    `Gate <token>` and `Bearer Gate-<token>` are one scheme, `gate`.
+    """
+    given = [value for name, value in request.headers if name == b"authorization"]
+    if len(given) != 1:
+        return "", ""
+    value = given[0].decode("latin-1").strip(" \t")
+    scheme, _, token = value.partition(" ")
+    scheme, token = scheme.lower(), token.lstrip(" ")
+    if scheme == "bearer" and token[:5].lower() == "gate-":
+        scheme, token = "gate", token[5:]
+    return (scheme, token) if _TOKEN.fullmatch(token) else ("", "")
+
+
+def query_token_of(request: AccessRequest) -> str:
+    """The value of the one `gate_session` in the query; "" where there is none, or several."""
+    if _QUERY_NAME not in request.query or _is_led_here(request):
+        return ""
+    values = [value for name, _, value in (pair.partition("=") for pair in request.query.split("&")) if name == _QUERY_NAME]
+    return values[0] if len(values) == 1 else ""
+
+
+def _is_led_here(request: AccessRequest) -> bool:
+    return any(name == b"sec-fetch-site" and value.strip().lower() in _FOREIGN_SITES for name, value in request.headers)

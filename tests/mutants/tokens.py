@@ -1,0 +1,55 @@
+"""Defences of tokens: who agreed, where they go, at which host they count, and what passes for one."""
+
+from tests.mutants.mutant import door
+
+programs = door("proxy/programs.py", "unit/proxy/test_programs.py")
+programs.without("no token goes over the net in the clear", 'if match["scheme"].lower() == "http" and not is_local:', "if False:")
+programs.without("a token goes to listed hosts only", "host in self._hosts or (is_local and LOCALHOST in self._hosts)", "True")
+programs.without("this machine must be listed, too", "(is_local and LOCALHOST in self._hosts)", "is_local")
+programs.without("a program finds one token", " or _names_a_token(url):", ":")
+programs.without("a loopback address is one", "return ip_address(host).is_loopback", "return ip_address(host).is_private")
+
+program_views = door("proxy/program_views.py", "unit/proxy/test_program_views.py")
+program_views.without("a link gives one token", 'if not await own.broker.spend(f"program/{hand_over.id}", hand_over.expires):', "if False:")
+program_views.without("an ended session gives no token", "    if record is None:\n", "    if False:\n")
+program_views.without("one redirect URI is one", "if len(given) == 1 else None", "if given else None")
+program_views.without(
+    "where a token goes is judged before it goes",
+    "redirect_uri = own.proxy.programs.redirect_uri(hand_over.redirect_uri)",
+    "redirect_uri = hand_over.redirect_uri",
+)
+
+program = door("authenticate/views/program.py", "unit/authenticate/views/test_program.py")
+program.without(
+    "only our page agrees", 'if request.method == "POST" and _is_proven(request, service, session):', 'if request.method == "POST":'
+)
+program.without("a GET agrees to nothing", 'if request.method == "POST" and _is_proven', "if _is_proven")
+program.without(
+    "an answer is the signed-in person's", "service.clock(), bound_to=session.id)\n\n\ndef _agreed", "service.clock())\n\n\ndef _agreed"
+)
+program.without(
+    "a token goes by way of a route's callback", "if callback is None or callback.rest != CALLBACK_PATH:", "if callback is None:"
+)
+
+sealed = door("gateproject/crypto/program_tokens.py", "unit/gateproject/crypto/test_program_tokens.py")
+sealed.without("a program's token is no cookie's value", '"programmatic token"', '"session cookie"')
+sealed.without("a hand-over to a program is none to a browser", '"programmatic hand-over"', '"hand-over"')
+carriers = door("authorize/carriers.py", "unit/authorize/test_carriers.py")
+carriers.without("two headers carry nothing", "if len(given) != 1:", "if not given:")
+carriers.without("two tokens in a query are none", "values[0] if len(values) == 1 else", "values[0] if values else")
+carriers.without("no link chooses who its visitor is", " or _is_led_here(request):", ":")
+
+service = door("authorize/service.py", "unit/authorize/test_service.py")
+service.without(
+    "who is signed in stays who they are",
+    "return await self._of_cookies(cookie_headers, request.host_port, now) or await self._of_token(request, now)",
+    "return await self._of_token(request, now) or await self._of_cookies(cookie_headers, request.host_port, now)",
+)
+
+elsewhere = door("proxy/carried_elsewhere.py", "unit/proxy/test_carried_elsewhere.py")
+elsewhere.without("no application reads a token in a query", "    if without_token(raw) != raw:\n", "    if False:\n")
+
+sign_in = door("proxy/sign_in.py", "unit/proxy/test_sign_in.py")
+sign_in.without("no token is part of where to return", 'without_token(request.query.encode("latin-1")).decode("latin-1")', "request.query")
+
+DOORS = (programs, program_views, program, sealed, carriers, service, elsewhere, sign_in)

@@ -1,0 +1,113 @@
+"""May this program act for me?  Only the signed-in person says so, on our page, and nobody by a link (classes B9, B12)."""
+
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from gateproject.crypto.program_tokens import ProgramHandOver, ProgramHandOvers
+from tests.support.authenticate_site import APP, ORIGIN, Browser, Response, Site
+
+PROGRAM = "http://localhost:7000/cb"
+
+
+def start_url(site: Site, *, callback: str = f"{APP}/.gate/callback/", to: str = PROGRAM) -> str:
+    """As a route host makes it for a program."""
+    params = {"gate_redirect_uri": to, "gate_callback_uri": callback, "gate_programmatic": "true"}
+    return site.service.signer.sign(f"{ORIGIN}/.gate/sign_in", params, site.clock())
+
+
+async def asked(site: Site, browser: Browser) -> Response:
+    """The page that asks a signed-in person."""
+    return await browser.get((await browser.get(start_url(site))).location)
+
+
+def form_of(page: Response) -> dict[str, str]:
+    return dict(re.findall(r'name="([^"]+)" value="([^"]*)"', page.text))
+
+
+def hand_over(site: Site, location: str) -> ProgramHandOver:
+    parts = urlsplit(location)
+    assert (parts.netloc, parts.path) == ("app.example.com", "/.gate/callback/")
+    query = parse_qs(parts.query)
+    assert query["gate_programmatic"] == ["true"]
+    return ProgramHandOvers(site.options).open(query["gate_session"][0], "app.example.com", site.clock())
+
+
+async def test_the_person_is_asked_and_agrees(site: Site) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    page = await asked(site, browser)
+    assert page.status == 200
+    for shown in ("alice@corp.example", "app.example.com", "localhost:7000"):
+        assert shown in page.text
+    response = await browser.post(f"{ORIGIN}/.gate/program", form_of(page))
+    assert response.status == 303
+    opened = hand_over(site, response.headers["location"])
+    ((record),) = await site.sessions()
+    assert (opened.session_id, opened.redirect_uri) == (record.id, PROGRAM)
+
+
+async def test_who_is_not_signed_in_signs_in_first_and_is_asked_then(site: Site) -> None:
+    browser = site.browser()
+    question = (await browser.get(start_url(site))).location
+    to_sign_in = (await browser.get(question)).location
+    back = await browser.get(site.idp.pick((await browser.get(to_sign_in)).location, "alice"))
+    assert back.location == question
+    assert "localhost:7000" in (await browser.get(question)).text
+
+
+async def test_opening_the_link_gives_nobody_anything(site: Site) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    page = await asked(site, browser)
+    assert "localhost:7000/cb" not in page.headers.get("location", "")
+    assert page.headers["content-security-policy"].count("frame-ancestors 'none'") == 1
+
+
+@pytest.mark.parametrize("token", ["", "x", "another person's", "none"])
+async def test_no_other_site_agrees_for_the_person(site: Site, token: str) -> None:
+    browser, mallory = site.browser(), site.browser()
+    await browser.sign_in()
+    await mallory.sign_in("bob")
+    form = form_of(await asked(site, browser))
+    form["_gate_csrf"] = form_of(await asked(site, mallory))["_gate_csrf"] if token == "another person's" else token
+    if token == "none":
+        del form["_gate_csrf"]
+    response = await browser.post(f"{ORIGIN}/.gate/program", form)
+    assert (response.status, response.headers.get("location")) == (200, None)
+    query = f"request={form['request']}&_gate_csrf={form_of(await asked(site, browser))['_gate_csrf']}"
+    assert (await browser.get(f"{ORIGIN}/.gate/program?{query}")).status == 200, "a GET never agrees"
+
+
+async def test_an_answer_after_the_session_has_ended_counts_for_nothing(site: Site) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    form = form_of(await asked(site, browser))
+    for record in await site.sessions():
+        await site.broker.delete(record.type, record.id)
+    response = await browser.post(f"{ORIGIN}/.gate/program", form)
+    assert response.location.startswith(f"{ORIGIN}/.gate/sign_in?")
+
+
+@pytest.mark.parametrize(
+    "callback",
+    ["https://evil.example/.gate/callback/", f"{APP}/steal", f"{ORIGIN}/.gate/callback/x", f"{APP}/.gate/callback/?x=1", ""],
+)
+async def test_a_token_goes_by_way_of_a_route_s_callback_only(site: Site, callback: str) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    assert (await browser.get(start_url(site, callback=callback))).status == 400
+
+
+async def test_what_is_not_signed_or_too_old_asks_nobody(site: Site) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    url = start_url(site)
+    assert (await browser.get(url.replace("7000", "7001"))).status == 400
+    question = (await browser.get(url)).location
+    assert (await browser.get(question + "x")).status == 400
+    assert (await browser.get(f"{ORIGIN}/.gate/program")).status == 400
+    site.clock.ahead = 901
+    assert (await browser.get(question)).status == 400
+    assert (await browser.get(url)).status == 400

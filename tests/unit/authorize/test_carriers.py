@@ -1,0 +1,69 @@
+"""What counts as a carried token, and that whatever counts is taken out before forwarding."""
+
+import pytest
+
+from authorize.carriers import authorization_of, query_token_of
+from proxy.headers import without_our_credentials
+from proxy.rewrite import without_token
+from tests.unit.authorize.builders import request
+
+
+def with_headers(*values: bytes, **others: bytes):
+    named = [(name.replace("_", "-").encode(), value) for name, value in others.items()]
+    return request("/", headers=[*((b"authorization", value) for value in values), *named])
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        (b"Gate abc", ("gate", "abc")),
+        (b"Bearer Gate-abc", ("gate", "abc")),
+        (b"bearer  gate-abc", ("gate", "abc")),
+        (b"GATE   abc ", ("gate", "abc")),
+        (b"Bearer abc.def-g_~+/=", ("bearer", "abc.def-g_~+/=")),
+        (b"Basic dXNlcjpw", ("basic", "dXNlcjpw")),
+        (b"Gate", ("", "")),
+        (b"Gate ", ("", "")),
+        (b"Bearer Gate-", ("", "")),
+        (b"Gate a b", ("", "")),
+        (b"Gate a,b", ("", "")),
+        (b"Gate\tabc", ("", "")),
+        (b"Gate abc\xff", ("", "")),
+        (b"", ("", "")),
+    ],
+)
+def test_one_header_has_one_reading(value: bytes, read: tuple[str, str]) -> None:
+    assert authorization_of(with_headers(value)) == read
+    if read[0] == "gate":
+        assert without_our_credentials([(b"authorization", value)], "_gate")[1] == b""
+
+
+def test_several_authorization_headers_carry_nothing() -> None:
+    assert authorization_of(with_headers(b"Gate abc", b"Gate abc")) == ("", "")
+    assert authorization_of(with_headers(b"Basic eA==", b"Gate abc")) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("query", "token"),
+    [
+        ("gate_session=abc", "abc"),
+        ("a=b&gate_session=abc&c", "abc"),
+        ("gate_session=abc&gate_session=abc", ""),
+        ("gate_session=abc&gate_session=", ""),
+        ("GATE_SESSION=abc", ""),
+        ("gate%5Fsession=abc", ""),
+        ("a=1;gate_session=abc", ""),
+        ("xgate_session=abc", ""),
+        ("gate_session", ""),
+        ("", ""),
+    ],
+)
+def test_the_query_carries_one_token_under_one_name(query: str, token: str) -> None:
+    assert query_token_of(request(f"/?{query}")) == token
+    if token:
+        assert b"abc" not in without_token(query.encode())
+
+
+@pytest.mark.parametrize(("site", "counts"), [(b"cross-site", False), (b"Same-Site", False), (b"same-origin", True), (b"none", True)])
+def test_a_link_of_another_site_makes_nobody_act_as_its_author(site: bytes, counts: bool) -> None:
+    assert bool(query_token_of(request("/?gate_session=abc", headers=[(b"sec-fetch-site", site)]))) is counts

@@ -1,0 +1,113 @@
+"""Programmatic login at the route host (behaviour.md 1.11): nothing for strangers, a token once for who agreed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+from django.test import override_settings
+
+from databroker.records import SESSION
+from gateproject.crypto.program_tokens import ProgramHandOvers
+from gateproject.crypto.signed_urls import UrlSigner
+from tests.support.asgi import Answer
+from tests.support.route_site import RouteSite
+from tests.support.signed_in import SignedIn, sign_in
+
+HOST = "app.example.com"
+PROGRAM = "http://localhost:7000/cb?state=x"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[RouteSite]:
+    with override_settings(ROOT_URLCONF="proxy.urls", MIDDLEWARE=[], ALLOWED_HOSTS=["*"]):
+        yield RouteSite(tmp_path, ASGIHandler())
+
+
+@pytest.fixture
+async def ann(site: RouteSite) -> SignedIn:
+    return await sign_in(site.broker, site.options)
+
+
+async def login(site: RouteSite, *redirect_uris: str, **scope: str) -> Answer:
+    query = "&".join(f"gate_redirect_uri={quote(uri, safe='')}" for uri in redirect_uris)
+    return await site.ask(f"https://{HOST}/.gate/api/v1/login?{query}", **scope)
+
+
+def callback_url(site: RouteSite, ann: SignedIn, to: str = PROGRAM, *, host: str = HOST, at: str = HOST) -> str:
+    token = ProgramHandOvers(site.options).seal(ann.session.id, host, to, site.clock())
+    return f"https://{at}/.gate/callback/?gate_programmatic=true&gate_session={token}"
+
+
+async def test_a_program_gets_a_signed_sign_in_url_as_text(site: RouteSite) -> None:
+    answer = await login(site, PROGRAM)
+    assert (answer.status, answer.header("content-type")) == (200, "text/plain; charset=utf-8")
+    assert UrlSigner(site.options).verify(answer.body.decode(), site.clock()) == {
+        "gate_redirect_uri": PROGRAM,
+        "gate_callback_uri": f"https://{HOST}/.gate/callback/",
+        "gate_programmatic": "true",
+    }
+    assert answer.body.startswith(b"https://auth.example.com/.gate/sign_in?")
+    assert answer.header("cache-control") == "no-store"
+
+
+@pytest.mark.parametrize("uris", [(), ("https://evil.example/",), (PROGRAM, PROGRAM), (PROGRAM, "https://evil.example/")])
+async def test_another_redirect_uri_gets_an_explanation_and_no_url(site: RouteSite, uris: tuple[str, ...]) -> None:
+    answer = await login(site, *uris)
+    assert answer.status == 400
+    assert b"programmatic_redirect_domain_whitelist" in answer.body
+    assert b"gate_signature" not in answer.body
+
+
+async def test_login_answers_get_only(site: RouteSite) -> None:
+    assert (await login(site, PROGRAM, method="POST")).status == 405
+
+
+async def test_who_agreed_is_led_to_the_program_with_a_token_for_this_host(site: RouteSite, ann: SignedIn) -> None:
+    answer = await site.browser().get(callback_url(site, ann))
+    assert answer.status == 302
+    location = answer.header("location")
+    assert location.startswith(f"{PROGRAM}&gate_jwt=")
+    (token,) = parse_qs(urlsplit(location).query)["gate_jwt"]
+    opened = site.proxy.program_tokens.open(token, HOST, site.clock())
+    assert opened is not None
+    assert (opened.session_id, opened.expires) == (ann.session.id, ann.session.expires)
+    assert site.proxy.program_tokens.open(token, "other.example.com", site.clock()) is None
+
+
+async def test_no_browser_becomes_somebody_by_a_program_s_link(site: RouteSite, ann: SignedIn) -> None:
+    browser = site.browser()
+    assert (await browser.get(callback_url(site, ann))).values("set-cookie") == []
+    assert browser.cookies[HOST] == {}
+
+
+async def test_a_link_gives_one_token(site: RouteSite, ann: SignedIn) -> None:
+    url, browser = callback_url(site, ann), site.browser()
+    assert (await browser.get(url)).status == 302
+    assert (await browser.get(url)).status == 400
+
+
+async def test_what_is_no_hand_over_for_this_host_is_refused(site: RouteSite, ann: SignedIn) -> None:
+    browser = site.browser()
+    url = callback_url(site, ann)
+    ordinary = site.hand_overs.seal(ann.session.id, browser.begin(HOST), HOST, f"https://{HOST}/", site.clock())
+    for wrong in (
+        callback_url(site, ann, at="other.example.com"),
+        callback_url(site, ann, to="https://evil.example/"),
+        url.partition("&gate_session")[0],
+        f"{url}&gate_session=x",
+        f"https://{HOST}/.gate/callback/?gate_programmatic=true&gate_session={ordinary}",
+        f"https://{HOST}/.gate/callback/?{url.partition('true&')[2]}",
+    ):
+        answer = await browser.get(wrong)
+        assert answer.status == 400, wrong
+        assert answer.values("location") == []
+    site.ahead = 301
+    assert (await browser.get(url)).status == 400
+
+
+async def test_an_ended_session_gives_no_token(site: RouteSite, ann: SignedIn) -> None:
+    url = callback_url(site, ann)
+    await site.broker.delete(SESSION, ann.session.id)
+    assert (await site.browser().get(url)).status == 400
