@@ -1,17 +1,18 @@
 """One provider, spoken to: where its endpoints are, whose tokens are its own, who a person is, and how we prove to it who we are."""
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import structlog
 
-from authenticate import id_token, tokens
+from authenticate import id_token, logout_token, tokens
 from authenticate.discovery import Discovery, remembered_discovery
 from authenticate.key_set import KeySet
 from authenticate.provider_http import Answer, ProviderHttp
 from authenticate.providers.base import AnotherPerson, Provider, merged
+from authenticate.signed_token import UnknownKey
 from authenticate.tokens import Tokens
 from databroker.records import Session
 from gateproject.config.options import Options
@@ -48,10 +49,24 @@ class ProviderClient:
         expected = id_token.Expected(discovery.issuer, self.client_id, nonce, access_token, discovery.algorithms, is_refreshed)
         try:
             return id_token.verify(token, await self._key_set.keys(discovery.jwks_uri), expected, self._clock())
-        except id_token.UnknownKey:
+        except UnknownKey:
             # The provider may have changed its keys just now.
             newer = await self._key_set.newer_keys(discovery.jwks_uri)
             return id_token.verify(token, newer, expected, self._clock())
+
+    async def verified_logout(self, token: str) -> logout_token.SignedOut:
+        """What a logout token says that passed every check but the one for use; ProviderError otherwise."""
+        discovery = await self.discovery()
+
+        def verified(keys: tuple[Mapping[str, Any], ...]) -> logout_token.SignedOut:
+            return logout_token.verify(token, keys, discovery.issuer, self.client_id, discovery.algorithms, self._clock())
+
+        if not discovery.jwks_uri:
+            raise ProviderError("this provider sends no logout tokens")
+        try:
+            return verified(await self._key_set.keys(discovery.jwks_uri))
+        except UnknownKey:
+            return verified(await self._key_set.newer_keys(discovery.jwks_uri))
 
     async def claims(self, payload: dict[str, Any], access_token: str, discovery: Discovery) -> dict[str, Any]:
         """What the provider says of the person: the ID token's `payload` ({} where there is none), overlaid with userinfo.

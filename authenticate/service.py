@@ -8,6 +8,7 @@ import structlog
 
 from authenticate.directory.sync import DirectoryFollower
 from authenticate.provider_client import ProviderClient
+from authenticate.provider_logout import ProviderLogout
 from authenticate.providers.registry import provider_of
 from authenticate.published_keys import PublishedKeys
 from authenticate.refresh_worker import RefreshWorker
@@ -51,6 +52,7 @@ class AuthenticateService:
         self._hand_overs = HandOvers(options)
         self.program_requests = ProgramRequests(options)
         self._program_hand_overs = ProgramHandOvers(options)
+        self.provider_logout = ProviderLogout(self.provider_client, broker, self.sessions.at_provider, clock)
         self.refresh = SessionRefresh(self.provider_client, broker, clock)
         self.published_keys = PublishedKeys.from_options(options, signing_key, broker, clock)
         self._background: list[asyncio.Task[None]] = []

@@ -6,26 +6,35 @@ from collections.abc import Iterable
 import structlog
 
 from authenticate.oidc import SignedIn
+from authenticate.provider_sessions import ProviderSessions
 from databroker.client import BrokerClient
 from databroker.records import SESSION, USER, Session
 from gateproject.config.options import Options
 from gateproject.crypto.session_cookie import SessionCookies
-from gateproject.errors import SealError
+from gateproject.errors import BadRequest, SealError
 
 log = structlog.get_logger(__name__)
 
 MAX_USER_AGENT = 256
 
 
+class SignedOutMeanwhile(BadRequest):
+    """The person has signed out at the provider while this sign-in was under way."""
+
+
 class Sessions:
     def __init__(self, options: Options, broker: BrokerClient):
         self._broker = broker
+        self.at_provider = ProviderSessions(broker)
         self._cookies = SessionCookies(options)
         self._lifetime = options.cookie_expire.total_seconds()
         self._provider = options.idp_provider
 
     async def create(self, signed_in: SignedIn, now: float, *, client_address: str, user_agent: str) -> Session:
-        """A session with an id of its own, whatever the browser brought along: nothing planted before sign-in is promoted."""
+        """A session with an id of its own, whatever the browser brought along: nothing planted before sign-in is promoted.
+
+        SignedOutMeanwhile.
+        """
         session = Session(
             id=secrets.token_urlsafe(32),
             user_id=signed_in.user.id,
@@ -43,7 +52,12 @@ class Sessions:
         )
         # The user first: whoever sees the session finds its user, too.
         await self._broker.put(USER, signed_in.user.id, signed_in.user.to_data())
+        # The index before the session: whoever ends what the provider says must find it.
+        await self.at_provider.remember(session)
         await self._broker.put(SESSION, session.id, session.to_data(), expires=session.expires)
+        if await self.at_provider.has_signed_out(session):
+            await self.end(session)
+            raise SignedOutMeanwhile("you signed out at the sign-in service while this sign-in was under way")
         log.info("signed in", session_id=session.id, user_id=session.user_id, client_address=client_address)
         return session
 
@@ -62,6 +76,7 @@ class Sessions:
     async def end(self, session: Session) -> None:
         """Over everywhere: each host's cookie names this record."""
         await self._broker.delete(SESSION, session.id)
+        await self.at_provider.forget(session)
         log.info("signed out", session_id=session.id, user_id=session.user_id)
 
     def set_cookie(self, session: Session, host_port: str, now: float) -> str:

@@ -11,8 +11,20 @@ DIRECTORY_USER = "directory_user"
 DIRECTORY_GROUP = "directory_group"
 SPENT = "spent"
 SIGNING_KEY = "signing_key"
+PROVIDER_SESSION = "provider_session"
+SIGNED_OUT = "signed_out"
 
-RECORD_TYPES = (SESSION, USER, SERVICE_ACCOUNT, DIRECTORY_USER, DIRECTORY_GROUP, SPENT, SIGNING_KEY)
+RECORD_TYPES = (
+    SESSION,
+    USER,
+    SERVICE_ACCOUNT,
+    DIRECTORY_USER,
+    DIRECTORY_GROUP,
+    SPENT,
+    SIGNING_KEY,
+    PROVIDER_SESSION,
+    SIGNED_OUT,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,4 +130,33 @@ class PublishedKey:
 
     @classmethod
     def from_record(cls, record: Record) -> "PublishedKey":
+        return cls(**record.data)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSession:
+    """Says that a session of ours belongs to one of the provider's; its id names both (authenticate/provider_sessions.py)."""
+
+    subject: str  # `sub` of its ID token
+
+    def to_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Record) -> "ProviderSession":
+        return cls(**record.data)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedOutNote:
+    """Somebody has signed out at the provider, who said so at `issued` (Unix seconds)."""
+
+    issued: float
+    subject: str = ""  # "" where it said only which session
+
+    def to_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Record) -> "SignedOutNote":
         return cls(**record.data)

@@ -20,6 +20,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 ABSENT = object()
+LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 DISCOVERY = "/.well-known/openid-configuration"
 CLIENT_ID, CLIENT_SECRET = "gate", "client-secret"
 PEOPLE: dict[str, dict[str, Any]] = {
@@ -139,6 +140,15 @@ class FakeIdP:
         if self.bend.token is not None:
             return self.bend.token(header, claims)
         return signed(header, claims, self.signing_key, self.algorithm)
+
+    def logout_token(self, *, header: dict[str, Any] | None = None, **claims: Any) -> str:
+        """As this provider sends it to tell of a sign-out; a claim of ABSENT is left out."""
+        now = int(self.clock())
+        said = {"iss": self.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 120, "jti": secrets.token_urlsafe(16)}
+        said |= {"events": {LOGOUT_EVENT: {}}, **claims}
+        members = {"kid": self.kid, "typ": "logout+jwt", "alg": self.algorithm, **(header or {})}
+        said, members = ({name: value for name, value in each.items() if value is not ABSENT} for each in (said, members))
+        return signed(members, said, self.signing_key, self.algorithm)
 
     def jwks(self) -> dict[str, Any]:
         return {"keys": [public_jwk(self.signing_key, self.algorithm, self.kid)]}

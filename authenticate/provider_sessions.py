@@ -1,0 +1,80 @@
+"""Which of our sessions belong to one session, or one person, of the provider?  An index of records, read by the beginning of their ids."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncGenerator
+
+from databroker.client import BrokerClient
+from databroker.records import PROVIDER_SESSION, SIGNED_OUT, ProviderSession, Session, SignedOutNote
+
+# A sign-in that was under way when its person signed out at the provider ends no later than this; in seconds.
+SIGN_IN_TAKES = 600.0
+AT_ONCE = 500
+
+
+class ProviderSessions:
+    """Each session is written under its `sid`, where the provider gives one, and under its `sub`, both of its issuer.
+
+    The entries expire with the session.  One of a session that ended before is harmless: ids are never used again.
+    """
+
+    def __init__(self, broker: BrokerClient):
+        self._broker = broker
+
+    async def remember(self, session: Session) -> None:
+        entry = ProviderSession(subject=_text(session, "sub")).to_data()
+        keys = _keys_of(session)
+        await asyncio.gather(
+            *(self._broker.put(PROVIDER_SESSION, f"{key}/{session.id}", entry, expires=session.expires) for key in keys)
+        )
+
+    async def forget(self, session: Session) -> None:
+        await asyncio.gather(*(self._broker.delete(PROVIDER_SESSION, f"{key}/{session.id}") for key in _keys_of(session)))
+
+    async def session_ids(self, issuer: str, *, subject: str, sid: str) -> AsyncGenerator[str]:
+        """Of this `sid`; with a subject too only where it is that one's; of the subject where `sid` is empty."""
+        prefix = (_key(issuer, "sid", sid) if sid else _key(issuer, "sub", subject)) + "/"
+        after = prefix
+        while page := await self._broker.page(PROVIDER_SESSION, after, AT_ONCE):
+            for record in page:
+                if not record.id.startswith(prefix):
+                    return
+                if not subject or ProviderSession.from_record(record).subject == subject:
+                    yield record.id.removeprefix(prefix)
+            after = page[-1].id
+
+    async def note_sign_out(self, issuer: str, *, subject: str, sid: str, issued: float, now: float) -> None:
+        """For sign-ins under way, whose sessions are not written yet."""
+        key = _key(issuer, "sid", sid) if sid else _key(issuer, "sub", subject)
+        note = SignedOutNote(issued, subject).to_data()
+        await self._broker.put(SIGNED_OUT, key, note, expires=now + SIGN_IN_TAKES)
+
+    async def has_signed_out(self, session: Session) -> bool:
+        """Has this person signed out at the provider since it vouched for them?  Asked when the session is written, so that either
+        the one who ends sessions finds it, or we find the note."""
+        issued = session.claims.get("iat")
+        vouched = issued if isinstance(issued, int | float) else session.issued
+        for record in await asyncio.gather(*(self._broker.get(SIGNED_OUT, key) for key in _keys_of(session))):
+            if record is not None:
+                note = SignedOutNote.from_record(record)
+                if vouched <= note.issued and note.subject in ("", _text(session, "sub")):
+                    return True
+        return False
+
+
+def _keys_of(session: Session) -> list[str]:
+    """None where the provider gave no ID token: it has no issuer, and no way to tell us of a sign-out."""
+    issuer = _text(session, "iss")
+    names = {"sid": _text(session, "sid"), "sub": _text(session, "sub")}
+    return [_key(issuer, name, value) for name, value in names.items() if issuer and value]
+
+
+def _key(issuer: str, name: str, value: str) -> str:
+    """Of one length, so that the beginning of an id is never that of another key."""
+    return hashlib.sha256(json.dumps([issuer, name, value]).encode()).hexdigest()
+
+
+def _text(session: Session, name: str) -> str:
+    value = session.claims.get(name)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,141 @@
+"""What the provider hears when it tells us of a sign-out, and what anybody else hears."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.authenticate_site import Browser, Response, Site
+from tests.support.fake_idp import ABSENT, LOGOUT_EVENT, OTHER_RSA_KEY, Answer
+
+BACK = "/.gate/backchannel_logout"
+SID = "a-session-of-the-provider"
+
+
+async def signed_in(site: Site) -> Browser:
+    site.idp.bend.claims = {"sid": SID}
+    browser = site.browser()
+    await browser.sign_in()
+    return browser
+
+
+async def told(site: Site, token: str) -> Response:
+    """By the provider itself, which has no cookies."""
+    return await site.browser().post(BACK, {"logout_token": token}, accept="*/*")
+
+
+async def test_the_providers_word_ends_the_session(site: Site) -> None:
+    await signed_in(site)
+    response = await told(site, site.idp.logout_token(sid=SID))
+    assert (response.status, response.text) == (200, "")
+    assert response.headers["cache-control"] == "no-store"
+    assert response.set_cookies == []
+    assert await site.sessions() == []
+
+
+async def test_sessions_that_are_over_already_are_a_success(site: Site) -> None:
+    assert (await told(site, site.idp.logout_token(sid=SID))).status == 200
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "another issuer": {"iss": "https://evil.example"},
+    "another audience": {"aud": "another"},
+    "expired": {"exp": 1},
+    "from the future": {"iat": 9_000_000_000},
+    "not a logout": {"events": {}},
+    "an ID token": {"nonce": "n"},
+    "no id": {"jti": ABSENT},
+    "nobody": {"sid": ABSENT},
+    "another type": {"header": {"typ": "at+jwt"}},
+    "critical": {"header": {"crit": ["x"]}},
+    "another algorithm": {"header": {"alg": "HS256"}},
+    "an unknown key": {"header": {"kid": "key-2"}},
+}
+
+
+@pytest.mark.parametrize("bent", REFUSED.values(), ids=REFUSED.keys())
+async def test_what_is_not_its_word_changes_nothing(site: Site, bent: dict[str, Any]) -> None:
+    await signed_in(site)
+    response = await told(site, site.idp.logout_token(**{"sid": SID, **bent}))
+    assert response.status == 400
+    assert response.headers["cache-control"] == "no-store"
+    assert json.loads(response.text)["error"] == "invalid_request"
+    assert len(await site.sessions()) == 1
+
+
+async def test_another_key_is_not_its_own(site: Site) -> None:
+    await signed_in(site)
+    key, site.idp.signing_key = site.idp.signing_key, OTHER_RSA_KEY
+    token = site.idp.logout_token(sid=SID)
+    site.idp.signing_key = key
+    assert (await told(site, token)).status == 400
+    assert len(await site.sessions()) == 1
+
+
+async def test_a_changed_key_is_fetched(site: Site) -> None:
+    await signed_in(site)
+    site.idp.signing_key, site.idp.kid = OTHER_RSA_KEY, "key-2"
+    site.clock.ahead = 15  # a key set is fetched again after a while only
+    assert (await told(site, site.idp.logout_token(sid=SID))).status == 200
+    assert await site.sessions() == []
+
+
+async def test_a_token_is_taken_once(site: Site) -> None:
+    token = site.idp.logout_token(sid=SID)
+    assert (await told(site, token)).status == 200
+    response = await told(site, token)
+    assert (response.status, json.loads(response.text)["error_description"]) == (400, "the logout token was used before")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("application/json", '{{"logout_token": "{0}"}}'),
+        ("application/logout+jwt", "{0}"),
+        ("multipart/form-data; boundary=b", '--b\r\nContent-Disposition: form-data; name="logout_token"\r\n\r\n{0}\r\n--b--\r\n'),
+        ("application/x-www-form-urlencoded", "logout_token={0}&logout_token={0}"),
+        ("application/x-www-form-urlencoded", "token={0}"),
+        ("application/x-www-form-urlencoded", "logout_token="),
+        ("application/x-www-form-urlencoded", ""),
+        ("application/x-www-form-urlencoded", "logout_token=x.y.z"),
+        ("application/x-www-form-urlencoded", "logout_token=%ff%fe"),
+    ],
+)
+async def test_it_comes_as_a_form_with_one_token(site: Site, content_type: str, body: str) -> None:
+    await signed_in(site)
+    sent = body.format(site.idp.logout_token(sid=SID)).encode()
+    headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(sent)).encode())]
+    response = await site.answer("POST", BACK, headers, sent)
+    assert (response.status, json.loads(response.text)["error"]) == (400, "invalid_request")
+    assert len(await site.sessions()) == 1
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "OPTIONS", "DELETE"])
+async def test_it_comes_by_post_only(site: Site, method: str) -> None:
+    await signed_in(site)
+    response = await site.browser().get(f"{BACK}?logout_token={site.idp.logout_token(sid=SID)}", method=method)
+    assert response.status == 405
+    assert len(await site.sessions()) == 1
+
+
+async def test_a_provider_whose_keys_are_away_can_try_again(site: Site) -> None:
+    await signed_in(site)
+    token = site.idp.logout_token(sid=SID)
+    site.clock.ahead = 3700  # the keys are forgotten
+    late = site.idp.logout_token(sid=SID)
+    site.idp.bend.answers["/jwks"] = Answer(500)
+    assert (await told(site, token)).status == 400
+    assert (await told(site, late)).status == 400
+    site.idp.bend.answers.clear()
+    site.clock.ahead = 3710
+    assert (await told(site, late)).status == 200
+    assert await site.sessions() == []
+
+
+async def test_an_id_token_in_its_place_ends_nothing(site: Site) -> None:
+    await signed_in(site)
+    (record,) = await site.sessions()
+    assert (await told(site, record.data["id_token"])).status == 400
+    site.idp.bend.claims = {"sid": SID, "jti": "j", "events": {LOGOUT_EVENT: {}}}
+    assert (await told(site, site.idp.signed_in("alice")["id_token"])).status == 400
+    assert len(await site.sessions()) == 1
