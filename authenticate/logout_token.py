@@ -16,7 +16,10 @@ LONGEST = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class SignedOut:
-    """Whose sessions are over: those of `sid`, of `subject`, or of the `sid` that is this subject's; "" is none.  Times are Unix seconds."""
+    """Whose sessions are over: those of `sid`, of `subject`, or of the `sid` that is this subject's; "" is none.
+
+    Times are Unix seconds.
+    """
 
     issuer: str
     subject: str
@@ -26,7 +29,9 @@ class SignedOut:
     expires: float  # nobody accepts the token later
 
 
-def verify(token: str, keys: tuple[Mapping[str, Any], ...], issuer: str, client_id: str, algorithms: frozenset[str], now: float) -> SignedOut:
+def verify(
+    token: str, keys: tuple[Mapping[str, Any], ...], issuer: str, client_id: str, algorithms: frozenset[str], now: float
+) -> SignedOut:
     """UnknownKey where no key verifies the signature, ProviderError where the token is not ours to believe.
 
     Whether it was used before is the caller's to ask.

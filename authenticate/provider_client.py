@@ -16,6 +16,7 @@ from authenticate.signed_token import UnknownKey
 from authenticate.tokens import Tokens
 from databroker.records import Session
 from gateproject.config.options import Options
+from gateproject.config.types import parse_url
 from gateproject.errors import ProviderError
 
 # Claims about the token and not about the person: userinfo has no say in them.
@@ -120,6 +121,12 @@ class ProviderClient:
         if target:
             params["post_logout_redirect_uri"] = target
         return with_query(endpoint, params)
+
+    async def origins(self) -> str:
+        """Where its own pages are, as a list of sources for a Content-Security-Policy; ProviderError."""
+        discovery = await self.discovery()
+        urls = (discovery.authorization_endpoint, discovery.end_session_endpoint)
+        return " ".join(dict.fromkeys(parse_url(url).origin for url in urls if url))
 
     async def close(self) -> None:
         await self.http.close()

@@ -25,9 +25,7 @@ class ProviderSessions:
     async def remember(self, session: Session) -> None:
         entry = ProviderSession(subject=_text(session, "sub")).to_data()
         keys = _keys_of(session)
-        await asyncio.gather(
-            *(self._broker.put(PROVIDER_SESSION, f"{key}/{session.id}", entry, expires=session.expires) for key in keys)
-        )
+        await asyncio.gather(*(self._broker.put(PROVIDER_SESSION, f"{key}/{session.id}", entry, expires=session.expires) for key in keys))
 
     async def forget(self, session: Session) -> None:
         await asyncio.gather(*(self._broker.delete(PROVIDER_SESSION, f"{key}/{session.id}") for key in _keys_of(session)))

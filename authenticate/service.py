@@ -31,6 +31,8 @@ log = structlog.get_logger(__name__)
 
 SIGN_IN_PATH = "/.gate/sign_in"
 CALLBACK_PATH = "/.gate/callback/"
+BACKCHANNEL_LOGOUT_PATH = "/.gate/backchannel_logout"
+FRONTCHANNEL_LOGOUT_PATH = "/.gate/frontchannel_logout"
 
 
 class AuthenticateService:

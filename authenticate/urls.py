@@ -3,10 +3,11 @@
 from django.http import HttpRequest, HttpResponse
 from django.urls import path, re_path
 
+from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
 from authenticate.views.callback import callback
 from authenticate.views.dashboard import dashboard
 from authenticate.views.program import program
-from authenticate.views.provider_logout import backchannel_logout
+from authenticate.views.provider_logout import backchannel_logout, frontchannel_logout
 from authenticate.views.refresh import refresh
 from authenticate.views.sign_in import sign_in
 from authenticate.views.sign_out import sign_out
@@ -27,7 +28,8 @@ urlpatterns = [
     path(".gate/refresh", refresh),
     path(".gate/program", program),
     re_path(r"^\.gate/(?:signout/?|sign_out/?)$", sign_out),
-    path(".gate/backchannel_logout", backchannel_logout),
+    path(BACKCHANNEL_LOGOUT_PATH[1:], backchannel_logout),
+    path(FRONTCHANNEL_LOGOUT_PATH[1:], frontchannel_logout),
     path(".well-known/gate/jwks.json", jwks),
     path(".well-known/gate/", endpoints),
     re_path(r"^(?P<path>.*)$", _configured_callback),

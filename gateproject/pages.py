@@ -39,20 +39,23 @@ def render(template: str, **context: Any) -> bytes:
 
 
 @cache
-def headers(form_targets: str = "'self'") -> tuple[tuple[str, str], ...]:
+def headers(form_targets: str = "'self'", framed_by: str = "") -> tuple[tuple[str, str], ...]:
     """What every page of ours carries.  The one inline style is allowed by its hash.
 
     `form_targets` is the CSP form-action.  Browsers apply it to the redirects that follow a form, too, so a page whose form may
-    end at the identity provider passes "" and has none.
+    end at the identity provider passes "" and has none.  `framed_by` are the origins whose pages may show this one in a frame.
     """
     style_hash = base64.b64encode(hashlib.sha256(STYLESHEET.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{style_hash}'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
+    policy = f"default-src 'none'; style-src 'sha256-{style_hash}'; img-src data:; base-uri 'none'"
+    policy += "; frame-ancestors " + (framed_by or "'none'")
     if form_targets:
         policy += f"; form-action {form_targets}"
+    # X-Frame-Options knows no list; where both are there, browsers go by the policy.
+    frame_options = () if framed_by else (("X-Frame-Options", "DENY"),)
     return (
         ("Content-Security-Policy", policy),
         ("X-Content-Type-Options", "nosniff"),
-        ("X-Frame-Options", "DENY"),
+        *frame_options,
         ("Referrer-Policy", "same-origin"),
         ("Cache-Control", "no-store"),
     )

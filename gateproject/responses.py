@@ -11,10 +11,16 @@ Links = tuple[tuple[str, str], ...]
 
 
 def page(
-    template: str, *, status: int = 200, form_targets: str = "'self'", set_cookies: Iterable[str] = (), **context: object
+    template: str,
+    *,
+    status: int = 200,
+    form_targets: str = "'self'",
+    framed_by: str = "",
+    set_cookies: Iterable[str] = (),
+    **context: object,
 ) -> HttpResponse:
     response = HttpResponse(pages.render(template, **context), status=status, content_type="text/html; charset=utf-8")
-    return finished(response, set_cookies, form_targets)
+    return finished(response, set_cookies, form_targets, framed_by)
 
 
 def error_page(
@@ -50,9 +56,9 @@ handler500 = _handler(500, "Something went wrong on our side; the log says what,
 csrf_failure = _handler(403, "This form is too old, or was not one of ours. Open the page again.")
 
 
-def finished(response: HttpResponse, set_cookies: Iterable[str] = (), form_targets: str = "'self'") -> HttpResponse:
+def finished(response: HttpResponse, set_cookies: Iterable[str] = (), form_targets: str = "'self'", framed_by: str = "") -> HttpResponse:
     """`set_cookies` are Set-Cookie values as gateproject.crypto makes them."""
-    for name, value in pages.headers(form_targets):
+    for name, value in pages.headers(form_targets, framed_by):
         response.headers.setdefault(name, value)
     return with_cookies(response, set_cookies)
 

@@ -3,11 +3,12 @@
 import structlog
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_GET, require_POST
 
 from authenticate.service import AuthenticateService
+from authenticate.views import answers
 from gateproject import responses
-from gateproject.errors import BrokerError, ProviderError
+from gateproject.errors import BadRequest, BrokerError, ProviderError
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -28,6 +29,29 @@ async def backchannel_logout(request: HttpRequest) -> HttpResponse:
     except (ProviderError, BrokerError) as error:
         return _refused(request, str(error))
     return responses.finished(HttpResponse())
+
+
+@require_GET
+@answers.in_plain_words
+async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
+    """OpenID Connect Front-Channel Logout 1.0: a frame in the provider's page, in the browser of who signs out there.
+
+    Browsers send no cookie of ours into such a frame (SameSite), so what is asked for is the name of the session at the provider:
+    who does not know it ends nothing, and the answer tells nobody whether there was one.
+    """
+    service: AuthenticateService = request.scope["gate"].authenticate
+    named = [request.GET.getlist(name) for name in ("iss", "sid")]
+    if any(len(values) != 1 for values in named):
+        raise BadRequest("a sign-out at the sign-in service names it (iss) and the session (sid), each once")
+    (issuer,), (sid,) = named
+    try:
+        await service.provider_logout.by_browser(issuer, sid)
+        framed_by = await service.provider_client.origins()
+    except ProviderError as error:
+        return answers.provider_trouble(request, error, "/.gate/")
+    return responses.page(
+        "authenticate/signed_out.html", framed_by=framed_by, set_cookies=[service.sessions.clear_cookie(service.host_port)]
+    )
 
 
 def _refused(request: HttpRequest, reason: str) -> HttpResponse:

@@ -3,7 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from authenticate.service import AuthenticateService
+from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH, AuthenticateService
 from gateproject import responses
 
 JWKS_PATH = "/.well-known/gate/jwks.json"
@@ -29,11 +29,15 @@ async def jwks(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 async def endpoints(request: HttpRequest) -> HttpResponse:
+    """What a provider wants to know of its client, by the names of its registration; a provider without ID tokens knows no sign-out."""
     service: AuthenticateService = request.scope["gate"].authenticate
-    return responses.json_page(
-        {
-            "authentication_callback_endpoint": service.origin + service.options.authenticate_callback_path,
-            "jwks_uri": service.origin + JWKS_PATH,
-            "frontchannel_logout_uri": service.origin + "/.gate/signout/",
-        }
-    )
+    document: dict[str, object] = {
+        "authentication_callback_endpoint": service.origin + service.options.authenticate_callback_path,
+        "jwks_uri": service.origin + JWKS_PATH,
+    }
+    has_logout = service.provider_client.provider.gives_id_token
+    for channel, path in (("backchannel", BACKCHANNEL_LOGOUT_PATH), ("frontchannel", FRONTCHANNEL_LOGOUT_PATH)):
+        document |= {f"{channel}_logout_supported": has_logout, f"{channel}_logout_session_supported": has_logout}
+        if has_logout:
+            document |= {f"{channel}_logout_uri": service.origin + path, f"{channel}_logout_session_required": True}
+    return responses.json_page(document)

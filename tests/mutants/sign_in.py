@@ -2,31 +2,40 @@
 
 from tests.mutants.mutant import door
 
-id_token = door("authenticate/id_token.py", "unit/authenticate/test_id_token.py")
-id_token.without(
-    "an ID token's signature is checked", "jwt.PyJWS(algorithms=[algorithm]).decode_complete(token, key, algorithms=[algorithm])", "pass"
+signed_token = door(
+    "authenticate/signed_token.py",
+    "unit/authenticate/test_id_token.py",
+    "unit/authenticate/test_logout_token.py",
+    "unit/authenticate/test_signed_token.py",
 )
-id_token.without("an ID token is signed as the provider offers", " or algorithm not in allowed:", ":")
-id_token.without("critical extensions are refused", "if any(name in header for name in _REFUSED_HEADERS):", "if False:")
-id_token.without(
-    "another kind of token is no ID token",
-    'if not isinstance(kind, str) or kind.lower().removeprefix("application/") != "jwt":',
+signed_token.without(
+    "a token's signature is checked", "jwt.PyJWS(algorithms=[algorithm]).decode_complete(token, key, algorithms=[algorithm])", "pass"
+)
+signed_token.without("a token is signed as the provider offers", " or algorithm not in allowed:", ":")
+signed_token.without("critical extensions are refused", "if any(name in header for name in _REFUSED_HEADERS):", "if False:")
+signed_token.without(
+    "another kind of token is none of this kind",
+    'if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in self.types:',
     "if False:",
 )
-id_token.without("an ID token is of our issuer", 'if payload.get("iss") != issuer:', "if False:")
-id_token.without(
-    "an ID token is for us",
-    "if not isinstance(audiences, list) or expected.client_id not in audiences:",
+signed_token.without(
+    "a token is for us",
+    "if not isinstance(audiences, list) or client_id not in audiences:",
     "if not isinstance(audiences, list):",
 )
+signed_token.without("a token expires", 'if self.time(payload, "exp") <= now - LEEWAY:', "if False:")
+signed_token.without("a token is not of the future", 'if self.time(payload, "iat") > now + LEEWAY or', "if")
+
+id_token = door("authenticate/id_token.py", "unit/authenticate/test_id_token.py")
+id_token.without("an ID token's signature is asked for", '    ID_TOKEN.check_signature(token, usable, algorithm, header.get("kid"))\n', "")
+id_token.without("an ID token is of our issuer", 'if payload.get("iss") != issuer:', "if False:")
 id_token.without("an ID token was issued to us", "if issued_to != expected.client_id:", "if False:")
 id_token.without(
     "an ID token is of this sign-in",
     "if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode(), expected.nonce.encode()):",
     "if False:",
 )
-id_token.without("an ID token expires", 'if _time(payload, "exp") <= now - LEEWAY:', "if False:")
-id_token.without("an ID token is not of the future", 'if _time(payload, "iat") > now + LEEWAY or', "if")
+id_token.without("an ID token's times are asked for", "    ID_TOKEN.check_times(payload, now)\n", "")
 id_token.without(
     "an access token belongs to its ID token",
     "if not isinstance(claimed, str) or not hmac.compare_digest(claimed.encode(), expected.encode()):",
@@ -106,4 +115,19 @@ sessions.without(
 provider = door("authenticate/providers/base.py", "unit/authenticate/providers/test_oidc.py", "unit/authenticate/views/test_callback.py")
 provider.without("an address that either does not vouch for is unverified", ", **doubted}", "}")
 
-DOORS = (provider, id_token, key_set, discovery, strict_json, provider_http, oidc, client, issuer, azure, github, sign_in_view, sessions)
+DOORS = (
+    provider,
+    signed_token,
+    id_token,
+    key_set,
+    discovery,
+    strict_json,
+    provider_http,
+    oidc,
+    client,
+    issuer,
+    azure,
+    github,
+    sign_in_view,
+    sessions,
+)

@@ -12,10 +12,25 @@ from tests.mutants import (
     session_life,
     sessions,
     sign_in,
+    sign_out,
     tokens,
 )
 from tests.mutants.mutant import Mutant
 
-_CHAPTERS = (listener, policy, headers, sealed, sign_in, session_life, sessions, tokens, rpc, forward_auth, explanations, configuration)
+_CHAPTERS = (
+    listener,
+    policy,
+    headers,
+    sealed,
+    sign_in,
+    sign_out,
+    session_life,
+    sessions,
+    tokens,
+    rpc,
+    forward_auth,
+    explanations,
+    configuration,
+)
 
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for chapter in _CHAPTERS for door in chapter.DOORS for mutant in door.mutants)

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 from tests.support.children import Child
 
@@ -20,10 +21,13 @@ def why_not_here() -> str:
 
 
 class CertifiedProvider:
-    """`with CertifiedProvider(redirect_uri) as provider:` listens on a free loopback port, as `provider.url`."""
+    """`with CertifiedProvider(redirect_uri) as provider:` listens on a free loopback port, as `provider.url`.
 
-    def __init__(self, redirect_uri: str):
-        self.child = Child("node", DIRECTORY / "server.mjs", json.dumps({"redirect_uris": [redirect_uri]}))
+    `client` is further metadata of our client, as RFC 7591 names it.
+    """
+
+    def __init__(self, redirect_uri: str, **client: Any):
+        self.child = Child("node", DIRECTORY / "server.mjs", json.dumps({"redirect_uris": [redirect_uri], **client}))
         self.url: str = json.loads(self.child.wait_for_line('"issuer"'))["issuer"]
 
     def __enter__(self) -> "CertifiedProvider":

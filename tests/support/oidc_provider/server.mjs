@@ -2,9 +2,24 @@
 // with its issuer.  The interaction is the smallest there is: whoever posts `sub` is signed in, and everything asked for is granted.
 
 import { createServer } from "node:http";
+import { request as requestOverTLS } from "node:https";
 import Provider from "oidc-provider";
 
-const { redirect_uris, post_logout_redirect_uris = [] } = JSON.parse(process.argv[2]);
+const { redirect_uris, ...more } = JSON.parse(process.argv[2]);
+
+// Every name of a test is this machine, and its certificate is made for the test.
+const onLoopback = (url, { method, headers, body, signal }) =>
+  new Promise((answered, failed) => {
+    const { port, pathname, hostname, host } = new URL(url);
+    const sent = { ...Object.fromEntries(new Headers(headers)), host };
+    const options = { host: "127.0.0.1", port, path: pathname, servername: hostname, rejectUnauthorized: false, method, headers: sent, signal };
+    const request = requestOverTLS(options, (response) => {
+      response.resume();
+      answered(new Response(null, { status: response.statusCode }));
+    });
+    request.on("error", failed);
+    request.end(String(body));
+  });
 
 const claimsOf = (sub) => ({
   sub,
@@ -26,13 +41,19 @@ const provider = new Provider(issuer, {
       grant_types: ["authorization_code", "refresh_token"],
       response_types: ["code"],
       redirect_uris,
-      post_logout_redirect_uris,
+      ...more,
     },
   ],
   pkce: { required: () => true },
   claims: { openid: ["sub"], email: ["email", "email_verified"], profile: ["name", "groups"] },
   findAccount: (_, sub) => ({ accountId: sub, claims: () => claimsOf(sub) }),
-  features: { devInteractions: { enabled: false }, revocation: { enabled: true }, rpInitiatedLogout: { enabled: true } },
+  features: {
+    devInteractions: { enabled: false },
+    revocation: { enabled: true },
+    rpInitiatedLogout: { enabled: true },
+    backchannelLogout: { enabled: true },
+  },
+  fetch: onLoopback,
   interactions: { url: (_, interaction) => `/interaction/${interaction.uid}` },
   cookies: { keys: ["only for tests"] },
 });

@@ -2,13 +2,14 @@
 
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 from tests.support.authenticate_site import Browser, Response, Site
 from tests.support.fake_idp import ABSENT, LOGOUT_EVENT, OTHER_RSA_KEY, Answer
 
-BACK = "/.gate/backchannel_logout"
+BACK, FRONT = "/.gate/backchannel_logout", "/.gate/frontchannel_logout"
 SID = "a-session-of-the-provider"
 
 
@@ -139,3 +140,61 @@ async def test_an_id_token_in_its_place_ends_nothing(site: Site) -> None:
     site.idp.bend.claims = {"sid": SID, "jti": "j", "events": {LOGOUT_EVENT: {}}}
     assert (await told(site, site.idp.signed_in("alice")["id_token"])).status == 400
     assert len(await site.sessions()) == 1
+
+
+def front(site: Site, **named: str) -> str:
+    return f"{FRONT}?{urlencode({'iss': site.idp.issuer, 'sid': SID, **named})}"
+
+
+async def test_a_frame_in_the_providers_page_ends_the_session_without_a_cookie(site: Site) -> None:
+    await signed_in(site)
+    response = await site.browser().get(front(site))
+    assert response.status == 200
+    assert await site.sessions() == []
+    assert any(cookie.startswith("_gate=") and "Max-Age=0" in cookie for cookie in response.set_cookies)
+
+
+async def test_only_the_providers_pages_may_frame_it(site: Site) -> None:
+    site.idp.bend.discovery = {"end_session_endpoint": "https://logout.idp.example/end?x=1"}
+    response = await site.browser().get(front(site))
+    policy = response.headers["content-security-policy"]
+    assert policy.endswith(f"frame-ancestors {site.idp.issuer} https://logout.idp.example; form-action 'self'")
+    assert "x-frame-options" not in response.headers
+    for refused in (await site.browser().get(FRONT), await site.browser().get("/.gate/signout/")):
+        assert "frame-ancestors 'none'" in refused.headers["content-security-policy"]
+        assert refused.headers["x-frame-options"] == "DENY"
+
+
+async def test_an_embedding_page_that_knows_no_session_ends_none_and_learns_nothing(site: Site) -> None:
+    browser = await signed_in(site)
+    known = await site.browser().get(front(site, sid="a-session-of-somebody-else"))
+    for url in (
+        FRONT,
+        f"{FRONT}?{urlencode({'sid': SID})}",
+        f"{FRONT}?{urlencode({'iss': site.idp.issuer})}",
+        front(site, iss="https://evil.example"),
+        front(site, iss=f"{site.idp.issuer}/"),
+        front(site, sid=""),
+        front(site, sid=SID[:8]),
+        f"{front(site)}&sid=another-session-of-somebody",
+        f"{front(site)}&iss=https://evil.example",
+    ):
+        # Also in the browser of the person: its cookies say nothing here.
+        assert (await browser.get(url)).status == 400
+    assert len(await site.sessions()) == 1
+    assert (await site.browser().get(front(site))).text == known.text
+    assert await site.sessions() == []
+
+
+@pytest.mark.parametrize("method", ["POST", "HEAD", "PUT", "OPTIONS"])
+async def test_a_frame_is_asked_for_by_get(site: Site, method: str) -> None:
+    await signed_in(site)
+    assert (await site.browser().get(front(site), method=method)).status == 405
+    assert len(await site.sessions()) == 1
+
+
+async def test_a_provider_that_is_away_gets_an_answer_all_the_same(site: Site) -> None:
+    site.idp.bend.answers["/.well-known/openid-configuration"] = Answer(500)
+    response = await site.browser().get(front(site))
+    assert response.status == 503
+    assert "frame-ancestors 'none'" in response.headers["content-security-policy"]

@@ -32,8 +32,24 @@ async def test_the_endpoints_are_named(site: Site) -> None:
     assert json.loads(response.text) == {
         "authentication_callback_endpoint": f"{ORIGIN}/oauth2/callback",
         "jwks_uri": f"{ORIGIN}/.well-known/gate/jwks.json",
-        "frontchannel_logout_uri": f"{ORIGIN}/.gate/signout/",
+        "backchannel_logout_supported": True,
+        "backchannel_logout_session_supported": True,
+        "backchannel_logout_uri": f"{ORIGIN}/.gate/backchannel_logout",
+        "backchannel_logout_session_required": True,
+        "frontchannel_logout_supported": True,
+        "frontchannel_logout_session_supported": True,
+        "frontchannel_logout_uri": f"{ORIGIN}/.gate/frontchannel_logout",
+        "frontchannel_logout_session_required": True,
     }
+
+
+async def test_a_provider_without_id_tokens_can_tell_of_no_sign_out(tmp_path: Path, site: Site) -> None:
+    github = Site(tmp_path, site.idp, site._django_pages, idp_provider="github")
+    document = json.loads((await github.browser().get("/.well-known/gate/")).text)
+    assert {name: value for name, value in document.items() if "logout" in name} == {
+        f"{channel}_logout_{which}supported": False for channel in ("backchannel", "frontchannel") for which in ("", "session_")
+    }
+    await github.service.stop()
 
 
 async def test_they_are_for_reading(site: Site) -> None:

@@ -1,0 +1,99 @@
+"""Whoever signs out at a certified provider is signed out of everything behind gate, open websockets too; and the other way round."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
+from tests.support.gate import GateBuilder, RunningGate, follow
+from tests.support.websockets import RawWebSocket, SocketUpstream
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
+HTML = {"Accept": "text/html"}
+APP = "app.localhost"
+
+
+@contextmanager
+def gate_behind_provider(directory: Path, **client: Any) -> Iterator[tuple[RunningGate, SocketUpstream, CertifiedProvider]]:
+    """`client` is what is registered for it at the provider; a path stands for a page of the authenticate host."""
+    builder = GateBuilder("http://set.below.invalid")
+
+    def registered(value: Any) -> Any:
+        if isinstance(value, list):
+            return [registered(each) for each in value]
+        return builder.url(builder.authenticate_host, value) if isinstance(value, str) else value
+
+    metadata = {name: registered(value) for name, value in client.items()}
+    redirect_uri = builder.url(builder.authenticate_host, "/oauth2/callback")
+    with SocketUpstream() as upstream, CertifiedProvider(redirect_uri, **metadata) as provider:
+        builder.setting(idp_provider_url=provider.url, idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET)
+        builder.route(APP, to=upstream.url, allow_any_authenticated_user=True, allow_websockets=True)
+        with builder.start(directory) as running:
+            yield running, upstream, provider
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["by sid", "by sub"])
+def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGate, CertifiedProvider]]:
+    said = {"backchannel_logout_uri": "/.gate/backchannel_logout", "backchannel_logout_session_required": request.param}
+    with gate_behind_provider(tmp_path_factory.mktemp("gate"), **said) as (running, _, provider):
+        yield running, provider
+
+
+async def sign_in(gate: RunningGate, client: httpx.AsyncClient, person: str) -> str:
+    """Returns the cookie of the application's host."""
+    page = await follow(client, await client.get(gate.url(APP, "/not-here"), headers=HTML))
+    await follow(client, await client.post(page.url, data={"sub": person}))
+    return next(cookie.value for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain.startswith("app."))
+
+
+async def sign_out_at(provider: CertifiedProvider, client: httpx.AsyncClient) -> None:
+    page = await client.get(f"{provider.url}/session/end")
+    (proof,) = re.findall(r'name="xsrf" value="([^"]+)"', page.text)
+    response = await client.post(f"{provider.url}/session/end/confirm", data={"xsrf": proof, "logout": "yes"})
+    assert response.status_code == 303
+
+
+async def test_signing_out_at_the_provider_ends_everything_here(gate: tuple[RunningGate, CertifiedProvider]) -> None:
+    running, provider = gate
+    async with running.client() as alice, running.client() as bob:
+        cookie, _ = await sign_in(running, alice, "alice"), await sign_in(running, bob, "bob")
+        with RawWebSocket(running.port, tls=running.certificates.client_context(), server_name=APP) as websocket:
+            assert websocket.open(f"{APP}:{running.port}", "/hold", f"Cookie: _gate={cookie}").status == 101
+            await sign_out_at(provider, alice)
+            # The provider has our answer by now, so whoever asks is refused already.
+            for host, path in ((APP, "/.gate/jwt"), (running.builder.authenticate_host, "/.gate/")):
+                assert (await alice.get(running.url(host, path), headers={"Accept": "application/json"})).status_code == 401
+            websocket.socket.settimeout(10)
+            assert websocket.frame().close_code == 1008
+        assert (await bob.get(running.url(APP, "/.gate/jwt"))).status_code == 200
+
+
+async def test_a_second_browser_of_the_same_person_stays_where_sessions_are_told_apart(
+    gate: tuple[RunningGate, CertifiedProvider], request: pytest.FixtureRequest
+) -> None:
+    running, provider = gate
+    async with running.client() as one, running.client() as other:
+        for client in (one, other):
+            await sign_in(running, client, "carol")
+        await sign_out_at(provider, one)
+        assert (await one.get(running.url(APP, "/.gate/jwt"))).status_code == 401
+        stays = "sid" in request.node.name
+        assert (await other.get(running.url(APP, "/.gate/jwt"))).status_code == (200 if stays else 401)
+
+
+async def test_the_endpoint_is_on_the_authenticate_host_only(gate: tuple[RunningGate, CertifiedProvider]) -> None:
+    running, _ = gate
+    async with running.client() as client:
+        form = {"logout_token": "x.y.z"}
+        elsewhere = await client.post(running.url(APP, "/.gate/backchannel_logout"), data=form)
+        here = await client.post(running.url(running.builder.authenticate_host, "/.gate/backchannel_logout"), data=form)
+        large = await client.post(
+            running.url(running.builder.authenticate_host, "/.gate/backchannel_logout"), data={"logout_token": "x" * 100_000}
+        )
+    assert (elsewhere.status_code, here.status_code, large.status_code) == (404, 400, 413)
+    assert here.json() == {"error": "invalid_request", "error_description": "the logout token can't be read"}
