@@ -9,9 +9,11 @@ signed_token = door(
     "unit/authenticate/test_signed_token.py",
 )
 signed_token.without(
-    "a token's signature is checked", "jwt.PyJWS(algorithms=[algorithm]).decode_complete(token, key, algorithms=[algorithm])", "pass"
+    "the signature of the provider's token is checked",
+    "jwt.PyJWS(algorithms=[algorithm]).decode_complete(token, key, algorithms=[algorithm])",
+    "pass",
 )
-signed_token.without("a token is signed as the provider offers", " or algorithm not in allowed:", ":")
+signed_token.without("a token of the provider is signed as it offers", " or algorithm not in allowed:", ":")
 signed_token.without("critical extensions are refused", "if any(name in header for name in _REFUSED_HEADERS):", "if False:")
 signed_token.without(
     "another kind of token is none of this kind",
@@ -19,12 +21,12 @@ signed_token.without(
     "if False:",
 )
 signed_token.without(
-    "a token is for us",
+    "a token of the provider is for us",
     "if not isinstance(audiences, list) or client_id not in audiences:",
     "if not isinstance(audiences, list):",
 )
-signed_token.without("a token expires", 'if self.time(payload, "exp") <= now - LEEWAY:', "if False:")
-signed_token.without("a token is not of the future", 'if self.time(payload, "iat") > now + LEEWAY or', "if")
+signed_token.without("a token of the provider expires", 'if self.time(payload, "exp") <= now - LEEWAY:', "if False:")
+signed_token.without("a token of the provider is not of the future", 'if self.time(payload, "iat") > now + LEEWAY or', "if")
 
 id_token = door("authenticate/id_token.py", "unit/authenticate/test_id_token.py")
 id_token.without("an ID token's signature is asked for", '    ID_TOKEN.check_signature(token, usable, algorithm, header.get("kid"))\n', "")
