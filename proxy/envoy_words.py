@@ -77,20 +77,22 @@ class Words(EnvoyWords):
         story.tell()
 
     def cleaned(self, asked: Asked, check: Check) -> tuple[Mapping[bytes, bytes], Sequence[bytes]]:
-        told = {name for name, _ in check.identity_headers}
-        removed = {name for name, _ in asked.headers if name not in told and _is_not_the_envoys(name)}
-        credentials = (b"", b"") if check.decision.is_preflight else without_our_credentials(asked.headers, self._cookie_name)
+        names = {name for name, _ in asked.headers}
+        removed = [name for name in names if _is_not_the_envoys(name)]
+        if removed and check.identity_headers:
+            told = {name for name, _ in check.identity_headers}
+            removed = [name for name in removed if name not in told]
         replaced: dict[bytes, bytes] = {}
-        if b"x-forwarded-for" in dict(asked.headers):
+        if b"x-forwarded-for" in names:
             # Before the address that the Envoy believes there may be others, which the client wrote.
             replaced[b"x-forwarded-for"] = asked.client_address.encode()
-        for name, left in zip((b"cookie", b"authorization"), credentials, strict=True):
-            if name not in dict(asked.headers):
-                continue
-            if left:
-                replaced[name] = left
-            else:
-                removed.add(name)
+        if b"cookie" in names or b"authorization" in names:
+            credentials = (b"", b"") if check.decision.is_preflight else without_our_credentials(asked.headers, self._cookie_name)
+            for name, left in zip((b"cookie", b"authorization"), credentials, strict=True):
+                if left:
+                    replaced[name] = left
+                elif name in names:
+                    removed.append(name)
         return replaced, sorted(removed)
 
 

@@ -2,7 +2,7 @@
 
 import re
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TypeAlias
 from urllib.parse import quote, unquote
 
@@ -45,31 +45,35 @@ def to_check_request(request: AccessRequest, cookie_headers: Iterable[bytes], ex
 
 def from_check_request(check: external_auth_pb2.CheckRequest, default_ports: frozenset[int]) -> tuple[AccessRequest, list[bytes]]:
     """What is judged, and every Cookie header; BadRequest where it has no single reading."""
-    http = check.attributes.request.http
-    headers = tuple(headers_of(http))
+    attributes = check.attributes
+    http = attributes.request.http
+    headers = headers_of(http)
     last = dict(headers)
     path, _, query = http.path.partition("?")
+    host = raw(http.host)
     request = access_request(
         http.method,
-        raw(http.host),
+        host,
         raw(path),
         raw(query),
         default_ports,
         origin=last.get(b"origin", b""),
         access_control_request_method=last.get(b"access-control-request-method", b""),
-        source_ip=check.attributes.source.address.socket_address.address,
+        source_ip=attributes.source.address.socket_address.address,
         headers=headers,
-        client_certificate=_certificate(check.attributes, raw(http.host)),
+        client_certificate=_certificate(attributes, host),
     )
     return request, [value for name, value in headers if name == b"cookie"]
 
 
 def _certificate(attributes: attribute_context_pb2.AttributeContext, host: bytes) -> ClientCertificate | None:
     """What was shown on a connection that was opened for another name does not count, where the Envoy tells that name."""
+    if not (certificate := attributes.source.certificate):
+        return None
     server_name = attributes.tls_session.sni
     if server_name and canonical_host(raw(server_name))[0] != canonical_host(host)[0]:
         return None
-    return shown_certificate(_chain(attributes.source.certificate))
+    return shown_certificate(_chain(certificate))
 
 
 def _chain(certificate: str) -> tuple[bytes, ...]:
@@ -81,15 +85,11 @@ def _chain(certificate: str) -> tuple[bytes, ...]:
         return ()
 
 
-def headers_of(http: Http) -> Iterator[tuple[bytes, bytes]]:
+def headers_of(http: Http) -> tuple[tuple[bytes, bytes], ...]:
     """Lower-case names; every value where Envoy sends them raw (`encode_raw_headers`), else its own joining of them."""
-    if http.header_map.headers:
-        for header in http.header_map.headers:
-            yield raw(header.key.lower()), header.raw_value or raw(header.value)
-    else:
-        for name, value in http.headers.items():
-            if not name.startswith(":"):
-                yield raw(name.lower()), raw(value)
+    if sent_raw := http.header_map.headers:
+        return tuple([(raw(header.key.lower()), header.raw_value or raw(header.value)) for header in sent_raw])
+    return tuple([(raw(name.lower()), raw(value)) for name, value in http.headers.items() if not name.startswith(":")])
 
 
 def raw(text: str) -> bytes:

@@ -1,14 +1,17 @@
 """The session cookie: what it holds, for whom it is valid, and how it is set and cleared."""
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gateproject.config.options import Options
 from gateproject.crypto import cookies
-from gateproject.crypto.sealing import Sealer
+from gateproject.crypto.sealing import Expired, Sealer
 
 # Nothing shorter is a sealed session; skipping it keeps the work small when a sibling domain plants cookies of our name.
 SHORTEST = 60
+# Opened cookies that are remembered: about 12 MB.
+MOST_OPENED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class SessionCookies:
         self._secure = options.cookie_secure
         self._http_only = options.cookie_http_only
         self._sealer = Sealer(options.cookie_secret, "session cookie")
+        self._opened: OrderedDict[tuple[str, str], SessionToken] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"<SessionCookies {self.name}>"
@@ -46,9 +50,27 @@ class SessionCookies:
         return self._sealer.seal({"sid": session_id, "iat": issued, "exp": expires}, audience=self.audience(host_port), expires=expires)
 
     def open(self, value: str, host_port: str, now: float) -> SessionToken:
-        """SealError where the value is not one of ours for this host, or has expired."""
-        claims = self._sealer.open(value, audience=self.audience(host_port), now=now)
-        return SessionToken(claims["sid"], claims["iat"], claims["exp"])
+        """SealError where the value is not one of ours for this host, or has expired.
+
+        What was opened is remembered by the exact value and its audience, so that one browser's cookie is decrypted once; only what
+        opened is, so nobody else's values fill the memory.  A reload makes another object, which trusts only the keys of its own.
+        """
+        audience = self.audience(host_port)
+        token = self._opened.get((value, audience))
+        if token is None:
+            return self._open(value, audience, now)
+        if now >= token.expires:
+            del self._opened[value, audience]
+            raise Expired("this value has expired")
+        self._opened.move_to_end((value, audience))
+        return token
+
+    def _open(self, value: str, audience: str, now: float) -> SessionToken:
+        claims = self._sealer.open(value, audience=audience, now=now)
+        token = self._opened[value, audience] = SessionToken(claims["sid"], claims["iat"], claims["exp"])
+        if len(self._opened) > MOST_OPENED:
+            self._opened.popitem(last=False)
+        return token
 
     def read(self, cookie_headers: Iterable[bytes]) -> list[str]:
         """Every value under our name that may be a session, in the order sent.

@@ -58,7 +58,9 @@ rpc.without("who asked for no data gets none", "with_data=not request.without_da
 ext_authz = door("authorize/rpc/ext_authz.py", "unit/authorize/rpc/test_ext_authz.py", "contract/test_authorizers.py")
 ext_authz.without("a decision is on the route that will be used", "    if route_id and route_id != ours:", "    if False:")
 ext_authz.without(
-    "extensions of our own proxies count from nobody else", "if TOKEN in dict(context.invocation_metadata() or ()):", "if True:"
+    "extensions of our own proxies count from nobody else",
+    "if any(name == TOKEN for name, _ in context.invocation_metadata() or ()):",
+    "if True:",
 )
 ext_authz.without("an Envoy's client is told no more than people are", "if not check.decision.is_allowed:", "if False:")
 ext_authz.without(
@@ -78,7 +80,7 @@ authorizer.without("an answer about another route is none", 'if facts.get("route
 authorizer.without("a permission without a reason is none", " or (outcome is Outcome.ALLOWED and not trace):", ":")
 
 words = door("proxy/envoy_words.py", "unit/proxy/test_envoy_words.py", "unit/authorize/rpc/test_ext_authz.py")
-words.without("an Envoy takes claimed identities away", "if name not in told and _is_not_the_envoys(name)}", "if False}")
+words.without("an Envoy takes claimed identities away", "[name for name in names if _is_not_the_envoys(name)]", "[name for name in ()]")
 words.without(
     "an Envoy's client hides behind no forwarded address",
     '            replaced[b"x-forwarded-for"] = asked.client_address.encode()\n',

@@ -12,6 +12,15 @@ session_cookie = door("gateproject/crypto/session_cookie.py", "unit/gateproject/
 session_cookie.without("a cookie of one host is none at another", 'else f"host:{host_port}"', 'else "host"')
 session_cookie.without("a domain covers its own hosts only", 'host.endswith("." + self._domain)', "host.endswith(self._domain)")
 session_cookie.without("a cookie covers its own domain only", "if self.covers(host_port) else f", "if self._domain else f")
+session_cookie.without(
+    "a cookie that was opened is its own host's",
+    """        token = self._opened.get((value, audience))
+""",
+    """        token = next((token for (opened, _), token in self._opened.items() if opened == value), None)
+""",
+)
+session_cookie.without("a cookie that was opened expires", "        if now >= token.expires:\n", "        if False:\n")
+session_cookie.without("few opened cookies are remembered", "        if len(self._opened) > MOST_OPENED:\n", "        if False:\n")
 
 attempts = door("gateproject/crypto/sign_in_attempts.py", "unit/gateproject/crypto/test_sign_in_attempts.py")
 attempts.without("an attempt belongs to its host", 'return f"{attempt_id}@{host_port}"', "return attempt_id")

@@ -1,5 +1,6 @@
 """From cookies to a decision."""
 
+import base64
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +120,20 @@ async def test_a_cookie_that_is_not_a_living_session_is_nobody(world: World, cha
     }  # fmt: skip
     assert await world.outcome("/", values[change]) is Outcome.SIGN_IN
     assert await world.outcome("/", values[change], good) is Outcome.ALLOWED
+
+
+async def test_a_cookie_key_that_is_taken_out_of_the_list_opens_nothing_after_the_reload(tmp_path: Path) -> None:
+    old, new = (base64.b64encode(bytes(range(start, start + 32))).decode() for start in (1, 101))
+    async with followed_broker() as (broker, replica):
+        await broker.sign_in()
+        before, value, outcomes = None, "", []
+        for keys in ([old], [new, old], [new]):
+            options = make_options(tmp_path, policy=ROUTES, cookie_secret=keys)
+            service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW, previous=before)
+            value = value or SessionCookies(options).seal("s1", "app.example.com", 1000.0, 2000.0)
+            outcomes += [(await service.check(request(), [f"_gate={value}".encode()])).decision.outcome for _ in range(2)]
+            before = service
+    assert outcomes == [Outcome.ALLOWED] * 4 + [Outcome.SIGN_IN] * 2
 
 
 async def test_a_planted_cookie_never_hides_the_real_one(world: World) -> None:

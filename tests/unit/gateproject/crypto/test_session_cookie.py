@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from gateproject.crypto import session_cookie
 from gateproject.crypto.session_cookie import SessionCookies, SessionToken
 from gateproject.crypto.sign_in_attempts import SignInAttempts
 from gateproject.errors import SealError
@@ -45,6 +46,43 @@ def test_an_expired_cookie_is_refused(cookies: SessionCookies) -> None:
     value = cookies.seal("s1", "a", NOW, NOW + 60)
     with pytest.raises(SealError):
         cookies.open(value, "a", NOW + 60)
+
+
+def test_a_cookie_that_was_opened_is_still_refused_at_every_other_host(cookies: SessionCookies) -> None:
+    for issued_for, shown_to in permutations(HOSTS, 2):
+        value = cookies.seal("s1", issued_for, NOW, NOW + 60)
+        assert cookies.open(value, issued_for, NOW) == cookies.open(value, issued_for, NOW + 1)
+        with pytest.raises(SealError):
+            cookies.open(value, shown_to, NOW)
+
+
+def test_a_cookie_that_was_opened_still_expires(cookies: SessionCookies) -> None:
+    value = cookies.seal("s1", "a", NOW, NOW + 60)
+    assert cookies.open(value, "a", NOW + 59).session_id == "s1"
+    for now in (NOW + 60, NOW + 61):
+        with pytest.raises(SealError):
+            cookies.open(value, "a", now)
+
+
+def test_a_cookie_that_was_opened_opens_by_its_exact_value_only(cookies: SessionCookies) -> None:
+    value = cookies.seal("s1", "a", NOW, NOW + 60)
+    cookies.open(value, "a", NOW)
+    for other in (value + "A", value[:-1], value.swapcase(), value + "="):
+        with pytest.raises(SealError):
+            cookies.open(other, "a", NOW)
+
+
+def test_only_so_many_opened_cookies_are_remembered_and_nothing_that_did_not_open(
+    cookies: SessionCookies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_cookie, "MOST_OPENED", 3)
+    values = [cookies.seal(f"s{number}", "a", NOW, NOW + 60) for number in range(5)]
+    for value in values:
+        cookies.open(value, "a", NOW)
+        cookies.open(values[0], "a", NOW)  # the one that is used stays
+        with pytest.raises(SealError):
+            cookies.open("x" * len(value), "a", NOW)
+    assert [value for value, _ in cookies._opened] == [values[3], values[4], values[0]]
 
 
 def test_no_number_of_planted_cookies_hides_the_real_one(cookies: SessionCookies) -> None:
