@@ -1,5 +1,6 @@
 """One provider, spoken to: where its endpoints are, whose tokens are its own, who a person is, and how we prove to it who we are."""
 
+import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,6 +22,11 @@ from gateproject.errors import ProviderError
 
 # Claims about the token and not about the person: userinfo has no say in them.
 TOKEN_CLAIMS = frozenset({"iss", "aud", "azp", "exp", "iat", "nbf", "nonce", "at_hash", "c_hash", "auth_time", "acr", "amr", "jti", "sid"})
+
+# Seconds that a person who signs out waits for what the provider says of itself, mostly known already.
+PATIENCE = 3.0
+REVOCATION = 30.0
+LONGEST_HINT = 6000
 
 log = structlog.get_logger(__name__)
 
@@ -98,29 +104,29 @@ class ProviderClient:
     async def revoke(self, session: Session) -> None:
         """Ask the provider to forget the session's tokens (RFC 7009); a failure is only logged, the session is over anyway."""
         try:
-            status = await self.provider.revoke(self, await self.discovery(), session)
-        except ProviderError as error:
-            log.warning("tokens not revoked", session_id=session.id, error=str(error))
+            async with asyncio.timeout(REVOCATION):
+                is_revoked = await self.provider.revoke(self, await self.discovery(), session)
+        except (ProviderError, TimeoutError) as error:
+            log.warning("tokens not revoked", session_id=session.id, error=str(error) or "the provider takes too long")
             return
-        if status != 200:
-            log.warning("tokens not revoked", session_id=session.id, status=status)
+        if not is_revoked:
+            log.info("tokens not revoked: the provider has no way to", session_id=session.id, provider=self.provider.name)
 
-    async def end_session_url(self, session: Session, target: str) -> str:
+    async def end_session_url(self, session: Session, more: Mapping[str, str], *, patience: float = PATIENCE) -> str:
         """Where the browser ends its session at the provider (OpenID Connect RP-Initiated Logout 1.0), "" where it can't.
 
-        `target` goes along only where the operator or a page of ours asked for one: most providers refuse, instead of signing out,
-        where the target is not registered with them.
+        `more` are further parameters of the request.
         """
         try:
-            endpoint = (await self.discovery()).end_session_endpoint
-        except ProviderError:
+            async with asyncio.timeout(patience):
+                endpoint = (await self.discovery()).end_session_endpoint
+        except (ProviderError, TimeoutError):
             return ""
         if not endpoint:
             return ""
-        params = {"id_token_hint": session.id_token, "client_id": self.client_id}
-        if target:
-            params["post_logout_redirect_uri"] = target
-        return with_query(endpoint, params)
+        # Recommended, not required: a token that holds hundreds of groups would make a URL that nobody takes.
+        hint = {"id_token_hint": session.id_token} if 0 < len(session.id_token) <= LONGEST_HINT else {}
+        return with_query(endpoint, {**hint, "client_id": self.client_id, **more})
 
     async def origins(self) -> str:
         """Where its own pages are, as a list of sources for a Content-Security-Policy; ProviderError."""

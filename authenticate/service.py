@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
+from authenticate.after_sign_out import AfterSignOut
 from authenticate.directory.sync import DirectoryFollower
 from authenticate.provider_client import ProviderClient
 from authenticate.provider_logout import ProviderLogout
@@ -51,6 +52,7 @@ class AuthenticateService:
         self.csrf = CsrfTokens(options)
         self.signer = UrlSigner(options)
         self.targets = Targets(self.origin)
+        self.after_sign_out = AfterSignOut(options, self.targets)
         self._hand_overs = HandOvers(options)
         self.program_requests = ProgramRequests(options)
         self._program_hand_overs = ProgramHandOvers(options)

@@ -3,6 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 from django.urls import path, re_path
 
+from authenticate import after_sign_out
 from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
 from authenticate.views.callback import callback
 from authenticate.views.dashboard import dashboard
@@ -10,7 +11,7 @@ from authenticate.views.program import program
 from authenticate.views.provider_logout import backchannel_logout, frontchannel_logout
 from authenticate.views.refresh import refresh
 from authenticate.views.sign_in import sign_in
-from authenticate.views.sign_out import sign_out
+from authenticate.views.sign_out import sign_out, signed_out
 from authenticate.views.well_known import endpoints, jwks
 from gateproject.responses import error_page
 
@@ -28,6 +29,7 @@ urlpatterns = [
     path(".gate/refresh", refresh),
     path(".gate/program", program),
     re_path(r"^\.gate/(?:signout/?|sign_out/?)$", sign_out),
+    path(after_sign_out.PATH[1:], signed_out),
     path(BACKCHANNEL_LOGOUT_PATH[1:], backchannel_logout),
     path(FRONTCHANNEL_LOGOUT_PATH[1:], frontchannel_logout),
     path(".well-known/gate/jwks.json", jwks),

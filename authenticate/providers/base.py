@@ -52,8 +52,8 @@ class Provider(Protocol):
         """What it tells about the person, {} where it tells nothing; AccessRefused, ProviderError."""
         ...
 
-    async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> int:
-        """Ask it to forget the session's tokens; the status of its answer, 200 where it has no way to."""
+    async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> bool:
+        """Ask it to forget the session's tokens; False where it has no way to.  ProviderError where it did not."""
         ...
 
     def subject(self, claims: Mapping[str, Any]) -> str: ...

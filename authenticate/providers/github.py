@@ -54,12 +54,14 @@ class GitHubProvider(OIDCProvider):
             return claims
         return {**claims, **_primary_email(_accepted(emails))}
 
-    async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> int:
+    async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> bool:
         """All that this person granted to us, also in other browsers, as GitHub's documentation says."""
         headers = {**client.basic_credentials(), "Content-Type": "application/json"}
         body = json.dumps({"access_token": session.access_token}).encode()
         answer = await client.http.send("DELETE", f"{self._api}/applications/{client.client_id}/grant", headers, body)
-        return 200 if answer.status in (204, 404) else answer.status
+        if answer.status not in (204, 404):
+            raise ProviderError(f"GitHub answered with status {answer.status} to the end of the grant")
+        return True
 
 
 def _accepted(answer: Answer) -> Answer:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from authenticate.discovery import Discovery, fetched
 from authenticate.provider_http import ProviderHttp
 from authenticate.providers.base import AccessRefused, vouches
+from authenticate.tokens import error_code
 from databroker.records import Session, User
 from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from authenticate.provider_client import ProviderClient
 
 NONE: Mapping[str, str] = MappingProxyType({})
+# RFC 7009 2.2.1, for access tokens that only expire; and what Google says of one that went with its refresh token.
+_NOTHING_TO_REVOKE = frozenset({"unsupported_token_type", "invalid_token"})
 
 
 @dataclass(frozen=True)
@@ -64,12 +67,17 @@ class OIDCProvider:
             raise ProviderError(f"the provider's userinfo endpoint answered with status {answer.status}")
         return answer.json()
 
-    async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> int:
-        token, hint = (session.refresh_token, "refresh_token") if session.refresh_token else (session.access_token, "access_token")
-        if not discovery.revocation_endpoint or not token:
-            return 200
-        form = {"token": token, "token_type_hint": hint}
-        return (await client.post_as_client(discovery.revocation_endpoint, form, discovery)).status
+    async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> bool:
+        if not discovery.revocation_endpoint:
+            return False
+        # The refresh token first: it can bring new access tokens.
+        for token, hint in ((session.refresh_token, "refresh_token"), (session.access_token, "access_token")):
+            if not token:
+                continue
+            answer = await client.post_as_client(discovery.revocation_endpoint, {"token": token, "token_type_hint": hint}, discovery)
+            if answer.status != 200 and error_code(answer) not in _NOTHING_TO_REVOKE:
+                raise ProviderError(f"the provider's revocation endpoint answered with status {answer.status} to the {hint}")
+        return True
 
     def user(self, claims: Mapping[str, Any], now: float) -> User:
         return User(

@@ -2,9 +2,9 @@
 
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_safe
 
 from authenticate.service import AuthenticateService
-from authenticate.targets import Target
 from authenticate.views import answers
 from databroker.records import Session
 from gateproject import responses
@@ -25,36 +25,47 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
         return HttpResponseNotAllowed(METHODS)
     headers = answers.cookie_headers(request)
     session = await service.session_of(headers, service.host_port, service.clock())
-    target = service.targets.target(_field(request, "gate_redirect_uri"), request.scope["gate"].authorize.is_route_origin)
     token = request.headers.get(HEADER, "") or _field(request, FIELD)
     is_proven = service.csrf.check(token, headers, service.clock(), bound_to=_bound_to(session))
     if request.method == "HEAD" or not is_proven:
-        return _confirmation(request, service, session, target)
-    return await _signed_out(request, service, session, target)
+        return _confirmation(request, service, session)
+    return await _signed_out(request, service, session)
 
 
-async def _signed_out(request: HttpRequest, service: AuthenticateService, session: Session | None, target: Target | None) -> HttpResponse:
-    next_url = target.url if target is not None else str(service.options.signout_redirect_url or "")
+async def _signed_out(request: HttpRequest, service: AuthenticateService, session: Session | None) -> HttpResponse:
+    next_url = service.after_sign_out.url(_field(request, "gate_redirect_uri"), request.scope["gate"].authorize.is_route_origin)
     if session is not None:
         await service.sessions.end(session)
         # In the background: a slow provider must not keep the person waiting, the session is over already.
         spawn(service.provider_client.revoke(session), name="revoke tokens")
-        next_url = await service.provider_client.end_session_url(session, next_url) or next_url
-    if next_url:
-        response = responses.redirect(next_url)
-    elif answers.wants_json(request):
-        response = responses.json_page({"status": 200, "reason": "You are signed out."})
-    else:
-        response = responses.page("authenticate/signed_out.html")
-    return responses.with_cookies(response, [service.sessions.clear_cookie(service.host_port)])
+        params = service.after_sign_out.params(next_url, service.clock())
+        next_url = await service.provider_client.end_session_url(session, params) or next_url
+    return responses.with_cookies(_next(request, next_url), [service.sessions.clear_cookie(service.host_port)])
 
 
-def _confirmation(request: HttpRequest, service: AuthenticateService, session: Session | None, target: Target | None) -> HttpResponse:
+@require_safe
+async def signed_out(request: HttpRequest) -> HttpResponse:
+    """Where the provider sends the browser when the session there has ended, too."""
+    service: AuthenticateService = request.scope["gate"].authenticate
+    states, is_route_origin = request.GET.getlist("state"), request.scope["gate"].authorize.is_route_origin
+    return _next(request, service.after_sign_out.url_of(states[0] if len(states) == 1 else "", is_route_origin, service.clock()))
+
+
+def _next(request: HttpRequest, url: str) -> HttpResponse:
+    if url:
+        return responses.redirect(url)
+    if answers.wants_json(request):
+        return responses.json_page({"status": 200, "reason": "You are signed out."})
+    return responses.page("authenticate/signed_out.html")
+
+
+def _confirmation(request: HttpRequest, service: AuthenticateService, session: Session | None) -> HttpResponse:
     """Nothing has changed; the page asks, and its button carries the proof."""
     token, cookie = service.csrf.token_for(answers.cookie_headers(request), service.clock(), bound_to=_bound_to(session))
     if answers.wants_json(request):
         response = responses.error_page(request, 400, "Sign-out needs a CSRF token of this session; nothing was changed.")
     else:
+        target = service.targets.target(_field(request, "gate_redirect_uri"), request.scope["gate"].authorize.is_route_origin)
         redirect_uri = target.url if target is not None else ""
         response = responses.page("authenticate/sign_out.html", status=400, form_targets="", csrf=token, redirect_uri=redirect_uri)
     return responses.with_cookies(response, [cookie] if cookie else [])

@@ -40,6 +40,7 @@ def gate_behind_provider(directory: Path, **client: Any) -> Iterator[tuple[Runni
 @pytest.fixture(scope="module", params=[True, False], ids=["by sid", "by sub"])
 def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGate, CertifiedProvider]]:
     said = {"backchannel_logout_uri": "/.gate/backchannel_logout", "backchannel_logout_session_required": request.param}
+    said |= {"post_logout_redirect_uris": ["/.gate/signed_out"]}
     with gate_behind_provider(tmp_path_factory.mktemp("gate"), **said) as (running, _, provider):
         yield running, provider
 
@@ -97,3 +98,19 @@ async def test_the_endpoint_is_on_the_authenticate_host_only(gate: tuple[Running
         )
     assert (elsewhere.status_code, here.status_code, large.status_code) == (404, 400, 413)
     assert here.json() == {"error": "invalid_request", "error_description": "the logout token can't be read"}
+
+
+async def test_signing_out_here_leads_by_the_provider_to_where_it_should(gate: tuple[RunningGate, CertifiedProvider]) -> None:
+    running, provider = gate
+    async with running.client() as client:
+        await sign_in(running, client, "dave")
+        dashboard = await client.get(running.url(running.builder.authenticate_host, "/.gate/"), headers=HTML)
+        (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', dashboard.text)
+        target = running.url(APP, "/.gate/jwt")
+        form = {"_gate_csrf": token, "gate_redirect_uri": target}
+        page = await follow(client, await client.post(running.url(running.builder.authenticate_host, "/.gate/signout/"), data=form))
+        # The provider knows the page that we name, and asks the person whether they mean it.
+        assert (str(page.url).partition("?")[0], page.status_code) == (f"{provider.url}/session/end", 200)
+        (proof,) = re.findall(r'name="xsrf" value="([^"]+)"', page.text)
+        back = await follow(client, await client.post(f"{provider.url}/session/end/confirm", data={"xsrf": proof, "logout": "yes"}))
+        assert (str(back.url), back.status_code) == (target, 401)

@@ -44,4 +44,23 @@ backchannel.without("a form has one token", "if len(tokens) != 1:", "if not toke
 backchannel.without("a token comes as a form", " if request.content_type == FORM else []", "")
 backchannel.without("a browser says each thing once", "if any(len(values) != 1 for values in named):", "if not all(named):")
 
-DOORS = (logout_token, provider_logout, provider_sessions, sessions, backchannel)
+after_sign_out = door("authenticate/after_sign_out.py", "unit/authenticate/test_after_sign_out.py")
+after_sign_out.without(
+    "sign-out leads to hosts of ours",
+    "return target.short(MAX_URL) if target is not None else self._default",
+    "return wanted or self._default",
+)
+after_sign_out.without("what is no longer ours is not gone to", "return self.url(wanted, is_route_origin)", "return wanted")
+
+provider_client = door(
+    "authenticate/provider_client.py", "unit/authenticate/test_provider_client.py", "unit/authenticate/views/test_sign_out.py"
+)
+provider_client.without("a long token stays out of URLs", " if 0 < len(session.id_token) <= LONGEST_HINT else {}", "")
+provider_client.without(
+    "a silent provider keeps nobody signed in", "async with asyncio.timeout(patience):", "async with asyncio.timeout(None):"
+)
+
+oidc_provider = door("authenticate/providers/oidc.py", "unit/authenticate/test_provider_client.py")
+oidc_provider.without("the access token is revoked, too", ', (session.access_token, "access_token")', "")
+
+DOORS = (after_sign_out, provider_client, oidc_provider, logout_token, provider_logout, provider_sessions, sessions, backchannel)

@@ -2,16 +2,18 @@
 
 import base64
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote_plus
 
 import pytest
+from structlog.testing import capture_logs
 
 from authenticate.provider_client import ProviderClient, with_query
 from authenticate.providers.registry import provider_of
 from databroker.records import Session
 from tests.support.authenticate_site import Clock
-from tests.support.fake_idp import Answer, FakeIdP
+from tests.support.fake_idp import ABSENT, Answer, FakeIdP
 from tests.support.options import make_options
 
 SECRET = "a:b%c d+é/="
@@ -48,11 +50,44 @@ async def test_the_access_token_is_revoked_where_there_is_no_refresh_token(clien
     assert request.form == {"token": "at", "token_type_hint": "access_token"}
 
 
+BOTH = replace(SESSION, refresh_token="rt")
+
+
+async def test_the_refresh_token_is_revoked_first_and_then_the_access_token(client: ProviderClient, idp: FakeIdP) -> None:
+    await client.revoke(BOTH)
+    sent = [(request.form["token"], request.form["token_type_hint"]) for request in idp.requests if request.path == "/revoke"]
+    assert sent == [("rt", "refresh_token"), ("at", "access_token")]
+
+
+@pytest.mark.parametrize("error", ["unsupported_token_type", "invalid_token"])
+async def test_a_token_that_is_gone_already_is_no_failure(client: ProviderClient, idp: FakeIdP, error: str) -> None:
+    idp.bend.answers["/revoke"] = Answer.json({"error": error}, 400)
+    with capture_logs() as logs:
+        await client.revoke(BOTH)
+    assert (idp.count("/revoke"), logs) == (2, [])
+
+
 @pytest.mark.parametrize("path", ["/revoke", "/.well-known/openid-configuration"])
-async def test_a_failed_revocation_is_only_logged(client: ProviderClient, idp: FakeIdP, path: str) -> None:
-    idp.bend.answers[path] = Answer(500)
-    assert await client.revoke(SESSION) is None
+@pytest.mark.parametrize("answer", [Answer(500), Answer.json({"error": "invalid_client"}, 401)], ids=["500", "401"])
+async def test_a_failed_revocation_is_only_logged(client: ProviderClient, idp: FakeIdP, path: str, answer: Answer) -> None:
+    idp.bend.answers[path] = answer
+    with capture_logs() as logs:
+        assert await client.revoke(BOTH) is None
     assert idp.count(path) == 1
+    assert [(line["event"], line["log_level"]) for line in logs] == [("tokens not revoked", "warning")]
+    assert "rt" not in str(logs).split()
+
+
+async def test_a_provider_without_the_endpoint_is_one_line_in_the_log(client: ProviderClient, idp: FakeIdP) -> None:
+    idp.bend.discovery = {"revocation_endpoint": ABSENT}
+    with capture_logs() as logs:
+        await client.revoke(BOTH)
+    assert [(line["event"], line["log_level"]) for line in logs] == [("tokens not revoked: the provider has no way to", "info")]
+
+
+async def test_nobody_waits_for_a_provider_that_says_nothing(client: ProviderClient, idp: FakeIdP) -> None:
+    idp.bend.answers["/.well-known/openid-configuration"] = Answer(delay=30)
+    assert await client.end_session_url(BOTH, {}, patience=0.05) == ""
 
 
 def test_a_query_is_added_to_a_url_that_has_one() -> None:

@@ -87,7 +87,7 @@ async def test_sign_out_during_a_refresh_wins_and_the_new_tokens_are_revoked(one
     with pytest.raises(Ended):
         await renewal
     assert await one.session() is None
-    assert one.idp.count("/revoke") == 1
+    assert one.idp.count("/revoke") == 2
 
 
 async def test_a_change_by_another_is_kept(one: Renewals) -> None:

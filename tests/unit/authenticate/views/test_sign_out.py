@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from tests.support.authenticate_site import APP, Browser, Response, Site
+from tests.support.authenticate_site import APP, ORIGIN, Browser, Response, Site
 from tests.support.fake_idp import ABSENT, Answer
 from tests.support.open_redirects import OPEN_REDIRECTS
 
@@ -115,19 +115,59 @@ async def test_the_session_ends_at_the_provider_too(site: Site) -> None:
     assert params["id_token_hint"][0].count(".") == 2
     assert params["client_id"] == ["gate"]
     assert "post_logout_redirect_uri" not in params
-    async with asyncio.timeout(5):
-        while not site.idp.count("/revoke"):
+    assert "state" not in params
+    async with asyncio.timeout(10):
+        while site.idp.count("/revoke") < 2:
             await asyncio.sleep(0.01)
-    (revocation,) = [request for request in site.idp.requests if request.path == "/revoke"]
-    assert revocation.form["token_type_hint"] == "refresh_token"
-    assert revocation.form["token"].startswith("refresh-")
-    assert revocation.headers["authorization"].startswith("Basic ")
+    revocations = [request for request in site.idp.requests if request.path == "/revoke"]
+    assert [request.form["token_type_hint"] for request in revocations] == ["refresh_token", "access_token"]
+    assert revocations[0].form["token"] == f"refresh-{revocations[1].form['token']}"
+    assert all(request.headers["authorization"].startswith("Basic ") for request in revocations)
 
 
-async def test_the_provider_gets_a_target_where_there_is_one(site: Site) -> None:
+async def back_from_the_provider(site: Site, location: str, **more: str) -> Response:
+    """As it sends a browser back, with the state that it was given."""
+    params = parse_qs(urlsplit(location).query)
+    assert params["post_logout_redirect_uri"] == [f"{ORIGIN}/.gate/signed_out"]
+    return await site.browser().get(f"{ORIGIN}/.gate/signed_out?{urlencode({'state': params['state'][0], **more})}")
+
+
+async def test_the_way_leads_by_the_provider_and_one_page_of_ours_to_the_target(site: Site) -> None:
+    browser, token = await signed_in(site)
+    response = await browser.post(URL, {"_gate_csrf": token, "gate_redirect_uri": f"{APP}/bye?x=1"})
+    assert APP not in response.location
+    assert (await back_from_the_provider(site, response.location)).location == f"{APP}/bye?x=1"
+    site.clock.ahead = 3601
+    assert "You are signed out" in (await back_from_the_provider(site, response.location)).text
+
+
+@pytest.mark.parametrize("query", ["", "state=", "state=x", "state=A&state=B", "state=%ff", "gate_redirect_uri=https://app.example.com/"])
+async def test_the_page_after_the_provider_leads_nowhere_by_itself(site: Site, query: str) -> None:
+    response = await site.browser().get(f"/.gate/signed_out?{query}")
+    assert response.status == 200
+    assert "You are signed out" in response.text
+
+
+async def test_every_flipped_character_of_the_state_leads_nowhere(site: Site) -> None:
     browser, token = await signed_in(site)
     response = await browser.post(URL, {"_gate_csrf": token, "gate_redirect_uri": f"{APP}/bye"})
-    assert parse_qs(urlsplit(response.location).query)["post_logout_redirect_uri"] == [f"{APP}/bye"]
+    state = parse_qs(urlsplit(response.location).query)["state"][0]
+    for at in range(0, len(state), 7):
+        bent = state[:at] + ("A" if state[at] != "A" else "B") + state[at + 1 :]
+        assert (await site.browser().get(f"/.gate/signed_out?state={bent}")).status == 200
+
+
+async def test_a_long_target_loses_its_query_not_its_host(site: Site) -> None:
+    browser, token = await signed_in(site)
+    response = await browser.post(URL, {"_gate_csrf": token, "gate_redirect_uri": f"{APP}/bye?{'x' * 3000}"})
+    assert (await back_from_the_provider(site, response.location)).location == f"{APP}/bye"
+
+
+async def test_an_id_token_too_long_for_a_url_stays_at_home(site: Site) -> None:
+    site.idp.bend.claims = {"groups": ["g" * 50] * 200}
+    browser, token = await signed_in(site)
+    params = parse_qs(urlsplit((await browser.post(URL, {"_gate_csrf": token})).location).query)
+    assert params == {"client_id": ["gate"]}
 
 
 async def test_a_provider_without_these_endpoints_leaves_our_own_page(site: Site) -> None:

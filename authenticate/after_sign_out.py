@@ -1,0 +1,44 @@
+"""Where does a browser go when it comes back from signing out at the provider?  One page of ours, registered once, knows by its `state`."""
+
+from authenticate.targets import IsRouteOrigin, Targets
+from gateproject.config.options import Options
+from gateproject.crypto.sealing import Sealer
+from gateproject.errors import SealError
+
+PATH = "/.gate/signed_out"
+# A provider may ask whether somebody means it, and they may have coffee first.
+LIFETIME = 3600.0
+MAX_URL = 2000
+
+
+class AfterSignOut:
+    """Providers compare `post_logout_redirect_uri` with what is registered, character by character: each application's own could not be."""
+
+    def __init__(self, options: Options, targets: Targets):
+        self._sealer = Sealer(options.cookie_secret, "after sign-out")
+        self._origin = options.authenticate_service_url.origin
+        self._default = str(options.signout_redirect_url or "")
+        self._targets = targets
+
+    def url(self, wanted: str, is_route_origin: IsRouteOrigin) -> str:
+        """`wanted` where it is ours, else what the operator has set, "" for nothing."""
+        target = self._targets.target(wanted, is_route_origin)
+        return target.short(MAX_URL) if target is not None else self._default
+
+    def params(self, url: str, now: float) -> dict[str, str]:
+        """For the provider (OpenID Connect RP-Initiated Logout 1.0); without a `url` none: the provider's own page says that it is done.
+
+        Most providers refuse, instead of signing out, where our page is not registered with them.
+        """
+        if not url:
+            return {}
+        state = self._sealer.seal({"to": url}, audience=self._origin, expires=now + LIFETIME)
+        return {"post_logout_redirect_uri": self._origin + PATH, "state": state}
+
+    def url_of(self, state: str, is_route_origin: IsRouteOrigin, now: float) -> str:
+        """Where this browser wanted to go, "" where it did not say, or not by us, or to what is no longer ours."""
+        try:
+            wanted = str(self._sealer.open(state, audience=self._origin, now=now)["to"])
+        except SealError:
+            return self._default
+        return self.url(wanted, is_route_origin)

@@ -1,0 +1,46 @@
+"""The browser that comes back from the provider goes where it wanted, to hosts of ours or where the operator says."""
+
+from pathlib import Path
+
+import pytest
+
+from authenticate.after_sign_out import LIFETIME, AfterSignOut
+from authenticate.targets import Targets
+from tests.support.open_redirects import OPEN_REDIRECTS
+from tests.support.options import make_options
+
+NOW = 1_800_000_000.0
+APP, BYE = "https://app.example.com", "https://www.example.com/bye"
+ROUTES = {APP}
+
+
+def after(directory: Path, **settings: str) -> AfterSignOut:
+    options = make_options(directory, authenticate_service_url="https://auth.example.com", **settings)
+    return AfterSignOut(options, Targets(options.authenticate_service_url.origin))
+
+
+def test_a_host_of_ours_is_gone_to(tmp_path: Path) -> None:
+    place = after(tmp_path, signout_redirect_url=BYE)
+    state = place.params(place.url(f"{APP}/x", ROUTES.__contains__), NOW)["state"]
+    assert place.url_of(state, ROUTES.__contains__, NOW + LIFETIME - 1) == f"{APP}/x"
+    assert place.url_of(state, ROUTES.__contains__, NOW + LIFETIME) == BYE
+    # Judged anew: the route is gone meanwhile.
+    assert place.url_of(state, set[str]().__contains__, NOW) == BYE
+
+
+@pytest.mark.parametrize("url", OPEN_REDIRECTS[:40])
+def test_a_stranger_is_not(tmp_path: Path, url: str) -> None:
+    assert after(tmp_path).url(url, ROUTES.__contains__) == ""
+    assert after(tmp_path, signout_redirect_url=BYE).url(url, ROUTES.__contains__) == BYE
+
+
+def test_without_a_place_to_go_the_provider_hears_of_none(tmp_path: Path) -> None:
+    place = after(tmp_path)
+    assert place.params("", NOW) == {}
+    assert set(place.params(BYE, NOW)) == {"post_logout_redirect_uri", "state"}
+
+
+def test_a_state_of_another_gate_is_none(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    foreign = AfterSignOut(make_options(tmp_path / "other", authenticate_service_url="https://other.example.com"), Targets("https://x"))
+    assert after(tmp_path).url_of(foreign.params(f"{APP}/x", NOW)["state"], ROUTES.__contains__, NOW) == ""
