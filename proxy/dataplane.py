@@ -23,11 +23,11 @@ from proxy.forwarding.handshake import HandshakeRefused, handshake
 from proxy.forwarding.http import ForwardResult, Switch, forward
 from proxy.forwarding.websocket import Upgrade
 from proxy.headers import Headers, TrustedPeers
-from proxy.incoming import Incoming, Receive, Send
+from proxy.incoming import Incoming, Receive, Send, client_address
 from proxy.open_streams import OpenStreams
 from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
-from proxy.state import ProxyState
+from proxy.state import ProxyState, RouteForwarding
 from proxy.story import Story
 from proxy.upstreams.client import OutgoingRequest, UpstreamClient
 
@@ -79,7 +79,8 @@ class DataPlane:
             else:
                 forwarding, is_preflight = self._state.forwarding(compiled), check.decision.is_preflight
                 told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
-                outgoing = forwarding.outgoing(incoming, told, is_preflight=is_preflight)
+                who = self._who(forwarding, incoming, check)
+                outgoing = forwarding.outgoing(incoming, told, is_preflight=is_preflight, who=who)
                 story.result = await self._carry(incoming, check, judged_at, outgoing, receive, send)
         except (AccessEnded, BadRequest, BrokerError, CredentialsError, UpstreamError) as error:
             story.status, story.problem = error.status, str(error)
@@ -99,7 +100,8 @@ class DataPlane:
         if tunnel is None:
             raise HandshakeRefused(501, "this server can't hand a connection over")
         told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
-        outgoing = self._state.forwarding(compiled).outgoing(incoming, told)
+        forwarding = self._state.forwarding(compiled)
+        outgoing = forwarding.outgoing(incoming, told, who=self._who(forwarding, incoming, check))
         outgoing.headers, outgoing.is_upgrade = offer.for_upstream(outgoing.headers), True
         # The default bounds the handshake alone; a timeout that was set bounds the websocket too.
         lifetime = None if outgoing.is_default_timeout else outgoing.timeout
@@ -119,10 +121,26 @@ class DataPlane:
         streams = self._carrying.streams
         is_timed = check.decision.route is not None and check.decision.route.is_timed
         stream = streams.open(incoming, check.identity.session_id if check.identity else "", judged_at, is_timed=is_timed)
+        place, status = outgoing.place, None
+        if place is not None:
+            place.begin()
         try:
-            return await forward(outgoing, self._carrying.client, receive, send, self._response_headers, stream, switch)
+            result = await forward(outgoing, self._carrying.client, receive, send, self._response_headers, stream, switch)
+            status = result.status
+            return result
+        except UpstreamError as error:
+            status = error.status
+            raise
         finally:
             streams.close(stream)
+            if place is not None:
+                place.end(status)
+
+    def _who(self, forwarding: RouteForwarding, incoming: Incoming, check: Check) -> str:
+        """For balancing that sticks: the session, else the client's address."""
+        if forwarding.cluster is None or not forwarding.cluster.is_sticky:
+            return ""
+        return check.identity.session_id if check.identity is not None else client_address(incoming, self._trusted)
 
     async def may_go_on(self, incoming: Incoming) -> bool:
         """Would this request still be let in?  Raises BrokerError."""

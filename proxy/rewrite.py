@@ -2,10 +2,17 @@
 
 import ipaddress
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
+import re2
+
+from authorize.policy.canonical import canonical_host, canonical_path
+from gateproject.config.rewrites import template
 from gateproject.config.route import Route
+from gateproject.config.types import Url
 from gateproject.errors import BadRequest
 
 TOKEN_KEY = b"gate_session"
@@ -13,6 +20,9 @@ TOKEN_KEY = b"gate_session"
 # A segment that some server reads as "." or "..": plain, encoded, with path parameters, or beside an encoded slash.
 _DOT_SEGMENT = re.compile(r"(?:/|%2f|%5c)(?:\.|%2e){1,2}(?:(?:;|%3b)[^/]*)?(?=/|%2f|%5c|$)", re.IGNORECASE)
 _UNSAFE_TARGET = re.compile(r"[^\x21-\x7e]")
+_LONGEST = 8 * 1024  # characters of what a substitution makes, as of the URL that came in
+
+Substitute = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,25 +35,49 @@ class PathRewrite:
 
     matched: str | None
     replacement: str | None
+    substitute: Substitute | None = None
 
     @classmethod
     def build(cls, route: Route, canonical_prefix: str | None = None) -> "PathRewrite":
-        """`prefix_rewrite` outranks the path of `to`.  `canonical_prefix` is the prefix in the form it is matched in."""
+        """`prefix_rewrite` and `regex_rewrite_pattern` outrank the path of `to`.  `canonical_prefix` is the prefix in the form it is
+        matched in."""
+        if route.regex_rewrite_pattern is not None and route.regex_rewrite_substitution is not None:
+            return cls(None, None, substitution(route.regex_rewrite_pattern, route.regex_rewrite_substitution))
         replacement = route.prefix_rewrite if route.prefix_rewrite is not None else (route.to[0].url.path if route.to else "") or None
         return cls(matched_part(route, canonical_prefix), replacement)
 
     def apply(self, path: str) -> str:
         """Raises BadRequest where the joined path would leave the place that the route points to (`/a../x` under `/a` -> `/b/`)."""
-        if self.replacement is None:
+        if self.substitute is not None:
+            joined = self.substitute(path)
+        elif self.replacement is None:
             return path
-        joined = self.replacement + ("" if self.matched is None else path[len(self.matched) :])
+        else:
+            joined = self.replacement + ("" if self.matched is None else path[len(self.matched) :])
         if not joined.startswith("/"):
             joined = "/" + joined
         if joined.startswith("//") and not path.startswith("//"):
             joined = "/" + joined.lstrip("/")  # "//evil" at the start of a target reads as a host
         if _DOT_SEGMENT.search(joined) or _UNSAFE_TARGET.search(joined):
             raise BadRequest("the path can't be forwarded")
-        return joined
+        # A substitution may cut an escape into pieces, or make one out of pieces.
+        return joined if self.substitute is None else canonical_path(joined.encode("ascii"))
+
+
+def substitution(pattern: str, written: str) -> Substitute:
+    """Every match of the pattern is replaced.  The result may have a bounded length only (BadRequest)."""
+    find, parts = re2.compile(pattern), template(written)
+
+    def replaced(match: Any) -> str:
+        return "".join(part if isinstance(part, str) else match.group(part) or "" for part in parts)
+
+    def substitute(text: str) -> str:
+        made = str(find.sub(replaced, text))
+        if len(made) > _LONGEST:
+            raise BadRequest("the rewritten path is too long")
+        return made
+
+    return substitute
 
 
 def matched_part(route: Route, canonical_prefix: str | None) -> str | None:
@@ -69,22 +103,56 @@ def without_token(query: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class HostRewrite:
-    """The Host sent upstream; None stands for the Host that came in."""
+    """The Host sent upstream: `fixed`, or of a `header`, or out of the path; else the upstream's own name where `is_own`; else the Host
+    that came in."""
 
-    fixed: bytes | None
+    fixed: bytes | None = None
+    header: bytes | None = None
+    substitute: Substitute | None = None
+    is_own: bool = False
 
     @classmethod
     def build(cls, route: Route) -> "HostRewrite":
-        """`set_request_headers` may set Host (specification, release 0.9); an address has no name of its own, so Host passes."""
+        """`set_request_headers` may set Host (specification, release 0.9)."""
         for name, value in route.set_request_headers.items():
             if name.lower() == "host":
-                return cls(value.encode("latin-1"))
-        if route.preserve_host_header or _is_address(route.to[0].url.host):
-            return cls(None)
-        return cls(route.to[0].url.host_port.encode("ascii"))
+                return cls(fixed=value.encode("latin-1"))
+        if route.host_rewrite is not None:
+            return cls(fixed=route.host_rewrite.encode("ascii"))
+        if route.host_rewrite_header is not None:
+            return cls(header=route.host_rewrite_header.lower().encode("ascii"))
+        if route.host_path_regex_rewrite_pattern is not None and route.host_path_regex_rewrite_substitution is not None:
+            return cls(substitute=substitution(route.host_path_regex_rewrite_pattern, route.host_path_regex_rewrite_substitution))
+        if route.preserve_host_header:
+            return cls()
+        own = {own_name(upstream.url) for upstream in route.to}
+        return cls(fixed=own.pop()) if len(own) == 1 else cls(is_own=True)
 
-    def apply(self, incoming: bytes) -> bytes:
-        return incoming if self.fixed is None else self.fixed
+    def apply(self, incoming: bytes, own: bytes | None, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """`own` is the name of the upstream that was chosen, None where it is an address.  Raises BadRequest for what is no host."""
+        if self.fixed is not None:
+            return self.fixed
+        if self.is_own:
+            return incoming if own is None else own
+        if self.substitute is not None:
+            return _host(self.substitute(path).encode("ascii", "replace"))
+        if self.header is None:
+            return incoming
+        values = {value for name, value in headers if name == self.header}
+        if len(values) > 1:
+            raise BadRequest(f"the header {self.header.decode()} names more than one host")
+        return _host(values.pop()) if any(values) else incoming
+
+
+def own_name(url: Url) -> bytes | None:
+    """What an upstream is called; an address has no name of its own, so the Host that came in passes."""
+    return None if _is_address(url.host) else url.host_port.encode("ascii")
+
+
+def _host(named: bytes) -> bytes:
+    """The one door for a Host that a client has a say in: what is no host name with an optional port is refused."""
+    host, port = canonical_host(named)
+    return (host if port is None else f"{host}:{port}").encode("ascii")
 
 
 def _is_address(host: str) -> bool:

@@ -8,15 +8,21 @@ from gateproject.config.options import Options
 from proxy.forwarding.http import framing
 from proxy.headers import Downstream, ResponseHeaders, RouteHeaders, without_credentials
 from proxy.incoming import Incoming
-from proxy.rewrite import HostRewrite, PathRewrite, target, without_token
+from proxy.rewrite import HostRewrite, PathRewrite, own_name, target, without_token
 from proxy.upstreams.client import OutgoingRequest, Upstream
+from proxy.upstreams.cluster import Cluster, Clusters, Place
 
 
 @dataclass(frozen=True, slots=True)
 class RouteForwarding:
-    """How requests of one route are carried.  `timeout` is in seconds, None for none."""
+    """How requests of one route are carried.  `timeout` is in seconds, None for none.
+
+    `own_host` is the upstream's own name, None for an address; of several upstreams, those of the `cluster` count.
+    """
 
     upstream: Upstream
+    own_host: bytes | None
+    cluster: Cluster | None
     headers: RouteHeaders
     path: PathRewrite
     host: HostRewrite
@@ -24,11 +30,13 @@ class RouteForwarding:
     is_default_timeout: bool
 
     @classmethod
-    def build(cls, compiled: CompiledRoute, options: Options) -> "RouteForwarding":
+    def build(cls, compiled: CompiledRoute, options: Options, clusters: Clusters) -> "RouteForwarding":
         route = compiled.route
         timeout = options.default_upstream_timeout if route.timeout is None else route.timeout
         return cls(
             upstream=Upstream.build(route),
+            own_host=own_name(route.to[0].url),
+            cluster=clusters.of(route),
             headers=RouteHeaders.build(route, options),
             path=PathRewrite.build(route, compiled.matched_prefix or None),
             host=HostRewrite.build(route),
@@ -37,23 +45,30 @@ class RouteForwarding:
         )
 
     def outgoing(
-        self, incoming: Incoming, identity_headers: tuple[tuple[bytes, bytes], ...], *, is_preflight: bool = False
+        self, incoming: Incoming, identity_headers: tuple[tuple[bytes, bytes], ...], *, is_preflight: bool = False, who: str = ""
     ) -> OutgoingRequest:
-        """Raises BadRequest where the request can't be forwarded with one reading."""
+        """`who` asks, for balancing that sticks.  Raises BadRequest where the request can't be forwarded with one reading, and
+        NoHealthyUpstream."""
         scope, request = incoming.scope, incoming.request
         host = incoming.headers[b"host"]
         client_headers = without_credentials(scope["headers"]) if is_preflight else scope["headers"]
         has_body, content_length = framing(scope["headers"])
         downstream = Downstream(incoming.peer, scope["scheme"], host, incoming.request_id)
+        upstream, own_host, place = self.upstream, self.own_host, None
+        if self.cluster is not None:
+            place = Place(self.cluster, who.encode(), own_host=self.host.is_own)
+            upstream, own_host = place.upstream, place.host
+        sent_host = self.host.apply(host, own_host, request.path, scope["headers"])
         return OutgoingRequest(
-            upstream=self.upstream,
+            upstream=upstream,
             method=request.method,
             target=target(self.path.apply(request.path), without_token(scope["query_string"]), is_bare="gate.bare_query" in scope),
-            headers=self.headers.for_upstream(client_headers, downstream, self.host.apply(host), identity_headers),
+            headers=self.headers.for_upstream(client_headers, downstream, sent_host, identity_headers),
             has_body=has_body,
             content_length=content_length,
             timeout=self.timeout,
             is_default_timeout=self.is_default_timeout,
+            place=place,
         )
 
 
@@ -63,13 +78,17 @@ class ProxyState:
     def __init__(self, routes: tuple[CompiledRoute, ...], options: Options, previous: "ProxyState | None" = None):
         self._options = options
         known = previous._by_route if previous is not None and previous._options.differs_in_routes_only(options) else {}
+        self.clusters: Clusters = Clusters(previous.clusters if previous is not None else None)
         self._by_route: dict[str, tuple[CompiledRoute, RouteForwarding]] = {}
         for compiled in routes:
             if compiled.route.to and not compiled.route.redirect and compiled.id not in self._by_route:
                 before = known.get(compiled.id)
                 if before is None or before[0] is not compiled:
-                    before = (compiled, RouteForwarding.build(compiled, options))
+                    before = (compiled, RouteForwarding.build(compiled, options, self.clusters))
+                else:
+                    self.clusters.of(compiled.route)  # lives on
                 self._by_route[compiled.id] = before
+        self.clusters.settle()
         self.response_headers = ResponseHeaders.build(options)
 
     def __repr__(self) -> str:

@@ -61,3 +61,12 @@ def one_of(*choices: str, later: tuple[str, ...] = (), otherwise: str = "") -> R
         raise ValueError(f"must be one of {', '.join(choices + later)}" + (f"; {otherwise}" if otherwise else ""))
 
     return Reader("string", choose, {"type": "string", "enum": list(choices)}, later)
+
+
+def whole_number(least: int, most: int) -> Reader:
+    def read(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ValueError(f"must be a whole number from {least} to {most}")
+        return value
+
+    return Reader("integer", read, {"type": "integer", "minimum": least, "maximum": most})

@@ -9,12 +9,29 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field
 
 from gateproject.config import removed, unbuilt
+from gateproject.config.balancing import (
+    POLICIES,
+    ROUND_ROBIN,
+    LeastRequestSettings,
+    MaglevSettings,
+    RingHashSettings,
+    settings_fit_the_policy,
+)
 from gateproject.config.fields import Base64, Bool, Duration, File, Text, TextList, or_file
 from gateproject.config.headers import RemovableHeaders, RequestHeaders
 from gateproject.config.policy_language import ENFORCE, MODES, SHADOW, Block, comparisons, policy_blocks
 from gateproject.config.policy_values import regular_expression
 from gateproject.config.reader import TEXT, Reader, Shape, one_of
 from gateproject.config.redirect import Redirect
+from gateproject.config.rewrites import (
+    HeaderName,
+    HostSubstitution,
+    PathSubstitution,
+    Pattern,
+    WrittenHost,
+    regexes_are_whole,
+    rewritten_once,
+)
 from gateproject.config.route_values import AbsolutePath, Claims, Domains, FromUrl, Origins, RewrittenPath
 from gateproject.config.types import canonical_host
 from gateproject.config.upstream_credentials import (
@@ -49,11 +66,6 @@ def _tcp_leads_to_tcp(route: Any) -> Iterator[Finding]:
         yield ("from",), "the scheme tcp+https is specified but not available in this release"
 
 
-def _is_not_balanced_yet(route: Any) -> Iterator[Finding]:
-    if len(route.to) > 1:
-        yield ("to",), "several upstreams are specified but not available in this release"
-
-
 def _open_routes_have_no_lists(route: Any) -> Iterator[Finding]:
     names = ("allowed_users", "allowed_groups", "allowed_domains", "allowed_idp_claims")
     lists = [name for name in names if getattr(route, name)]
@@ -75,11 +87,13 @@ class Route(Settings):
     RULES = (
         _leads_somewhere,
         _tcp_leads_to_tcp,
-        _is_not_balanced_yet,
         _open_routes_have_no_lists,
         _origins_need_websockets,
         impersonation_needs_a_person,
         serverless_needs_an_upstream,
+        settings_fit_the_policy,
+        regexes_are_whole,
+        rewritten_once,
     )
     UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.ROUTE_KEYS
     REMOVED: ClassVar[dict[str, str]] = removed.ROUTE_KEYS
@@ -104,7 +118,25 @@ class Route(Settings):
         None, description="Matches paths that the whole RE2 expression matches.", examples=["/item/[0-9]+"]
     )
     prefix_rewrite: RewrittenPath | None = Field(None, description="Replaces the matched prefix or path when forwarding.", examples=["/"])
+    regex_rewrite_pattern: Pattern | None = Field(
+        None, description="Rewrites the path: every match of this RE2 expression is replaced.", examples=["^/old/(.*)$"]
+    )
+    regex_rewrite_substitution: PathSubstitution | None = Field(
+        None, description=r"What takes its place; `\1` is the first group, `\0` the whole match.", examples=[r"/new/\1"]
+    )
     preserve_host_header: Bool = Field(False, description="Passes the incoming Host header upstream.", examples=[True])
+    host_rewrite: WrittenHost | None = Field(None, description="The Host that the upstream receives.", examples=["upstream.internal"])
+    host_rewrite_header: HeaderName | None = Field(
+        None,
+        description="The incoming header whose value becomes the upstream's Host; without it the incoming Host passes.",
+        examples=["X-Upstream-Host"],
+    )
+    host_path_regex_rewrite_pattern: Pattern | None = Field(
+        None, description="Derives the upstream's Host from the path: every match of this is replaced.", examples=["^/([a-z]+)/.*$"]
+    )
+    host_path_regex_rewrite_substitution: HostSubstitution | None = Field(
+        None, description=r"What takes its place, so that a host is left; `\1` is the first group.", examples=[r"\1.internal"]
+    )
     allowed_domains: Domains = Field(
         (), description="E-mail domains whose people may pass. A hit in any of the allow-lists is enough.", examples=[["example.com"]]
     )
@@ -191,6 +223,14 @@ class Route(Settings):
         description="CA that client certificates must come from, instead of `client_ca`: base64 of PEM.",
         examples=["BASE64-OF-ca.pem"],
     )
+    lb_policy: Annotated[str, one_of(*POLICIES)] = Field(
+        ROUND_ROBIN, description="How requests are spread over the upstreams of `to`; weights count in all.", examples=["LEAST_REQUEST"]
+    )
+    least_request_lb_config: LeastRequestSettings | None = Field(
+        None, description="Settings of LEAST_REQUEST.", examples=[{"choice_count": 2}]
+    )
+    ring_hash_lb_config: RingHashSettings | None = Field(None, description="Settings of RING_HASH.", examples=[{"minimum_ring_size": 1024}])
+    maglev_lb_config: MaglevSettings | None = Field(None, description="Settings of MAGLEV.", examples=[{"table_size": 65537}])
     name: Text | None = Field(None, description="The route's name in metrics and logs.", examples=["app"])
 
     @cached_property

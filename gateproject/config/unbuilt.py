@@ -77,25 +77,9 @@ class UnbuiltRouteKeys(Settings):
         description="Periodic checks; an unhealthy upstream gets no traffic.",
         examples=[[{"timeout": "5s", "interval": "30s", "http_health_check": {"path": "/healthz"}}]],
     )
-    host_path_regex_rewrite_pattern: Text | None = Field(
-        None, description="Derives the upstream's Host from the path: what to find.", examples=["^/(.+)/.+$"]
-    )
-    host_path_regex_rewrite_substitution: Text | None = Field(None, description="And what to make of it.", examples=[r"\1.internal"])
-    host_rewrite: Text | None = Field(None, description="The Host that the upstream receives.", examples=["upstream.internal"])
-    host_rewrite_header: Text | None = Field(
-        None, description="The incoming header whose value becomes the upstream's Host.", examples=["X-Upstream-Host"]
-    )
-    lb_policy: Annotated[str, one_of("ROUND_ROBIN", "LEAST_REQUEST", "RING_HASH", "RANDOM", "MAGLEV")] = Field(
-        "ROUND_ROBIN", description="How requests are spread over the upstreams of `to`.", examples=["LEAST_REQUEST"]
-    )
-    least_request_lb_config: Map | None = Field(None, description="Settings of LEAST_REQUEST.", examples=[{"choice_count": 2}])
-    maglev_lb_config: Map | None = Field(None, description="Settings of MAGLEV.", examples=[{"table_size": 65537}])
     outlier_detection: Map | None = Field(
         None, description="Takes a misbehaving upstream out of the healthy ones.", examples=[{"consecutive_5xx": 5}]
     )
-    regex_rewrite_pattern: Text | None = Field(None, description="Rewrites the path: what to find.", examples=["^/old/(.*)$"])
-    regex_rewrite_substitution: Text | None = Field(None, description="And what to make of it.", examples=[r"/new/\1"])
-    ring_hash_lb_config: Map | None = Field(None, description="Settings of RING_HASH.", examples=[{"minimum_ring_size": 1024}])
     tls_client_cert: Base64 | None = Field(None, description="Certificate that the upstream is shown.", examples=["BASE64-OF-client.pem"])
     tls_client_cert_file: File | None = Field(None, description="File form of `tls_client_cert`.", examples=["client.pem"])
     tls_client_key: Base64Secret | None = Field(None, description="Its private key.", examples=["BASE64-OF-client-key.pem"])

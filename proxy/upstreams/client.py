@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -53,8 +53,8 @@ class Upstream:
     proxy: None = field(default=None, repr=False)
 
     @classmethod
-    def build(cls, route: Route) -> "Upstream":
-        url = URL(route.to[0].url.origin, encoded=True)
+    def build(cls, route: Route, position: int = 0) -> "Upstream":
+        url = URL(route.to[position].url.origin, encoded=True)
         context = tls.client_context(route) if url.scheme == "https" else False
         name = route.tls_server_name
         key = ConnectionKey(url.raw_host or "", url.port, url.scheme == "https", context, None, None, None, name)
@@ -72,12 +72,22 @@ class Upstream:
         return self.connection_key.is_ssl
 
 
+class Place(Protocol):
+    """Where a request is among several upstreams."""
+
+    def begin(self) -> None: ...
+    def end(self, status: int | None) -> None: ...
+    def move_on(self, request: "OutgoingRequest") -> bool:
+        """The connection failed: send the request elsewhere, or say no."""
+
+
 @dataclass(slots=True)  # not frozen: one is made for each request
 class OutgoingRequest:
     """`headers` begin with Host and have no framing; it follows from `has_body` and `content_length` (None: chunked).
     `is_upgrade`: they ask for a change of protocols.
 
-    `timeout` is in seconds, from the end of the request to the end of the response; None is none.
+    `timeout` is in seconds, from the end of the request to the end of the response; None is none.  `place` is None where there is one
+    upstream only.
     """
 
     upstream: Upstream
@@ -89,6 +99,7 @@ class OutgoingRequest:
     timeout: float | None = None
     is_default_timeout: bool = False
     is_upgrade: bool = False
+    place: Place | None = None
 
 
 class StaleConnection(UpstreamError):
@@ -105,18 +116,26 @@ class UpstreamClient:
 
     async def open(self, request: OutgoingRequest, *, is_fresh: bool = False) -> "Exchange":
         """Connect and send the head.  `is_fresh`: not on a connection that was used before.  Raises UpstreamError."""
-        head = request_head(request)
+        while True:
+            head = request_head(request)
+            try:
+                exchange = Exchange(await self._connect(request.upstream, is_fresh), request)
+            except UpstreamError:
+                if request.place is None or not request.place.move_on(request):
+                    raise
+            else:
+                exchange.begin(head)
+                return exchange
+
+    async def _connect(self, upstream: Upstream, is_fresh: bool) -> Connection:
         try:
-            connection = await self._connect(request.upstream, is_fresh)
+            return await self._connection(upstream, is_fresh)
         except TimeoutError as error:
             raise UpstreamError(f"no connection to the upstream within {CONNECT_TIMEOUT:.0f} s") from error
         except _TROUBLE as error:
             raise UpstreamError("no connection to the upstream") from error
-        exchange = Exchange(connection, request)
-        exchange.begin(head)
-        return exchange
 
-    async def _connect(self, upstream: Upstream, is_fresh: bool) -> Connection:
+    async def _connection(self, upstream: Upstream, is_fresh: bool) -> Connection:
         if self._connector is None:  # needs the running loop
             self._connector = aiohttp.TCPConnector(limit=0, family=self._family, keepalive_timeout=KEEPALIVE_TIMEOUT)
             make = partial(UpstreamConnection, asyncio.get_running_loop())

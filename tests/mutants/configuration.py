@@ -12,7 +12,6 @@ options.without("no TLS is a decision", "if not settings.insecure_server and not
 
 route = door("gateproject/config/route.py", "unit/gateproject/config/test_route.py")
 route.without("an open route has no lists", "        _open_routes_have_no_lists,\n", "")
-route.without("several upstreams are not taken for one", "        _is_not_balanced_yet,\n", "")
 
 route_values = door("gateproject/config/route_values.py", "unit/gateproject/config/test_route.py")
 route_values.without("a route is reached by https", '    if parsed.scheme not in ("https", "tcp+https"):\n', "    if False:\n")

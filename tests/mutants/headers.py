@@ -131,6 +131,21 @@ rewrite.without("a rewritten path stays where it belongs", "_DOT_SEGMENT.search(
 rewrite.without("a rewritten path is no host", 'if joined.startswith("//") and not path.startswith("//"):', "if False:")
 rewrite.without("our token is not forwarded", "    return query if len(kept)", "    return query if True or len(kept)")
 
+rewrite.without(
+    "what an expression makes is canonical",
+    'return joined if self.substitute is None else canonical_path(joined.encode("ascii"))',
+    "return joined",
+)
+rewrite.without("an expression does not make a path without end", "if len(made) > _LONGEST:", "if False:")
+rewrite.without(
+    "a client names a host and nothing else",
+    "    host, port = canonical_host(named)\n",
+    "    return named\n    host, port = canonical_host(named)\n",
+)
+rewrite.without("a client names one host", "if len(values) > 1:", "if False:")
+rewriting = door("gateproject/config/rewrites.py", "unit/gateproject/config/test_rewrites.py")
+rewriting.without("the Host is said in one way", "for key in [*rewrites, *others][1:] if rewrites else ():", "for key in ():")
+
 redirects = door("proxy/redirects.py", "unit/proxy/test_redirects.py")
 redirects.without(
     "a redirected path can't end its header", 'return quote(path if path.startswith("/") else "/" + path, safe=_PATH_SAFE)', "return path"
@@ -211,6 +226,7 @@ DOORS = (
     cookies,
     identity_headers,
     rewrite,
+    rewriting,
     redirects,
     upstream,
     forwarding,

@@ -2,9 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from authorize.policy.canonical import canonical_path
 from gateproject.config.route import Route
 from gateproject.errors import BadRequest
-from proxy.rewrite import HostRewrite, PathRewrite, target, without_token
+from proxy.rewrite import HostRewrite, PathRewrite, own_name, target, without_token
+from proxy.rewrite import substitution as substitution_of
 
 
 def make_route(**keys):
@@ -131,4 +133,135 @@ def test_our_token_leaves_the_query_and_nothing_else_changes(query, expected):
     ],
 )
 def test_the_host_sent_upstream(keys, expected):
-    assert HostRewrite.build(make_route(**keys)).apply(b"incoming:8443") == expected
+    route = make_route(**keys)
+    assert HostRewrite.build(route).apply(b"incoming:8443", own_name(route.to[0].url), "/", []) == expected
+
+
+SEVERAL = ["http://a.internal:8000", "http://b.internal", "http://10.0.0.1"]
+
+
+@pytest.mark.parametrize(("position", "expected"), [(0, b"a.internal:8000"), (1, b"b.internal"), (2, b"incoming")])
+def test_each_of_several_upstreams_is_called_by_its_own_name(position, expected):
+    route = make_route(to=SEVERAL)
+    assert HostRewrite.build(route).apply(b"incoming", own_name(route.to[position].url), "/", []) == expected
+
+
+FROM_HEADER = {"to": "http://u", "host_rewrite_header": "X-Upstream-Host"}
+FROM_PATH = {"to": "http://u", "host_path_regex_rewrite_pattern": "^/([^/]+)/.*$", "host_path_regex_rewrite_substitution": r"\1.internal"}
+
+
+def sent_host(keys, path="/", headers=()):
+    return HostRewrite.build(make_route(**keys)).apply(b"incoming:8443", b"u", path, headers)
+
+
+@pytest.mark.parametrize(
+    ("keys", "path", "headers", "expected"),
+    [
+        ({"to": "http://u", "host_rewrite": "Named.Internal:81"}, "/", [], b"named.internal:81"),
+        ({"to": "http://10.0.0.1", "host_rewrite": "named"}, "/", [], b"named"),
+        (FROM_HEADER, "/", [(b"x-upstream-host", b"Other.Internal:81")], b"other.internal:81"),
+        (FROM_HEADER, "/", [(b"x-upstream-host", b"[::1]:81")], b"[::1]:81"),
+        (FROM_HEADER, "/", [(b"x-upstream-host", b"same"), (b"x-upstream-host", b"same")], b"same"),
+        (FROM_HEADER, "/", [(b"x-upstream-host", b"")], b"incoming:8443"),
+        (FROM_HEADER, "/", [], b"incoming:8443"),
+        (FROM_PATH, "/orders/list", [], b"orders.internal"),
+        (FROM_PATH, "/Orders:81/list", [], None),
+    ],
+)
+def test_the_host_is_rewritten(keys, path, headers, expected):
+    if expected is None:
+        with pytest.raises(BadRequest):
+            sent_host(keys, path, headers)
+    else:
+        assert sent_host(keys, path, headers) == expected
+
+
+NO_HOSTS = [
+    "a b",
+    "a\r\nx: y",
+    "a\tb",
+    "a/b",
+    "a@b",
+    "a:b",
+    "a:0",
+    "a:99999",
+    "a?b",
+    "a#b",
+    "[::1",
+    "a,b",
+    "..",
+    "a%2eb",
+    "\xe4",
+    "a:80:80",
+    " a",
+    "x" * 300,
+]
+
+
+@pytest.mark.parametrize("value", NO_HOSTS)
+def test_a_client_can_name_a_host_and_nothing_else(value):
+    with pytest.raises(BadRequest):
+        sent_host(FROM_HEADER, "/", [(b"x-upstream-host", value.encode("latin-1"))])
+
+
+def test_a_client_that_names_two_hosts_is_refused():
+    with pytest.raises(BadRequest, match="more than one"):
+        sent_host(FROM_HEADER, "/", [(b"x-upstream-host", b"a"), (b"x-upstream-host", b"b")])
+
+
+@pytest.mark.parametrize("path", ["/", "/one", "/a@b/x", "/a%2Fb/x", "/%C3%A4/x", "/a,b/x", "/" + "x" * 300 + "/y"])
+def test_a_path_that_names_no_host_is_refused(path):
+    with pytest.raises(BadRequest):
+        sent_host(FROM_PATH, path)
+
+
+def regex_rewrite(pattern, substitution, **keys):
+    return {"to": "http://u/base", "regex_rewrite_pattern": pattern, "regex_rewrite_substitution": substitution, **keys}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "substitution", "path", "expected"),
+    [
+        ("^/old/(.*)$", r"/new/\1", "/old/x/y", "/new/x/y"),
+        ("^/old/(.*)$", r"/new/\1", "/other", "/other"),  # nothing found: as it came, and without the path of `to`
+        ("/(a)|/(b)", r"/\1-\2", "/a/b/c", "/a-/-b/c"),  # every match; a group that did not take part is empty
+        ("o", "0", "/foo/boo", "/f00/b00"),
+        ("^/x", "", "/x/y", "/y"),
+        ("^/x/", "", "/x/y", "/y"),
+        ("^.*$", "", "/x", "/"),
+        ("^/x", "/", "/x//evil.com", "/evil.com"),
+        ("%20", "_", "/a%20b", "/a_b"),
+    ],
+)
+def test_the_path_is_rewritten_by_an_expression(pattern, substitution, path, expected):
+    assert upstream_path(path, **regex_rewrite(pattern, substitution)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "substitution", "path"),
+    [
+        ("^/a/(.*)$", r"/\1/../\1", "/a/x"),
+        ("x", ".", "/a/xx/b"),
+        ("x", "", "/%x2e%x2e/admin"),
+        ("x", "", "/.x./admin"),
+        ("x", "", "/a/%x0d%x0aHost:%20evil"),
+        ("x", "", "/a/%x00"),
+        ("^(/.*)$", r"\1%zz", "/a"),
+        ("(.)", r"\1\1\1\1\1\1\1\1", "/" + "a" * 2000),
+    ],
+)
+def test_no_rewritten_path_leads_elsewhere(pattern, substitution, path):
+    with pytest.raises(BadRequest):
+        PathRewrite(None, None, substitution_of(pattern, substitution)).apply(path)
+
+
+@given(st.text(alphabet="/.;%2eE5Cc0dDaAx\\ \r\n?#", max_size=16))
+def test_what_an_expression_makes_is_canonical(rest):
+    rewrite = PathRewrite(None, None, substitution_of("x", ""))
+    try:
+        path = rewrite.apply("/" + rest)
+    except BadRequest:
+        return
+    assert canonical_path(path.encode()) == path
+    assert not {"..", "."} & set(path.split("/"))
+    assert not path.startswith("//") or rest.startswith("/")

@@ -68,3 +68,37 @@ def test_an_unchanged_route_is_carried_by_the_same_rules_until_a_setting_changes
     assert changed.forwarding(routes[0]).timeout == 7.0
     others = RouteTable.build(options.policy, client_ca=None).routes()
     assert ProxyState(others, options, first).forwarding(others[0]) is not first.forwarding(routes[0])
+
+
+def test_of_several_upstreams_one_is_chosen_and_called_by_its_name(tmp_path: Path) -> None:
+    route = {**ROUTE, "to": ["http://a.internal:8000", "http://b.internal"]}
+    options = make_options(tmp_path, policy=[route])
+    (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
+    forwarding = ProxyState((compiled,), options).forwarding(compiled)
+    sent = [forwarding.outgoing(incoming_from("https://app.example.com/"), ()) for _ in range(2)]
+    assert [(each.upstream.host, each.headers[0]) for each in sent] == [
+        ("a.internal", (b"host", b"a.internal:8000")),
+        ("b.internal", (b"host", b"b.internal")),
+    ]
+    assert all(each.place is not None for each in sent)
+
+
+def test_requests_of_one_person_stick_where_the_route_says_so(tmp_path: Path) -> None:
+    route = {**ROUTE, "to": ["http://a.internal:8000", "http://b.internal"], "lb_policy": "RING_HASH"}
+    options = make_options(tmp_path, policy=[route])
+    (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
+    forwarding = ProxyState((compiled,), options).forwarding(compiled)
+    incoming = incoming_from("https://app.example.com/")
+    for who in ("session-1", "session-2", "session-3"):
+        assert len({forwarding.outgoing(incoming, (), who=who).upstream.host for _ in range(4)}) == 1
+    assert len({forwarding.outgoing(incoming, (), who=str(number)).upstream.host for number in range(40)}) == 2
+
+
+def test_a_cluster_lives_on_where_a_setting_changes(tmp_path: Path) -> None:
+    options = make_options(tmp_path, policy=[{**ROUTE, "to": ["http://a.internal", "http://b.internal"]}])
+    routes = RouteTable.build(options.policy, client_ca=None).routes()
+    first = ProxyState(routes, options)
+    unchanged = ProxyState(routes, options, first)
+    changed = ProxyState(routes, options.model_copy(update={"default_upstream_timeout": timedelta(seconds=7)}), unchanged)
+    assert changed.forwarding(routes[0]) is not first.forwarding(routes[0])
+    assert changed.forwarding(routes[0]).cluster is first.forwarding(routes[0]).cluster

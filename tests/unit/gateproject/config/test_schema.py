@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from gateproject.config.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
 from gateproject.config.load import parse_options
 from gateproject.config.policy_tests import PolicyTest
 from gateproject.config.redirect import Redirect
@@ -62,10 +63,18 @@ def configuration(key: Key, value: Any) -> dict[str, Any]:
     return {**MINIMAL, **AROUND_ROUTES.get(key.name, {}), "policy": [{**ROUTE, **COMPANIONS.get(key.name, {}), key.name: value}]}
 
 
+def balanced(policy: str, **config: Any) -> dict[str, Any]:
+    return {"policy": [{**ROUTE, "lb_policy": policy, **config}]}
+
+
 # Where an object of each model stands, and what it needs besides.
 HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     CertificateFiles: lambda keys: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **keys}]},
     Redirect: lambda keys: {"policy": [{"from": "https://a.example.com", "redirect": {"host_redirect": "b.example.com", **keys}}]},
+    LeastRequestSettings: lambda keys: balanced("LEAST_REQUEST", least_request_lb_config=keys),
+    ActiveRequestBias: lambda keys: balanced("LEAST_REQUEST", least_request_lb_config={"active_request_bias": keys}),
+    RingHashSettings: lambda keys: balanced("RING_HASH", ring_hash_lb_config=keys),
+    MaglevSettings: lambda keys: balanced("MAGLEV", maglev_lb_config=keys),
     PolicyTest: lambda keys: {"policy_tests": [{"url": "https://a.example.com/", "expect": "allow", "user": "ann@example.com", **keys}]},
 }
 BUILT = [key for key in [*SETTINGS, *route_keys(), *(key for model in HOMES for key in keys(model))] if key.is_built]

@@ -1,0 +1,165 @@
+"""Which upstream is next?  Pure: weights, who may be chosen and what was drawn go in, an index comes out."""
+
+import random
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import accumulate
+from typing import Protocol
+
+from gateproject.config.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
+from gateproject.config.route import Route
+
+Eligible = tuple[int, ...]  # ascending indexes, at least one
+
+
+class Balancer(Protocol):
+    def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
+        """`active` counts the requests under way at each upstream; `key` tells who asks, for policies that stick."""
+
+
+class RoundRobin:
+    """Smooth: in each cycle of as many requests as there is weight, each upstream has its exact share, spread out evenly."""
+
+    def __init__(self, weights: Sequence[int]):
+        self._weights = weights
+        self._eligible: Eligible = ()
+        self._credit: list[float] = []
+
+    def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
+        return self.next(eligible, self._weights)
+
+    def next(self, eligible: Eligible, weights: Sequence[float]) -> int:
+        if eligible != self._eligible:
+            self._eligible, self._credit = eligible, [0.0] * len(self._weights)
+        credit, best, total = self._credit, eligible[0], 0.0
+        for index in eligible:
+            credit[index] += weights[index]
+            total += weights[index]
+            if credit[index] > credit[best]:
+                best = index
+        credit[best] -= total
+        return best
+
+
+class LeastRequest:
+    """Equal weights: the least busy of a few that are drawn.  Others: round robin, where a busy upstream weighs less."""
+
+    def __init__(self, weights: Sequence[int], settings: LeastRequestSettings, draw: random.Random):
+        self._weights = weights
+        self._choices = settings.choice_count
+        self._bias = _exponent(settings.active_request_bias)
+        self._draw = draw
+        self._robin = None if len(set(weights)) == 1 else RoundRobin(weights)
+
+    def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
+        if self._robin is not None:
+            return self._robin.next(
+                eligible, [weight / (1 + busy) ** self._bias for weight, busy in zip(self._weights, active, strict=True)]
+            )
+        drawn = self._draw.sample(eligible, min(self._choices, len(eligible)))
+        return min(drawn, key=active.__getitem__)
+
+
+class Random:
+    def __init__(self, weights: Sequence[int], draw: random.Random):
+        self._weights = weights
+        self._draw = draw
+
+    def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
+        sums = list(accumulate(self._weights[index] for index in eligible))
+        return eligible[bisect_left(sums, self._draw.randrange(sums[-1]) + 1)]
+
+
+class Table:
+    """Who asks again comes to the same upstream.  Where that may not be chosen, its part falls to the others, and nothing else moves."""
+
+    def __init__(self, owners: Sequence[int], positions: Sequence[int] | None, size: int):
+        self._owners, self._positions, self._size = owners, positions, size
+
+    def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
+        place = hashed(key)
+        at = place % len(self._owners) if self._positions is None else bisect_left(self._positions, place) % len(self._owners)
+        if len(eligible) == self._size:
+            return self._owners[at]
+        allowed = frozenset(eligible)
+        while self._owners[at] not in allowed:
+            at = (at + 1) % len(self._owners)
+        return self._owners[at]
+
+
+def _exponent(settings: ActiveRequestBias) -> float:
+    return float(settings.default_value)
+
+
+def balancer(route: Route, names: tuple[str, ...], draw: random.Random) -> Balancer:
+    """`names` tell the upstreams apart; tables are made of them, so that their order does not matter."""
+    weights = tuple(upstream.weight for upstream in route.to)
+    match route.lb_policy:
+        case "LEAST_REQUEST":
+            return LeastRequest(weights, route.least_request_lb_config or LeastRequestSettings.model_validate({}), draw)
+        case "RANDOM":
+            return Random(weights, draw)
+        case "RING_HASH":
+            return _ring(names, weights, route.ring_hash_lb_config or RingHashSettings.model_validate({}))
+        case "MAGLEV":
+            return _maglev(names, weights, route.maglev_lb_config or MaglevSettings.model_validate({}))
+        case _:
+            return RoundRobin(weights)
+
+
+def _ring(names: tuple[str, ...], weights: tuple[int, ...], settings: RingHashSettings) -> Table:
+    return ring_hash(names, weights, settings.minimum_ring_size, settings.maximum_ring_size)
+
+
+def _maglev(names: tuple[str, ...], weights: tuple[int, ...], settings: MaglevSettings) -> Table:
+    return maglev(names, weights, settings.table_size)
+
+
+@lru_cache(maxsize=64)  # many routes may lead to the same upstreams
+def ring_hash(names: tuple[str, ...], weights: tuple[int, ...], smallest: int, largest: int) -> Table:
+    """The lightest upstream gets whole points, so that shares are as exact as the ring's greatest size allows; each gets one at least."""
+    total, lightest = sum(weights), min(weights)
+    fewest = -(-lightest * smallest // total)  # points of the lightest
+    parts, of = (fewest, lightest) if fewest * total <= largest * lightest else (largest, total)
+    points = [
+        (hashed(b"%d %s" % (number, name.encode())), index)
+        for index, name in enumerate(names)
+        for number in range(-(-weights[index] * parts // of))
+    ]
+    points.sort(key=lambda point: (point[0], names[point[1]]))
+    return Table(array("L", [index for _, index in points]), array("Q", [at for at, _ in points]), len(names))
+
+
+@lru_cache(maxsize=64)
+def maglev(names: tuple[str, ...], weights: tuple[int, ...], size: int) -> Table:
+    """Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer", 3.4: in turns each upstream takes the next free
+    entry of its own permutation of the table; a lighter one lets turns pass."""
+    order = sorted(range(len(names)), key=names.__getitem__)
+    owners = array("l", [-1]) * size
+    steps = {}
+    for index in order:
+        name = names[index].encode()
+        steps[index] = (hashed(b"offset " + name) % size, hashed(b"skip " + name) % (size - 1) + 1)
+    taken, heaviest, turn, free = dict.fromkeys(order, 0), max(weights), 0, size
+    owed = dict.fromkeys(order, 0)
+    while free:
+        turn += 1
+        for index in order:
+            if turn * weights[index] <= owed[index]:
+                continue
+            owed[index] += heaviest
+            offset, skip = steps[index]
+            while owners[at := (offset + taken[index] * skip) % size] >= 0:
+                taken[index] += 1
+            owners[at] = index
+            free -= 1
+            if not free:
+                break
+    return Table(owners, None, len(names))
+
+
+def hashed(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big")

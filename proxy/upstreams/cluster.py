@@ -1,0 +1,141 @@
+"""The upstreams of one route: which of them is asked, which instead where that one can't be reached, and what is under way where."""
+
+import random
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from gateproject.config.route import Route
+from gateproject.errors import UpstreamError
+from proxy.rewrite import own_name
+from proxy.upstreams import tls
+from proxy.upstreams.balancing import Table, balancer
+from proxy.upstreams.client import OutgoingRequest, Upstream
+
+# Of one request, where upstreams can't be connected to: the first choice and two others.
+MOST_TRIES = 3
+
+
+class NoHealthyUpstream(UpstreamError):
+    """There is nobody to ask."""
+
+    status = 503
+
+
+@dataclass(slots=True, eq=False)
+class Standing:
+    """What is known of one upstream now.  `active` counts the requests under way."""
+
+    active: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """One upstream of a route.  `host` is its own name, None for an address."""
+
+    name: str
+    upstream: Upstream
+    host: bytes | None
+    standing: Standing = field(default_factory=Standing)
+
+
+class Cluster:
+    def __init__(self, route: Route, members: tuple[Member, ...], draw: random.Random):
+        self.members = members
+        self._balancer = balancer(route, tuple(member.name for member in members), draw)
+        self._all = tuple(range(len(members)))
+        self.is_sticky = isinstance(self._balancer, Table)
+
+    def choose(self, key: bytes = b"", without: Collection[int] = ()) -> int:
+        """Raises NoHealthyUpstream."""
+        eligible = tuple(index for index in self._all if index not in without) if without else self._all
+        if not eligible:
+            raise NoHealthyUpstream("no upstream of the route is healthy")
+        if len(eligible) == 1:
+            return eligible[0]
+        return self._balancer.choose(eligible, [member.standing.active for member in self.members], key)
+
+
+class Place:
+    """One request's place at one upstream of a cluster: `begin` and then `end`, once each."""
+
+    __slots__ = ("_cluster", "_key", "_member", "_tried", "own_host")
+
+    def __init__(self, cluster: Cluster, key: bytes, *, own_host: bool):
+        """`own_host`: the Host that is sent is the upstream's own name.  Raises NoHealthyUpstream."""
+        self._cluster, self._key, self.own_host = cluster, key, own_host
+        self._tried: list[int] = [cluster.choose(key)]
+        self._member = cluster.members[self._tried[0]]
+
+    @property
+    def upstream(self) -> Upstream:
+        return self._member.upstream
+
+    @property
+    def host(self) -> bytes | None:
+        return self._member.host
+
+    def begin(self) -> None:
+        self._member.standing.active += 1
+
+    def end(self, status: int | None) -> None:
+        """`status` is that of the answer, or of the error that stood in for one; None where the client left first."""
+        self._member.standing.active -= 1
+
+    def move_on(self, request: OutgoingRequest) -> bool:
+        """Nobody could be reached here, so nothing was sent: take the request to another upstream, if there is one."""
+        if len(self._tried) == min(MOST_TRIES, len(self._cluster.members)):
+            return False
+        try:
+            index = self._cluster.choose(self._key, self._tried)
+        except NoHealthyUpstream:
+            return False
+        self._tried.append(index)
+        self.end(NoHealthyUpstream.status)
+        self._member = self._cluster.members[index]
+        self.begin()
+        request.upstream = self.upstream
+        if self.own_host and self.host is not None:
+            request.headers = [(b"host", self.host), *request.headers[1:]]
+        return True
+
+
+class Clusters:
+    """Those of one configuration.  What is the same in the next one lives on: a cluster, and what is known of an upstream."""
+
+    def __init__(self, previous: "Clusters | None" = None):
+        self._clusters_before = previous._clusters if previous is not None else {}
+        self._members_before = previous._members if previous is not None else {}
+        self._clusters: dict[str, Cluster] = {}
+        self._members: dict[object, Member] = {}
+        self._draw = random.Random()  # noqa: S311 - who is asked is no secret
+
+    def of(self, route: Route) -> Cluster | None:
+        """None where there is nothing to choose."""
+        if len(route.to) == 1:
+            return None
+        key = _cluster_key(route)
+        known = self._clusters.get(key) or self._clusters_before.get(key)
+        if known is None:
+            known = Cluster(route, tuple(self._member(route, position) for position in range(len(route.to))), self._draw)
+        self._clusters[key] = known
+        return known
+
+    def settle(self) -> None:
+        """Everything is built: what came before is let go."""
+        self._clusters_before, self._members_before = {}, {}
+
+    def _member(self, route: Route, position: int) -> Member:
+        upstream = Upstream.build(route, position)
+        key = upstream.connection_key
+        known = self._members.get(key) or self._members_before.get(key)
+        if known is None:
+            url = route.to[position].url
+            known = Member(url.origin, upstream, own_name(url))
+        self._members[key] = known
+        return known
+
+
+def _cluster_key(route: Route) -> str:
+    """What makes two clusters the same."""
+    settings = (route.lb_policy, route.least_request_lb_config, route.ring_hash_lb_config, route.maglev_lb_config)
+    return repr((route.to, settings, id(tls.client_context(route)), route.tls_server_name))

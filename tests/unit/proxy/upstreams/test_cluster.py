@@ -1,0 +1,131 @@
+from collections import Counter
+
+import pytest
+
+from gateproject.config.route import Route
+from gateproject.errors import UpstreamError
+from proxy.upstreams.client import OutgoingRequest, UpstreamClient
+from proxy.upstreams.cluster import Clusters, NoHealthyUpstream, Place
+from tests.support.upstreams import OK, CanaryUpstream
+
+
+def make_route(*to, **keys):
+    return Route.model_validate({"from": "https://app.example.com", "to": list(to), **keys})
+
+
+def cluster_of(*to, **keys):
+    return Clusters().of(make_route(*to, **keys))
+
+
+NAMES = ("http://a.internal", "http://b.internal", "http://c.internal")
+
+
+def outgoing(place, host=b"a"):
+    return OutgoingRequest(place.upstream, "GET", b"/", [(b"host", host), (b"x", b"1")], place=place)
+
+
+def test_one_upstream_is_no_cluster():
+    assert cluster_of("http://a.internal") is None
+
+
+def test_requests_under_way_are_counted_at_their_upstream():
+    cluster = cluster_of(*NAMES)
+    places = [Place(cluster, b"", own_host=False) for _ in range(4)]
+    for place in places:
+        place.begin()
+    assert [member.standing.active for member in cluster.members] == [2, 1, 1]
+    for place in places:
+        place.end(200)
+    assert [member.standing.active for member in cluster.members] == [0, 0, 0]
+
+
+def test_the_least_busy_is_asked():
+    cluster = cluster_of(*NAMES[:2], lb_policy="LEAST_REQUEST")
+    first = Place(cluster, b"", own_host=False)
+    first.begin()
+    assert Place(cluster, b"", own_host=False).upstream is not first.upstream
+
+
+def test_a_key_sticks():
+    cluster = cluster_of(*NAMES, lb_policy="MAGLEV")
+    assert cluster.is_sticky
+    assert not cluster_of(*NAMES).is_sticky
+    for key in (b"session-1", b"session-2", b"127.0.0.1"):
+        assert len({cluster.choose(key) for _ in range(5)}) == 1
+    assert len({cluster.choose(b"session-%d" % number) for number in range(100)}) == 3
+
+
+def test_a_request_moves_on_to_each_other_upstream_once_with_its_name():
+    cluster = cluster_of(*NAMES)
+    place = Place(cluster, b"", own_host=True)
+    place.begin()
+    request, hosts = outgoing(place), [place.host]
+    while place.move_on(request):
+        hosts.append(request.headers[0][1])
+        assert request.upstream is place.upstream
+        assert request.headers[1:] == [(b"x", b"1")]
+    assert sorted(hosts) == [b"a.internal", b"b.internal", b"c.internal"]
+    assert sum(member.standing.active for member in cluster.members) == 1
+
+
+def test_a_host_that_the_route_fixes_stays_when_a_request_moves_on():
+    place = Place(cluster_of(*NAMES), b"", own_host=False)
+    request = outgoing(place, b"fixed")
+    assert place.move_on(request)
+    assert request.headers == [(b"host", b"fixed"), (b"x", b"1")]
+
+
+def test_a_request_is_tried_at_three_upstreams_at_most():
+    place = Place(cluster_of(*[f"http://u{number}.internal" for number in range(9)]), b"", own_host=False)
+    tries = 1
+    while place.move_on(outgoing(place)):
+        tries += 1
+    assert tries == 3
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_an_upstream_that_refuses_connections_costs_nobody_an_answer(method):
+    async with CanaryUpstream() as gone:
+        pass
+    client = UpstreamClient()
+    async with CanaryUpstream(OK) as canary:
+        cluster = cluster_of(gone.url, canary.url)
+        for _ in range(4):
+            place = Place(cluster, b"", own_host=True)
+            request = OutgoingRequest(place.upstream, method, b"/", [(b"host", b"incoming")], place=place)
+            exchange = await client.open(request)
+            assert (await exchange.response())[0] == 200
+            exchange.close()
+        assert [each.headers for each in canary.requests] == [[(b"host", b"incoming")]] * 4
+    place = Place(cluster_of(gone.url, gone.url.replace("127.0.0.1", "localhost")), b"", own_host=False)
+    with pytest.raises(UpstreamError, match="no connection"):
+        await client.open(outgoing(place))
+    await client.close()
+
+
+def test_what_is_known_outlives_a_reload():
+    before = Clusters()
+    first, other = before.of(make_route(*NAMES)), before.of(make_route(*NAMES[:2], prefix="/x"))
+    before.settle()
+    after = Clusters(before)
+    same = after.of(make_route(*NAMES, prefix="/y"))
+    more = after.of(make_route(*NAMES, "http://d.internal"))
+    weighted = after.of(make_route("http://a.internal,2", "http://b.internal,1"))
+    after.settle()
+    assert same is first
+    assert other is not more
+    assert more.members[:3] == first.members
+    assert weighted.members == first.members[:2]
+    assert Clusters(after).of(make_route(*NAMES[:2])) is not other  # two configurations later nothing of it is left
+
+
+def test_nobody_to_ask_is_a_503():
+    cluster = cluster_of(*NAMES[:2])
+    with pytest.raises(NoHealthyUpstream) as error:
+        cluster.choose(b"", [0, 1])
+    assert error.value.status == 503
+
+
+def test_round_robin_is_exact_over_a_cycle():
+    cluster = cluster_of("http://a.internal,3", "http://b.internal,1")
+    assert Counter(cluster.choose() for _ in range(40)) == {0: 30, 1: 10}
