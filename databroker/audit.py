@@ -1,18 +1,16 @@
 """Who did what in the admin?  Each action is a row that the admin shows and nobody can change there, and a line in the log."""
 
-from collections.abc import Iterable
-from datetime import timedelta
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
-from django.contrib.admin.models import CHANGE, DELETION
-from django.contrib.auth import get_user_model
-from django.contrib.contenttypes.models import ContentType
 from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
 
-from databroker.models import AuditEntry, Session, User
+from databroker.models import LONGEST_ID, AuditEntry, Session, User
 
 log = structlog.get_logger(__name__)
 
@@ -23,8 +21,9 @@ NOT_ENDED = "could not end the session"
 NOT_ENDED_ALL = "could not end all sessions of this person"
 # Anybody who is signed in can knock at the admin's door as often as they like; their row is written once in this time.
 STRANGERS_PAUSE = timedelta(minutes=1)
-# The owner of rows about people who have no account in the admin: it can't sign in.
-STRANGER = "not-an-administrator"
+# Who acts where nobody is signed in to the admin.
+STRANGER = "not an administrator"
+AUDIT_COLUMNS = ("when", "who", "account", "address", "action", "object_type", "object_id", "object_words")
 
 
 def record_action(request: HttpRequest, message: str, *, object_repr: str, object_id: str = "") -> None:
@@ -34,16 +33,23 @@ def record_action(request: HttpRequest, message: str, *, object_repr: str, objec
 
 def record_actions(request: HttpRequest, message: str, objects: Iterable[tuple[str, str]], model: type[Model] | None = None) -> None:
     """As `record_action` for several (id, name), which are rows of `model`."""
-    actor = _actor(request)
-    kind = None if model is None else ContentType.objects.get_for_model(model)
-    flag = DELETION if message == ENDS else CHANGE
+    user, address, kind = request.user, request.scope["gate"].client_address, "" if model is None else model._meta.verbose_name
+    account, name = (user.get_username(), who(user)) if user.is_authenticated else ("", STRANGER)
     entries = [
-        AuditEntry(user=actor, content_type=kind, object_id=id, object_repr=name[:200], action_flag=flag, change_message=message)
-        for id, name in objects
+        AuditEntry(
+            who=name[:255],
+            account=account[:150],
+            address=address[:64],
+            action=message[:255],
+            object_type=str(kind),
+            object_id=id[:LONGEST_ID],
+            object_words=words[:255],
+        )
+        for id, words in objects
     ]
     for entry in entries:
-        log.info("admin action", action=message, object=entry.object_repr, object_id=entry.object_id, by=who(actor))
-    if actor.get_username() == STRANGER:
+        log.info("admin action", action=message, object=entry.object_words, object_id=entry.object_id, by=name, client=address)
+    if not account:
         entries = [entry for entry in entries if not _is_repeated(entry)]
     AuditEntry.objects.bulk_create(entries, batch_size=100)
 
@@ -51,6 +57,26 @@ def record_actions(request: HttpRequest, message: str, objects: Iterable[tuple[s
 def who(account: Any) -> str:
     """An administrator as people know them: accounts made by single sign-on have names that say nothing."""
     return account.email or account.first_name or account.get_username()
+
+
+def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """RFC 4180.  What a spreadsheet would take for a formula is written as text: names and addresses come from outside."""
+    writer = csv.writer(_Line())
+    yield writer.writerow(names)
+    for row in rows:
+        yield writer.writerow([_plain(value) for value in row])
+
+
+class _Line:
+    """A file that gives each line back."""
+
+    def write(self, line: str) -> str:
+        return line
+
+
+def _plain(value: Any) -> str:
+    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def name_of(session: Session) -> str:
@@ -67,17 +93,6 @@ def user_of(session: Session) -> User | None:
         return None
 
 
-def _actor(request: HttpRequest) -> Any:
-    if request.user.is_authenticated:
-        return request.user
-    model = get_user_model()
-    account, is_new = model.objects.get_or_create(username=STRANGER, defaults={"is_active": False})
-    if is_new:
-        account.set_unusable_password()
-        account.save()
-    return account
-
-
 def _is_repeated(entry: AuditEntry) -> bool:
-    same = {"user": entry.user, "object_id": entry.object_id, "object_repr": entry.object_repr, "change_message": entry.change_message}
-    return AuditEntry.objects.filter(**same, action_time__gt=timezone.now() - STRANGERS_PAUSE).exists()
+    same = {"account": "", "object_id": entry.object_id, "object_words": entry.object_words, "action": entry.action}
+    return AuditEntry.objects.filter(**same, when__gt=timezone.now() - STRANGERS_PAUSE).exists()

@@ -4,8 +4,10 @@ No tokens, which nobody is shown, and no claims, which the store may keep sealed
 Links between tables have no database constraint, because the records arrive in any order.
 """
 
-from django.contrib.admin.models import LogEntry
+from typing import Any
+
 from django.db import models
+from django.utils import timezone
 
 # "<provider>/<subject>"; OpenID Connect allows a subject of 255 characters.
 LONGEST_ID = 320
@@ -75,13 +77,47 @@ class Session(models.Model):
         return self.id
 
 
-class AuditEntry(LogEntry):
-    """What administrators did, under a name that says so."""
+class AppendOnly(models.QuerySet["AuditEntry"]):
+    def update(self, **values: object) -> int:
+        raise TypeError("what is in the audit log stays as it was written")
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise TypeError("nothing is taken out of the audit log")
+
+
+class AuditEntry(models.Model):
+    """What an administrator did, in words that need no other table: it outlives accounts, people and sessions.
+
+    `who` is the administrator as people know them, `account` their name in the admin; `object_words` names the object, `object_id` is
+    for programs.
+    """
+
+    when = models.DateTimeField(default=timezone.now)
+    who = models.CharField(max_length=255)
+    account = models.CharField(max_length=150, blank=True)
+    address = models.CharField(max_length=64, blank=True)
+    action = models.CharField(max_length=255)
+    object_type = models.CharField(max_length=64, blank=True)
+    object_id = models.CharField(max_length=LONGEST_ID, blank=True)
+    object_words = models.CharField(max_length=255, blank=True)
+
+    objects = AppendOnly.as_manager()
 
     class Meta:
-        proxy = True
         verbose_name = "audit log entry"
         verbose_name_plural = "audit log"
+        indexes = [models.Index(fields=["when"], name="audit_by_when"), models.Index(fields=["object_id", "when"], name="audit_by_object")]
+
+    def __str__(self) -> str:
+        return f"{self.who} {self.action}"
+
+    def save(self, *arguments: Any, **options: Any) -> None:
+        if self.pk is not None:
+            raise TypeError("what is in the audit log stays as it was written")
+        super().save(*arguments, **options)
+
+    def delete(self, *arguments: Any, **options: Any) -> tuple[int, dict[str, int]]:
+        raise TypeError("nothing is taken out of the audit log")
 
 
 class StoredRecord(models.Model):

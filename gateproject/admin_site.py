@@ -43,7 +43,10 @@ class GateAdminSite(AdminSite):
     def login(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
         own = request.scope["gate"]
         if own.options.admin_password_login and (request.method == "POST" or "password" in request.GET):
-            return super().login(request, extra_context)
+            answer = super().login(request, extra_context)
+            if request.method == "POST" and request.user.is_authenticated:
+                databroker.admin.record_action(request, "entered the admin", object_repr=request.user.get_username())
+            return answer
         identity = identity_of(request)
         if identity is None:
             return HttpResponseRedirect(own.authenticate.sign_in_url_for(_target(request)))

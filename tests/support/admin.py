@@ -41,7 +41,7 @@ class AdminPages:
             register(site)
         self._urls = ModuleType("urls_of_the_admin_alone")
         self._urls.urlpatterns = [path("admin/", site.urls)]
-        self._client = ClientOfGate(SimpleNamespace(**gate))
+        self._client = ClientOfGate(SimpleNamespace(**{"client_address": "192.0.2.9", **gate}))
         person = get_user_model().objects.create_user("ann" if is_staff else "bob", is_staff=is_staff)
         with override_settings(ROOT_URLCONF=self._urls, MIDDLEWARE=MIDDLEWARE):
             self._client.force_login(person)

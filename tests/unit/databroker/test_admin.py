@@ -1,5 +1,6 @@
 """Do the admin's pages show what there is, change nothing, and end sessions in the broker?"""
 
+import csv
 import re
 from datetime import UTC, datetime
 
@@ -118,7 +119,7 @@ def test_what_people_send_can_not_become_markup(pages):
     User.objects.create(id="oidc/e", name=evil, email=evil)
     Membership.objects.create(user_id="oidc/e", group_id="g")
     Session.objects.create(id="s", user_id="oidc/e", user_agent=evil, client_address=evil, last_route=evil)
-    AuditEntry.objects.create(user=get_user_model().objects.get(), object_repr=evil, change_message=evil, action_flag=2)
+    AuditEntry.objects.create(who=evil, object_words=evil, action=evil, address=evil)
     for page in (*LISTS, "databroker/session/s/change/", f"databroker/user/{quote('oidc/e')}/change/", "databroker/group/g/change/"):
         content = pages.get(page).content.decode()
         assert "alert(1)" in content
@@ -192,7 +193,7 @@ async def test_a_session_ends_also_from_within_the_running_loop(pages, people, s
         ("databroker/session/", {"end_sessions": "End the selected sessions", "end_all": "End all sessions of these people"}),
         ("databroker/user/", {"end_all": "End all sessions of the selected people"}),
         ("databroker/group/", {}),
-        ("databroker/auditentry/", {}),
+        ("databroker/auditentry/", {"as_csv": "Save as CSV"}),
     ],
 )
 def test_actions_end_sessions_and_nothing_else(pages, people, page, actions):
@@ -235,7 +236,29 @@ def test_the_audit_log_says_who_did_what_to_whom(pages, people):
     assert "3 audit log" in text_of(pages.get("databroker/auditentry/", q="ann@a.org"))
     entry = AuditEntry.objects.get(object_id="s1")
     detail = text_of(pages.get(f"databroker/auditentry/{entry.pk}/change/"))
-    assert [words for words in ("ann@a.org", "ends the session", "s1") if words not in detail] == []
+    assert [words for words in ("ann@a.org", "ends the session", "s1", "192.0.2.9") if words not in detail] == []
+    assert "3 audit log" in text_of(pages.get("databroker/auditentry/", q="192.0.2."))
+
+
+def test_the_audit_log_outlives_who_is_in_it(pages, people):
+    pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
+    before = AuditEntry.objects.values().get()
+    get_user_model().objects.all().delete()
+    Session.objects.all().delete()
+    User.objects.all().delete()
+    assert AuditEntry.objects.values().get() == before
+
+
+def test_the_audit_log_is_saved_as_csv(pages, people):
+    pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
+    AuditEntry.objects.create(who='=HYPERLINK("https://evil.example")', action="x", object_words='a "b", c')
+    entries = [str(pk) for pk in AuditEntry.objects.values_list("pk", flat=True)]
+    answer = pages.post("databroker/auditentry/", action="as_csv", _selected_action=entries)
+    assert answer["Content-Type"] == "text/csv; charset=utf-8"
+    header, newest, ended = csv.reader(answer.content.decode().splitlines())
+    assert header == ["when", "who", "account", "address", "action", "object_type", "object_id", "object_words"]
+    assert (newest[1], newest[7]) == ('\'=HYPERLINK("https://evil.example")', 'a "b", c')
+    assert ended[1:] == ["ann", "ann", "192.0.2.9", "ends the session", "session", "s1", "alice@a.org, from 192.0.2.1"]
 
 
 def test_nobody_changes_or_deletes_what_the_audit_log_says(pages, people):
@@ -257,7 +280,7 @@ def test_a_broker_that_is_away_is_said_and_no_row_is_lost(people):
     ):
         assert "The data broker is away" in text_of(response)
     assert Session.objects.filter(pk="s1").exists()
-    told = list(AuditEntry.objects.order_by("id").values_list("change_message", "object_id"))
+    told = list(AuditEntry.objects.order_by("id").values_list("action", "object_id"))
     assert told == 2 * [("ends the session", "s1"), ("could not end the session", "s1")]
 
 
@@ -275,12 +298,12 @@ def test_without_the_broker_a_page_still_shows_what_the_tables_know(people):
 
 def test_a_database_that_can_not_be_written_is_said(pages, people, store):
     with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE django_admin_log RENAME TO not_there")
+        cursor.execute("ALTER TABLE databroker_auditentry RENAME TO not_there")
     try:
         response = pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
     finally:
         with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE not_there RENAME TO django_admin_log")
+            cursor.execute("ALTER TABLE not_there RENAME TO databroker_auditentry")
     assert "The database can't be written" in text_of(response)
     assert async_to_sync(store.get)(SESSION, "s1")
 
@@ -292,14 +315,12 @@ def test_a_list_asks_the_database_no_more_for_fifty_rows_than_for_five(pages, pa
             assert pages.get(page).status_code == 200
         return len(asked)
 
-    account = get_user_model().objects.get()
-
     def more(first: int, last: int) -> None:
         for number in range(first, last):
             User.objects.create(id=f"oidc/{number}", email=f"{number}@a.org")
             Group.objects.create(id=f"g{number}")
             Session.objects.create(id=f"s{number}", user_id=f"oidc/{number}")
-            AuditEntry.objects.create(user=account, object_repr="x", change_message="ends the session", action_flag=2)
+            AuditEntry.objects.create(who="ann@a.org", object_words="x", action="ends the session")
 
     more(0, 5)
     questions()  # what Django remembers of its own

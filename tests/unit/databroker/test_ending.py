@@ -40,7 +40,7 @@ def store() -> MemoryStore:
 def request_to(store: MemoryStore) -> HttpRequest:
     request: Any = HttpRequest()
     request.user = get_user_model().objects.create_user("ann", email="ann@a.org")
-    request.scope = {"gate": SimpleNamespace(broker=LocalBroker(store))}
+    request.scope = {"gate": SimpleNamespace(broker=LocalBroker(store), client_address="192.0.2.9")}
     return request
 
 
@@ -72,7 +72,7 @@ def left(store: MemoryStore) -> list[str]:
 
 
 def told() -> list[tuple[str, str, str]]:
-    return sorted(AuditEntry.objects.values_list("change_message", "object_id", "object_repr"))
+    return sorted(AuditEntry.objects.values_list("action", "object_id", "object_words"))
 
 
 def test_sessions_end_in_store_and_table_and_each_is_told_of(store):
@@ -112,14 +112,14 @@ def test_what_the_log_can_not_tell_of_is_not_done(store):
     put(store, "s1", "oidc/bob")
     request = request_to(store)
     with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE django_admin_log RENAME TO away")
+        cursor.execute("ALTER TABLE databroker_auditentry RENAME TO away")
     try:
         for end in (Ending(request).end_sessions, Ending(request).end_all_sessions):
             with pytest.raises(Error):
                 end(["s1", "oidc/bob"])
     finally:
         with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE away RENAME TO django_admin_log")
+            cursor.execute("ALTER TABLE away RENAME TO databroker_auditentry")
     assert left(store) == ["s1"]
     assert Session.objects.filter(pk="s1").exists()
 
