@@ -41,8 +41,8 @@ class Authorizer(Protocol):
     default_ports: frozenset[int]
     routes: RouteTable
 
-    async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Check:
-        """BadRequest where the path has two readings."""
+    async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
+        """BadRequest where the path has two readings.  By `request_id` another process, which decides, keeps what it decided."""
         ...
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:

@@ -49,7 +49,7 @@ class AuthorizeService(Hosts):
         self._clock = clock
         self._admin_rules = (criteria.users(options.admin_allowed_users), criteria.groups(options.admin_allowed_groups))
 
-    async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Check:
+    async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
         """BadRequest where the path has two readings; BrokerError where only the unreachable data broker could tell."""
         route = self.routes.match(request)
         if route is None:

@@ -3,14 +3,20 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import structlog
+
 from authorize.client_certificates import ClientCertificates
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
+from authorize.policy.explain import name_of
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.state import route_table
 from gateproject.config.options import Options
 from gateproject.errors import BadRequest
+from gateproject.telemetry import metrics
+
+log = structlog.get_logger(__name__)
 
 TWO_READINGS = "bad request"
 
@@ -71,3 +77,20 @@ class Shadow:
 
 def _told(decision: Decision) -> WouldBe:
     return WouldBe(decision.route, decision.outcome.value, decision.trace[-1].reason.value if decision.trace else "")
+
+
+def tell_shadow(request_id: str, decision: Decision, identity: Identity | None, would_be: WouldBe) -> None:
+    """Counted each time, and logged where it would have come out otherwise."""
+    route, enforced = name_of(would_be.route.route) if would_be.route else "", decision.outcome.value
+    metrics.shadow_decisions.labels(route, would_be.outcome, enforced).inc()
+    if would_be.outcome != enforced:
+        user_id = identity.user_id if identity else ""
+        log.info(
+            "shadow decision",
+            request_id=request_id,
+            route=route,
+            user_id=user_id,
+            outcome=would_be.outcome,
+            enforced=enforced,
+            reason=would_be.reason,
+        )

@@ -25,6 +25,8 @@ import grpc
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.rpc import code_pb2, status_pb2
 
+from authorize.decision_log import DecisionLog
+from authorize.recorder import Recorder
 from authorize.rpc.ext_authz import CHECK, SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
 from bench.rig import free_port, pin
@@ -159,7 +161,8 @@ async def authorize(directory: Path) -> tuple[int, str]:
     (options, service, broker, replica), cookie = await signed_in(directory)
     words = Words(options, service)
     services = RpcServices(options)
-    services.open(broker, ExtAuthz(lambda: service, lambda: words, replica))
+    recorder = Recorder(DecisionLog(lambda entries: None), lambda session_id, now, host: None)
+    services.open(broker, ExtAuthz(lambda: service, lambda: words, replica, recorder))
     await services.start()
     _kept.append(services)
     assert options.grpc_address is not None

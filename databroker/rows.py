@@ -126,12 +126,14 @@ def write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
 def _write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
     """Not by `bulk_update`, which keeps the processor fifteen times as long: requests would feel it."""
     table, *names = (connection.ops.quote_name(name) for name in (Session._meta.db_table, *SEEN, "id"))
-    statement = f"UPDATE {table} SET {names[0]} = %s, {names[1]} = %s WHERE {names[2]} = %s"  # noqa: S608 - names of the model
+    # Another process may have seen it later.
+    newer = f"({names[0]} IS NULL OR {names[0]} < %s)"
+    statement = f"UPDATE {table} SET {names[0]} = %s, {names[1]} = %s WHERE {names[2]} = %s AND {newer}"  # noqa: S608 - names of the model
     column = Session._meta.get_field("last_seen")
     with transaction.atomic(), connection.cursor() as cursor:
         known = set(Session.objects.filter(pk__in=seen).values_list("pk", flat=True))
         moments = ((id, column.get_db_prep_save(moment(seen[id][0]), connection)) for id in known)
-        cursor.executemany(statement, [(moment, seen[id][1][:255], id) for id, moment in moments])
+        cursor.executemany(statement, [(moment, seen[id][1][:255], id, moment) for id, moment in moments])
     return seen.keys() - known
 
 

@@ -33,13 +33,16 @@ class DataBrokerService:
         staleness: float = 0.0,
         has_replica: bool = True,
         has_tables: bool = True,
+        tells_activity: bool | None = None,
     ):
         """The records are in `store`, or `remote`: then another process clears the expired ones away.
 
-        `has_replica`: this process decides, or carries what a change may end.  `has_tables`: it has the admin.
+        `has_replica`: this process decides, or carries what a change may end.  `has_tables`: it has the admin.  `tells_activity`: it
+        writes into those tables when sessions were last seen, whoever has them; None for as `has_tables`.
         """
         self._has_replica = has_replica
         self._has_tables = has_tables
+        self._tells_activity = has_tables if tells_activity is None else tells_activity
         self._sweep_interval = sweep_interval
         self._store = store
         client = _client(store, remote)
@@ -59,7 +62,9 @@ class DataBrokerService:
         if self._has_replica:
             self._tasks.append(spawn(self.replica.run(), name="replica"))
         if self._has_tables:
-            self._tasks += [spawn(self._projection.run(), name="projection"), spawn(self.activity.run(), name="last seen")]
+            self._tasks.append(spawn(self._projection.run(), name="projection"))
+        if self._tells_activity:
+            self._tasks.append(spawn(self.activity.run(), name="last seen"))
         if (store := self._store) is not None:
             work = run_elected(store, "sweep of expired records", lambda: self._sweep(store))
             self._tasks.append(spawn(work, name="election of the sweep"))

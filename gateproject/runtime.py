@@ -15,6 +15,7 @@ from authenticate.service import AuthenticateService
 from authorize import decision_rows
 from authorize.client import Authorizer
 from authorize.decision_log import DecisionLog
+from authorize.recorder import Recorder
 from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import ExtAuthz
 from authorize.service import AuthorizeService
@@ -132,6 +133,7 @@ class Runtime:
             staleness=self.options.session_staleness.total_seconds(),
             has_replica=self.options.services != "databroker",
             has_tables=self.options.services in SIGNS_IN,
+            tells_activity=self.options.tells_the_admin,
         )
         self._carrying = Carrying(saw=self._databroker.activity.saw, decisions=DecisionLog(decision_rows.write, clock=self.clock))
         with made_beside_requests():
@@ -168,8 +170,7 @@ class Runtime:
         return AuthorizeService(options, self._databroker.replica, signing_key, self.clock, before)
 
     def _keep_decisions(self) -> None:
-        """Where decisions are made beside the requests; a proxy of its own knows too little of them."""
-        if self.options.services == "all":
+        if self.options.tells_the_admin:
             self._carrying.decisions.use(self.options, self.status.checksum)
 
     def _wants_certificate(self, server_name: str | None) -> bool:
@@ -177,7 +178,8 @@ class Runtime:
 
     def open_grpc(self) -> None:
         """Take the port of `grpc_address`; ConfigError.  Called before the event loop runs, so that a taken port starts nothing."""
-        ext_authz = ExtAuthz(lambda: self.world.authorize, lambda: self.world.words, self._databroker.replica)
+        recorder = Recorder(self._carrying.decisions, self._carrying.saw, self.clock)
+        ext_authz = ExtAuthz(lambda: self.world.authorize, lambda: self.world.words, self._databroker.replica, recorder)
         self._rpc.open(self._databroker.client, ext_authz)
 
     def open_metrics(self) -> None:

@@ -3,21 +3,15 @@
 import logging
 import time
 
-import structlog
-
 from authorize.client import Authorizer, Check
 from authorize.decision_log import DecisionLog, Judged
 from authorize.policy.decision import Decision
-from authorize.policy.explain import name_of
-from authorize.shadow import WouldBe
+from authorize.shadow import WouldBe, tell_shadow
 from gateproject.errors import BrokerError
-from gateproject.telemetry import metrics
 from gateproject.telemetry.logs import is_access_logged, log_access
 from proxy.forwarding.http import Ending, ForwardResult
 from proxy.headers import TrustedPeers
 from proxy.incoming import Incoming, client_address
-
-log = structlog.get_logger(__name__)
 
 # What the log says where the client left before there was an answer.
 CLIENT_LEFT = 499
@@ -48,12 +42,12 @@ class Story:
         self._is_judged, began = True, time.perf_counter()
         request, cookies = self.incoming.request, self.incoming.cookies
         try:
-            self.check = check = await self._authorize.check(request, cookies)
+            self.check = check = await self._authorize.check(request, cookies, self.incoming.request_id)
         finally:
             self._seconds = time.perf_counter() - began
         if self._authorize.has_shadow and (would_be := await self._authorize.would_be(request, check, cookies)) is not None:
             self._would_be = would_be
-            tell_shadow(self.incoming.request_id, check, would_be)
+            tell_shadow(self.incoming.request_id, check.decision, check.identity, would_be)
         return check
 
     def tell(self) -> None:
@@ -119,20 +113,3 @@ def _decided(decision: Decision) -> dict[str, object]:
         "outcome": decision.outcome.value,
         "reason": decision.trace[-1].reason.value if decision.trace else "",
     }
-
-
-def tell_shadow(request_id: str, check: Check, would_be: WouldBe) -> None:
-    """Counted each time, and logged where it would have come out otherwise."""
-    route, enforced = name_of(would_be.route.route) if would_be.route else "", check.decision.outcome.value
-    metrics.shadow_decisions.labels(route, would_be.outcome, enforced).inc()
-    if would_be.outcome != enforced:
-        user_id = check.identity.user_id if check.identity else ""
-        log.info(
-            "shadow decision",
-            request_id=request_id,
-            route=route,
-            user_id=user_id,
-            outcome=would_be.outcome,
-            enforced=enforced,
-            reason=would_be.reason,
-        )

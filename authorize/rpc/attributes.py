@@ -24,7 +24,9 @@ _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re
 Http: TypeAlias = attribute_context_pb2.AttributeContext.HttpRequest
 
 
-def to_check_request(request: AccessRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str]) -> external_auth_pb2.CheckRequest:
+def to_check_request(
+    request: AccessRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str], request_id: str = ""
+) -> external_auth_pb2.CheckRequest:
     check = external_auth_pb2.CheckRequest()
     check.attributes.context_extensions.update(extensions)
     source = check.attributes.source
@@ -32,7 +34,7 @@ def to_check_request(request: AccessRequest, cookie_headers: Iterable[bytes], ex
     if request.client_certificate is not None:
         source.certificate = quote("".join(ssl.DER_cert_to_PEM_cert(each) for each in request.client_certificate.chain))
     http = check.attributes.request.http
-    http.method, http.host = request.method, request.host_port
+    http.method, http.host, http.id = request.method, request.host_port, request_id
     http.path = f"{request.path}?{request.query}" if request.query else request.path
     headers = [(name, value) for name, value in request.headers if name not in _TOLD_APART]
     headers += [(b"cookie", value) for value in cookie_headers]

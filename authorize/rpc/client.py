@@ -35,11 +35,11 @@ class RemoteAuthorizer(Hosts):
         self._channel = channel
         self._seen = seen
 
-    async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Check:
+    async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
         route = self.routes.match(request)
         if route is None:
             return Check(NO_ROUTE, None)
-        answer = await self._ask(request, cookie_headers, {attributes.ROUTE: route.id})
+        answer = await self._ask(request, cookie_headers, {attributes.ROUTE: route.id}, request_id)
         facts = _plain(answer)
         decision = _decision(facts, route)
         identity = _identity(facts.get("identity"))
@@ -64,8 +64,10 @@ class RemoteAuthorizer(Hosts):
             return headers
         raise CredentialsError("authorize gave no credentials")
 
-    async def _ask(self, request: AccessRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str]) -> pb.CheckResponse:
-        told = attributes.to_check_request(request, cookie_headers, {**extensions, attributes.SEEN: self._seen()})
+    async def _ask(
+        self, request: AccessRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str], request_id: str = ""
+    ) -> pb.CheckResponse:
+        told = attributes.to_check_request(request, cookie_headers, {**extensions, attributes.SEEN: self._seen()}, request_id)
         try:
             return await self._channel.call(CHECK, told, pb.CheckResponse, may_repeat=True)
         except RpcFailed as error:

@@ -20,6 +20,7 @@ from authorize.policy.criteria import Step
 from authorize.policy.decision import Outcome
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
+from authorize.recorder import Recorder
 from authorize.rpc import attributes
 from databroker.replica import Replica
 from gateproject.errors import BadRequest, BrokerError, GateError
@@ -100,12 +101,14 @@ class ExtAuthz:
         authorize: Callable[[], Authorizer],
         words: Callable[[], EnvoyWords],
         replica: Replica,
+        recorder: Recorder,
         *,
         patience: float = PATIENCE,
     ):
         self._authorize = authorize
         self._words = words
         self._replica = replica
+        self._recorder = recorder
         self._patience = patience
 
     def methods(self) -> dict[str, grpc.RpcMethodHandler]:
@@ -128,10 +131,12 @@ class ExtAuthz:
                 return _facts(Attestation(await authorize.identify(cookies, request.host_port)))
             case attributes.ATTEST:
                 return _facts(await authorize.attest(request, cookies))
-        check = await authorize.check(request, cookies)
-        _require_same_route(check, extensions.get(attributes.ROUTE, ""))
         if extensions.get(attributes.PURPOSE) == attributes.CREDENTIALS:
+            check = await authorize.check(request, cookies)
+            _require_same_route(check, extensions.get(attributes.ROUTE, ""))
             return _ok(await authorize.credentials_for(check, request, cookies))
+        check = await self._recorder.check(authorize, request, cookies, told.attributes.request.http.id)
+        _require_same_route(check, extensions.get(attributes.ROUTE, ""))
         return _decided(check)
 
     async def _for_an_envoy(self, told: pb.CheckRequest) -> pb.CheckResponse:

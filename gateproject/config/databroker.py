@@ -96,7 +96,7 @@ class DatabrokerSettings(Settings):
         None,
         validate_default=True,
         description="Django's database, for the admin and its history, and the records with `databroker_storage_type: database`: "
-        "`sqlite:///` and a path, or `postgresql://`.",
+        "`sqlite:///` and a path, or `postgresql://`. An authorize of its own that is given authenticate's writes what it decides there.",
         examples=["postgresql://gate:PASSWORD@db.internal/gate?sslmode=verify-full"],
         json_schema_extra={"when_unset": "a SQLite file below `data_dir`"},
     )

@@ -161,6 +161,11 @@ class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, Authenticate
         return all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields if name != "policy")
 
     @property
+    def tells_the_admin(self) -> bool:
+        """Does who decides here know where the admin would read it?  An authorize of its own does where it is given the database."""
+        return self.services == "all" or (self.services == "authorize" and "database_url" in self.model_fields_set)
+
+    @property
     def service_label(self) -> str:
         """Which service metrics are labelled with."""
         return "gate" if self.services == "all" else f"gate-{self.services}"

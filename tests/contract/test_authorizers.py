@@ -23,7 +23,7 @@ from gateproject.rpc.shared_secret import SharedSecret
 from tests.support.options import make_options
 from tests.support.rpc import loopback_url
 from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
-from tests.unit.authorize.builders import request
+from tests.unit.authorize.builders import recorder, request
 
 NOW = 1500.0
 APP = {"from": "https://app.example.com", "to": "http://up"}
@@ -63,7 +63,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             yield World(service, broker, replica, cookies)
             return
         server = RpcServer(options, SharedSecret(options.shared_secret))
-        server.add(SERVICE, ExtAuthz(lambda: service, EnvoyWords, replica, patience=0.05).methods())
+        server.add(SERVICE, ExtAuthz(lambda: service, EnvoyWords, replica, recorder(), patience=0.05).methods())
         server.open(HostPort("127.0.0.1", 0))
         await server.start()
         channel = RpcChannel(loopback_url(server.port), options, SharedSecret(options.shared_secret))

@@ -1,4 +1,7 @@
-"""Two authenticates, two authorizes, two proxies and a data broker on Redis, each a process, over TLS: the demo's sign-in, and its end."""
+"""Two authenticates, two authorizes, two proxies and a data broker on Redis, each a process, over TLS: the demo's sign-in, and its end.
+
+The admin's tables are in a PostgreSQL that authenticate and authorize share.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,11 +19,13 @@ from gateproject.rpc.shared_secret import SharedSecret
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import sign_in
 from tests.support.options import make_options
+from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
 from tests.support.split import ROUTE_HOST, Split
 
 POLICY = [
+    {"prefix": "/soon/", "allow_any_authenticated_user": True, "policy": [{"mode": "shadow", "deny": {"groups": "sales"}}]},
     {"prefix": "/files/", "allowed_groups": ["engineering"], "pass_identity_headers": True},
     {"prefix": "/public/", "allow_public_unauthenticated_access": True},
     {"prefix": "/", "allow_any_authenticated_user": True, "pass_identity_headers": True},
@@ -35,8 +40,10 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Split]:
         upstream = stack.enter_context(SampleUpstream())
         redis = RedisServer(directory / "redis")
         stack.callback(redis.child.__exit__)
+        database = stack.enter_context(PostgresServer())
         policy = [{**route, "to": upstream.url} for route in POLICY]
-        yield stack.enter_context(Split(directory, provider.url, redis, policy, jwt_claims_headers=["email"]))
+        more = {"jwt_claims_headers": ["email"], "admin_allowed_users": ["alice@example.com"]}
+        yield stack.enter_context(Split(directory, provider.url, redis, policy, database_url=database.url, **more))
 
 
 def broker_of(split: Split, directory) -> RemoteBroker:
@@ -110,6 +117,33 @@ async def to_the_end(chunks) -> None:
     with pytest.raises(httpx.RemoteProtocolError):
         async for _ in chunks:
             pass
+
+
+async def test_the_admin_shows_what_other_processes_decided_and_where_people_were(split, tmp_path):
+    """The process that decides writes it down; the one that has the admin shows it."""
+    async with split.client() as bob, split.client() as alice:
+        assert (await sign_in(bob, split.url("/soon/"), "bob")).status_code == 200
+        refused = await bob.get(split.url("/files/"), headers={"Accept": "application/json"})
+        request_id = refused.json()["request_id"]
+        await sign_in(alice, split.admin_url(), "alice")
+        shown = await until_shown(alice, split.admin_url(f"authorize/loggeddecision/?q={request_id}"), "bob@example.com")
+        assert "forbidden" in shown
+        shadow = await until_shown(alice, split.admin_url("authorize/loggeddecision/?would_be=forbidden"), "/soon/")
+        assert "bob@example.com" in shadow
+        await until_shown(alice, split.admin_url("databroker/session/?q=bob"), f"{ROUTE_HOST}:{split.ports['proxy']}")
+    broker = broker_of(split, tmp_path)
+    for session in await broker.page(SESSION, "", 50):
+        await broker.delete(SESSION, session.id)
+    await broker.close()
+
+
+async def until_shown(browser, url: str, text: str) -> str:
+    """What is written down is there a moment later."""
+    async with asyncio.timeout(20):
+        while text not in (page := await browser.get(url, headers={"Accept": "text/html"})).text:
+            assert page.status_code == 200
+            await asyncio.sleep(0.05)
+    return page.text
 
 
 async def test_one_of_each_may_die(split):

@@ -28,6 +28,13 @@ log.without("each refusal is kept", "if decision is None or decision.outcome not
 rows = door("authorize/decision_rows.py", "unit/authorize/test_decision_rows.py")
 rows.without("the table is bounded", '            _clear(entries[-1][1], rows[-1]["at"])\n', "")
 
+recorder = door("authorize/recorder.py", "unit/authorize/test_recorder.py")
+recorder.without("a stream that is judged anew is no request", "        if not request_id:\n", "        if False:\n")
+recorder.without("who is refused was not seen", "            if check.decision.is_allowed:\n", "            if True:\n")
+
+last_seen = door("databroker/rows.py", "unit/databroker/test_rows.py")
+last_seen.without("a later moment is not overwritten", "({names[0]} IS NULL OR {names[0]} < %s)", "%s IS NOT NULL")
+
 admin = door("authorize/admin.py", "unit/authorize/test_admin.py")
 admin.without("only administrators get explanations as JSON", "if not self.admin_site.has_permission(request):", "if False:")
 admin.without("only administrators get explanations as pages", "self.admin_site.admin_view(self.explain_view)", "self.explain_view")
@@ -38,4 +45,4 @@ replay.without("what was not written down is not guessed", "if missing := missin
 refusals = door("proxy/refusals.py", "unit/proxy/test_refusals.py")
 refusals.without("only administrators are led to explanations", "if identity is None or not self._may_administer(identity):", "if False:")
 
-DOORS = (shadow_table, shadow_blocks, facts, log, rows, admin, replay, refusals)
+DOORS = (shadow_table, shadow_blocks, facts, log, rows, recorder, last_seen, admin, replay, refusals)

@@ -22,7 +22,16 @@ ADDRESSES = ("127.0.0.1", "[::1]")
 
 
 class Split:
-    def __init__(self, directory: Path, provider_url: str, redis: RedisServer, policy: list[dict[str, Any]], **more: Any):
+    def __init__(
+        self,
+        directory: Path,
+        provider_url: str,
+        redis: RedisServer,
+        policy: list[dict[str, Any]],
+        *,
+        database_url: str,  # of authenticate, which has the admin, and of authorize, which tells it what it decided
+        **more: Any,
+    ):
         self.directory = directory
         self.ports = {name: free_port() for name in ("authenticate", "authorize", "databroker", "proxy")}
         self.certificates = certificate_files(directory, AUTHENTICATE_HOST, ROUTE_HOST, "localhost")
@@ -48,13 +57,16 @@ class Split:
         client = {"idp_client_id": "gate-tests", "idp_client_secret": "not a secret", "idp_scopes": ["openid", "profile", "email"]}
         self.settings: dict[str, dict[str, Any]] = {
             "databroker": {"databroker_storage_type": "kvstore", "databroker_storage_connection_string": redis.url},
-            "authorize": people,
-            "authenticate": people | client,
+            "authorize": people | {"database_url": database_url},
+            "authenticate": people | client | {"database_url": database_url},
             "proxy": people | {"authorize_service_url": service["authorize"]},
         }
 
     def url(self, path: str = "/") -> str:
         return f"https://{ROUTE_HOST}:{self.ports['proxy']}{path}"
+
+    def admin_url(self, path: str = "") -> str:
+        return f"https://{AUTHENTICATE_HOST}:{self.ports['authenticate']}/.gate/admin/{path}"
 
     def write(self, services: str, number: int) -> Path:
         address = f"{ADDRESSES[number]}:{self.ports[services]}"

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from authorize.decision_log import DecisionLog
 from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest, access_request
 from authorize.policy.route_table import RouteTable
+from authorize.recorder import Recorder
 from gateproject.config.route import Route
 
 HTTPS = frozenset({443})
@@ -34,3 +36,8 @@ def user(email: str = "ann@corp.com", **facts: Any) -> Identity:
         "issued": 1000.0, "email": email, "rule_email": canonical_email(email),
     }  # fmt: skip
     return Identity(**{**values, **facts})
+
+
+def recorder() -> Recorder:
+    """One that keeps nothing."""
+    return Recorder(DecisionLog(lambda entries: None), lambda session_id, now, host: None)

@@ -97,6 +97,15 @@ def test_when_a_session_was_last_seen_is_written_to_its_row_and_makes_none():
 
 
 @pytest.mark.usefixtures("database")
+def test_a_moment_that_another_process_saw_later_stays():
+    Session.objects.bulk_create([Session(id="s1", last_seen=NOON, last_route="later.org"), Session(id="s2")])
+    assert write_seen({"s1": (NOON.timestamp() - 1, "a.org"), "s2": (NOON.timestamp(), "a.org")}) == set()
+    assert list(Session.objects.order_by("pk").values_list("last_seen", "last_route")) == [(NOON, "later.org"), (NOON, "a.org")]
+    write_seen({"s1": (NOON.timestamp() + 1, "newest.org")})
+    assert Session.objects.get(pk="s1").last_route == "newest.org"
+
+
+@pytest.mark.usefixtures("database")
 def test_many_sessions_are_written_in_short_transactions():
     ids = [f"{number:05}" for number in range(2 * AT_ONCE + 1)]
     Session.objects.bulk_create([Session(id=id) for id in ids[1:]])

@@ -15,7 +15,7 @@ from tests.support.options import make_options
 from tests.support.rpc import client_of, serve_broker
 
 NOBODY: Any = None
-EXT_AUTHZ = ExtAuthz(NOBODY, NOBODY, NOBODY)
+EXT_AUTHZ = ExtAuthz(NOBODY, NOBODY, NOBODY, NOBODY)
 
 
 async def test_the_data_broker_is_served_where_the_address_says(tmp_path):

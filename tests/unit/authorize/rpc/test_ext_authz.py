@@ -21,6 +21,7 @@ from proxy.envoy_words import Words
 from tests.support.children import free_port
 from tests.support.options import make_options
 from tests.unit.authorize.broker import followed_broker, settled
+from tests.unit.authorize.builders import recorder
 
 NOW = 1500.0
 BEARER = "a-long-token-of-somebody's-Envoy-0123456789"
@@ -68,7 +69,7 @@ async def envoy(tmp_path: Path) -> AsyncIterator[Envoy]:
         await settled()
         words = Words(options, service, clock=lambda: NOW)
         services = RpcServices(options)
-        services.open(broker, ExtAuthz(lambda: service, lambda: words, replica, patience=0.05))
+        services.open(broker, ExtAuthz(lambda: service, lambda: words, replica, recorder(), patience=0.05))
         await services.start()
         assert options.grpc_address == HostPort("127.0.0.1", port)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
