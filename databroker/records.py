@@ -13,6 +13,7 @@ SPENT = "spent"
 SIGNING_KEY = "signing_key"
 PROVIDER_SESSION = "provider_session"
 SIGNED_OUT = "signed_out"
+KEPT_FORM = "kept_form"
 
 RECORD_TYPES = (
     SESSION,
@@ -24,6 +25,7 @@ RECORD_TYPES = (
     SIGNING_KEY,
     PROVIDER_SESSION,
     SIGNED_OUT,
+    KEPT_FORM,
 )
 
 

@@ -25,6 +25,7 @@ TITLES = {
     403: "You don't have access",
     404: "Nothing is here",
     405: "Not possible here",
+    410: "This is no longer here",
     426: "Please use a newer client",
     495: "A client certificate is needed",
     502: "The application can't be reached",

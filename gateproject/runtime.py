@@ -135,7 +135,11 @@ class Runtime:
             has_tables=self.options.services in SIGNS_IN,
             tells_activity=self.options.tells_the_admin,
         )
-        self._carrying = Carrying(saw=self._databroker.activity.saw, decisions=DecisionLog(decision_rows.write, clock=self.clock))
+        self._carrying = Carrying(
+            saw=self._databroker.activity.saw,
+            decisions=DecisionLog(decision_rows.write, clock=self.clock),
+            broker=self._databroker.client,
+        )
         with made_beside_requests():
             self.world = self._build(self.options)
         self.status = self._in_force()

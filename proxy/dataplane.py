@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from authorize.client import Authorizer, Check
 from authorize.decision_log import DecisionLog
 from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.decision import Outcome
+from databroker.client import BrokerClient
 from gateproject.config.options import Options
 from gateproject.errors import (
     AccessEnded,
@@ -24,6 +26,7 @@ from proxy.forwarding.http import ForwardResult, Switch, forward
 from proxy.forwarding.websocket import Upgrade
 from proxy.headers import Headers, TrustedPeers
 from proxy.incoming import Incoming, Receive, Send, client_address
+from proxy.kept_forms import FormGone, Kept, KeptForms, NotKept
 from proxy.open_streams import OpenStreams
 from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
@@ -45,6 +48,7 @@ class Carrying:
     client: UpstreamClient = field(default_factory=UpstreamClient)
     streams: OpenStreams = field(default_factory=OpenStreams)
     saw: Saw = lambda session_id, now, host: None
+    broker: BrokerClient | None = None  # keeps what people send without a session; without it, nothing is kept
 
 
 class DataPlane:
@@ -62,16 +66,20 @@ class DataPlane:
         self._state: ProxyState = ProxyState(authorize.routes.routes(), options, previous._state if previous else None)
         self._trusted = TrustedPeers(options.trusted_proxies)
         self._refusals = Refusals(options, authorize.is_route_origin, authorize.may_administer)
+        self.forms = KeptForms(options, self._carrying.broker, self._origin_of)
 
     async def __call__(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         story, judged_at = Story(incoming, self._trusted, self._authorize, self._carrying.decisions), self._carrying.streams.changes
         try:
+            story.incoming, receive = await self.forms.unpacked(incoming, receive, self._clock())
+            incoming = story.incoming
             check = await story.judge()
             if check.identity is not None and check.decision.is_allowed:
                 self._carrying.saw(check.identity.session_id, self._clock(), incoming.request.host_port)
             compiled = check.decision.route
             if compiled is None or not check.decision.is_allowed:
-                story.status = await self._refusals.send(incoming, check, send, self._clock())
+                form = await self._kept(incoming, check, receive)
+                story.status = await self._refusals.send(incoming, check, send, self._clock(), form)
             elif compiled.route.redirect is not None:
                 story.status = await self._redirect(incoming, compiled, send)
             elif is_websocket(incoming):
@@ -87,6 +95,15 @@ class DataPlane:
             await _explain(incoming, error, send)
         finally:
             story.tell()
+
+    async def _kept(self, incoming: Incoming, check: Check, receive: Receive) -> Kept | NotKept | None:
+        if check.decision.outcome is not Outcome.SIGN_IN or not incoming.may_be_sent_elsewhere:
+            return None
+        return await self.forms.keep(incoming, client_address(incoming, self._trusted), receive, self._clock())
+
+    def _origin_of(self, incoming: Incoming) -> str:
+        request = incoming.request
+        return f"{self._authorize.scheme_of(request.host, request.port)}://{request.host_port}"
 
     async def _websocket(
         self, incoming: Incoming, compiled: CompiledRoute, check: Check, judged_at: int, receive: Receive, send: Send
@@ -175,6 +192,8 @@ async def _explain(incoming: Incoming, error: GateError, send: Send) -> None:
     match error:
         case HandshakeRefused():
             reason, advice, extra_headers = f"This websocket is refused: {error}.", "", list(error.headers)
+        case FormGone():
+            reason, advice = f"{str(error).capitalize()}.", "Look whether it has arrived before you write it again."
         case BadRequest():
             reason, advice = f"This request can't be answered: {error}.", ""
         case AccessEnded():

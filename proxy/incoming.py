@@ -64,6 +64,11 @@ class Incoming:
         accept = self.headers.get(b"accept", b"").lower()
         return b"json" in accept and b"text/html" not in accept
 
+    @property
+    def may_be_sent_elsewhere(self) -> bool:
+        """A person's navigation, or a plain client: what follows a redirect to a page and can make something of it."""
+        return not (self.is_upgrade or self.is_script or self.is_grpc)
+
 
 class BodyTooLarge(BadRequest):
     """For pages of ours, which need no more than a form."""

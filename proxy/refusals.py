@@ -9,6 +9,7 @@ from authorize.policy.identity import Identity
 from gateproject.config.options import Options
 from proxy.answers import Headers, send_error, send_redirect, send_unknown_address
 from proxy.incoming import Incoming, Send
+from proxy.kept_forms import Kept, NotKept
 from proxy.sign_in import SignInRedirects, return_url
 from proxy.sign_in_loops import SignInLoops
 
@@ -17,6 +18,9 @@ FORBIDDEN_ADVICE = "If you should have access, ask the people who run this appli
 CERTIFICATE_ADVICE = "Choose the certificate that you were given for this application, or ask the people who run it for one."
 # Below /.gate/ of the authenticate host (authorize/admin.py).
 EXPLANATION = "admin/authorize/loggeddecision/explain/?request="
+
+NOT_KEPT = "You are not signed in any more, so what you sent has not arrived; and it could not be kept for you, because {}."
+NOT_KEPT_ADVICE = "Go back and copy what you wrote, before you sign in."
 
 LOOP = "You were signed in several times in a row, and each time your session was gone again."
 LOOP_ADVICE = (
@@ -37,12 +41,12 @@ class Refusals:
         self._may_administer = may_administer
         self._explanation = f"{own}{EXPLANATION}"
 
-    async def send(self, incoming: Incoming, check: Check, send: Send, now: float) -> int:
-        """Answer, and return the status."""
+    async def send(self, incoming: Incoming, check: Check, send: Send, now: float, form: Kept | NotKept | None = None) -> int:
+        """Answer, and return the status.  `form` is what became of a form that came without a session."""
         decision = check.decision
         match decision.outcome:
             case Outcome.SIGN_IN:
-                return await self._not_signed_in(incoming, decision, send, now)
+                return await self._not_signed_in(incoming, decision, send, now, form)
             case Outcome.FORBIDDEN:
                 advice, extra = f"{_signed_in_as(check.identity)}{FORBIDDEN_ADVICE}", self._cors(incoming, decision)
                 await send_error(
@@ -70,15 +74,20 @@ class Refusals:
             return self._links
         return (("Why? The whole explanation, for administrators", f"{self._explanation}{incoming.request_id}"), *self._links)
 
-    async def _not_signed_in(self, incoming: Incoming, decision: Decision, send: Send, now: float) -> int:
-        if incoming.is_upgrade or incoming.is_script or incoming.is_grpc:
+    async def _not_signed_in(self, incoming: Incoming, decision: Decision, send: Send, now: float, form: Kept | NotKept | None) -> int:
+        if not incoming.may_be_sent_elsewhere:
             extra = [(b"cache-control", b"no-store"), *self._cors(incoming, decision)]
             await send_error(incoming, send, 401, "You are not signed in.", advice=SIGN_IN_ADVICE, extra_headers=extra)
             return 401
         scheme = decision.route.route.from_.scheme if decision.route else "https"
         if self._loops.is_looping(incoming.cookies, incoming.request.host_port, now):
             return await self._loop(incoming, scheme, send)
-        location, set_cookies = self._sign_in.begin(incoming, scheme, now)
+        if isinstance(form, NotKept):
+            links = (("Sign in", return_url(incoming, scheme)),)
+            await send_error(incoming, send, 401, NOT_KEPT.format(form.reason), advice=NOT_KEPT_ADVICE, links=links)
+            return 401
+        location, set_cookies = self._sign_in.begin(incoming, scheme, now, form.path if form else "")
+        set_cookies += [form.set_cookie] if form else []
         await send_redirect(incoming, send, location, set_cookies=set_cookies)
         return 302
 

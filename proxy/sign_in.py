@@ -17,11 +17,17 @@ class SignInRedirects:
         self._signer = UrlSigner(options)
         self._attempts = SignInAttempts(options, "route")
 
-    def begin(self, incoming: Incoming, scheme: str, now: float) -> tuple[str, list[str]]:
-        """(Location, Set-Cookie values): a signed URL of the authenticate service, and this browser's attempt."""
+    def begin(self, incoming: Incoming, scheme: str, now: float, own_page: str = "") -> tuple[str, list[str]]:
+        """(Location, Set-Cookie values): a signed URL of the authenticate service, and this browser's attempt.
+
+        It leads back to what was asked for, or to the page of ours on this host at `own_page`.
+        """
         host_port = incoming.request.host_port
         attempt_id, set_cookies = self._attempts.begin({}, host_port, incoming.cookies, now)
-        params = {"gate_redirect_uri": return_url(incoming, scheme), "gate_attempt": attempt_id}
+        params = {
+            "gate_redirect_uri": f"{scheme}://{host_port}{own_page}" if own_page else return_url(incoming, scheme),
+            "gate_attempt": attempt_id,
+        }
         return self._signer.sign(self._sign_in_url, params, now), set_cookies
 
     def for_program(self, origin: str, redirect_uri: str, now: float) -> str:

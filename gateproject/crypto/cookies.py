@@ -32,9 +32,10 @@ def without(headers: Iterable[bytes], is_ours: Callable[[bytes], bool]) -> list[
 def is_ours(name: bytes, cookie_name: str) -> bool:
     """Is this one of our cookies: the session, a chunk of it, or one of its companions?  Case does not matter.
 
-    Every name of the form `<cookie_name>` or `<cookie_name>_...` is ours: session chunks are numbered, companions are named.
+    Every name of the form `<cookie_name>` or `<cookie_name>_...` is ours: session chunks are numbered, companions are named, and
+    some have the prefix of cookies that only the host itself can set.
     """
-    folded, own = name.lower(), cookie_name.lower().encode()
+    folded, own = name.lower().removeprefix(b"__host-"), cookie_name.lower().encode()
     return folded == own or folded.startswith(own + b"_")
 
 

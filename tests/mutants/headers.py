@@ -31,7 +31,7 @@ names.without("a response header is not split", "if _UNSAFE_VALUE.search(value):
 names.without("an upstream can't set our cookies", ' or (name == b"set-cookie" and self._sets_ours(value)):', ":")
 
 cookies = door("gateproject/crypto/cookies.py", "unit/gateproject/crypto/test_cookies.py")
-cookies.without("our cookies are ours in any case", "folded, own = name.lower(),", "folded, own = name,")
+cookies.without("our cookies are ours in any case", "folded, own = name.lower()", "folded, own = name")
 cookies.without("the companions are ours", ' or folded.startswith(own + b"_")', "")
 cookies.without(
     "cookies are hidden from scripts",

@@ -53,7 +53,7 @@ async def proxied(
         kept: list[Judged] = []
         decisions = DecisionLog(lambda entries: kept.extend(judged for judged, _ in entries), chance=lambda: 1.0)
         decisions.use(options, "c0ffee")
-        carrying = Carrying(saw=lambda *who_when_where: seen.append(who_when_where), decisions=decisions)
+        carrying = Carrying(saw=lambda *who_when_where: seen.append(who_when_where), decisions=decisions, broker=broker)
         try:
             yield Proxied(upstream, broker, options, DataPlane(options, authorize, carrying), carrying.streams, seen, decisions, kept)
         finally:

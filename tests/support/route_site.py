@@ -37,7 +37,7 @@ class RouteSite:
         self.authorize = AuthorizeService(
             self.options, Replica(self.broker, clock=self.clock), SigningKey.from_options(self.options), self.clock
         )
-        self.proxy = ProxyService(self.options, self.authorize, Carrying(), self.clock)
+        self.proxy = ProxyService(self.options, self.authorize, Carrying(broker=self.broker), self.clock)
         self.hand_overs = HandOvers(self.options)
         self._django_pages = django_pages
 

@@ -9,11 +9,13 @@ from typing import Any, Self
 
 
 class SampleUpstream:
-    """`hits` counts every request that arrived."""
+    """`hits` counts every request that arrived, `posted` holds what was posted; `pages` are HTML, by path."""
 
     def __init__(self) -> None:
         upstream = self
         self.hits = 0
+        self.posted: list[tuple[str, str, bytes]] = []  # (target, content type, body)
+        self.pages: dict[str, str] = {}
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -24,16 +26,19 @@ class SampleUpstream:
                 if self.path.endswith("/drip"):
                     self.drip()
                     return
-                length = int(self.headers.get("Content-Length", 0))
+                content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                if self.command == "POST":
+                    upstream.posted.append((self.path, self.headers.get("Content-Type", ""), content))
                 heard = {
                     "method": self.command,
                     "target": self.path,
                     "headers": [[name.lower(), value] for name, value in self.headers.items()],
-                    "body": self.rfile.read(length).decode("latin-1"),
+                    "body": content.decode("latin-1"),
                 }
-                body = json.dumps(heard).encode()
+                page = upstream.pages.get(self.path)
+                body = json.dumps(heard).encode() if page is None else page.encode()
                 self.send_response(200)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", "application/json" if page is None else "text/html; charset=utf-8")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

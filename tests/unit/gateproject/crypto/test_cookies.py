@@ -19,6 +19,7 @@ def is_ours(name: bytes) -> bool:
         (b'odd; =; a="_gate=x; b', [b'odd; =; a="_gate=x; b']),
         (b"a=1;_gate=x;b=2 ;  c = 3", [b"a=1;b=2 ;  c = 3"]),
         (b"_gate", []),
+        (b"__Host-_gate_form_abc=x; __host-_gate=y; __Host-theirs=z", [b"__Host-theirs=z"]),
         (b" \t_gate =x; a=1", [b"a=1"]),
     ],
 )

@@ -1,0 +1,89 @@
+"""The page with the button: for the browser that sent the form, when somebody is signed in there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+from django.test import override_settings
+
+from tests.support.asgi import NAVIGATION, Answer, body_of, incoming_from
+from tests.support.route_site import RouteBrowser, RouteSite
+from tests.support.signed_in import sign_in
+
+HOST = "app.example.com"
+URL = f"https://{HOST}/orders?year=2026&q=%3Cb%3E"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[RouteSite]:
+    with override_settings(ROOT_URLCONF="proxy.urls", MIDDLEWARE=[], ALLOWED_HOSTS=["*"]):
+        yield RouteSite(tmp_path, ASGIHandler())
+
+
+async def sent(site: RouteSite, browser: RouteBrowser) -> str:
+    """The path of the page, after this browser sent a form without a session."""
+    headers = {**NAVIGATION, "origin": f"https://{HOST}", "content-type": "application/x-www-form-urlencoded"}
+    answer = Answer()
+    await site.proxy.dataplane(incoming_from(URL, method="POST", headers=headers), body_of(b"a=1"), answer.send)
+    browser.keep(HOST, answer.values("set-cookie"))
+    (name,) = (name for name in browser.cookies[HOST] if "_form_" in name)
+    assert name.startswith("__Host-_gate_form_")
+    return "/.gate/form/" + name.partition("_form_")[2]
+
+
+async def signed_in(site: RouteSite, browser: RouteBrowser) -> None:
+    ann = await sign_in(site.broker, site.options)
+    browser.cookies[HOST]["_gate"] = ann.cookie(HOST).partition("=")[2]
+
+
+async def test_the_button_sends_to_the_first_url_and_says_who_will_have_sent_it(site: RouteSite) -> None:
+    browser = site.browser()
+    path = await sent(site, browser)
+    await signed_in(site, browser)
+    answer = await browser.get(f"https://{HOST}{path}")
+    text = answer.body.decode()
+    assert answer.status == 200
+    assert f'<form method="post" action="https://{HOST}/orders?year=2026&amp;q=%3Cb%3E">' in text
+    assert f'name="_gate_form" value="{path.rpartition("/")[2]}"' in text
+    assert "ann@example.com" in text
+    policy = answer.header("content-security-policy")
+    assert "frame-ancestors 'none'" in policy
+    assert "script-src" not in policy
+    assert "form-action" not in policy
+
+
+async def test_who_is_not_signed_in_signs_in_first_and_comes_back_here(site: RouteSite) -> None:
+    browser = site.browser()
+    path = await sent(site, browser)
+    answer = await browser.get(f"https://{HOST}{path}")
+    assert answer.status == 302
+    assert f"gate_redirect_uri=https%3A%2F%2F{HOST}%2F.gate%2Fform%2F" in answer.header("location")
+
+
+async def test_another_browser_is_shown_nothing(site: RouteSite) -> None:
+    browser, other = site.browser(), site.browser()
+    path = await sent(site, browser)
+    other.cookies[HOST] = {}
+    await signed_in(site, other)
+    answer = await other.get(f"https://{HOST}{path}")
+    assert answer.status == 410
+    assert b"/orders" not in answer.body
+
+
+async def test_after_ten_minutes_it_is_gone(site: RouteSite) -> None:
+    browser = site.browser()
+    path = await sent(site, browser)
+    await signed_in(site, browser)
+    site.ahead = 601
+    answer = await browser.get(f"https://{HOST}{path}")
+    assert answer.status == 410
+    assert b"Look whether it has arrived" in answer.body
+
+
+@pytest.mark.parametrize("id", ["x", "a" * 22, "a.b", "a" * 5000])
+async def test_an_id_that_is_none_shows_nothing(site: RouteSite, id: str) -> None:
+    browser = site.browser()
+    await sent(site, browser)
+    await signed_in(site, browser)
+    assert (await browser.get(f"https://{HOST}/.gate/form/{id}")).status in (404, 410)
