@@ -53,7 +53,7 @@ class Clock:
         return self.now
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        ends = self.now + 3600
+        ends = self.now + 300
         while not condition():
             assert self.now < ends
             await self.passes(0.1)
