@@ -3,6 +3,9 @@
 import re
 
 from authorize.policy.request import AccessRequest
+from gateproject.crypto.service_account_token import PREFIX
+
+NOT_GOOD = 'Bearer realm="gate", error="invalid_token"'
 
 # Whatever is read here is taken out before a request is forwarded; proxy/headers.py and proxy/rewrite.py are more lenient readers.
 _TOKEN = re.compile(r"[A-Za-z0-9_.~+/-]+=*", re.ASCII)  # RFC 6750 2.1
@@ -25,6 +28,16 @@ def authorization_of(request: AccessRequest) -> tuple[str, str]:
     if scheme == "bearer" and token[:5].lower() == "gate-":
         scheme, token = "gate", token[5:]
     return (scheme, token) if _TOKEN.fullmatch(token) else ("", "")
+
+
+def is_service_account(scheme: str, token: str) -> bool:
+    """In a header alone: it lives for months, and URLs end up in logs."""
+    return scheme in ("gate", "bearer") and token.startswith(PREFIX)
+
+
+def challenge(request: AccessRequest) -> str:
+    """What WWW-Authenticate says to a program whose token let nobody in; "" for a person, who may sign in."""
+    return NOT_GOOD if is_service_account(*authorization_of(request)) else ""
 
 
 def query_token_of(request: AccessRequest) -> str:

@@ -20,11 +20,14 @@ class Check:
 
     `identity` is None where nobody is signed in, and where the route is open to all and tells its upstream nothing.  From another
     process it is only who this is: what rules compare stays there.
+
+    `challenge` is said to a program whose token is not good (RFC 6750 3): a sign-in is nothing for it.
     """
 
     decision: Decision
     identity: Identity | None
     identity_headers: Headers = ()
+    challenge: str = ""
 
 
 @dataclass(frozen=True, slots=True)

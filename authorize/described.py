@@ -13,7 +13,9 @@ from urllib.parse import quote, urlsplit
 from authorize.identity_facts import Facts, identity_of
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest, access_request
-from databroker.records import DirectoryUser, Session, User
+from authorize.service_accounts import PROVIDER
+from authorize.service_accounts import identity_of as account_identity
+from databroker.records import DirectoryUser, ServiceAccount, Session, User
 from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options
 from gateproject.config.types import canonical_host
@@ -83,6 +85,9 @@ def described_identity(person: Described, options: Options) -> Identity | None:
         return None
     said = dict(person.claims)
     provider, subject = options.idp_provider, ""
+    if person.user.startswith(f"{PROVIDER}/"):
+        account = ServiceAccount(person.user.removeprefix(f"{PROVIDER}/"), tuple(person.groups), time.time(), math.inf, "")
+        return account_identity(account, account.created)
     if "/" in person.user:
         provider, _, subject = person.user.partition("/")
     elif "@" in person.user:

@@ -1,5 +1,6 @@
 """Whom does an administrator mean, and what would gate know of them if they asked now?"""
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,11 @@ from django.utils import timezone
 from authorize.described import Described, described_identity
 from authorize.identity_loader import Sources
 from authorize.policy.identity import Identity
+from authorize.service_accounts import PROVIDER, identity_of
 from databroker.models import User
+from databroker.records import SERVICE_ACCOUNT, ServiceAccount
+
+ACCOUNT_PREFIX = f"{PROVIDER}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +28,19 @@ class Found:
 
 
 def found_person(written: str, own: Any) -> Found:
-    """`written` is an e-mail address or `provider/subject`, "" for nobody; `own` is what views find at `request.scope["gate"]`.
+    """`written` is an e-mail address, `provider/subject` or `service_account/name`, "" for nobody.
+
+    `own` is what views find at `request.scope["gate"]`.
 
     With a living session of theirs it is the identity that their next request would have, made of the same records.
     """
     if not written:
         return Found(None)
+    if written.startswith(ACCOUNT_PREFIX):
+        record = async_to_sync(own.broker.get)(SERVICE_ACCOUNT, written.removeprefix(ACCOUNT_PREFIX))
+        if record is None:
+            return Found(described_identity(Described(written), own.options), note="There is no such service account.")
+        return Found(identity_of(ServiceAccount.from_record(record), time.time()))
     known = User.objects.filter(Q(pk=written) | Q(email__iexact=written)).order_by(F("last_sign_in").desc(nulls_last=True)).first()
     session = known and known.sessions.filter(expires__gt=timezone.now()).order_by("-since").first()
     if session:

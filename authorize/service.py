@@ -13,6 +13,7 @@ from authorize.policy import criteria
 from authorize.policy.decision import NO_ROUTE, Outcome, judge
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
+from authorize.service_accounts import ServiceAccountLoader
 from authorize.shadow import Asked, Shadow, WouldBe
 from authorize.upstream_credentials import UpstreamCredentials
 from databroker.replica import Replica
@@ -45,6 +46,7 @@ class AuthorizeService(Hosts):
         self.credentials = UpstreamCredentials(options, self.routes.routes(), self.identity_headers.groups_told, clock)
         self._cookies = SessionCookies(options)
         self._program_tokens = ProgramTokens(options)
+        self._service_accounts = ServiceAccountLoader(replica)
         self._identities = IdentityLoader(replica, claimed_groups(options))
         self._clock = clock
         self._admin_rules = (criteria.users(options.admin_allowed_users), criteria.groups(options.admin_allowed_groups))
@@ -67,7 +69,8 @@ class AuthorizeService(Hosts):
             identity = await self._identify_if_possible(request, cookie_headers, now)
         is_told = decision.is_allowed and not decision.is_preflight
         headers = self.identity_headers.headers_for(request, route, identity, now) if is_told else ()
-        return Check(decision, identity, headers)
+        challenge = carriers.challenge(request) if decision.outcome is Outcome.SIGN_IN else ""
+        return Check(decision, identity, headers, challenge)
 
     @property
     def identity_header_names(self) -> tuple[bytes, ...]:
@@ -136,8 +139,10 @@ class AuthorizeService(Hosts):
         return None
 
     async def _of_token(self, request: AccessRequest, now: float) -> Identity | None:
-        """Whom a program acts for: by the token of a programmatic login, in the Authorization header or else in the query."""
+        """Which service account, or whom a program acts for: by the Authorization header, or else by a program's token in the query."""
         scheme, value = carriers.authorization_of(request)
+        if carriers.is_service_account(scheme, value):
+            return await self._service_accounts.identify(value, now)
         value = value if scheme == "gate" else carriers.query_token_of(request)
         token = self._program_tokens.open(value, request.host_port, now) if value else None
         return await self._of_session(token.session_id, now) if token is not None else None

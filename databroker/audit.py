@@ -54,6 +54,18 @@ def record_actions(request: HttpRequest, message: str, objects: Iterable[tuple[s
     AuditEntry.objects.bulk_create(entries, batch_size=100)
 
 
+def record_command(by: str, message: str, name: str, model: type[Model]) -> None:
+    """As `record_action`, for what `by` does with manage.py, whose own log is their terminal."""
+    AuditEntry.objects.create(
+        who=f"{by} (command line)"[:255],
+        account="command line",
+        action=message[:255],
+        object_type=str(model._meta.verbose_name),
+        object_id=name[:LONGEST_ID],
+        object_words=name[:255],
+    )
+
+
 def who(account: Any) -> str:
     """An administrator as people know them: accounts made by single sign-on have names that say nothing."""
     return account.email or account.first_name or account.get_username()

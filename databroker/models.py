@@ -77,6 +77,21 @@ class Session(models.Model):
         return self.id
 
 
+class ServiceAccount(models.Model):
+    id = models.CharField("name", primary_key=True, max_length=63)
+    groups = models.TextField(blank=True)
+    created = models.DateTimeField(null=True)
+    created_by = models.CharField(max_length=255, blank=True)
+    rotated = models.DateTimeField("last new secret", null=True)
+    expires = models.DateTimeField(null=True)
+    # In no record, as with sessions.
+    last_seen = models.DateTimeField("last used", null=True, blank=True)
+    last_route = models.CharField(max_length=255, blank=True)
+
+    def __str__(self) -> str:
+        return self.id
+
+
 class AppendOnly(models.QuerySet["AuditEntry"]):
     def update(self, **values: object) -> int:
         raise TypeError("what is in the audit log stays as it was written")

@@ -11,14 +11,19 @@ from django.db import Error, models
 from databroker import rows
 from databroker.backoff import pauses
 from databroker.client import BrokerClient
-from databroker.models import Group, Session, User
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, Record
+from databroker.models import Group, ServiceAccount, Session, User
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, StartOver
 from gateproject.errors import BrokerError
 
 log = structlog.get_logger(__name__)
 
-TYPES: dict[type[models.Model], tuple[str, ...]] = {Session: (SESSION,), User: (USER, DIRECTORY_USER), Group: (DIRECTORY_GROUP,)}
+TYPES: dict[type[models.Model], tuple[str, ...]] = {
+    Session: (SESSION,),
+    User: (USER, DIRECTORY_USER),
+    Group: (DIRECTORY_GROUP,),
+    ServiceAccount: (SERVICE_ACCOUNT,),
+}
 MODELS = {type: model for model, types in TYPES.items() for type in types}
 # SQLite has one writer: small batches with pauses leave the admin room for its own writes.
 BATCH = 500
@@ -143,5 +148,7 @@ def _add(batch: rows.Rows, model: type[models.Model], id: str, *records: Record 
         rows.add_session(batch, id, *records)
     elif model is User:
         rows.add_user(batch, id, *records)
+    elif model is ServiceAccount:
+        rows.add_service_account(batch, id, *records)
     else:
         rows.add_group(batch, id, *records)

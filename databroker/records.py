@@ -90,6 +90,28 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceAccount:
+    """A program that gets in without a person; of its secret only a hash is kept.  The record expires with it."""
+
+    name: str
+    groups: tuple[str, ...]
+    created: float
+    expires: float
+    secret_hash: str = field(repr=False)
+    created_by: str = ""
+    rotated: float = 0.0
+    old_secret_hash: str = field(default="", repr=False)
+    old_secret_until: float = 0.0
+
+    def to_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Record) -> "ServiceAccount":
+        return cls(**{**record.data, "groups": tuple(record.data.get("groups", ()))})
+
+
+@dataclass(frozen=True, slots=True)
 class DirectoryUser:
     """A person as the directory knows them: `id` is "<provider>/<subject>", `group_ids` what they belong to."""
 

@@ -12,7 +12,7 @@ import structlog
 
 from databroker.backoff import pauses
 from databroker.client import BrokerClient
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, Record
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, Change, StartOver
 from databroker.store.frozen import frozen_data
 from gateproject.errors import BrokerError
@@ -39,6 +39,8 @@ EVERYTHING: Final = Change(0, "", "", None)
 # No decision rests on them, and they are half of what a session weighs.
 TOKENS: Final = frozenset({"id_token", "access_token", "refresh_token", "unverified_id_token"})
 
+SEEN_AT_ONCE: Final = frozenset({SESSION, SERVICE_ACCOUNT})
+
 type_and_id = tuple[str, str]
 
 
@@ -48,14 +50,14 @@ class Replica:
     What was cached when the stream was lost is served for `staleness` seconds, or until the stream is back; then it is dropped, and
     every `get` asks the broker.
 
-    That there is no such record is remembered too (most people are in no directory), except for sessions: somebody who has
-    just signed in must be seen at once, not when the stream says so.
+    That there is no such record is remembered too (most people are in no directory), except for sessions and service accounts:
+    whoever has just signed in, or was made, must be seen at once, not when the stream says so.
     """
 
     def __init__(
         self,
         client: BrokerClient,
-        types: tuple[str, ...] = (SESSION, USER, DIRECTORY_USER, DIRECTORY_GROUP),
+        types: tuple[str, ...] = (SESSION, USER, DIRECTORY_USER, DIRECTORY_GROUP, SERVICE_ACCOUNT),
         *,
         max_records: int = MAX_RECORDS,
         first_wait: float = 0.1,
@@ -201,7 +203,7 @@ class Replica:
                 del self._calls[key]
 
     def _remember(self, key: type_and_id, record: Record | None) -> None:
-        if not self._is_following or key[0] not in self._types or (record is None and key[0] == SESSION):
+        if not self._is_following or key[0] not in self._types or (record is None and key[0] in SEEN_AT_ONCE):
             return
         self._cache[key] = record
         if len(self._cache) > self._max_records:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import Error, connection, models, transaction
 
-from databroker.models import LONGEST_ID, Group, Membership, Session, User
+from databroker.models import LONGEST_ID, Group, Membership, ServiceAccount, Session, User
 from databroker.records import Record
 from gateproject.errors import BrokerError
 
@@ -16,6 +16,9 @@ from gateproject.errors import BrokerError
 SEEN = ("last_seen", "last_route")
 AT_ONCE = 500
 END_OF_TIME = 253_402_300_800
+MODELS: tuple[type[models.Model], ...] = (Group, User, Session, ServiceAccount)
+# A service account is seen under the id that its identity has in place of a session's.
+ACCOUNT_PREFIX = "service_account/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,26 @@ def add_group(rows: Rows, id: str, group: Record | None) -> None:
     return rows.written.append(Group(id=id, name=_text(group.data, "name", 255), email=_text(group.data, "email", 255)))
 
 
+def add_service_account(rows: Rows, id: str, account: Record | None) -> None:
+    if account is None:
+        return rows.gone.append((ServiceAccount, id))
+    data = account.data
+    row = ServiceAccount(
+        id=id,
+        groups=", ".join(_storable(group) for group in data.get("groups") or ()),
+        created=moment(data.get("created")),
+        created_by=_text(data, "created_by", 255),
+        rotated=moment(data.get("rotated")),
+        expires=moment(data.get("expires")),
+    )
+    return rows.written.append(row)
+
+
 def write(rows: Rows) -> None:
     """What differs, in one short transaction; call it in a thread.  Leaves no connection open behind it."""
     try:
         # Looked at before the transaction, which keeps every other writer of SQLite waiting: mostly there is nothing to write.
-        written = {model: _differing(model, [row for row in rows.written if isinstance(row, model)]) for model in (Group, User, Session)}
+        written = {model: _differing(model, [row for row in rows.written if isinstance(row, model)]) for model in MODELS}
         users = [row.pk for row in rows.written if isinstance(row, User)] + [id for model, id in rows.gone if model is User]
         old, new = _memberships(users, rows.members)
         if not (old or new or rows.gone or any(written.values())):
@@ -111,11 +129,17 @@ def ids_after(model: type[models.Model], after: str, limit: int) -> list[str]:
 
 
 def write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
-    """Session id -> when (Unix seconds) and at which host; returns the ids that have no row.  Raises BrokerError; call it in a thread."""
+    """Id of a session or service account -> when (Unix seconds), at which host; returns the ids that have no row.
+
+    Raises BrokerError; call it in a thread.
+    """
     try:
         missing: set[str] = set()
-        for part in _parts(seen):
-            missing |= _write_seen(part)
+        accounts = {id: at for id, at in seen.items() if id.startswith(ACCOUNT_PREFIX)}
+        for part in _parts({id: at for id, at in seen.items() if id not in accounts}):
+            missing |= _write_seen(Session, part)
+        for part in _parts({id.removeprefix(ACCOUNT_PREFIX): at for id, at in accounts.items()}):
+            missing |= {ACCOUNT_PREFIX + id for id in _write_seen(ServiceAccount, part)}
         return missing
     except Error as error:
         raise BrokerError(str(error)) from error
@@ -123,15 +147,15 @@ def write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
         connection.close()
 
 
-def _write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
+def _write_seen(model: type[models.Model], seen: Mapping[str, tuple[float, str]]) -> set[str]:
     """Not by `bulk_update`, which keeps the processor fifteen times as long: requests would feel it."""
-    table, *names = (connection.ops.quote_name(name) for name in (Session._meta.db_table, *SEEN, "id"))
+    table, *names = (connection.ops.quote_name(name) for name in (model._meta.db_table, *SEEN, "id"))
     # Another process may have seen it later.
     newer = f"({names[0]} IS NULL OR {names[0]} < %s)"
     statement = f"UPDATE {table} SET {names[0]} = %s, {names[1]} = %s WHERE {names[2]} = %s AND {newer}"  # noqa: S608 - names of the model
-    column = Session._meta.get_field("last_seen")
+    column = model._meta.get_field("last_seen")
     with transaction.atomic(), connection.cursor() as cursor:
-        known = set(Session.objects.filter(pk__in=seen).values_list("pk", flat=True))
+        known = set(model.objects.filter(pk__in=seen).values_list("pk", flat=True))
         moments = ((id, column.get_db_prep_save(moment(seen[id][0]), connection)) for id in known)
         cursor.executemany(statement, [(moment, seen[id][1][:255], id, moment) for id, moment in moments])
     return seen.keys() - known

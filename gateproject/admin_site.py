@@ -13,6 +13,7 @@ from django.views.decorators.cache import never_cache
 
 import authorize.admin
 import databroker.admin
+import databroker.service_account_admin
 import proxy.admin
 from authorize.policy.identity import Identity
 from gateproject.middleware import ADMIN
@@ -99,5 +100,6 @@ def _target(request: HttpRequest) -> str:
 
 site = GateAdminSite(name="admin")
 databroker.admin.register(site)
+databroker.service_account_admin.register(site)
 proxy.admin.register(site)
 authorize.admin.register(site)

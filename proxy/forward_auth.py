@@ -117,7 +117,9 @@ class ForwardAuth:
             raise Refused("the upstream of this address wants credentials of ours, and gate must carry the request itself")
 
     async def _not_signed_in(self, judged: Incoming, original: Original, check: Check, is_verify: bool, send: Send) -> None:
-        if is_verify or is_websocket(judged.scope["headers"]):
+        if check.challenge:
+            await self._refusals.send(judged, check, send, self._clock())
+        elif is_verify or is_websocket(judged.scope["headers"]):
             await send_error(judged, send, 401, "You are not signed in.", advice=SIGN_IN_ADVICE)
         elif judged.is_script or judged.is_upgrade:
             await self._refusals.send(judged, check, send, self._clock())

@@ -45,7 +45,7 @@ _FOLD = bytes(byte if chr(byte).isalnum() and byte < 0x80 else ord("-") for byte
 _DASHES = re.compile(rb"-+")
 _UNSAFE_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110 5.5, as our listener reads it
 _CONNECTION_STATES = frozenset((b"close", b"keep-alive"))
-_OUR_CREDENTIALS = re.compile(rb"[ \t]*(?:gate[ \t]|bearer[ \t]+gate-)", re.IGNORECASE)
+_OUR_CREDENTIALS = re.compile(rb"[ \t]*(?:gate[ \t]|bearer[ \t]+gate[-_])", re.IGNORECASE)
 _PLAIN_HOST = re.compile(rb"[A-Za-z0-9.:_\[\]-]+")
 
 # Where Authorization is ours, so is what stands in for it there: a serverless service prefers the first of these, and a cluster that

@@ -13,6 +13,8 @@ from proxy.kept_forms import Kept, NotKept
 from proxy.sign_in import SignInRedirects, return_url
 from proxy.sign_in_loops import SignInLoops
 
+NOT_GOOD = "The token in the Authorization header is not good here."
+NOT_GOOD_ADVICE = "It may have expired, been replaced or revoked, or be meant for somebody else."
 SIGN_IN_ADVICE = "Sign in, then try again."
 FORBIDDEN_ADVICE = "If you should have access, ask the people who run this application to let you in."
 CERTIFICATE_ADVICE = "Choose the certificate that you were given for this application, or ask the people who run it for one."
@@ -46,6 +48,8 @@ class Refusals:
         decision = check.decision
         match decision.outcome:
             case Outcome.SIGN_IN:
+                if check.challenge:
+                    return await self._token_refused(incoming, check, send)
                 return await self._not_signed_in(incoming, decision, send, now, form)
             case Outcome.FORBIDDEN:
                 advice, extra = f"{_signed_in_as(check.identity)}{FORBIDDEN_ADVICE}", self._cors(incoming, decision)
@@ -73,6 +77,11 @@ class Refusals:
         if identity is None or not self._may_administer(identity):
             return self._links
         return (("Why? The whole explanation, for administrators", f"{self._explanation}{incoming.request_id}"), *self._links)
+
+    async def _token_refused(self, incoming: Incoming, check: Check, send: Send) -> int:
+        extra = [(b"www-authenticate", check.challenge.encode()), *self._cors(incoming, check.decision)]
+        await send_error(incoming, send, 401, NOT_GOOD, advice=NOT_GOOD_ADVICE, extra_headers=extra)
+        return 401
 
     async def _not_signed_in(self, incoming: Incoming, decision: Decision, send: Send, now: float, form: Kept | NotKept | None) -> int:
         if not incoming.may_be_sent_elsewhere:

@@ -182,7 +182,8 @@ def users(entries: Iterable[str], rule: str = "allowed_users", *, is_negated: bo
     An entry with an "@" never matches a bare subject: some providers let people choose it, and it would pass for an address.
     """
     listed = frozenset(entries)
-    subjects = frozenset(entry for entry in listed if "@" not in entry)
+    # An entry that names a service account is for no person, whatever subject their provider lets them have.
+    subjects = frozenset(entry for entry in listed if "@" not in entry and not entry.startswith("service_account/"))
     # "oidc/ann@a.org" is a user id; a mailbox whose name begins with "oidc/" must not pass for it.
     emails = frozenset(filter(None, (canonical_email(entry) for entry in listed if "/" not in entry)))
 

@@ -43,7 +43,7 @@ class RemoteAuthorizer(Hosts):
         facts = _plain(answer)
         decision = _decision(facts, route)
         identity = _identity(facts.get("identity"))
-        return Check(decision, identity, _headers(answer) if decision.is_allowed else ())
+        return Check(decision, identity, _headers(answer) if decision.is_allowed else (), str(facts.get("challenge") or ""))
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
         host, _, port = host_port.partition(":") if not host_port.startswith("[") else (host_port, "", "")

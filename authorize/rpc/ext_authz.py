@@ -214,7 +214,8 @@ def _decided(check: Check) -> pb.CheckResponse:
         answer.status.code = code_pb2.PERMISSION_DENIED
         answer.denied_response.status.CopyFrom(_http_status(_STATUS[decision.outcome]))
     trace = [{"rule": step.rule, "value": step.value, "reason": step.reason.name} for step in _told(decision.trace)]
-    answer.dynamic_metadata.update({**_outcome(check), "trace": trace, "identity": _identity(check.identity)})
+    told = {"trace": trace, "identity": _identity(check.identity), "challenge": check.challenge}
+    answer.dynamic_metadata.update({**_outcome(check), **told})
     return answer
 
 

@@ -12,8 +12,10 @@ from authorize.policy.explain import sentence
 from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import SERVICE, EnvoyWords, ExtAuthz
 from authorize.service import AuthorizeService
+from databroker.records import SERVICE_ACCOUNT, ServiceAccount
 from databroker.replica import Replica
 from gateproject.config.types import HostPort
+from gateproject.crypto.service_account_token import hash_of, new_token
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import BadRequest, BrokerError
@@ -163,3 +165,17 @@ async def test_hosts_are_known_from_the_configuration(world):
     assert world.authorizer.is_route_origin("https://other.example.com:8443")
     assert world.authorizer.is_public(request("/public"))
     assert not world.authorizer.is_public(replace(request("/"), path="/x"))
+
+
+async def test_a_service_account_is_known_and_a_bad_secret_challenged(world: World) -> None:
+    token = new_token("ci")
+    await world.broker.put(SERVICE_ACCOUNT, "ci", ServiceAccount("ci", ("nobody",), 1000.0, 99_000.0, hash_of(token)).to_data())
+    await settled()
+    good, bad = ([(b"authorization", b"Bearer " + value.encode())] for value in (token, new_token("ci")))
+    check = await world.authorizer.check(request("/", "other.example.com:8443", headers=good), [])
+    assert check.decision.outcome is Outcome.ALLOWED
+    assert check.identity is not None
+    assert (check.identity.user_id, check.challenge) == ("service_account/ci", "")
+    check = await world.authorizer.check(request("/", "other.example.com:8443", headers=bad), [])
+    assert (check.decision.outcome, check.identity) == (Outcome.SIGN_IN, None)
+    assert 'error="invalid_token"' in check.challenge

@@ -32,7 +32,8 @@ replica.without(
 )
 replica.without("nothing is believed while the stream is broken", "        self._cache.clear()\n", "")
 replica.without("an answer that a change overtook is not remembered", "        self._calls.pop(key, None)  # what", "        pass  # what")
-replica.without("a new session is seen at once", " or (record is None and key[0] == SESSION):", ":")
+replica.without("a new session is seen at once", " or (record is None and key[0] in SEEN_AT_ONCE):", ":")
+replica.without("a new service account is seen at once", "frozenset({SESSION, SERVICE_ACCOUNT})", "frozenset({SESSION})")
 replica.without("what was derived hears of a change", "        self._tell(change)\n\n    async def _fetch", "\n    async def _fetch")
 
 streams = door("proxy/open_streams.py", "unit/proxy/test_open_streams.py")

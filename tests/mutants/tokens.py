@@ -52,4 +52,54 @@ elsewhere.without("no application reads a token in a query", "    if without_tok
 sign_in = door("proxy/sign_in.py", "unit/proxy/test_sign_in.py")
 sign_in.without("no token is part of where to return", 'without_token(request.query.encode("latin-1")).decode("latin-1")', "request.query")
 
-DOORS = (programs, program_views, program, sealed, carriers, service, elsewhere, sign_in)
+account_token = door("gateproject/crypto/service_account_token.py", "unit/gateproject/crypto/test_service_account_token.py")
+account_token.without(
+    "a mistyped secret asks nobody", "hmac.compare_digest(_checksum(token[:-CHECKSUM_CHARACTERS]), token[-CHECKSUM_CHARACTERS:])", "True"
+)
+account_token.without(
+    "a secret is compared", "return bool(kept_hash) and hmac.compare_digest(hash_of(token), kept_hash)", "return bool(kept_hash)"
+)
+account_token.without("no hash, no secret", "return bool(kept_hash) and hmac", "return not kept_hash or hmac")
+account_token.without("a token is whole", "_TOKEN.fullmatch(token)", "_TOKEN.match(token)")
+
+account_loader = door("authorize/service_accounts.py", "unit/authorize/test_service_accounts.py")
+account_loader.without(
+    "the secret is compared at each use", "if known is None or not _is_its_secret(token, known.account, now):", "if known is None:"
+)
+account_loader.without("a changed record counts at once", " or self._replica.peek(SERVICE_ACCOUNT, name) is not known.record:", ":")
+account_loader.without(
+    "the old secret ends",
+    "(now < account.old_secret_until and is_secret(token, account.old_secret_hash))",
+    "is_secret(token, account.old_secret_hash)",
+)
+account_loader.without("an account ends", "if account.name != name or now >= identity.expires:", "if account.name != name:")
+account_loader.without(
+    "a record is its own account's", "if account.name != name or now >= identity.expires:", "if now >= identity.expires:"
+)
+account_loader.without(
+    "an attestation is of the last hour", "min(float(account.expires), now + IDENTITY_SECONDS)", "float(account.expires)"
+)
+
+accounts = door("databroker/service_accounts.py", "unit/databroker/test_service_accounts.py")
+accounts.without("a name is taken once", ", only_if_version=0)", ")")
+accounts.without("names have one spelling", "if not NAME.fullmatch(name):", "if False:")
+accounts.without(
+    "the old secret ends with the new one",
+    'old_secret_hash=account.secret_hash if overlap > 0 else "",',
+    "old_secret_hash=account.secret_hash,",
+)
+
+criteria = door("authorize/policy/criteria.py", "unit/authorize/test_service_accounts.py")
+criteria.without("no person is taken for a service account", ' and not entry.startswith("service_account/"))', ")")
+
+account_service = door("authorize/carriers.py", "unit/authorize/test_service.py")
+account_service.without(
+    "a program with a bad secret is not sent to sign in",
+    'return NOT_GOOD if is_service_account(*authorization_of(request)) else ""',
+    'return ""',
+)
+
+DOORS = (
+    programs, program_views, program, sealed, carriers, service, elsewhere, sign_in, account_token, account_loader, accounts, criteria,
+    account_service,
+)  # fmt: skip

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 
 from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
-from databroker.records import SESSION
+from databroker.records import SERVICE_ACCOUNT, SESSION, ServiceAccount
 from databroker.replica import Replica
 from gateproject.crypto.program_tokens import ProgramTokens
+from gateproject.crypto.service_account_token import hash_of, new_token
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import BadRequest, BrokerError, ConfigError
@@ -45,7 +47,16 @@ ROUTES = [
         "cors_allow_preflight": True,
     },
     {"from": "https://other.example.com", "to": "http://up", "allow_any_authenticated_user": True},
+    {
+        "from": "https://app.example.com",
+        "to": "http://up",
+        "prefix": "/ci",
+        "allowed_users": ["service_account/ci"],
+        "pass_identity_headers": True,
+    },
 ]
+# The longer prefix first: the first match decides.
+ROUTES.sort(key=lambda route: "prefix" not in route)
 
 
 @dataclass
@@ -288,3 +299,42 @@ async def test_a_token_opens_the_assertion_but_is_nobody_s_browser(world: World)
     asked = request("/.gate/jwt", headers=[(b"authorization", b"Gate " + program_token(world).encode())])
     assert (await world.service.attest(asked, [])).assertion
     assert await world.service.identify([], "app.example.com") is None
+
+
+async def account(world: World, name: str = "ci", **facts: Any) -> str:
+    token = new_token(name)
+    kept = ServiceAccount(name, ("deployers",), 1000.0, 99_000.0, hash_of(token), **facts)
+    await world.broker.put(SERVICE_ACCOUNT, name, kept.to_data())
+    await settled()
+    return token
+
+
+async def test_a_service_account_gets_in_where_the_policy_names_it_and_is_told_to_the_upstream(world: World) -> None:
+    token = await account(world)
+    for value in (f"Bearer {token}", f"Gate {token}", f"Bearer Gate-{token}"):
+        headers = [(b"authorization", value.encode())]
+        check = await world.service.check(request("/ci", headers=headers), [])
+        assert (check.decision.outcome, check.challenge) == (Outcome.ALLOWED, "")
+        claims = jwt.decode(dict(check.identity_headers)[b"x-gate-jwt-assertion"], options={"verify_signature": False})
+        assert (claims["sub"], claims["groups"], claims["exp"]) == ("service_account/ci", ["deployers"], NOW + 3600)
+        assert await world.outcome("/", headers=headers) is Outcome.FORBIDDEN
+        assert await world.outcome("/", host="other.example.com", headers=headers) is Outcome.ALLOWED
+
+
+async def test_a_service_account_s_secret_counts_in_no_url_and_no_cookie(world: World) -> None:
+    token = await account(world)
+    assert await world.outcome(f"/ci?gate_session={token}") is Outcome.SIGN_IN
+    assert await world.outcome("/ci", token) is Outcome.SIGN_IN
+    assert await world.outcome("/ci", headers=[(b"authorization", b"Basic " + token.encode())]) is Outcome.SIGN_IN
+
+
+async def test_a_bad_secret_is_challenged_and_everybody_else_may_sign_in(world: World) -> None:
+    await account(world)
+    for value in (new_token("ci"), new_token("nobody"), "gate_sa_", "gate_sa_ci_x"):
+        check = await world.service.check(request("/ci", headers=[(b"authorization", b"Bearer " + value.encode())]), [])
+        assert (check.decision.outcome, check.identity) == (Outcome.SIGN_IN, None)
+        assert 'error="invalid_token"' in check.challenge
+        public = await world.service.check(request("/public", headers=[(b"authorization", b"Bearer " + value.encode())]), [])
+        assert (public.decision.outcome, public.challenge) == (Outcome.ALLOWED, "")
+    for value in (b"Bearer other", b"Gate other", b"Basic eA=="):
+        assert (await world.service.check(request("/ci", headers=[(b"authorization", value)]), [])).challenge == ""

@@ -16,7 +16,7 @@ from django.utils import timezone
 from structlog.testing import capture_logs
 
 from databroker.admin import record_action
-from databroker.audit import STRANGER, name_of, who
+from databroker.audit import STRANGER, name_of, record_command, who
 from databroker.models import AuditEntry, Session, User
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -120,3 +120,9 @@ def test_a_session_is_named_in_words_that_outlive_it():
     assert name_of(Session(id="s", user_id="oidc/bob", client_address="192.0.2.1")) == "bob@a.org, from 192.0.2.1"
     assert name_of(Session(id="s", user_id="oidc/none")) == "oidc/none, from an unknown address"
     assert name_of(Session(id="s")) == "an unknown person, from an unknown address"
+
+
+def test_what_a_command_does_is_told_by_who_typed_it_each_time():
+    for _ in range(2):
+        record_command("root@host", "revokes the service account", "ci", Session)
+    assert AuditEntry.objects.filter(who="root@host (command line)", action="revokes the service account", object_id="ci").count() == 2

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from databroker.records import DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER
+from databroker.records import DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, SIGNING_KEY, USER
 from databroker.replica import EVERYTHING, UNKNOWN, Replica
 from databroker.store.memory import MemoryStore
 from gateproject.errors import BrokerError
@@ -95,11 +95,17 @@ async def test_that_nobody_is_in_the_directory_is_remembered_until_somebody_is(w
     assert (await world.replica.get(DIRECTORY_USER, "a")).data == {"n": 1}
 
 
+async def test_a_new_service_account_is_seen_at_once(world):
+    assert await world.replica.get(SERVICE_ACCOUNT, "ci") is None
+    await world.store.put(SERVICE_ACCOUNT, "ci", {})
+    assert await world.replica.get(SERVICE_ACCOUNT, "ci")
+
+
 async def test_types_that_are_not_followed_are_not_cached(world):
-    await world.store.put(SERVICE_ACCOUNT, "a", {})
+    await world.store.put(SIGNING_KEY, "a", {})
     await world.settle()
-    assert await world.replica.get(SERVICE_ACCOUNT, "a")
-    assert world.replica.peek(SERVICE_ACCOUNT, "a") is UNKNOWN
+    assert await world.replica.get(SIGNING_KEY, "a")
+    assert world.replica.peek(SIGNING_KEY, "a") is UNKNOWN
     assert world.heard == [EVERYTHING]
 
 

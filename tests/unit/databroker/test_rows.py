@@ -6,9 +6,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from databroker.models import Group, Session, User
-from databroker.records import DIRECTORY_USER, USER, Record
-from databroker.rows import AT_ONCE, Rows, add_group, add_session, add_user, moment, write, write_seen
+from databroker.models import Group, ServiceAccount, Session, User
+from databroker.records import DIRECTORY_USER, SERVICE_ACCOUNT, USER, Record
+from databroker.rows import AT_ONCE, Rows, add_group, add_service_account, add_session, add_user, moment, write, write_seen
 from gateproject.errors import BrokerError
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -135,3 +135,26 @@ def test_a_database_in_trouble_is_the_brokers_trouble():
             write_seen({"s": (NOON.timestamp(), "a.org")})
     finally:
         rename("away", "databroker_session")
+
+
+def test_a_service_account_has_a_row_without_its_secret_and_is_seen_under_its_own_id(database):
+    facts = {"groups": ["a", "b"], "created": NOON.timestamp(), "created_by": "ann", "expires": 2e9, "secret_hash": "5ec3e7"}
+    rows = Rows()
+    add_service_account(rows, "ci", record(SERVICE_ACCOUNT, **facts))
+    write(rows)
+    (row,) = ServiceAccount.objects.values()
+    assert (row["id"], row["groups"], row["created"], row["created_by"]) == ("ci", "a, b", NOON, "ann")
+    assert "5ec3e7" not in str(row)
+    Session.objects.create(id="ci")
+    assert write_seen({"service_account/ci": (NOON.timestamp(), "app"), "service_account/no": (1.0, "app"), "x": (1.0, "app")}) == {
+        "service_account/no",
+        "x",
+    }
+    assert ServiceAccount.objects.get().last_seen == NOON
+    assert Session.objects.get().last_seen is None
+    write(rows)
+    assert ServiceAccount.objects.get().last_route == "app"
+    gone = Rows()
+    add_service_account(gone, "ci", None)
+    write(gone)
+    assert not ServiceAccount.objects.exists()

@@ -41,3 +41,14 @@ async def test_a_404_never_echoes_a_foreign_origin(tmp_path: Path) -> None:
     headers = {**SCRIPT, "origin": "https://evil.example"}
     await refusals.send(incoming_from("https://a.example/", headers=headers), Check(NO_ROUTE, None), answer.send, 0.0)
     assert answer.values("access-control-allow-origin") == []
+
+
+async def test_a_program_with_a_bad_token_is_told_so_and_not_sent_to_sign_in(tmp_path: Path) -> None:
+    answer = Answer()
+    refusals = Refusals(make_options(tmp_path), lambda origin: False)
+    decision = decide(request(), None, table(make_route(allow_any_authenticated_user=True)), NOW)
+    check = Check(decision, None, challenge='Bearer realm="gate", error="invalid_token"')
+    assert await refusals.send(incoming_from("https://app.example.com/", headers=NAVIGATION), check, answer.send, 0.0) == 401
+    assert answer.header("www-authenticate") == 'Bearer realm="gate", error="invalid_token"'
+    assert "no-store" in answer.values("cache-control")
+    assert answer.values("set-cookie") == answer.values("location") == []

@@ -1,0 +1,85 @@
+"""Which service account shows this token?  A record of the data broker in, an Identity out."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from authorize.policy.identity import Identity
+from databroker.records import SERVICE_ACCOUNT, Record, ServiceAccount
+from databroker.replica import Replica
+from gateproject.crypto.service_account_token import is_secret, name_in
+
+log = structlog.get_logger(__name__)
+
+PROVIDER = "service_account"
+# What is attested of an account is good for no longer, however long the account itself lives.
+IDENTITY_SECONDS = 3600.0
+MAX_CACHED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    record: Record
+    account: ServiceAccount
+    identity: Identity
+
+
+class ServiceAccountLoader:
+    """Identities are cached for as long as the replica holds the same record; the secret is compared at each use."""
+
+    def __init__(self, replica: Replica):
+        self._replica = replica
+        self._known: dict[str, _Known] = {}
+
+    def __repr__(self) -> str:
+        return f"<ServiceAccountLoader {len(self._known)} known>"
+
+    async def identify(self, token: str, now: float) -> Identity | None:
+        """Raises BrokerError."""
+        if not (name := name_in(token)):
+            return None
+        known = self._known.get(name)
+        if known is None or now >= known.identity.expires or self._replica.peek(SERVICE_ACCOUNT, name) is not known.record:
+            known = await self._load(name, now)
+        if known is None or not _is_its_secret(token, known.account, now):
+            return None
+        return known.identity
+
+    async def _load(self, name: str, now: float) -> _Known | None:
+        self._known.pop(name, None)
+        record = await self._replica.get(SERVICE_ACCOUNT, name)
+        if record is None:
+            return None
+        try:
+            account = ServiceAccount.from_record(record)
+            identity = identity_of(account, now)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            log.warning("a service account's record is malformed, so it counts as none", name=name, error=type(error).__name__)
+            return None
+        if account.name != name or now >= identity.expires:
+            return None
+        known = self._known[name] = _Known(record, account, identity)
+        if len(self._known) > MAX_CACHED:
+            del self._known[next(iter(self._known))]
+        return known
+
+
+def identity_of(account: ServiceAccount, now: float) -> Identity:
+    """It has no e-mail address and no claims.  Its id is of a provider that no person has: rules can't take one for the other."""
+    id = f"{PROVIDER}/{account.name}"
+    groups = tuple(map(str, account.groups))
+    return Identity(
+        session_id=id,
+        user_id=id,
+        subject=id,
+        provider=PROVIDER,
+        expires=min(float(account.expires), now + IDENTITY_SECONDS),
+        issued=max(float(account.created), float(account.rotated)),
+        name=account.name,
+        group_ids=frozenset(groups),
+        groups=groups,
+    )
+
+
+def _is_its_secret(token: str, account: ServiceAccount, now: float) -> bool:
+    return is_secret(token, account.secret_hash) or (now < account.old_secret_until and is_secret(token, account.old_secret_hash))

@@ -1,0 +1,94 @@
+"""Service accounts: made, given a new secret, listed and revoked.  Whoever calls has written it into the audit log."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from databroker.client import BrokerClient
+from databroker.records import SERVICE_ACCOUNT, ServiceAccount
+from databroker.store.base import VersionConflict
+from gateproject.crypto.service_account_token import NAME, hash_of, new_token
+from gateproject.errors import GateError
+
+AT_ONCE = 500
+# "Never" is a date that every clock can tell.
+NEVER = 253_402_300_799.0  # the end of the year 9999
+KEEP = 0.0
+MOST_GROUPS = 100
+LONGEST_GROUP = 255
+
+
+class AccountError(GateError):
+    """It can't be done, and why: for the administrator who asked."""
+
+    status = 400
+
+
+class ServiceAccounts:
+    """Raises AccountError, and BrokerError where the data broker can't be reached."""
+
+    def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
+        self._broker = broker
+        self._clock = clock
+
+    async def create(self, name: str, groups: Iterable[str], lifetime: float | None, created_by: str) -> str:
+        """The token, which nobody sees again.  `lifetime` in seconds; None: it doesn't expire."""
+        now, token = self._clock(), new_token(checked_name(name))
+        account = ServiceAccount(name, _checked_groups(groups), now, _end(now, lifetime), hash_of(token), created_by)
+        try:
+            await self._broker.put(SERVICE_ACCOUNT, name, account.to_data(), expires=account.expires, only_if_version=0)
+        except VersionConflict:
+            raise AccountError(f"there is a service account {name} already: rotate it, or revoke it first") from None
+        return token
+
+    async def rotate(self, name: str, overlap: float = 0.0, lifetime: float | None = KEEP) -> str:
+        """A new token; the old one is good for `overlap` seconds more.  With KEEP the end stays as it was."""
+        record = await self._broker.get(SERVICE_ACCOUNT, checked_name(name))
+        if record is None:
+            raise AccountError(f"there is no service account {name}")
+        now, account, token = self._clock(), ServiceAccount.from_record(record), new_token(name)
+        renewed = replace(
+            account,
+            secret_hash=hash_of(token),
+            rotated=now,
+            old_secret_hash=account.secret_hash if overlap > 0 else "",
+            old_secret_until=now + overlap if overlap > 0 else 0.0,
+            expires=account.expires if lifetime == KEEP else _end(now, lifetime),
+        )
+        try:
+            await self._broker.put(SERVICE_ACCOUNT, name, renewed.to_data(), expires=renewed.expires, only_if_version=record.version)
+        except VersionConflict:
+            raise AccountError(f"somebody else has changed {name} at this moment: look, and try again") from None
+        return token
+
+    async def revoke(self, name: str) -> None:
+        if not await self._broker.delete(SERVICE_ACCOUNT, checked_name(name)):
+            raise AccountError(f"there is no service account {name}")
+
+    async def list(self) -> list[ServiceAccount]:
+        accounts, after = list[ServiceAccount](), ""
+        while page := await self._broker.page(SERVICE_ACCOUNT, after, AT_ONCE):
+            accounts += map(ServiceAccount.from_record, page)
+            after = page[-1].id
+        return accounts
+
+
+def checked_name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise AccountError("a name has 1 to 63 of a-z, 0-9 and hyphens, the first and last of them no hyphen")
+    return name
+
+
+def _checked_groups(groups: Iterable[str]) -> tuple[str, ...]:
+    checked = tuple(dict.fromkeys(group.strip() for group in groups if group.strip()))
+    if len(checked) > MOST_GROUPS or any(len(group) > LONGEST_GROUP or not group.isprintable() for group in checked):
+        raise AccountError(f"at most {MOST_GROUPS} groups, each of at most {LONGEST_GROUP} printable characters")
+    return checked
+
+
+def _end(now: float, lifetime: float | None) -> float:
+    if lifetime is None:
+        return NEVER
+    if lifetime <= 0:
+        raise AccountError("an account must live for some time")
+    return min(now + lifetime, NEVER)

@@ -1,0 +1,42 @@
+"""How does a command reach the records that the running gate works with?"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from databroker.client import BrokerClient, LocalBroker
+from databroker.rpc.client import RemoteBroker
+from databroker.store.open import open_store
+from gateproject.config.options import Options
+from gateproject.config.types import HostPort, Url
+from gateproject.errors import BrokerError
+from gateproject.rpc.channel import RpcChannel
+from gateproject.rpc.shared_secret import SharedSecret
+
+EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - not listened on, but replaced by loopback
+
+
+@asynccontextmanager
+async def opened_broker(options: Options) -> AsyncIterator[BrokerClient]:
+    """The store itself where processes share it, else the process that has it; BrokerError where nobody can be asked."""
+    url = options.databroker_service_url
+    if url is None and options.databroker_storage_type == "memory":
+        url = _own_address(options.grpc_address)
+    if url is not None:
+        remote = RemoteBroker(RpcChannel(url, options, SharedSecret(options.shared_secret)))
+        try:
+            yield remote
+        finally:
+            await remote.close()
+    else:
+        store = open_store(options)
+        try:
+            yield LocalBroker(store)
+        finally:
+            await store.close()
+
+
+def _own_address(address: HostPort | None) -> Url:
+    if address is None:
+        raise BrokerError("the records are in the memory of the running gate, which can only be asked where grpc_address is set")
+    host = "127.0.0.1" if address.host in EVERY_ADDRESS else address.host
+    return Url("http", f"[{host}]" if ":" in host else host, address.port)

@@ -1,0 +1,51 @@
+"""The secret of a service account: how it is made, read, and compared.
+
+    gate_sa_<name>_<43 random characters><6 of a checksum>
+
+The prefix and the checksum let secret scanners find a leaked one, and tell it from what only looks like one, without asking us.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+import zlib
+
+PREFIX = "gate_sa_"
+# A name is part of headers, rules and records: one spelling each.
+NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+SECRET_CHARACTERS = 43  # of 62: 256 bits
+CHECKSUM_CHARACTERS = 6
+_ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_TOKEN = re.compile(rf"{PREFIX}({NAME.pattern})_([0-9A-Za-z]{{{SECRET_CHARACTERS + CHECKSUM_CHARACTERS}}})", re.ASCII)
+
+
+def new_token(name: str) -> str:
+    unchecked = f"{PREFIX}{name}_" + "".join(secrets.choice(_ALPHABET) for _ in range(SECRET_CHARACTERS))
+    return unchecked + _checksum(unchecked)
+
+
+def name_in(token: str) -> str:
+    """The account that this claims to be of, "" where it is no such token.  Whether the secret is right is for `is_secret`."""
+    match = _TOKEN.fullmatch(token)
+    if match is None or not hmac.compare_digest(_checksum(token[:-CHECKSUM_CHARACTERS]), token[-CHECKSUM_CHARACTERS:]):
+        return ""
+    return match[1]
+
+
+def hash_of(token: str) -> str:
+    """What is kept of it.  A fast hash does: nobody guesses 256 bits."""
+    return hashlib.sha256(b"gate service account\0" + token.encode()).hexdigest()
+
+
+def is_secret(token: str, kept_hash: str) -> bool:
+    return bool(kept_hash) and hmac.compare_digest(hash_of(token), kept_hash)
+
+
+def _checksum(text: str) -> str:
+    number, characters = zlib.crc32(text.encode()), ""
+    for _ in range(CHECKSUM_CHARACTERS):
+        number, digit = divmod(number, len(_ALPHABET))
+        characters = _ALPHABET[digit] + characters
+    return characters

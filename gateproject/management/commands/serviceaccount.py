@@ -1,0 +1,166 @@
+"""Makes, lists, renews and revokes service accounts: programs that get in without a person."""
+
+import asyncio
+import getpass
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error
+
+from databroker.audit import record_command
+from databroker.models import ServiceAccount as Row
+from databroker.records import ServiceAccount
+from databroker.service_account_admin import CREATES, FAILED, REVOKES, ROTATES
+from databroker.service_accounts import KEEP, NEVER, AccountError, ServiceAccounts, checked_name
+from gateproject.broker_of import opened_broker
+from gateproject.config.fields import duration
+from gateproject.config.options import Options
+from gateproject.database import migrate
+from gateproject.errors import BrokerError, ConfigError
+
+# The others write their log where the admin can't read it.
+HAS_THE_LOG = ("all", "authenticate")
+
+
+class Command(BaseCommand):
+    help = "Make, list, renew or revoke service accounts: programs that get in without a person."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        # manage.py takes -config out of the arguments before Django sees them; it is declared here for the help text.
+        parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
+        actions = parser.add_subparsers(dest="action", required=True)
+        create = actions.add_parser("create", help="make an account and print its secret, which nobody sees again")
+        create.add_argument("name", help="a-z, 0-9 and hyphens; rules say service_account/NAME")
+        create.add_argument("--group", action="append", default=[], help="a group, as allowed_groups names it; may be repeated")
+        create.add_argument("--expires", default="90d", metavar="TIME", help="how long it is good for: 12h, 90d, never (default 90d)")
+        listing = actions.add_parser("list", help="every account, and when it was last used")
+        listing.add_argument("--json", action="store_true", help="print one JSON array")
+        rotate = actions.add_parser("rotate", help="print a new secret; the old one ends")
+        rotate.add_argument("name")
+        rotate.add_argument("--overlap", default="0s", metavar="TIME", help="how long the old secret still works, as in 10m (default 0s)")
+        rotate.add_argument("--expires", metavar="TIME", help="a new end, counted from now (default: as it was)")
+        revoke = actions.add_parser("revoke", help="end an account, at once and for good")
+        revoke.add_argument("name")
+
+    def handle(self, *args: Any, **arguments: Any) -> None:
+        if settings.GATE_CONFIG_ERROR is not None:
+            raise CommandError(str(settings.GATE_CONFIG_ERROR))
+        options: Options = settings.GATE_OPTIONS
+        if options.services not in HAS_THE_LOG:
+            raise CommandError(f"services is {options.services}: run it with the configuration of authenticate, which has the audit log")
+        try:
+            options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            migrate(options)
+            getattr(self, f"_{arguments['action']}")(options, arguments)
+        except AccountError as error:
+            raise CommandError(str(error)) from error
+        except BrokerError as error:
+            raise CommandError(f"the records can't be reached ({error}){_hint(options)}") from error
+        except (ConfigError, Error) as error:
+            raise CommandError(f"the audit log can't be written: {error}") from error
+
+    def _create(self, options: Options, arguments: dict[str, Any]) -> None:
+        lifetime = _seconds("--expires", arguments["expires"])
+        token = _logged(
+            options, CREATES, arguments["name"], lambda accounts, name: accounts.create(name, arguments["group"], lifetime, _me())
+        )
+        self._show(token)
+
+    def _rotate(self, options: Options, arguments: dict[str, Any]) -> None:
+        overlap = _seconds("--overlap", arguments["overlap"]) or 0.0
+        end = KEEP if arguments["expires"] is None else _seconds("--expires", arguments["expires"])
+        self._show(_logged(options, ROTATES, arguments["name"], lambda accounts, name: accounts.rotate(name, overlap, end)))
+
+    def _revoke(self, options: Options, arguments: dict[str, Any]) -> None:
+        _logged(options, REVOKES, arguments["name"], lambda accounts, name: accounts.revoke(name))
+        self.stderr.write(f"{arguments['name']} is revoked")
+
+    def _list(self, options: Options, arguments: dict[str, Any]) -> None:
+        accounts = _run(options, lambda accounts: accounts.list())
+        used = {row.pk: row for row in Row.objects.filter(pk__in=[account.name for account in accounts])}
+        found = [_described(account, used.get(account.name)) for account in accounts]
+        if arguments["json"]:
+            self.stdout.write(json.dumps(found, indent=2))
+            return
+        for account in found:
+            self.stdout.write(
+                f"{account['name']}: groups {', '.join(account['groups']) or 'none'}; ends {account['expires'] or 'never'}; "
+                f"last used {account['last_used'] or 'never, as far as is known'}{_where(account)}; "
+                f"made {account['created']} by {account['created_by']}"
+            )
+        if not found:
+            self.stderr.write("there are no service accounts")
+
+    def _show(self, token: str) -> None:
+        self.stderr.write("this is the secret; nobody sees it again:")
+        self.stdout.write(token)
+
+
+def _logged(options: Options, action: str, name: str, work: Callable[[ServiceAccounts, str], Awaitable[Any]]) -> Any:
+    """First the log: what can't be told of must not be done."""
+    checked_name(name)
+    record_command(_me(), action, name, Row)
+    try:
+        return _run(options, lambda accounts: work(accounts, name))
+    except (AccountError, BrokerError):
+        record_command(_me(), FAILED, name, Row)
+        raise
+
+
+def _run(options: Options, work: Callable[[ServiceAccounts], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        async with opened_broker(options) as broker:
+            return await work(ServiceAccounts(broker))
+
+    return asyncio.run(run())
+
+
+def _hint(options: Options) -> str:
+    if options.databroker_storage_type == "memory" and options.databroker_service_url is None:
+        return ": with databroker_storage_type memory they live in the running gate, and end with it"
+    return ""
+
+
+def _me() -> str:
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"[:200]
+    except (KeyError, OSError):  # a user without a name
+        return socket.gethostname()[:200]
+
+
+def _seconds(name: str, written: str) -> float | None:
+    """None for never."""
+    if written == "never":
+        return None
+    number, unit = written[:-1], written[-1:]
+    try:
+        return int(number) * 86400.0 if unit == "d" else duration(written).total_seconds()
+    except ValueError as error:
+        raise CommandError(f"{name} {written!r} must be a time such as 12h, 90d or never") from error
+
+
+def _described(account: ServiceAccount, row: Row | None) -> dict[str, Any]:
+    return {
+        "name": account.name,
+        "groups": list(account.groups),
+        "created": _moment(account.created),
+        "created_by": account.created_by,
+        "rotated": _moment(account.rotated),
+        "expires": _moment(account.expires) if account.expires < NEVER else "",
+        "last_used": row.last_seen.strftime("%Y-%m-%dT%H:%M:%SZ") if row is not None and row.last_seen is not None else "",
+        "last_route": row.last_route if row is not None else "",
+    }
+
+
+def _where(account: dict[str, Any]) -> str:
+    return f" at {account['last_route']}" if account["last_route"] else ""
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""

@@ -1,0 +1,117 @@
+"""Service accounts as operators and programs have them: manage.py beside a running gate, and the application behind it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.browser import headless_browser
+from tests.support.certs import certificate_files
+from tests.support.children import ROOT, clean_environment, free_port, wait_until
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate
+from tests.support.sample_upstream import SampleUpstream
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def own_gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
+    """Its records are in its memory, so a command has to ask it."""
+    builder = (
+        GateBuilder(provider.url)
+        .route("deploy.localhost", to=upstream.url, allowed_groups=["deployers"], pass_identity_headers=True)
+        .route("only-ci.localhost", to=upstream.url, allowed_users=["service_account/ci"], pass_identity_headers=True)
+        .setting(
+            groups_claim="groups",
+            grpc_address=f"127.0.0.1:{free_port()}",
+            admin_allowed_users=["alice@example.com"],
+            jwt_claims_headers=["groups", "user"],
+        )
+    )
+    with builder.start(tmp_path_factory.mktemp("gate")) as running:
+        yield running
+
+
+def command(gate: RunningGate, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "manage.py", "serviceaccount", *arguments, "-config", str(gate.config_file)],
+        cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+async def status(gate: RunningGate, token: str, host: str = "deploy.localhost") -> int:
+    async with gate.client() as program:
+        return (await program.get(gate.url(host), headers={"Authorization": f"Bearer {token}"})).status_code
+
+
+async def until(gate: RunningGate, token: str, wanted: int) -> None:
+    for _ in range(200):
+        if await status(gate, token) == wanted:
+            return
+    raise AssertionError(f"never {wanted}")
+
+
+async def test_an_account_is_made_used_renewed_listed_and_revoked(own_gate: RunningGate) -> None:
+    first = command(own_gate, "create", "ci", "--group", "deployers", "--expires", "12h")
+    async with own_gate.client() as program:
+        page = await program.get(own_gate.url("deploy.localhost", "/x"), headers={"Authorization": f"Bearer {first}"})
+        heard = dict(page.json()["headers"])
+        assert (heard["x-gate-claim-user"], heard["x-gate-claim-groups"]) == ("service_account/ci", "deployers")
+        assert "authorization" not in heard
+        assert first not in page.text
+    assert await status(own_gate, first, "only-ci.localhost") == 200
+    second = command(own_gate, "rotate", "ci")
+    await until(own_gate, first, 401)
+    assert await status(own_gate, second) == 200
+
+    def listed() -> dict[str, str]:
+        return {account["name"]: account for account in json.loads(command(own_gate, "list", "--json"))}["ci"]
+
+    wait_until(lambda: bool(listed()["last_used"]), "the last use is written down")
+    assert listed()["last_route"].startswith(("deploy.localhost", "only-ci.localhost"))
+    command(own_gate, "revoke", "ci")
+    await until(own_gate, second, 401)
+    assert not any(token in own_gate.child.output for token in (first, second))
+
+
+async def test_an_administrator_makes_one_in_the_admin_and_the_log_tells_of_both_ways(
+    own_gate: RunningGate, provider: DevelopmentProvider, tmp_path: Path
+) -> None:
+    command(own_gate, "create", "by-command")
+    with headless_browser(tmp_path / "profile", trusted_spki=own_gate.certificates.spki_hash) as browser:
+        browser.open(own_gate.url("authenticate.localhost", "/.gate/admin/databroker/serviceaccount/add/"))
+        browser.wait_for_url(provider.url)
+        browser.click('button[value="alice"]')
+        browser.wait_for_url(own_gate.url("authenticate.localhost", "/.gate/admin/"))
+        browser.find("#id_name").send_keys("by-hand")
+        browser.find("#id_groups").send_keys("deployers")
+        browser.picture("account-form")
+        browser.click("input[type=submit]")
+        token = browser.find("#secret").text
+        browser.picture("account-secret")
+        assert await status(own_gate, token) == 200
+        browser.open(own_gate.url("authenticate.localhost", "/.gate/admin/databroker/auditentry/"))
+        for told in ("creates the service account", "by-hand", "by-command", "alice@example.com"):
+            assert told in browser.text
+        browser.open(own_gate.url("authenticate.localhost", "/.gate/admin/databroker/serviceaccount/"))
+        assert "by-hand" in browser.text
+        browser.picture("accounts")
+        assert token not in browser.driver.page_source
+
+
+def test_a_memory_without_a_running_gate_is_said_to_be_out_of_reach(provider: DevelopmentProvider, tmp_path: Path) -> None:
+    builder = GateBuilder(provider.url).route("a.localhost", to="http://127.0.0.1:9", allow_any_authenticated_user=True)
+    config = builder.write(tmp_path, certificate_files(tmp_path, builder.authenticate_host, "a.localhost"))
+    done = subprocess.run(
+        [sys.executable, "manage.py", "serviceaccount", "create", "ci", "-config", str(config)],
+        cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "they live in the running gate" in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,118 @@
+"""Who shows the secret of a service account is that account, until it ends, and nobody else (classes B13, B15)."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from authorize.policy import criteria
+from authorize.service_accounts import IDENTITY_SECONDS, ServiceAccountLoader, identity_of
+from databroker.records import SERVICE_ACCOUNT, ServiceAccount
+from databroker.service_accounts import ServiceAccounts
+from gateproject.crypto.service_account_token import hash_of, new_token
+from gateproject.errors import BrokerError
+from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
+from tests.unit.authorize.builders import request, user
+
+NOW = 1500.0
+
+
+class World:
+    def __init__(self, broker: BreakableBroker, loader: ServiceAccountLoader):
+        self.broker = broker
+        self.loader = loader
+        self.accounts = ServiceAccounts(broker, lambda: NOW)
+
+    async def keep(self, account: ServiceAccount) -> None:
+        await self.broker.put(SERVICE_ACCOUNT, account.name, account.to_data())
+        await settled()
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with followed_broker() as (broker, replica):
+        yield World(broker, ServiceAccountLoader(replica))
+
+
+async def test_the_secret_is_the_account(world: World) -> None:
+    await world.keep(ServiceAccount("ci", ("deployers",), 1000.0, 99_000.0, hash_of(token := new_token("ci"))))
+    identity = await world.loader.identify(token, NOW)
+    assert identity is not None
+    assert (identity.user_id, identity.subject, identity.session_id) == ("service_account/ci",) * 3
+    assert (identity.email, identity.rule_email, dict(identity.claims)) == ("", "", {})
+    assert (identity.groups, identity.group_ids, identity.issued) == (("deployers",), frozenset({"deployers"}), 1000.0)
+    reads = world.broker.reads
+    assert await world.loader.identify(token, NOW) is identity, "what is signed of it is kept, so it must stay the same"
+    assert world.broker.reads == reads
+
+
+async def test_any_other_secret_is_nobody(world: World) -> None:
+    token, other = new_token("ci"), new_token("other")
+    await world.keep(ServiceAccount("ci", (), 1000.0, 99_000.0, hash_of(token)))
+    await world.keep(ServiceAccount("other", (), 1000.0, 99_000.0, hash_of(other)))
+    assert await world.loader.identify(token, NOW) is not None
+    for wrong in (new_token("ci"), new_token("nobody"), token[:-1], "", "gate_sa_ci_", hash_of(token)):
+        assert await world.loader.identify(wrong, NOW) is None
+
+
+async def test_a_revoked_or_renewed_secret_is_refused_as_soon_as_the_change_is_heard_of(world: World) -> None:
+    first = await world.accounts.create("ci", [], None, "")
+    assert await world.loader.identify(first, NOW) is not None
+    second = await world.accounts.rotate("ci")
+    await settled()
+    assert await world.loader.identify(first, NOW) is None
+    assert await world.loader.identify(second, NOW) is not None
+    await world.accounts.revoke("ci")
+    await settled()
+    assert await world.loader.identify(second, NOW) is None
+
+
+async def test_the_old_secret_is_good_for_the_overlap(world: World) -> None:
+    first = await world.accounts.create("ci", [], None, "")
+    await world.accounts.rotate("ci", overlap=60)
+    await settled()
+    assert await world.loader.identify(first, NOW + 59) is not None
+    assert await world.loader.identify(first, NOW + 60) is None
+
+
+async def test_an_account_ends_on_time_and_what_is_attested_of_it_sooner(world: World) -> None:
+    account = ServiceAccount("ci", (), 1000.0, NOW + 2 * IDENTITY_SECONDS, hash_of(token := new_token("ci")))
+    await world.keep(account)
+    identity = await world.loader.identify(token, NOW)
+    assert identity is not None
+    assert identity.expires == NOW + IDENTITY_SECONDS
+    later = await world.loader.identify(token, NOW + IDENTITY_SECONDS)
+    assert later is not None
+    assert later.expires == account.expires
+    assert await world.loader.identify(token, account.expires) is None
+
+
+async def test_a_malformed_or_moved_record_is_nobody(world: World) -> None:
+    token = new_token("ci")
+    good = ServiceAccount("ci", (), 1000.0, 99_000.0, hash_of(token))
+    for wrong in ({}, {**good.to_data(), "expires": "x"}, {**good.to_data(), "more": 1}, replace(good, name="other").to_data()):
+        await world.broker.put(SERVICE_ACCOUNT, "ci", wrong)
+        await settled()
+        assert await world.loader.identify(token, NOW) is None
+
+
+async def test_a_broker_that_is_away_lets_nobody_in(world: World) -> None:
+    world.broker.is_down = True
+    with pytest.raises(BrokerError):
+        await world.loader.identify(new_token("ci"), NOW)
+
+
+def test_rules_can_not_take_an_account_for_a_person_nor_a_person_for_an_account() -> None:
+    account = identity_of(ServiceAccount("ann", ("sales",), 1000.0, 99_000.0, ""), NOW)
+    person = user("ann@corp.com", subject="service_account/ann")
+
+    def holds(entry: str, who) -> bool:
+        return criteria.users([entry])(request(), who).holds
+
+    assert holds("service_account/ann", account)
+    assert not holds("service_account/ann", person)
+    assert holds("oidc/service_account/ann", person)
+    for entry in ("ann", "ann@corp.com", "oidc/ann", "service_account/bob", "service_account/"):
+        assert not holds(entry, account)
+    assert criteria.groups(["sales"])(request(), account).holds
+    assert not criteria.domains(["corp.com"])(request(), account).holds

@@ -1,0 +1,106 @@
+"""Service accounts are made, renewed and revoked, once each, and nothing that is kept lets anybody in."""
+
+import pytest
+
+from databroker.client import LocalBroker
+from databroker.records import SERVICE_ACCOUNT, ServiceAccount
+from databroker.service_accounts import MOST_GROUPS, NEVER, AccountError, ServiceAccounts
+from databroker.store.memory import MemoryStore
+from gateproject.crypto.service_account_token import is_secret, name_in
+
+NOW = 1_800_000_000.0
+DAY = 86400.0
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def broker(clock: Clock) -> LocalBroker:
+    return LocalBroker(MemoryStore(clock))
+
+
+@pytest.fixture
+def accounts(broker: LocalBroker, clock: Clock) -> ServiceAccounts:
+    return ServiceAccounts(broker, clock)
+
+
+async def kept(broker: LocalBroker, name: str = "ci") -> ServiceAccount:
+    record = await broker.get(SERVICE_ACCOUNT, name)
+    assert record is not None
+    assert record.expires == record.data["expires"]
+    return ServiceAccount.from_record(record)
+
+
+async def test_an_account_is_kept_without_its_secret(accounts: ServiceAccounts, broker: LocalBroker) -> None:
+    token = await accounts.create("ci", ["b", " a ", "", "b"], DAY, "ann@a.org")
+    account = await kept(broker)
+    assert (account.groups, account.created, account.expires, account.created_by) == (("b", "a"), NOW, NOW + DAY, "ann@a.org")
+    assert is_secret(token, account.secret_hash)
+    assert name_in(token) == "ci"
+    assert token.rpartition("_")[2] not in repr(account.to_data())
+    assert account.secret_hash not in repr(account)
+
+
+async def test_a_name_is_taken_once_and_free_again_afterwards(accounts: ServiceAccounts, broker: LocalBroker, clock: Clock) -> None:
+    first = await accounts.create("ci", [], DAY, "")
+    with pytest.raises(AccountError, match="already"):
+        await accounts.create("ci", ["board"], None, "")
+    assert is_secret(first, (await kept(broker)).secret_hash)
+    clock.now += DAY
+    await accounts.create("ci", [], None, "")
+    assert (await kept(broker)).expires == NEVER
+    await accounts.revoke("ci")
+    await accounts.create("ci", [], DAY, "")
+    assert not is_secret(first, (await kept(broker)).secret_hash)
+
+
+async def test_a_new_secret_ends_the_old_one_at_once_or_after_an_overlap(
+    accounts: ServiceAccounts, broker: LocalBroker, clock: Clock
+) -> None:
+    first = await accounts.create("ci", ["a"], DAY, "ann")
+    clock.now += 60
+    second = await accounts.rotate("ci", overlap=600)
+    account = await kept(broker)
+    assert is_secret(second, account.secret_hash)
+    assert is_secret(first, account.old_secret_hash)
+    assert (account.old_secret_until, account.rotated, account.expires) == (NOW + 660, NOW + 60, NOW + DAY)
+    third = await accounts.rotate("ci", lifetime=2 * DAY)
+    account = await kept(broker)
+    assert is_secret(third, account.secret_hash)
+    assert (account.old_secret_hash, account.expires, account.groups) == ("", NOW + 60 + 2 * DAY, ("a",))
+
+
+async def test_what_is_not_there_is_not_changed(accounts: ServiceAccounts) -> None:
+    for work in (accounts.rotate("ci"), accounts.revoke("ci")):
+        with pytest.raises(AccountError, match="no service account ci"):
+            await work
+
+
+@pytest.mark.parametrize("name", ["", "-ci", "ci-", "CI", "c_i", "c/i", "c i", "c@i", "ci\n", "\u0441i", "x" * 64])
+async def test_names_have_one_spelling(accounts: ServiceAccounts, name: str) -> None:
+    with pytest.raises(AccountError, match="a name has"):
+        await accounts.create(name, [], DAY, "")
+
+
+async def test_groups_and_lifetimes_have_bounds(accounts: ServiceAccounts) -> None:
+    for groups in ([str(number) for number in range(MOST_GROUPS + 1)], ["x" * 256], ["a\x00b"]):
+        with pytest.raises(AccountError, match="groups"):
+            await accounts.create("ci", groups, DAY, "")
+    with pytest.raises(AccountError, match="must live"):
+        await accounts.create("ci", [], -1.0, "")
+
+
+async def test_all_are_listed(accounts: ServiceAccounts) -> None:
+    for name in ("b", "a", "c"):
+        await accounts.create(name, [], DAY, "")
+    assert [account.name for account in await accounts.list()] == ["a", "b", "c"]

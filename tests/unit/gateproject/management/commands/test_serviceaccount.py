@@ -1,0 +1,81 @@
+"""What an operator types about service accounts, and what is printed, kept and written into the audit log."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+from django.utils import timezone
+
+from databroker.models import AuditEntry, ServiceAccount
+from gateproject.config.options import Options
+from gateproject.crypto.service_account_token import name_in
+from tests.support.options import make_options
+from tests.support.redis_server import RedisServer
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Iterator[Options]:
+    with RedisServer(tmp_path / "redis") as server:
+        yield make_options(tmp_path, databroker_storage_type="kvstore", databroker_storage_connection_string=server.url)
+
+
+def run(options: Options, *arguments: Any) -> str:
+    out, err = io.StringIO(), io.StringIO()
+    with override_settings(GATE_OPTIONS=options, GATE_CONFIG_ERROR=None):
+        call_command("serviceaccount", *arguments, stdout=out, stderr=err)
+    assert "gate_sa_" not in err.getvalue()
+    return out.getvalue().strip()
+
+
+def told() -> list[tuple[str, str]]:
+    return [(entry.action, entry.object_id) for entry in AuditEntry.objects.order_by("id")]
+
+
+def test_the_life_of_an_account(options: Options) -> None:
+    token = run(options, "create", "ci", "--group", "a", "--group", "b", "--expires", "30d")
+    assert name_in(token) == "ci", "standard output holds the secret and nothing else"
+    ServiceAccount.objects.create(id="ci", last_seen=timezone.now(), last_route="app.example.com")
+    (listed,) = json.loads(run(options, "list", "--json"))
+    assert (listed["name"], listed["groups"], listed["last_route"]) == ("ci", ["a", "b"], "app.example.com")
+    assert listed["expires"] > listed["created"]
+    assert listed["last_used"]
+    assert token not in json.dumps(listed)
+    renewed = run(options, "rotate", "ci", "--overlap", "10m")
+    assert renewed != token
+    assert name_in(renewed) == "ci"
+    (after,) = json.loads(run(options, "list", "--json"))
+    assert after["expires"] == listed["expires"]
+    assert after["rotated"]
+    assert "last used" in run(options, "list")
+    run(options, "rotate", "ci", "--expires", "never")
+    assert json.loads(run(options, "list", "--json"))[0]["expires"] == ""
+    run(options, "revoke", "ci")
+    assert json.loads(run(options, "list", "--json")) == []
+    names = ["creates the service account", *["gives the service account a new secret"] * 2, "revokes the service account"]
+    assert told() == [(name, "ci") for name in names]
+
+
+def test_what_fails_is_told_and_changes_nothing(options: Options) -> None:
+    for wrong, words in (
+        (("revoke", "nobody"), "no service account nobody"),
+        (("rotate", "nobody"), "no service account nobody"),
+        (("create", "C I"), "a name has"),
+        (("create", "ci", "--expires", "soon"), "--expires 'soon'"),
+        (("create", "ci", "--expires", "0s"), "must live"),
+    ):
+        with pytest.raises(CommandError, match=words):
+            run(options, *wrong)
+    assert json.loads(run(options, "list", "--json")) == []
+    assert ("could not do that to the service account", "nobody") in told()
+
+
+def test_only_who_has_the_audit_log_may_be_asked(options: Options) -> None:
+    with pytest.raises(CommandError, match="configuration of authenticate"):
+        run(options.model_copy(update={"services": "proxy"}), "list")
