@@ -135,11 +135,8 @@ class Runtime:
             has_tables=self.options.services in SIGNS_IN,
             tells_activity=self.options.tells_the_admin,
         )
-        self._carrying = Carrying(
-            saw=self._databroker.activity.saw,
-            decisions=DecisionLog(decision_rows.write, clock=self.clock),
-            broker=self._databroker.client,
-        )
+        decisions = DecisionLog(decision_rows.write, clock=self.clock)
+        self._carrying = Carrying(decisions, saw=self._databroker.activity.saw, broker=self._databroker.client)
         with made_beside_requests():
             self.world = self._build(self.options)
         self.status = self._in_force()
