@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ssl
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from gateproject.config.options import Options
 from gateproject.config.types import DEFAULT_PORTS, Url
 from gateproject.errors import GateError
 from gateproject.rpc.shared_secret import TOKEN, NotProven, SharedSecret
+from gateproject.telemetry.rpc_calls import RpcCalls
 
 PAUSE = 0.05  # seconds before a call is repeated; until its connection is back it waits by itself
 LARGEST_ANSWER = 64 * 1024 * 1024
@@ -45,6 +47,7 @@ class RpcChannel:
         self._credentials = None if options.grpc_insecure else grpc.ssl_channel_credentials(authorities(options.certificate_authority))
         self._channel: grpc.aio.Channel | None = None
         self._methods: dict[str, Any] = {}
+        self._calls = RpcCalls.made(options.service_label, f"{url.host}:{url.port or DEFAULT_PORTS[url.scheme]}")
 
     def __repr__(self) -> str:
         return f"<RpcChannel {self._target}>"
@@ -66,8 +69,10 @@ class RpcChannel:
 
     async def stream(self, method: str, request: Message, answer: type[Message], silence: float) -> AsyncGenerator[Message]:
         """Each message as it comes; RpcFailed when the stream breaks, and when nothing came for `silence` seconds.  Waits for no server."""
-        token = self._secret.token(method)
-        call = self._open().unary_stream(method, type(request).SerializeToString, answer.FromString)(request, metadata=((TOKEN, token),))
+        token, sent = self._secret.token(method), request.SerializeToString()
+        self._calls.tell_apart([method])
+        call = self._open().unary_stream(method)(sent, metadata=((TOKEN, token),))
+        began, status, received = time.perf_counter(), grpc.StatusCode.CANCELLED, 0
         try:
             async with asyncio.timeout(silence):
                 self._secret.check_proof(method, token, await call.initial_metadata())
@@ -75,15 +80,22 @@ class RpcChannel:
                 async with asyncio.timeout(silence):
                     message = await call.read()
                 if message is grpc.aio.EOF:
+                    status = grpc.StatusCode.OK
                     return
-                yield message
+                received += len(message)
+                yield answer.FromString(message)
         except TimeoutError as error:
-            raise RpcFailed(grpc.StatusCode.UNAVAILABLE, f"{method} was silent for {silence:g} seconds") from error
+            status = grpc.StatusCode.UNAVAILABLE
+            raise RpcFailed(status, f"{method} was silent for {silence:g} seconds") from error
         except NotProven as error:
-            raise await self._unproven(call, error) from error
+            failure = await self._unproven(call, error)
+            status = failure.code
+            raise failure from error
         except grpc.aio.AioRpcError as error:
-            raise RpcFailed(error.code(), error.details() or "") from error
+            status = error.code()
+            raise RpcFailed(status, error.details() or "") from error
         finally:
+            self._calls.ended(method, status, time.perf_counter() - began, len(sent), received)
             call.cancel()
 
     async def close(self) -> None:
@@ -93,18 +105,26 @@ class RpcChannel:
             self._methods.clear()
 
     async def _call_once(self, method: str, request: Message, answer: type[Message], timeout: float) -> Message:
-        token = self._secret.token(method)
+        token, sent, received = self._secret.token(method), request.SerializeToString(), b""
         if (multicallable := self._methods.get(method)) is None:
-            multicallable = self._methods[method] = self._open().unary_unary(method, type(request).SerializeToString, answer.FromString)
-        call = multicallable(request, metadata=((TOKEN, token),), timeout=timeout, wait_for_ready=True)
+            multicallable = self._methods[method] = self._open().unary_unary(method)
+            self._calls.tell_apart([method])
+        call = multicallable(sent, metadata=((TOKEN, token),), timeout=timeout, wait_for_ready=True)
+        began, status = time.perf_counter(), grpc.StatusCode.CANCELLED
         try:
             self._secret.check_proof(method, token, await call.initial_metadata())
-            return await call
+            received = await call
+            status = grpc.StatusCode.OK
+            return answer.FromString(received)
         except NotProven as error:
-            raise await self._unproven(call, error) from error
+            failure = await self._unproven(call, error)
+            status = failure.code
+            raise failure from error
         except grpc.aio.AioRpcError as error:
-            raise RpcFailed(error.code(), error.details() or "") from error
+            status = error.code()
+            raise RpcFailed(status, error.details() or "") from error
         finally:
+            self._calls.ended(method, status, time.perf_counter() - began, len(sent), len(received))
             call.cancel()
 
     async def _unproven(self, call: Any, error: NotProven) -> RpcFailed:

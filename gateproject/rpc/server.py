@@ -1,7 +1,9 @@
 """Where is gRPC served, and who is answered?  Whoever proves to know `shared_secret`, on one port, over TLS as configured."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NoReturn
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
 
 import grpc
 import structlog
@@ -12,6 +14,7 @@ from gateproject.config.options import Options
 from gateproject.config.types import CertificatePair, HostPort
 from gateproject.errors import ConfigError, GateError, Problem
 from gateproject.rpc.shared_secret import PROOF, TOKEN, Metadata, NotProven, SharedSecret
+from gateproject.telemetry.rpc_calls import RpcCalls
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +36,8 @@ class RpcServer:
         self._options = options
         self._health = health.aio.HealthServicer()
         self._services = [health.SERVICE_NAME, reflection.SERVICE_NAME]
-        self._server = grpc.aio.server(interceptors=[SecretCheck(secret, other_proof)], options=_server_options(options))
+        self._calls = RpcCalls.answered(options.service_label)
+        self._server = grpc.aio.server(interceptors=[SecretCheck(secret, other_proof, self._calls)], options=_server_options(options))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._certificates = _Certificates(options.certificate_pairs)
         self.port = 0
@@ -43,6 +47,7 @@ class RpcServer:
         if any(handler.request_streaming for handler in methods.values()):
             raise NotImplementedError("no method of ours takes a stream, and none would be guarded")
         self._services.append(service)
+        self._calls.tell_apart(f"/{service}/{name}" for name in methods)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, dict(methods)),))
 
     def open(self, address: HostPort) -> None:
@@ -78,7 +83,8 @@ class RpcServer:
 class SecretCheck(grpc.aio.ServerInterceptor):
     """The one door to every method: no token, no service.  It is asked before the request's body is read."""
 
-    def __init__(self, secret: SharedSecret, other_proof: OtherProof):
+    def __init__(self, secret: SharedSecret, other_proof: OtherProof, calls: RpcCalls):
+        self.calls = calls
         self._secret = secret
         self._other_proof = other_proof
 
@@ -94,9 +100,10 @@ class SecretCheck(grpc.aio.ServerInterceptor):
             proof = self._proof(method, metadata)
         except NotProven as error:
             log.warning("a gRPC call was refused", method=method, reason=str(error))
+            self.calls.ended(method, grpc.StatusCode.UNAUTHENTICATED, 0.0, 0, 0)
             return _refusal(str(error))
         handler = await continuation(handler_call_details)
-        return handler and _answering(handler, method, proof)
+        return handler and _answering(handler, Call(method, proof, self.calls))
 
     def _proof(self, method: str, metadata: Metadata) -> str:
         """What proves us to the caller; nothing for one who was let in without a token, and could not check it."""
@@ -113,40 +120,70 @@ def _refusal(reason: str) -> grpc.RpcMethodHandler:
     return grpc.unary_unary_rpc_method_handler(refuse)
 
 
-def _answering(handler: grpc.RpcMethodHandler, method: str, proof: str) -> grpc.RpcMethodHandler:
-    """The same method; it proves itself before it answers, and its errors are told in words that are for callers."""
-    proofs = ((PROOF, proof),)
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One that was let in: what proves us to its caller, and who counts it."""
 
-    async def unary(request: Any, context: grpc.aio.ServicerContext) -> Any:
+    method: str
+    proof: str
+    counted: RpcCalls
+
+    async def prove(self, context: grpc.aio.ServicerContext) -> None:
         # Not where there is nothing to prove: what is sent by itself costs a fifth of a call.
-        if proof:
-            await context.send_initial_metadata(proofs)
+        if self.proof:
+            await context.send_initial_metadata(((PROOF, self.proof),))
+
+
+def _answering(handler: grpc.RpcMethodHandler, call: Call) -> grpc.RpcMethodHandler:
+    """The same method; it proves itself before it answers, its errors are told in words that are for callers, and it is counted."""
+    read, write = handler.request_deserializer or bytes, handler.response_serializer or bytes
+
+    async def unary(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        began, status, answer = time.perf_counter(), grpc.StatusCode.CANCELLED, b""
         try:
-            return await handler.unary_unary(request, context)
+            await call.prove(context)
+            answer = write(await handler.unary_unary(read(request), context))
+            status = grpc.StatusCode.OK
+            return answer
         except Exception as error:
-            await _tell(error, context, method)
+            status = _status_of(error, context)
+            await _tell(error, status, context, call.method)
+        finally:
+            call.counted.ended(call.method, status, time.perf_counter() - began, len(request), len(answer))
 
-    async def stream(request: Any, context: grpc.aio.ServicerContext) -> Any:
-        if proof:
-            await context.send_initial_metadata(proofs)
+    async def stream(request: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+        began, status, sent = time.perf_counter(), grpc.StatusCode.CANCELLED, 0
         try:
-            async for message in handler.unary_stream(request, context):
-                yield message
+            await call.prove(context)
+            async for message in handler.unary_stream(read(request), context):
+                answer = write(message)
+                sent += len(answer)
+                yield answer
+            status = grpc.StatusCode.OK
         except Exception as error:
-            await _tell(error, context, method)
+            status = _status_of(error, context)
+            await _tell(error, status, context, call.method)
+        finally:
+            call.counted.ended(call.method, status, time.perf_counter() - began, len(request), sent)
 
-    make = grpc.unary_stream_rpc_method_handler if handler.response_streaming else grpc.unary_unary_rpc_method_handler
-    return make(stream if handler.response_streaming else unary, handler.request_deserializer, handler.response_serializer)
+    return grpc.unary_stream_rpc_method_handler(stream) if handler.response_streaming else grpc.unary_unary_rpc_method_handler(unary)
 
 
-async def _tell(error: Exception, context: grpc.aio.ServicerContext, method: str) -> NoReturn:
+def _status_of(error: Exception, context: grpc.aio.ServicerContext) -> grpc.StatusCode:
+    if isinstance(error, grpc.aio.AbortError):
+        code = context.code()
+        return code if isinstance(code, grpc.StatusCode) else grpc.StatusCode.UNKNOWN
+    return _CODES.get(error.status, grpc.StatusCode.INTERNAL) if isinstance(error, GateError) else grpc.StatusCode.INTERNAL
+
+
+async def _tell(error: Exception, status: grpc.StatusCode, context: grpc.aio.ServicerContext, method: str) -> NoReturn:
     """The gRPC edge: whatever went wrong, callers are told nothing of it that was not written for them."""
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if isinstance(error, GateError):
-        await context.abort(_CODES.get(error.status, grpc.StatusCode.INTERNAL), str(error))
+        await context.abort(status, str(error))
     log.error("a gRPC call failed", method=method, exc_info=error)
-    await context.abort(grpc.StatusCode.INTERNAL, "this call failed; the reason is in the server's log")
+    await context.abort(status, "this call failed; the reason is in the server's log")
     raise AssertionError("abort raises")
 
 

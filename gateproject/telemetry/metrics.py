@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -31,6 +32,44 @@ storage_operation_duration = Histogram(
     buckets=(0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000),
     registry=registry,
 )
+
+_MILLISECONDS = (0.1, 0.3, 0.6, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+_BYTES = tuple(2**power for power in range(4, 21, 2))  # 16 bytes to 1 MiB
+
+
+class RpcFamilies(NamedTuple):
+    """What is told of gRPC calls; of a stream when it ends, and all of it together."""
+
+    requests: Counter
+    milliseconds: Histogram
+    request_bytes: Histogram
+    response_bytes: Histogram
+
+    def labels(self, *labels: str) -> "RpcFamilies":
+        return RpcFamilies(
+            self.requests.labels(*labels),
+            self.milliseconds.labels(*labels),
+            self.request_bytes.labels(*labels),
+            self.response_bytes.labels(*labels),
+        )
+
+
+def _rpc(side: str, did: str, *labels: str) -> RpcFamilies:
+    names = [*labels, "grpc_method", "grpc_service", f"grpc_{side}_status"]
+
+    def histogram(what: str, words: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(f"grpc_{side}_{what}", words, names, buckets=buckets, registry=registry)
+
+    return RpcFamilies(
+        Counter(f"grpc_{side}_requests", f"gRPC calls that were {did}.", names, registry=registry),
+        histogram("request_duration_ms", f"How long gRPC calls took that were {did}, milliseconds.", _MILLISECONDS),
+        histogram("request_size_bytes", f"How large what was asked was, of gRPC calls that were {did}.", _BYTES),
+        histogram("response_size_bytes", f"How large the answers were, of gRPC calls that were {did}.", _BYTES),
+    )
+
+
+grpc_client = _rpc("client", "made", "service", "host")
+grpc_server = _rpc("server", "answered", "service")
 
 build_info = Gauge("gate_build_info", "Always 1: what runs.", ["service", "version", "revision", "python"], registry=registry)
 config_checksum = Gauge(

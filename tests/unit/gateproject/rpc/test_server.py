@@ -22,6 +22,7 @@ from gateproject.config.types import HostPort
 from gateproject.errors import BadRequest, ConfigError
 from gateproject.rpc.server import RpcServer
 from gateproject.rpc.shared_secret import PROOF, TOKEN, SharedSecret
+from gateproject.telemetry.metrics import registry
 from tests.support.certs import certificate_files
 from tests.support.options import make_options
 from tests.support.rpc import client_of, serve_broker
@@ -213,3 +214,35 @@ async def test_a_changed_certificate_is_shown_to_who_connects_next(tmp_path):
         leaf = x509.load_pem_x509_certificates(options.certificate_pairs[0].certificate)[0]
         assert await asyncio.to_thread(shown, server.port) == leaf.public_bytes(Encoding.DER)
     await server.stop()
+
+
+async def test_each_call_is_counted_by_method_and_outcome(server, channel, options):
+    def counted(method: str, status: str, side: str = "server", **labels: str) -> float:
+        names = {"service": "gate", "grpc_method": method, "grpc_service": "databroker.DataBrokerService", f"grpc_{side}_status": status}
+        return registry.get_sample_value(f"grpc_{side}_requests_total", {**names, **labels}) or 0.0
+
+    def all_of_them() -> list[float]:
+        host = f"127.0.0.1:{server.port}"
+        return [
+            counted("Get", "OK"),
+            counted("Get", "NOT_FOUND"),
+            counted("Get", "UNAUTHENTICATED"),
+            counted("Get", "OK", "client", host=host),
+            counted("Get", "NOT_FOUND", "client", host=host),
+        ]
+
+    before, client = all_of_them(), client_of(server.port, options)
+    assert (await client.get(SESSION, "a")) is not None
+    assert (await client.get(SESSION, "b")) is None
+    await client.close()
+    assert await outcome(channel, "/databroker.DataBrokerService/Get", []) is grpc.StatusCode.UNAUTHENTICATED
+    assert [now - then for then, now in zip(before, all_of_them(), strict=True)] == [1, 1, 1, 1, 1]
+
+
+async def test_a_message_that_is_none_is_an_error_of_the_call_and_ends_nothing_else(server, channel, options):
+    method = "/databroker.DataBrokerService/Get"
+    metadata = [(TOKEN, SharedSecret(options.shared_secret).token(method))]
+    assert await outcome(channel, method, metadata, b"\xff\xff\xff") is grpc.StatusCode.INTERNAL
+    client = client_of(server.port, options)
+    assert (await client.get(SESSION, "a")) is not None
+    await client.close()
