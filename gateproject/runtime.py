@@ -198,6 +198,7 @@ class Runtime:
         await self._rpc.start()
         if self.world.authenticate is not ABSENT:
             await self.world.authenticate.start()
+        self._carrying.use(self.options, None if self.world.proxy is ABSENT else self.world.proxy.dataplane)
         self._background.append(spawn(self._carrying.streams.run(self._may_go_on), name="open streams"))
         self._background.append(spawn(self._follow_configuration(), name="configuration"))
         self._background.append(spawn(self._carrying.decisions.run(), name="decision log"))
@@ -250,6 +251,7 @@ class Runtime:
             setattr(settings, name, value)
         self._metrics.serve(options, taken)
         self._databroker.use(options.shared_secret, options.session_staleness.total_seconds())
+        self._carrying.use(options, None if world.proxy is ABSENT else world.proxy.dataplane)
         self._keep_decisions()
         configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
         self._rpc.reload(options)
@@ -291,7 +293,7 @@ class Runtime:
         self._metrics.close()
         if self.world.authenticate is not ABSENT:
             await self.world.authenticate.stop()
-        await self._carrying.client.close()
+        await self._carrying.close()
         await self._carrying.decisions.flush()
         await self._rpc.stop_serving()
         await self._databroker.stop()

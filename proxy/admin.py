@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
 from gateproject.config.route import Route as ConfiguredRoute
+from proxy.upstreams.cluster import Clusters
 
 MOST_PROBLEMS = 100  # of a refused file on the page; a misspelt default may be wrong in each of ten thousand routes
 
@@ -31,6 +32,7 @@ class Row:
     address: str
     match: str
     target: str
+    upstreams: tuple[str, ...]
     who: tuple[str, ...]
     identity: str
     timeout: str
@@ -64,7 +66,7 @@ class RouteAdmin(admin.ModelAdmin):
             **self.admin_site.each_context(request),
             "title": "Routes",
             "opts": self.opts,
-            "rows": [row_of(route) for route in gate.options.policy],
+            "rows": [row_of(route, gate.proxy.clusters) for route in gate.options.policy],
             "configuration": gate.configuration,
             "shown_problems": gate.configuration.problems[:MOST_PROBLEMS],
         }
@@ -75,12 +77,13 @@ def register(site: admin.AdminSite) -> None:
     site.register(Route, RouteAdmin)
 
 
-def row_of(route: ConfiguredRoute) -> Row:
+def row_of(route: ConfiguredRoute, clusters: Clusters | None = None) -> Row:
     return Row(
         name=route.name or "",
         address=str(route.from_),
         match=_match(route),
         target=_target(route),
+        upstreams=_upstreams(route, clusters),
         who=who_may_enter(route),
         identity="yes" if route.pass_identity_headers else "no",
         timeout=_timeout(route.timeout),
@@ -114,6 +117,15 @@ def _target(route: ConfiguredRoute) -> str:
         return ", ".join(str(url) for url in route.to)
     said = route.redirect.model_dump(exclude_unset=True, exclude_none=True)
     return "redirect: " + ", ".join(f"{key} {value}" for key, value in said.items())
+
+
+def _upstreams(route: ConfiguredRoute, clusters: Clusters | None) -> tuple[str, ...]:
+    """Each with its weight and how it is; empty where there is nothing to tell beyond the target."""
+    cluster = clusters.known(route) if clusters is not None else None
+    if cluster is None:
+        return ()
+    pairs = zip(route.to, cluster.members, strict=True)
+    return tuple(f"{upstream.url}, weight {upstream.weight}: {cluster.health(member)}" for upstream, member in pairs)
 
 
 def _timeout(timeout: timedelta | None) -> str:

@@ -33,6 +33,7 @@ from proxy.refusals import Refusals
 from proxy.state import ProxyState, RouteForwarding
 from proxy.story import Story
 from proxy.upstreams.client import OutgoingRequest, UpstreamClient
+from proxy.upstreams.health import HealthChecks
 
 Saw = Callable[[str, float, str], None]
 
@@ -49,6 +50,20 @@ class Carrying:
     streams: OpenStreams = field(default_factory=OpenStreams)
     saw: Saw = lambda session_id, now, host: None
     broker: BrokerClient | None = None  # keeps what people send without a session; without it, nothing is kept
+    health: HealthChecks = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "health", HealthChecks(self.client))
+
+    def use(self, options: Options, plane: "DataPlane | None") -> None:
+        """This configuration is in force from now on; called on the event loop."""
+        self.client.use(options.dns_lookup_family)
+        carries = options.services in ("all", "proxy")
+        self.health.use(plane.state.clusters.members() if plane is not None and carries else ())
+
+    async def close(self) -> None:
+        self.health.close()
+        await self.client.close()
 
 
 class DataPlane:
@@ -63,7 +78,7 @@ class DataPlane:
         self._authorize = authorize
         self._carrying = carrying or Carrying()
         self._clock = clock
-        self._state: ProxyState = ProxyState(authorize.routes.routes(), options, previous._state if previous else None)
+        self.state: ProxyState = ProxyState(authorize.routes.routes(), options, previous.state if previous else None)
         self._trusted = TrustedPeers(options.trusted_proxies)
         self._refusals = Refusals(options, authorize.is_route_origin, authorize.may_administer)
         self.forms = KeptForms(options, self._carrying.broker, self._origin_of)
@@ -85,7 +100,7 @@ class DataPlane:
             elif is_websocket(incoming):
                 story.result = await self._websocket(incoming, compiled, check, judged_at, receive, send)
             else:
-                forwarding, is_preflight = self._state.forwarding(compiled), check.decision.is_preflight
+                forwarding, is_preflight = self.state.forwarding(compiled), check.decision.is_preflight
                 told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
                 who = self._who(forwarding, incoming, check)
                 outgoing = forwarding.outgoing(incoming, told, is_preflight=is_preflight, who=who)
@@ -117,7 +132,7 @@ class DataPlane:
         if tunnel is None:
             raise HandshakeRefused(501, "this server can't hand a connection over")
         told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
-        forwarding = self._state.forwarding(compiled)
+        forwarding = self.state.forwarding(compiled)
         outgoing = forwarding.outgoing(incoming, told, who=self._who(forwarding, incoming, check))
         outgoing.headers, outgoing.is_upgrade = offer.for_upstream(outgoing.headers), True
         # The default bounds the handshake alone; a timeout that was set bounds the websocket too.
@@ -170,14 +185,14 @@ class DataPlane:
         return check.decision.route.route.allow_websockets or not is_websocket(incoming)
 
     def _response_headers(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-        return self._state.response_headers.for_client(headers)
+        return self.state.response_headers.for_client(headers)
 
     async def _redirect(self, incoming: Incoming, compiled: CompiledRoute, send: Send) -> int:
         scope = incoming.scope
         status, location = redirect_to(
             compiled.route, incoming.request, compiled.route.from_.scheme, scope["query_string"], compiled.matched_prefix or None
         )
-        await send_redirect(incoming, send, location, status=status, extra_headers=self._state.response_headers.added)
+        await send_redirect(incoming, send, location, status=status, extra_headers=self.state.response_headers.added)
         return status
 
 

@@ -18,6 +18,7 @@ from proxy.own_paths import Owner, owner
 from proxy.programs import Programs
 from proxy.sign_in import SignInRedirects
 from proxy.sign_in_loops import SignInLoops
+from proxy.upstreams.cluster import Clusters
 
 
 class ProxyService:
@@ -47,6 +48,10 @@ class ProxyService:
         self.program_hand_overs = ProgramHandOvers(options)
         self.program_tokens = ProgramTokens(options)
         self.loops = SignInLoops(options)
+
+    @property
+    def clusters(self) -> Clusters:
+        return self.dataplane.state.clusters
 
     def owner(self, request: AccessRequest) -> Owner:
         found = owner(

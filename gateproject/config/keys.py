@@ -11,6 +11,7 @@ from cryptography.x509 import load_pem_x509_certificates
 _SMALLEST_RSA = 2048
 
 
+@lru_cache(maxsize=256)  # thousands of routes may share a client certificate
 def check_pair(certificate: bytes, key: bytes) -> None:
     """The first certificate is the server's own; its chain may follow."""
     try:

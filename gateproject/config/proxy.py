@@ -1,15 +1,17 @@
 """The settings of the data plane: time, headers, trusted peers."""
 
+import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from gateproject.config.fields import Bool, Duration, Networks, ServiceUrl, TextList
 from gateproject.config.headers import ClaimNames, ResponseHeaders
+from gateproject.config.reader import one_of
 from gateproject.config.validation import Finding, Rule, Settings
 
 DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(
@@ -21,6 +23,9 @@ DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+
+# What `dns_lookup_family` may be -> the version of addresses that it leaves.
+DNS_FAMILIES: Mapping[str, int | None] = MappingProxyType({"AUTO": None, "V4_ONLY": 4, "V6_ONLY": 6})
 
 MOST_CACHED = timedelta(minutes=5)
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?|[0-9a-f:]+:[0-9a-f:.]*", re.ASCII | re.IGNORECASE)
@@ -48,11 +53,26 @@ def _programs_are_named_by_host(settings: Any) -> Iterator[Finding]:
             yield ("programmatic_redirect_domain_whitelist", index), "must be a host name or an address: no scheme, port, path or wildcard"
 
 
+def _addresses_can_be_reached(settings: Any) -> Iterator[Finding]:
+    version = DNS_FAMILIES[settings.dns_lookup_family]
+    for index, route in enumerate(settings.policy if version else ()):
+        for upstream in route.to:
+            try:
+                address = ipaddress.ip_address(upstream.url.host.strip("[]"))
+            except ValueError:
+                continue
+            if address.version != version:
+                yield ("policy", index, "to"), f"is an IPv{address.version} address, and dns_lookup_family is {settings.dns_lookup_family}"
+
+
 class ProxySettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (_forward_auth_has_its_own_host, _programs_are_named_by_host)
+    RULES: ClassVar[tuple[Rule, ...]] = (_forward_auth_has_its_own_host, _programs_are_named_by_host, _addresses_can_be_reached)
 
     default_upstream_timeout: Duration = Field(
         timedelta(seconds=30), description="For a route without `timeout`; 0 is no limit.", examples=["30s"]
+    )
+    dns_lookup_family: Annotated[str, one_of(*DNS_FAMILIES)] = Field(
+        "AUTO", description="Which addresses of an upstream's name are used.", examples=["V4_ONLY"]
     )
     forward_auth_cache: Duration = Field(
         timedelta(0),

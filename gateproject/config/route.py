@@ -17,7 +17,7 @@ from gateproject.config.balancing import (
     RingHashSettings,
     settings_fit_the_policy,
 )
-from gateproject.config.fields import Base64, Bool, Duration, File, Text, TextList, or_file
+from gateproject.config.fields import Base64, Base64Secret, Bool, Duration, File, Text, TextList, or_file
 from gateproject.config.headers import RemovableHeaders, RequestHeaders
 from gateproject.config.policy_language import ENFORCE, MODES, SHADOW, Block, comparisons, policy_blocks
 from gateproject.config.policy_values import regular_expression
@@ -33,13 +33,15 @@ from gateproject.config.rewrites import (
     rewritten_once,
 )
 from gateproject.config.route_values import AbsolutePath, Claims, Domains, FromUrl, Origins, RewrittenPath
-from gateproject.config.types import canonical_host
+from gateproject.config.types import SecretBytes, canonical_host
 from gateproject.config.upstream_credentials import (
     ClusterToken,
+    client_certificate_is_whole,
     cluster_token_in_file,
     impersonation_needs_a_person,
     serverless_needs_an_upstream,
 )
+from gateproject.config.upstream_health import EXAMPLE_CHECK, HealthCheck, OutlierDetection, checks_need_upstreams
 from gateproject.config.upstream_urls import UpstreamUrls
 from gateproject.config.validation import Finding, Settings
 
@@ -94,6 +96,8 @@ class Route(Settings):
         settings_fit_the_policy,
         regexes_are_whole,
         rewritten_once,
+        client_certificate_is_whole,
+        checks_need_upstreams,
     )
     UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.ROUTE_KEYS
     REMOVED: ClassVar[dict[str, str]] = removed.ROUTE_KEYS
@@ -216,6 +220,17 @@ class Route(Settings):
         description="Root CAs for verifying the upstream, instead of the system's: base64 of PEM.",
         examples=["BASE64-OF-ca.pem"],
     )
+    tls_client_cert_file: File | None = Field(None, description="File form of `tls_client_cert`.", examples=["client.pem"])
+    tls_client_cert: Annotated[Base64 | None, or_file("tls_client_cert_file")] = Field(
+        default=None,
+        validate_default=True,
+        description="Certificate, with its chain, that the upstream is shown: base64 of PEM.",
+        examples=["BASE64-OF-client.pem"],
+    )
+    tls_client_key_file: File | None = Field(None, description="File form of `tls_client_key`.", examples=["client-key.pem"])
+    tls_client_key: Annotated[Base64Secret | None, or_file("tls_client_key_file", SecretBytes)] = Field(
+        default=None, validate_default=True, description="Its private key: base64 of PEM.", examples=["BASE64-OF-client-key.pem"]
+    )
     tls_downstream_client_ca_file: File | None = Field(None, description="File form of `tls_downstream_client_ca`.", examples=["ca.pem"])
     tls_downstream_client_ca: Annotated[Base64 | None, or_file("tls_downstream_client_ca_file")] = Field(
         default=None,
@@ -231,6 +246,14 @@ class Route(Settings):
     )
     ring_hash_lb_config: RingHashSettings | None = Field(None, description="Settings of RING_HASH.", examples=[{"minimum_ring_size": 1024}])
     maglev_lb_config: MaglevSettings | None = Field(None, description="Settings of MAGLEV.", examples=[{"table_size": 65537}])
+    health_checks: tuple[HealthCheck, ...] = Field(
+        (),
+        description="Periodic checks; an unhealthy upstream gets no traffic.",
+        examples=[[EXAMPLE_CHECK]],
+    )
+    outlier_detection: OutlierDetection | None = Field(
+        None, description="Leaves an upstream that answers badly out for a while.", examples=[{"consecutive_5xx": 5}]
+    )
     name: Text | None = Field(None, description="The route's name in metrics and logs.", examples=["app"])
 
     @cached_property

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from gateproject.config.fields import text
+from gateproject.config.keys import check_pair
 from gateproject.config.reader import TEXT, Reader
 from gateproject.config.service_account import service_account
 from gateproject.config.types import SecretText
@@ -78,3 +79,18 @@ def service_account_is_usable(settings: Any) -> Iterator[Finding]:
     except ValueError as error:
         key = "cloud_serverless_authentication_service_account"
         yield (f"{key}_file" if settings.cloud_serverless_authentication_service_account_file else key,), str(error)
+
+
+def client_certificate_is_whole(route: Any) -> Iterator[Finding]:
+    certificate, key = route.tls_client_cert, route.tls_client_key
+    named = {name: f"{name}_file" if getattr(route, f"{name}_file") else name for name in ("tls_client_cert", "tls_client_key")}
+    if (certificate is None) != (key is None):
+        present, absent = ("tls_client_cert", "tls_client_key") if key is None else ("tls_client_key", "tls_client_cert")
+        yield (named[present],), f"needs {absent} too"
+    elif certificate is not None:
+        if not any(upstream.url.scheme == "https" for upstream in route.to):
+            yield (named["tls_client_cert"],), "is shown to https upstreams only, and `to` has none"
+        try:
+            check_pair(certificate, key)
+        except ValueError as error:
+            yield (named["tls_client_cert"],), str(error)

@@ -21,6 +21,11 @@ unreadable_records = Counter(
     "gate_unreadable_records", "Stored records that were left out because they don't decrypt or parse.", ["type"], registry=registry
 )
 
+upstream_healthy = Gauge("gate_upstream_healthy", "1 while its health checks say so, else 0.", ["upstream"], registry=registry)
+upstream_ejections = Counter(
+    "gate_upstream_ejections", "How often an upstream was left out for a while because of its answers.", ["upstream"], registry=registry
+)
+
 kvstore_conns = Gauge("kvstore_conns", "Connections to the kvstore.", registry=registry)
 kvstore_idle_conns = Gauge("kvstore_idle_conns", "Those of them that nobody uses.", registry=registry)
 kvstore_wait_count = Counter("kvstore_wait_count", "How often a call had to wait for a connection.", registry=registry)

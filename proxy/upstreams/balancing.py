@@ -12,6 +12,7 @@ from typing import Protocol
 from gateproject.config.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
 from gateproject.config.route import Route
 
+_MOST_CYCLES = 256
 Eligible = tuple[int, ...]  # ascending indexes, at least one
 
 
@@ -21,20 +22,25 @@ class Balancer(Protocol):
 
 
 class RoundRobin:
-    """Smooth: in each cycle of as many requests as there is weight, each upstream has its exact share, spread out evenly."""
+    """Smooth: in each cycle of as many requests as there is weight, each upstream has its exact share, spread out evenly.
+
+    Each set of upstreams has a cycle of its own, so that what moves on from one of them is spread evenly too.
+    """
 
     def __init__(self, weights: Sequence[int]):
         self._weights = weights
-        self._eligible: Eligible = ()
-        self._credit: list[float] = []
+        self._credits: dict[Eligible, list[float]] = {}
 
     def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
         return self.next(eligible, self._weights)
 
     def next(self, eligible: Eligible, weights: Sequence[float]) -> int:
-        if eligible != self._eligible:
-            self._eligible, self._credit = eligible, [0.0] * len(self._weights)
-        credit, best, total = self._credit, eligible[0], 0.0
+        credit = self._credits.get(eligible)
+        if credit is None:
+            if len(self._credits) == _MOST_CYCLES:
+                self._credits.clear()
+            credit = self._credits[eligible] = [0.0] * len(self._weights)
+        best, total = eligible[0], 0.0
         for index in eligible:
             credit[index] += weights[index]
             total += weights[index]

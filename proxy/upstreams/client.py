@@ -109,10 +109,17 @@ class StaleConnection(UpstreamError):
 class UpstreamClient:
     """The connections to all upstreams.  Pools are kept apart by address, TLS rules and server name."""
 
-    def __init__(self, *, dns_lookup_family: str = "AUTO"):
-        self._family = _FAMILIES[dns_lookup_family]
+    def __init__(self) -> None:
+        self._family = socket.AF_UNSPEC
         self._connector: aiohttp.TCPConnector | None = None
         self._timeout = aiohttp.ClientTimeout(connect=CONNECT_TIMEOUT)
+
+    def use(self, dns_lookup_family: str) -> None:
+        """From the next connection on."""
+        self._family = _FAMILIES[dns_lookup_family]
+        if self._connector is not None:
+            self._connector._family = self._family
+            self._connector.clear_dns_cache()
 
     async def open(self, request: OutgoingRequest, *, is_fresh: bool = False) -> "Exchange":
         """Connect and send the head.  `is_fresh`: not on a connection that was used before.  Raises UpstreamError."""

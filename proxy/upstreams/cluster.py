@@ -1,15 +1,23 @@
 """The upstreams of one route: which of them is asked, which instead where that one can't be reached, and what is under way where."""
 
 import random
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+import structlog
+
 from gateproject.config.route import Route
+from gateproject.config.upstream_health import HealthCheck
 from gateproject.errors import UpstreamError
+from gateproject.telemetry import metrics
 from proxy.rewrite import own_name
 from proxy.upstreams import tls
 from proxy.upstreams.balancing import Table, balancer
 from proxy.upstreams.client import OutgoingRequest, Upstream
+from proxy.upstreams.outliers import Outlier, OutlierDetector
+
+log = structlog.get_logger(__name__)
 
 # Of one request, where upstreams can't be connected to: the first choice and two others.
 MOST_TRIES = 3
@@ -23,9 +31,18 @@ class NoHealthyUpstream(UpstreamError):
 
 @dataclass(slots=True, eq=False)
 class Standing:
-    """What is known of one upstream now.  `active` counts the requests under way."""
+    """What is known of one upstream now.  `active` counts the requests under way, `failing` holds the numbers of checks that fail."""
 
     active: int = 0
+    failing: frozenset[int] = frozenset()
+    outlier: Outlier = field(default_factory=Outlier)
+
+    @property
+    def is_healthy(self) -> bool:
+        return not self.failing
+
+    def is_available(self, now: float) -> bool:
+        return not self.failing and now >= self.outlier.ejected_until
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,12 +52,16 @@ class Member:
     name: str
     upstream: Upstream
     host: bytes | None
+    checks: tuple[HealthCheck, ...] = ()
     standing: Standing = field(default_factory=Standing)
 
 
 class Cluster:
-    def __init__(self, route: Route, members: tuple[Member, ...], draw: random.Random):
+    def __init__(self, route: Route, members: tuple[Member, ...], draw: random.Random, clock: Callable[[], float] = time.monotonic):
         self.members = members
+        self._clock = clock
+        self._detector = None if route.outlier_detection is None else OutlierDetector(route.outlier_detection, draw)
+        self._is_watched = self._detector is not None or bool(route.health_checks)
         self._balancer = balancer(route, tuple(member.name for member in members), draw)
         self._all = tuple(range(len(members)))
         self.is_sticky = isinstance(self._balancer, Table)
@@ -48,11 +69,32 @@ class Cluster:
     def choose(self, key: bytes = b"", without: Collection[int] = ()) -> int:
         """Raises NoHealthyUpstream."""
         eligible = tuple(index for index in self._all if index not in without) if without else self._all
+        if self._is_watched:
+            now = self._clock()
+            eligible = tuple(index for index in eligible if self.members[index].standing.is_available(now))
         if not eligible:
             raise NoHealthyUpstream("no upstream of the route is healthy")
         if len(eligible) == 1:
             return eligible[0]
         return self._balancer.choose(eligible, [member.standing.active for member in self.members], key)
+
+    def answered(self, index: int, status: int) -> None:
+        """What requests show of an upstream."""
+        if self._detector is None:
+            return
+        outliers = [member.standing.outlier for member in self.members]
+        for out, reason in self._detector.answered(outliers, index, status, self._clock()):
+            name = self.members[out].name
+            metrics.upstream_ejections.labels(name).inc()
+            log.warning("upstream is left out for a while", upstream=name, reason=reason)
+
+    def health(self, member: Member) -> str:
+        """In words."""
+        if not member.standing.is_healthy:
+            return "unhealthy"
+        if member.standing.outlier.is_out(self._clock()):
+            return "left out for a while"
+        return "healthy" if self._is_watched else "not checked"
 
 
 class Place:
@@ -80,6 +122,8 @@ class Place:
     def end(self, status: int | None) -> None:
         """`status` is that of the answer, or of the error that stood in for one; None where the client left first."""
         self._member.standing.active -= 1
+        if status is not None:
+            self._cluster.answered(self._tried[-1], status)
 
     def move_on(self, request: OutgoingRequest) -> bool:
         """Nobody could be reached here, so nothing was sent: take the request to another upstream, if there is one."""
@@ -111,14 +155,22 @@ class Clusters:
 
     def of(self, route: Route) -> Cluster | None:
         """None where there is nothing to choose."""
-        if len(route.to) == 1:
+        if len(route.to) == 1 and not route.health_checks and route.outlier_detection is None:
             return None
         key = _cluster_key(route)
         known = self._clusters.get(key) or self._clusters_before.get(key)
         if known is None:
             known = Cluster(route, tuple(self._member(route, position) for position in range(len(route.to))), self._draw)
         self._clusters[key] = known
+        self._members |= {self._member_key(route, member.upstream): member for member in known.members}
         return known
+
+    def known(self, route: Route) -> Cluster | None:
+        """For whoever looks on."""
+        return self._clusters.get(_cluster_key(route)) if route.to else None
+
+    def members(self) -> Collection[Member]:
+        return self._members.values()
 
     def settle(self) -> None:
         """Everything is built: what came before is let go."""
@@ -126,16 +178,21 @@ class Clusters:
 
     def _member(self, route: Route, position: int) -> Member:
         upstream = Upstream.build(route, position)
-        key = upstream.connection_key
+        key = self._member_key(route, upstream)
         known = self._members.get(key) or self._members_before.get(key)
         if known is None:
             url = route.to[position].url
-            known = Member(url.origin, upstream, own_name(url))
+            known = Member(url.origin, upstream, own_name(url), route.health_checks)
         self._members[key] = known
         return known
+
+    @staticmethod
+    def _member_key(route: Route, upstream: Upstream) -> object:
+        return upstream.connection_key, repr((route.health_checks, route.outlier_detection))
 
 
 def _cluster_key(route: Route) -> str:
     """What makes two clusters the same."""
     settings = (route.lb_policy, route.least_request_lb_config, route.ring_hash_lb_config, route.maglev_lb_config)
-    return repr((route.to, settings, id(tls.client_context(route)), route.tls_server_name))
+    watched = (route.health_checks, route.outlier_detection)
+    return repr((route.to, settings, watched, id(tls.client_context(route)), route.tls_server_name))

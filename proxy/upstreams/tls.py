@@ -1,6 +1,10 @@
-"""How a route verifies its upstream: one client-side TLS context for each distinct set of rules."""
+"""How a route verifies its upstream, and what it shows: one client-side TLS context for each distinct set of rules."""
 
+import os
 import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 from gateproject.config.route import Route
@@ -9,11 +13,11 @@ from gateproject.errors import ConfigError, Problem
 
 def client_context(route: Route) -> ssl.SSLContext:
     """Routes with the same rules share a context, and with it the pool of connections."""
-    return _context(route.tls_skip_verify, route.tls_custom_ca)
+    return _context(route.tls_skip_verify, route.tls_custom_ca, route.tls_client_cert, route.tls_client_key)
 
 
 @lru_cache(maxsize=256)
-def _context(skip_verify: bool, custom_ca: bytes | None) -> ssl.SSLContext:
+def _context(skip_verify: bool, custom_ca: bytes | None, certificate: bytes | None, key: bytes | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -25,6 +29,8 @@ def _context(skip_verify: bool, custom_ca: bytes | None) -> ssl.SSLContext:
         _trust_only(context, custom_ca)
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if certificate is not None and key is not None:
+        _show(context, certificate, bytes(key))
     return context
 
 
@@ -34,3 +40,27 @@ def _trust_only(context: ssl.SSLContext, custom_ca: bytes) -> None:
         context.load_verify_locations(cadata=custom_ca.decode("ascii"))
     except (UnicodeDecodeError, ssl.SSLError) as error:
         raise ConfigError([Problem("tls_custom_ca", "holds no certificate in PEM form")]) from error
+
+
+def _show(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    try:
+        with _as_file(certificate + b"\n" + key) as path:
+            # OpenSSL would ask at the terminal for the password of a key that has one.
+            context.load_cert_chain(path, password=lambda: b"")
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigError([Problem("tls_client_cert", "and tls_client_key can't be used: they must be PEM and belong together")]) from error
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """The ssl module reads certificates from files only; where the system can, this one is in memory and nobody else sees it."""
+    if hasattr(os, "memfd_create"):
+        with open(os.memfd_create("certificate"), "wb") as file:
+            file.write(content)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile() as temporary:  # mode 0600
+            temporary.write(content)
+            temporary.flush()
+            yield temporary.name

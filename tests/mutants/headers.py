@@ -151,6 +151,12 @@ redirects.without(
     "a redirected path can't end its header", 'return quote(path if path.startswith("/") else "/" + path, safe=_PATH_SAFE)', "return path"
 )
 
+upstream_tls = door("proxy/upstreams/tls.py", "unit/proxy/upstreams/test_tls.py")
+upstream_tls.without(
+    "an upstream is shown the client certificate", "    if certificate is not None and key is not None:\n", "    if False:\n"
+)
+cluster = door("proxy/upstreams/cluster.py", "unit/proxy/upstreams/test_health.py", "unit/proxy/upstreams/test_cluster.py")
+cluster.without("an unhealthy upstream gets no traffic", "return not self.failing and now >= self.outlier.ejected_until", "return True")
 upstream = door("proxy/upstreams/client.py", "unit/proxy/upstreams/test_client.py")
 upstream.without("a request head is not split", '(head.count(b"\\r\\n") == head.count(b"\\n") == head.count(b"\\r") == len(parts))', "True")
 upstream.without(
@@ -227,6 +233,8 @@ DOORS = (
     identity_headers,
     rewrite,
     rewriting,
+    upstream_tls,
+    cluster,
     redirects,
     upstream,
     forwarding,

@@ -85,16 +85,17 @@ class Conversation:
 
 
 class CanaryUpstream:
-    """`answer` is sent to every request; a `script` speaks on each connection instead."""
+    """`answer` is sent to every request; a `script` speaks on each connection instead.  Without a `port` it is one that is free."""
 
-    def __init__(self, answer: bytes = OK, *, script: Script | None = None, tls: ssl.SSLContext | None = None):
+    def __init__(self, answer: bytes = OK, *, script: Script | None = None, tls: ssl.SSLContext | None = None, port: int = 0):
         self.requests: list[ReceivedRequest] = []
         self.connections = 0
         self._answer, self._script, self._tls = answer, script or self._answer_each, tls
         self._tasks: set[asyncio.Task[None]] = set()
+        self.port = port
 
     async def __aenter__(self) -> "CanaryUpstream":
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
         return self

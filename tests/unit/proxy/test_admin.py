@@ -9,6 +9,7 @@ import pytest
 from gateproject.config.route import Route
 from gateproject.errors import Problem
 from proxy import admin
+from proxy.upstreams.cluster import Clusters
 from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -23,7 +24,21 @@ IN_FORCE = SimpleNamespace(file="/etc/gate/config.yaml", checksum="0123456789abc
 
 
 def pages_for(*routes: Route, configuration: SimpleNamespace = IN_FORCE, **settings: Any) -> AdminPages:
-    return AdminPages(admin.register, options=SimpleNamespace(policy=routes), configuration=configuration, **settings)
+    clusters = Clusters()
+    for route in routes:
+        if route.to:
+            clusters.of(route)
+    proxy = SimpleNamespace(clusters=clusters)
+    return AdminPages(admin.register, options=SimpleNamespace(policy=routes), configuration=configuration, proxy=proxy, **settings)
+
+
+def test_each_of_several_upstreams_is_shown_with_its_weight_and_health():
+    several = Route.model_validate({"from": "https://a.example.com", "to": ["http://a.internal,3", "http://b.internal,1"]})
+    check = {"timeout": "1s", "interval": "1s", "unhealthy_threshold": 1, "healthy_threshold": 1, "tcp_health_check": {}}
+    watched = Route.model_validate({"from": "https://b.example.com", "to": "http://c.internal", "health_checks": [check]})
+    text = text_of(pages_for(several, watched).get("proxy/route/"))
+    assert "http://a.internal, weight 3: not checked http://b.internal, weight 1: not checked" in text
+    assert "http://c.internal, weight 1: healthy" in text
 
 
 def test_the_configuration_in_force_is_named():

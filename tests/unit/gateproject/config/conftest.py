@@ -28,6 +28,7 @@ _TLS = {"insecure_server": False, "certificate_file": "fullchain.pem", "certific
 # What else the configuration needs for a key of a route to be accepted.
 AROUND_ROUTES = {"tls_downstream_client_ca": _TLS, "tls_downstream_client_ca_file": _TLS}
 KVSTORE_WITH_TLS = {"databroker_storage_connection_string": "kvstores://127.0.0.1"}
+_HTTPS = {"to": "https://upstream.internal"}
 # What else a key needs to be accepted.
 COMPANIONS: dict[str, dict[str, Any]] = {
     "authorize_service_url": {"services": "proxy", "databroker_service_url": "https://databroker.internal:5443"},
@@ -39,6 +40,10 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "client_ca_file": _TLS,
     "forward_auth_cache": {"forward_auth_url": "https://fwdauth.example.com"},
     "websocket_origins": {"allow_websockets": True},
+    "tls_client_cert": {**_HTTPS, "tls_client_key": "BASE64-OF-client-key.pem"},
+    "tls_client_cert_file": {**_HTTPS, "tls_client_key_file": "client-key.pem"},
+    "tls_client_key": {**_HTTPS, "tls_client_cert": "BASE64-OF-client.pem"},
+    "tls_client_key_file": {**_HTTPS, "tls_client_cert_file": "client.pem"},
     "least_request_lb_config": {"lb_policy": "LEAST_REQUEST"},
     "ring_hash_lb_config": {"lb_policy": "RING_HASH"},
     "maglev_lb_config": {"lb_policy": "MAGLEV"},

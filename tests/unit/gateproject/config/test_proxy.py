@@ -61,3 +61,10 @@ def test_programs_are_named_by_their_host(load: Load, problems: Problems) -> Non
     assert load(programmatic_redirect_domain_whitelist=["::1", "tool.example.com"]).programmatic_redirect_domain_whitelist[0] == "::1"
     for wrong in ("https://tool.example.com", "*.example.com", ".example.com", "tool.example.com:8443", "tool.example.com/cb"):
         assert set(problems(programmatic_redirect_domain_whitelist=["localhost", wrong])) == {"programmatic_redirect_domain_whitelist[1]"}
+
+
+def test_an_address_that_the_chosen_family_leaves_out_is_a_problem(problems: Problems) -> None:
+    policy = [{"from": "https://a.example.com", "to": "http://[::1]:8000"}, {"from": "https://b.example.com", "to": "http://10.0.0.1"}]
+    assert problems(policy=policy) == {}
+    assert problems(policy=policy, dns_lookup_family="V4_ONLY") == {"policy[0].to": "is an IPv6 address, and dns_lookup_family is V4_ONLY"}
+    assert problems(policy=policy, dns_lookup_family="V6_ONLY") == {"policy[1].to": "is an IPv4 address, and dns_lookup_family is V6_ONLY"}

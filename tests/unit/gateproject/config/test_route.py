@@ -10,7 +10,7 @@ import pytest
 from gateproject.config.route import Route
 from gateproject.config.types import Url
 from gateproject.config.upstream_urls import WeightedUrl
-from tests.unit.gateproject.config.conftest import Load, Problems
+from tests.unit.gateproject.config.conftest import Complete, Load, Problems
 
 MINIMAL = {"from": "https://app.example.com", "to": "http://upstream:8000"}
 
@@ -141,3 +141,19 @@ def test_the_id_is_stable_and_says_what_is_matched_and_where_it_leads() -> None:
         {"redirect": {"strip_query": True}},
     ]
     assert len({route(**change).id for change in changes}) == len(changes)
+
+
+def test_a_client_certificate_is_whole_and_shown_to_https_upstreams(route_problems: Problems, complete: Complete) -> None:
+    def found(**keys: Any) -> dict[str, str]:
+        return route_problems(**complete({"to": "https://upstream.internal", **keys}))
+
+    whole = {"tls_client_cert": "BASE64-OF-client.pem", "tls_client_key": "BASE64-OF-client-key.pem"}
+    assert found(**whole) == {}
+    assert found(tls_client_cert_file="client.pem", tls_client_key_file="client-key.pem") == {}
+    assert found(tls_client_cert_file="client.pem", tls_client_key="BASE64-OF-client-key.pem") == {}
+    assert found(tls_client_cert="BASE64-OF-client.pem") == {"tls_client_cert": "needs tls_client_key too"}
+    assert found(tls_client_key_file="client-key.pem") == {"tls_client_key_file": "needs tls_client_cert too"}
+    assert found(**whole, to="http://u") == {"tls_client_cert": "is shown to https upstreams only, and `to` has none"}
+    assert found(**{**whole, "tls_client_key": "BASE64-OF-signing-key.pem"}) == {}
+    assert "private key is not valid PEM" in found(**{**whole, "tls_client_key": "BASE64-OF-ca.pem"})["tls_client_cert"]
+    assert "is set, and so is" in found(**whole, tls_client_cert_file="client.pem")["tls_client_cert"]

@@ -16,6 +16,7 @@ from gateproject.config.redirect import Redirect
 from gateproject.config.reference import Key, keys, nested, route_keys, settings
 from gateproject.config.schema import NOT_BUILT, json_schema
 from gateproject.config.shared import CertificateFiles
+from gateproject.config.upstream_health import HealthCheck, HttpHealthCheck, OutlierDetection, StatusRange, TcpHealthCheck, TcpPayload
 from gateproject.config.validation import Settings
 from gateproject.errors import ConfigError
 from tests.support.options import MINIMAL
@@ -67,6 +68,11 @@ def balanced(policy: str, **config: Any) -> dict[str, Any]:
     return {"policy": [{**ROUTE, "lb_policy": policy, **config}]}
 
 
+def checked(keys: dict[str, Any]) -> dict[str, Any]:
+    thresholds = {"timeout": "1s", "interval": "1s", "unhealthy_threshold": 1, "healthy_threshold": 1}
+    return {"policy": [{**ROUTE, "health_checks": [{**thresholds, **keys}]}]}
+
+
 # Where an object of each model stands, and what it needs besides.
 HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     CertificateFiles: lambda keys: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **keys}]},
@@ -75,6 +81,12 @@ HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ActiveRequestBias: lambda keys: balanced("LEAST_REQUEST", least_request_lb_config={"active_request_bias": keys}),
     RingHashSettings: lambda keys: balanced("RING_HASH", ring_hash_lb_config=keys),
     MaglevSettings: lambda keys: balanced("MAGLEV", maglev_lb_config=keys),
+    HealthCheck: lambda keys: checked({"tcp_health_check": {}, **keys} if "http_health_check" not in keys else keys),
+    HttpHealthCheck: lambda keys: checked({"http_health_check": {"path": "/", **keys}}),
+    StatusRange: lambda keys: checked({"http_health_check": {"path": "/", "expected_statuses": [{"start": 100, "end": 600, **keys}]}}),
+    TcpHealthCheck: lambda keys: checked({"tcp_health_check": keys}),
+    TcpPayload: lambda keys: checked({"tcp_health_check": {"send": keys}}),
+    OutlierDetection: lambda keys: {"policy": [{**ROUTE, "outlier_detection": keys}]},
     PolicyTest: lambda keys: {"policy_tests": [{"url": "https://a.example.com/", "expect": "allow", "user": "ann@example.com", **keys}]},
 }
 BUILT = [key for key in [*SETTINGS, *route_keys(), *(key for model in HOMES for key in keys(model))] if key.is_built]

@@ -348,3 +348,16 @@ async def test_a_refused_connection_is_an_upstream_error(client):
 async def test_a_name_that_does_not_resolve_is_an_upstream_error(client):
     with pytest.raises(UpstreamError, match="no connection"):
         await fetch(client, make_request("http://does-not-exist.invalid"))
+
+
+async def test_only_addresses_of_the_chosen_family_are_used(client):
+    async with CanaryUpstream() as canary:  # on 127.0.0.1 alone
+        by_name = canary.url.replace("127.0.0.1", "localhost")
+        for family, is_reached in (("AUTO", True), ("V6_ONLY", False), ("V4_ONLY", True)):
+            client.use(family)
+            if is_reached:
+                assert (await fetch(client, make_request(by_name, headers=[(b"connection", b"close")])))[0] == 200
+                await client.close()
+            else:
+                with pytest.raises(UpstreamError, match="no connection"):
+                    await fetch(client, make_request(by_name))

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from gateproject.config.route import Route
+from gateproject.config.types import SecretBytes
 from gateproject.errors import ConfigError, UpstreamError
 from proxy.upstreams.client import OutgoingRequest, Upstream, UpstreamClient
 from proxy.upstreams.tls import client_context
@@ -59,9 +60,10 @@ async def status_of(context, **keys):
         async with CanaryUpstream(tls=context) as canary:
             route = make_route(canary.url, **keys)
             exchange = await client.open(OutgoingRequest(Upstream.build(route), "GET", b"/", [(b"host", b"u")]))
-            status, _ = await exchange.response()
-            exchange.close()
-            return status
+            try:
+                return (await exchange.response())[0]
+            finally:
+                exchange.close()
     finally:
         await client.close()
 
@@ -104,3 +106,42 @@ def test_routes_with_the_same_rules_share_a_context(server):
 def test_an_authority_that_is_not_pem_is_a_configuration_error():
     with pytest.raises(ConfigError, match="tls_custom_ca"):
         client_context(make_route(tls_custom_ca=b"not a certificate"))
+
+
+@pytest.fixture
+def client_pair():
+    return self_signed("gate.example.com", alternative_names=["gate.example.com"])
+
+
+def asking_for_certificates(server, directory, authority):
+    """The same upstream, where only a client with a certificate of that authority is served."""
+    (directory / "authority.pem").write_bytes(authority)
+    server.load_verify_locations(directory / "authority.pem")
+    server.verify_mode = ssl.CERT_REQUIRED
+    return server
+
+
+async def test_an_upstream_is_shown_the_client_certificate(tmp_path, client_pair):
+    context, authority = make_server(tmp_path, "upstream.example.com", ["upstream.example.com"])
+    asking_for_certificates(context, tmp_path, client_pair[0])
+    trusted = {"tls_custom_ca": authority, "tls_server_name": "upstream.example.com"}
+    assert await status_of(context, **trusted, tls_client_cert=client_pair[0], tls_client_key=SecretBytes(client_pair[1])) == 200
+    with pytest.raises(UpstreamError):
+        await status_of(context, **trusted)
+    other = self_signed("gate.example.com", alternative_names=["gate.example.com"])
+    with pytest.raises(UpstreamError):
+        await status_of(context, **trusted, tls_client_cert=other[0], tls_client_key=SecretBytes(other[1]))
+
+
+def test_each_client_certificate_has_a_context_and_so_a_pool_of_its_own(client_pair):
+    shows = make_route(tls_client_cert=client_pair[0], tls_client_key=SecretBytes(client_pair[1]))
+    other = self_signed("gate.example.com", alternative_names=["gate.example.com"])
+    shows_another = make_route(tls_client_cert=other[0], tls_client_key=SecretBytes(other[1]))
+    assert len({client_context(route) for route in (shows, shows_another, make_route())}) == 3
+    assert client_context(shows) is client_context(shows)
+
+
+def test_a_pair_that_does_not_match_is_a_configuration_error(client_pair):
+    _, other = self_signed("gate.example.com", alternative_names=["gate.example.com"])
+    with pytest.raises(ConfigError, match="tls_client_cert"):
+        client_context(make_route(tls_client_cert=client_pair[0], tls_client_key=SecretBytes(other)))

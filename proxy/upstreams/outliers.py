@@ -1,0 +1,100 @@
+"""Which upstream answers so badly that it is left out for a while?  Pure: answers and the time go in, ejections come out."""
+
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateproject.config.upstream_health import OutlierDetection
+
+GATEWAY_FAILURES = frozenset({502, 503, 504})
+
+
+@dataclass(slots=True, eq=False)
+class Outlier:
+    """What requests have shown of one upstream."""
+
+    ejected_until: float = 0.0
+    ejections: int = 0
+    errors: int = 0  # in a row, 500 and above
+    gateway_failures: int = 0  # in a row
+    requests: int = 0  # in this interval
+    failures: int = 0
+
+    def is_out(self, now: float) -> bool:
+        return now < self.ejected_until
+
+
+class OutlierDetector:
+    """Of one cluster; `answered` gives the reason where that upstream is to be left out from now on."""
+
+    def __init__(self, settings: OutlierDetection, draw: random.Random):
+        self._settings = settings
+        self._draw = draw
+        self._interval_began: float | None = None
+
+    def answered(self, outliers: Sequence[Outlier], index: int, status: int, now: float) -> list[tuple[int, str]]:
+        """(index, reason) of those that are out from now on."""
+        settings, outlier = self._settings, outliers[index]
+        out = self._look_back(outliers, now)
+        outlier.requests += 1
+        outlier.failures += status >= 500
+        outlier.errors = outlier.errors + 1 if status >= 500 else 0
+        outlier.gateway_failures = outlier.gateway_failures + 1 if status in GATEWAY_FAILURES else 0
+        if outlier.errors >= settings.consecutive_5xx:
+            outlier.errors = 0
+            out += self._eject(outliers, index, now, settings.enforcing_consecutive_5xx, "5xx in a row")
+        if outlier.gateway_failures >= settings.consecutive_gateway_failure:
+            outlier.gateway_failures = 0
+            out += self._eject(outliers, index, now, settings.enforcing_consecutive_gateway_failure, "gateway failures in a row")
+        return out
+
+    def _look_back(self, outliers: Sequence[Outlier], now: float) -> list[tuple[int, str]]:
+        """At the end of an interval: rates are compared, and who did well for its length is forgiven one ejection."""
+        if self._interval_began is None:
+            self._interval_began = now
+        if now - self._interval_began < self._settings.interval.total_seconds():
+            return []
+        self._interval_began = now
+        out = self._low_rates(outliers, now) + self._high_failures(outliers, now)
+        for outlier in outliers:
+            if not outlier.is_out(now):
+                outlier.ejections = max(0, outlier.ejections - 1)
+            outlier.requests = outlier.failures = 0
+        return out
+
+    def _low_rates(self, outliers: Sequence[Outlier], now: float) -> list[tuple[int, str]]:
+        settings = self._settings
+        rates = _success_rates(outliers, settings.success_rate_request_volume, now)
+        if len(rates) < settings.success_rate_minimum_hosts:
+            return []
+        least = statistics.fmean(rates.values()) - statistics.pstdev(rates.values()) * settings.success_rate_stdev_factor / 1000
+        low = [index for index, rate in rates.items() if rate < least]
+        return [each for index in low for each in self._eject(outliers, index, now, settings.enforcing_success_rate, "low success rate")]
+
+    def _high_failures(self, outliers: Sequence[Outlier], now: float) -> list[tuple[int, str]]:
+        settings = self._settings
+        rates = _success_rates(outliers, settings.failure_percentage_request_volume, now)
+        if len(rates) < settings.failure_percentage_minimum_hosts:
+            return []
+        high = [index for index, rate in rates.items() if 100 - rate >= settings.failure_percentage_threshold]
+        return [each for index in high for each in self._eject(outliers, index, now, settings.enforcing_failure_percentage, "failures")]
+
+    def _eject(self, outliers: Sequence[Outlier], index: int, now: float, enforcing: int, reason: str) -> list[tuple[int, str]]:
+        settings, outlier = self._settings, outliers[index]
+        out = sum(each.is_out(now) for each in outliers)
+        may_be_more = out == 0 or (out + 1) * 100 <= settings.max_ejection_percent * len(outliers)
+        if outlier.is_out(now) or not may_be_more or self._draw.random() * 100 >= enforcing:
+            return []
+        outlier.ejections += 1
+        base, most = settings.base_ejection_time.total_seconds(), settings.max_ejection_time.total_seconds()
+        outlier.ejected_until = now + min(base * outlier.ejections, max(base, most))
+        return [(index, reason)]
+
+
+def _success_rates(outliers: Sequence[Outlier], volume: int, now: float) -> dict[int, float]:
+    return {
+        index: 100 - 100 * outlier.failures / outlier.requests
+        for index, outlier in enumerate(outliers)
+        if outlier.requests >= volume and not outlier.is_out(now)
+    }

@@ -1,0 +1,134 @@
+"""Three real upstreams behind one host: traffic is spread, moves away from one that is lost, and comes back."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.support.children import free_port
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate
+from tests.support.upstreams import CanaryUpstream
+
+pytestmark = pytest.mark.slow
+
+PORTS = [free_port() for _ in range(3)]
+METRICS = free_port()
+TO = [f"http://127.0.0.1:{port}" for port in PORTS]
+CHECK = {"timeout": "10s", "interval": "50ms", "unhealthy_threshold": 1, "healthy_threshold": 1, "http_health_check": {"path": "/healthz"}}
+OPEN = {"allow_public_unauthenticated_access": True}
+REWRITES = {
+    "regex_rewrite_pattern": "^/old/([^/]*)(.*)$",
+    "regex_rewrite_substitution": r"/new\2/\1",
+    "host_rewrite_header": "X-Upstream-Host",
+}
+
+
+@pytest.fixture(scope="module")
+def gate(provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
+    builder = (
+        GateBuilder(provider.url)
+        .route("checked.localhost", to=TO, health_checks=[CHECK], **OPEN)
+        .route("plain.localhost", to=[f"{to},{weight}" for to, weight in zip(TO, (2, 1, 1), strict=True)], **OPEN)
+        .route("sticky.localhost", to=TO, lb_policy="MAGLEV", **OPEN)
+        .route("bad.localhost", to=TO[:2], outlier_detection={"consecutive_5xx": 2, "base_ejection_time": "1h"}, **OPEN)
+        .route("rewritten.localhost", to=TO[0], **REWRITES, **OPEN)
+        .setting(metrics_address=f"127.0.0.1:{METRICS}")
+    )
+    with builder.start(tmp_path_factory.mktemp("several")) as running:
+        yield running
+
+
+class Upstreams:
+    """Those of `running` answer, with their number; others are gone."""
+
+    def __init__(self, *, statuses: dict[int, bytes] | None = None):
+        self._statuses = statuses or {}
+        self.canaries: dict[int, CanaryUpstream] = {}
+
+    async def __aenter__(self) -> "Upstreams":
+        for number in range(3):
+            await self.start(number)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for number in list(self.canaries):
+            await self.kill(number)
+
+    async def start(self, number: int) -> None:
+        status = self._statuses.get(number, b"200 OK")
+        answer = b"HTTP/1.1 %b\r\nContent-Length: 1\r\n\r\n%d" % (status, number)
+        self.canaries[number] = await CanaryUpstream(answer, port=PORTS[number]).__aenter__()
+
+    async def kill(self, number: int) -> None:
+        await self.canaries.pop(number).__aexit__()
+
+
+async def ask(client: httpx.AsyncClient, gate: RunningGate, host: str, count: int) -> Counter[tuple[int, str]]:
+    answers = [await client.get(gate.url(host)) for _ in range(count)]
+    return Counter((answer.status_code, answer.text if answer.status_code < 500 else "") for answer in answers)
+
+
+async def until(client: httpx.AsyncClient, gate: RunningGate, host: str, expected: set[tuple[int, str]]) -> None:
+    async with asyncio.timeout(30):
+        while set(await ask(client, gate, host, 6)) != expected:
+            await asyncio.sleep(0.05)
+
+
+async def test_traffic_moves_from_a_killed_upstream_and_back_to_a_revived_one(gate: RunningGate) -> None:
+    async with Upstreams() as upstreams, gate.client() as client:
+        await until(client, gate, "checked.localhost", {(200, "0"), (200, "1"), (200, "2")})
+        assert await ask(client, gate, "checked.localhost", 9) == {(200, "0"): 3, (200, "1"): 3, (200, "2"): 3}
+        await upstreams.kill(1)
+        # Not one request is lost: what is on its way meanwhile is sent elsewhere.
+        lost = await ask(client, gate, "checked.localhost", 30)
+        assert {status for status, _ in lost} == {200}
+        await until(client, gate, "checked.localhost", {(200, "0"), (200, "2")})
+        gate.wait_for_event("upstream is unhealthy", lambda event: event["upstream"] == TO[1])
+        metrics = httpx.get(f"http://127.0.0.1:{METRICS}/metrics", trust_env=False).text
+        assert f'gate_upstream_healthy{{upstream="{TO[1]}"}} 0.0' in metrics
+        assert f'gate_upstream_healthy{{upstream="{TO[0]}"}} 1.0' in metrics
+        for number in (0, 2):
+            await upstreams.kill(number)
+        await until(client, gate, "checked.localhost", {(503, "")})
+        await upstreams.start(1)
+        await until(client, gate, "checked.localhost", {(200, "1")})
+        gate.wait_for_event("upstream is healthy again", lambda event: event["upstream"] == TO[1])
+
+
+async def test_weights_are_exact_and_a_lost_upstream_costs_nobody_an_answer(gate: RunningGate) -> None:
+    async with Upstreams() as upstreams, gate.client() as client:
+        assert await ask(client, gate, "plain.localhost", 8) == {(200, "0"): 4, (200, "1"): 2, (200, "2"): 2}
+        await upstreams.kill(0)
+        assert set(await ask(client, gate, "plain.localhost", 12)) == {(200, "1"), (200, "2")}
+
+
+async def test_one_client_comes_to_one_upstream(gate: RunningGate) -> None:
+    async with Upstreams() as upstreams, gate.client() as client:
+        (first,) = await ask(client, gate, "sticky.localhost", 10)
+        await upstreams.kill(int(first[1]))
+        (second,) = await ask(client, gate, "sticky.localhost", 10)
+        assert second != first
+        await upstreams.start(int(first[1]))
+        assert list(await ask(client, gate, "sticky.localhost", 10)) == [first]
+
+
+async def test_an_upstream_that_answers_with_errors_is_left_out(gate: RunningGate) -> None:
+    async with Upstreams(statuses={1: b"500 Internal Server Error"}), gate.client() as client:
+        await until(client, gate, "bad.localhost", {(200, "0")})
+        assert await ask(client, gate, "bad.localhost", 10) == {(200, "0"): 10}
+        assert gate.wait_for_event("upstream is left out for a while")["reason"] == "5xx in a row"
+
+
+async def test_path_and_host_are_rewritten(gate: RunningGate) -> None:
+    async with Upstreams() as upstreams, gate.client() as client:
+        url = gate.url("rewritten.localhost", "/old/name/%7Ex/../y?q=/old/a")
+        assert (await client.get(url, headers={"X-Upstream-Host": "Tenant.internal:81"})).status_code == 200
+        assert (await client.get(gate.url("rewritten.localhost", "/other"))).status_code == 200
+        for value in ("a/b", "a b", "user@host"):
+            assert (await client.get(url, headers={"X-Upstream-Host": value})).status_code == 400
+        first, second = [request for request in upstreams.canaries[0].requests if request.target != b"/healthz"]
+        assert (first.target, first.values(b"host")) == (b"/new/y/name?q=/old/a", [b"tenant.internal:81"])
+        assert (second.target, second.values(b"host")) == (b"/other", [f"rewritten.localhost:{gate.port}".encode()])
