@@ -62,6 +62,14 @@ class SharedSettings(Settings):
         "all", description="Which services this process runs.", examples=["all"]
     )
     address: Address = Field(HostPort("", 443), description="Where HTTP requests are served; empty means `:443`.", examples=[":443"])
+    http_redirect_addr: Address | None = Field(
+        None, description="Where http is answered with a redirect to https, to the same host and path.", examples=[":80"]
+    )
+    use_proxy_protocol: Bool = Field(
+        False,
+        description="Connections to `address` must begin with the PROXY protocol, version 1 or 2; it says who the client is.",
+        examples=[True],
+    )
     insecure_server: Bool = Field(False, description="Runs without transport encryption, behind something that ends TLS.", examples=[True])
     certificate: Base64 | None = Field(
         None, description="Certificate chain for HTTP and gRPC, base64 of PEM.", examples=["BASE64-OF-fullchain.pem"]

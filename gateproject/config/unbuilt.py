@@ -11,7 +11,6 @@ from typing import Annotated
 from pydantic import Field
 
 from gateproject.config.fields import (
-    Address,
     AnyUrl,
     Bool,
     FilePath,
@@ -37,7 +36,6 @@ class UnbuiltSettings(Settings):
     data_plane: Annotated[str, one_of("embedded", "envoy")] = Field(
         "embedded", description="Who carries proxied traffic: this process, or an Envoy child.", examples=["envoy"]
     )
-    http_redirect_addr: Address | None = Field(None, description="Where http is answered with a redirect to https.", examples=[":80"])
     idp_refresh_directory_timeout: PositiveDuration = Field(
         timedelta(minutes=1), description="How long one reading may take.", examples=["1m"]
     )
@@ -58,7 +56,6 @@ class UnbuiltSettings(Settings):
     tracing_thrift_collector_endpoint: AnyUrl | None = Field(
         None, description="URL of the HTTP Thrift collector.", examples=["http://localhost:14268/api/traces"]
     )
-    use_proxy_protocol: Bool = Field(False, description="Incoming connections must begin with the PROXY protocol.", examples=[True])
 
 
 class UnbuiltRouteKeys(Settings):

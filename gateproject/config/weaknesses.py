@@ -89,6 +89,14 @@ def _anybody_may_say_who_asks(settings: Any) -> Iterator[Finding]:
         )
 
 
+def _anybody_may_be_a_balancer(settings: Any) -> Iterator[Finding]:
+    if settings.use_proxy_protocol and not is_loopback(settings.address.host):
+        yield (
+            ("use_proxy_protocol",),
+            "believes whoever connects about who the client is: let nobody but the balancer reach `address`",
+        )
+
+
 def _plain_provider(settings: Any) -> Iterator[Finding]:
     if settings.idp_provider_url and str(settings.idp_provider_url).lower().startswith("http:"):
         yield ("idp_provider_url",), "is http, which is for development on one machine: use https"
@@ -118,6 +126,7 @@ WEAKNESSES: tuple[Rule, ...] = (
     _same_secret_twice,
     _plain_upstream_over_the_network,
     _anybody_may_say_who_asks,
+    _anybody_may_be_a_balancer,
     _plain_provider,
     _nobody_can_verify_assertions,
     _sessions_without_end,

@@ -1,7 +1,7 @@
 """Options → an open listener that runs until the process is told to stop."""
 
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 from twisted.internet.interfaces import IProtocolFactory
@@ -9,12 +9,15 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from gateproject.config.types import HostPort
 from gateproject.errors import ConfigError, Problem
+from proxy.listener.behind_balancer import BehindBalancer
 from proxy.listener.certificates import Certificates, CurrentCertificates
+from proxy.listener.https_redirects import HttpsRedirects
+from proxy.listener.limits import ListenerLimits
 from proxy.listener.server import ChannelFactory, GateServer, SideDoor, install, run, use_event_loop, when_running
 from proxy.listener.site import Application
 from proxy.listener.state import ListenerState
 
-__all__ = ["SideDoor", "bind", "install", "run", "serve", "use_event_loop", "when_running"]
+__all__ = ["SideDoor", "bind", "install", "lead_to_https", "run", "serve", "use_event_loop", "when_running"]
 
 log = structlog.get_logger(__name__)
 
@@ -28,17 +31,33 @@ def serve(
     *,
     on_ready: Callable[[], None],
     on_stop: Callable[[], Awaitable[None]],
+    is_behind_balancer: bool = False,
 ) -> None:
     """Serve until SIGTERM or SIGINT.  Raises ConfigError, with nothing started, where the address can't be had.
 
     `current` is asked at each connection, so that a reload changes certificates and limits; whether there is TLS at all it says once.
-    `on_ready` is called on the event loop with the port open, `on_stop` is awaited after the last request.
+    `is_behind_balancer`: connections begin with the PROXY protocol.  `on_ready` is called on the event loop with the port open, `on_stop`
+    is awaited after the last request.
     """
     is_tls = current().certificates is not None
     listener = bind(address, "address")
-    log.info("listening", address=_shown(listener), tls=is_tls)
-    server = GateServer(application, [listener], lambda: current().limits)
-    server.serve(_tls(current) if is_tls else _plain, on_ready=on_ready, on_stop=on_stop)
+    log.info("listening", address=_shown(listener), tls=is_tls, proxy_protocol=is_behind_balancer)
+
+    def limits() -> ListenerLimits:
+        return current().limits
+
+    def wrap(factory: ChannelFactory) -> IProtocolFactory:
+        wrapped = (_tls(current) if is_tls else _plain)(factory)
+        return BehindBalancer(wrapped, limits) if is_behind_balancer else wrapped
+
+    GateServer(application, [listener], limits).serve(wrap, on_ready=on_ready, on_stop=on_stop)
+
+
+def lead_to_https(address: HostPort, headers: Callable[[], Mapping[str, str]]) -> SideDoor:
+    """A plain listener of its own; ConfigError where the address can't be had."""
+    listener = bind(address, "http_redirect_addr")
+    log.info("http is led to https", address=_shown(listener))
+    return SideDoor(HttpsRedirects(headers), listener)
 
 
 def bind(address: HostPort, setting: str) -> socket.socket:

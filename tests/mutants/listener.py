@@ -94,4 +94,21 @@ shown.without(
     "        if not _is_address(hop):\n            return peer\n",
 )
 
-DOORS = (mutual_tls, shown, head, body, channel, response, request)
+proxy_header = door("proxy/listener/proxy_header.py", "unit/proxy/listener/test_proxy_header.py")
+proxy_header.without(
+    "a PROXY header is required", 'raise Malformed("the connection does not begin with a PROXY header")', "return ProxyHeader(0, None)"
+)
+proxy_header.without("a PROXY line is strict", "if found is None:\n        raise Malformed", "if False:\n        raise Malformed")
+proxy_header.without("a PROXY header is bounded", "if length > LONGEST_V2:", "if False:")
+proxy_header.without("a PROXY header's parts add up", "if at != len(data):", "if False:")
+balanced = door("proxy/listener/behind_balancer.py", "unit/proxy/listener/test_behind_balancer.py")
+balanced.without(
+    "no byte passes before a good PROXY header",
+    "            self._refuse(str(error))\n            return\n",
+    "            self._hand_over(None, data)\n            return\n",
+)
+balanced.without("a PROXY header comes in time", "seconds = min(self._behind.limits().read, MOST_SECONDS)", "seconds = 3600.0")
+redirects = door("proxy/listener/https_redirects.py", "unit/proxy/listener/test_https_redirects.py")
+redirects.without("a redirect to https leads to a host", 'host, _ = canonical_host(hosts[0] if hosts else b"")', "host = hosts[0].decode()")
+
+DOORS = (proxy_header, balanced, redirects, mutual_tls, shown, head, body, channel, response, request)

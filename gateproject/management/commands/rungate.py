@@ -39,12 +39,15 @@ class Command(BaseCommand):
             listen.use_event_loop()
             runtime.open_grpc()
             runtime.open_metrics()
+            if runtime.options.http_redirect_addr is not None:
+                listen.lead_to_https(runtime.options.http_redirect_addr, lambda: runtime.world.options.headers)
             listen.serve(
                 application,
                 runtime.options.address,
                 lambda: runtime.world.listener,
                 on_ready=runtime.say_ready,
                 on_stop=runtime.stop,
+                is_behind_balancer=runtime.options.use_proxy_protocol,
             )
         except ConfigError as error:
             sys.exit(f"nothing was started\n{error}")

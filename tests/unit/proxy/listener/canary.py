@@ -213,4 +213,11 @@ async def stopped() -> None:
 if __name__ == "__main__":
     options = load_options(Path(sys.argv[1]), {})
     listener = ListenerState.build(options)
-    serve(application, options.address, lambda: listener, on_ready=lambda: print("ready", flush=True), on_stop=stopped)
+    serve(
+        application,
+        options.address,
+        lambda: listener,
+        on_ready=lambda: print("ready", flush=True),
+        on_stop=stopped,
+        is_behind_balancer=options.use_proxy_protocol,
+    )

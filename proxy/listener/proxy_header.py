@@ -1,0 +1,97 @@
+"""Who is behind the balancer?  The header of the PROXY protocol, versions 1 and 2, as strictly as it is specified.  Pure.
+
+https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt
+"""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+LONGEST_V1 = 107  # bytes, with its line break; section 2.1
+LONGEST_V2 = 4096  # bytes; addresses take 216, the rest is for TLVs
+
+_V2 = b"\r\n\r\n\0\r\nQUIT\n"
+_V2_FIXED = 16
+_V1 = b"PROXY "
+_LINE = re.compile(r"(TCP4|TCP6) ([0-9A-Fa-f.:]+) ([0-9A-Fa-f.:]+) (0|[1-9][0-9]{0,4}) (0|[1-9][0-9]{0,4})")
+_LOCAL, _PROXY = 0x20, 0x21  # version 2, and the command
+_UNSPECIFIED, _TCP4, _TCP6, _UNIX = 0x00, 0x11, 0x21, 0x31
+_ADDRESS_BYTES = {_TCP4: 12, _TCP6: 36, _UNIX: 216}
+_TLV_HEAD = 3
+
+
+class Malformed(ValueError):
+    """What came is no header, or one that must not be believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyHeader:
+    """`length` bytes of what came are the header.  `source` is who connected to the balancer: (address, port), or ("", 0) for
+    somebody without an address; None where the connection is the balancer's own."""
+
+    length: int
+    source: tuple[str, int] | None
+
+
+def find(data: bytes) -> ProxyHeader | None:
+    """None while more is needed.  Raises Malformed as soon as no more could help."""
+    if data[: len(_V2)] == _V2[: len(data)]:
+        return _binary(data) if len(data) >= _V2_FIXED else None
+    if data[: len(_V1)] == _V1[: len(data)]:
+        end = data.find(b"\r\n", 0, LONGEST_V1)
+        if end >= 0:
+            return ProxyHeader(end + 2, _source_in_line(data[len(_V1) : end]))
+        if len(data) < LONGEST_V1:
+            return None
+    raise Malformed("the connection does not begin with a PROXY header")
+
+
+def _source_in_line(line: bytes) -> tuple[str, int] | None:
+    text = line.decode("latin-1")
+    if text == "UNKNOWN" or text.startswith("UNKNOWN "):
+        return None
+    found = _LINE.fullmatch(text)
+    if found is None:
+        raise Malformed("the PROXY line is malformed")
+    family = ipaddress.IPv4Address if found[1] == "TCP4" else ipaddress.IPv6Address
+    try:
+        source, _ = family(found[2]), family(found[3])
+    except ValueError:
+        raise Malformed("the PROXY line names no address of its family") from None
+    if int(found[4]) > 65535 or int(found[5]) > 65535:
+        raise Malformed("the PROXY line names no port")
+    return str(source), int(found[4])
+
+
+def _binary(data: bytes) -> ProxyHeader | None:
+    command, family = data[12], data[13]
+    length = _V2_FIXED + int.from_bytes(data[14:16], "big")
+    if command not in (_LOCAL, _PROXY):
+        raise Malformed("the PROXY header has an unknown version or command")
+    if family != _UNSPECIFIED and family not in _ADDRESS_BYTES:
+        raise Malformed("the PROXY header is of an unknown family, or not of a stream")
+    if length > LONGEST_V2:
+        raise Malformed("the PROXY header is too long")
+    addresses_end = _V2_FIXED + _ADDRESS_BYTES.get(family, 0)
+    if command == _PROXY and length < addresses_end:
+        raise Malformed("the PROXY header is too short for its addresses")
+    if len(data) < length:
+        return None
+    if command == _LOCAL or family == _UNSPECIFIED:
+        return ProxyHeader(length, None)
+    _check_tlvs(data[addresses_end:length])
+    addresses = data[_V2_FIXED:addresses_end]
+    if family == _UNIX:
+        return ProxyHeader(length, ("", 0))
+    size = 4 if family == _TCP4 else 16
+    port = int.from_bytes(addresses[2 * size : 2 * size + 2], "big")
+    return ProxyHeader(length, (str(ipaddress.ip_address(addresses[:size])), port))
+
+
+def _check_tlvs(data: bytes) -> None:
+    """Nothing of them is used, but a header whose parts don't add up is none."""
+    at = 0
+    while at < len(data):
+        at += _TLV_HEAD + int.from_bytes(data[at + 1 : at + _TLV_HEAD], "big")
+    if at != len(data):
+        raise Malformed("the PROXY header's extensions do not fit into it")

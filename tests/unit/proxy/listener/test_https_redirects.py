@@ -1,0 +1,50 @@
+import pytest
+
+from proxy.listener.https_redirects import HttpsRedirects
+from tests.support.asgi import Answer, http_scope
+
+HEADERS = {"X-Frame-Options": "DENY", "Strict-Transport-Security": "max-age=1"}
+
+
+async def ask(path, *, host="app.example.com:80", method="GET"):
+    scope = http_scope(f"http://{host}{path}", method=method)
+    answer = Answer()
+    await HttpsRedirects(lambda: HEADERS)(scope, None, answer.send)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "location"),
+    [
+        ("app.example.com", "/", "https://app.example.com/"),
+        ("App.Example.com:8080", "/a/../b%2Fc?x=%41&&y", "https://app.example.com/a/../b%2Fc?x=%41&&y"),
+        ("[::1]:80", "//evil.example.com/x", "https://[::1]//evil.example.com/x"),
+        ("a.example.com", '/\\evil"<x>', "https://a.example.com/%5Cevil%22%3Cx%3E"),
+        ("unknown.example.com", "/.gate/signout/", "https://unknown.example.com/.gate/signout/"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "FROB"])
+async def test_path_and_query_stay_and_the_port_goes(host, path, location, method):
+    answer = await ask(path, host=host, method=method)
+    assert (answer.status, answer.header("location"), answer.body) == (301, location, b"")
+
+
+async def test_configured_headers_are_set_but_for_what_http_may_not_say():
+    answer = await ask("/")
+    assert answer.header("x-frame-options") == "DENY"
+    assert answer.values("strict-transport-security") == []
+    assert answer.header("connection") == "close"
+
+
+@pytest.mark.parametrize("path", ["/ping", "/healthz"])
+async def test_balancers_are_answered(path):
+    answer = await ask(path, host="127.0.0.1:80")
+    assert (answer.status, answer.body) == (200, b"OK\n")
+    assert (await ask(path, method="HEAD")).body == b""
+    assert (await ask(path, method="POST")).status == 301
+
+
+@pytest.mark.parametrize("host", ["a_b@c", "x y", "a:b"])
+async def test_what_is_no_host_is_led_nowhere(host):
+    answer = await ask("/", host=host)
+    assert (answer.status, answer.values("location")) == (400, [])
