@@ -13,6 +13,8 @@ from authenticate.provider_logout import ProviderLogout
 from authenticate.providers.registry import provider_of
 from authenticate.published_keys import PublishedKeys
 from authenticate.refresh_worker import RefreshWorker
+from authenticate.scim.access import ScimAccess
+from authenticate.scim.directory import ScimDirectory
 from authenticate.session_refresh import SessionRefresh
 from authenticate.sessions import Sessions
 from authenticate.targets import Target, Targets
@@ -58,6 +60,8 @@ class AuthenticateService:
         self._program_hand_overs = ProgramHandOvers(options)
         self.provider_logout = ProviderLogout(self.provider_client, broker, self.sessions.at_provider, clock)
         self.refresh = SessionRefresh(self.provider_client, broker, clock)
+        self.scim = ScimDirectory(options, broker, clock)
+        self.scim_access = ScimAccess(options.scim_token or ())
         self.published_keys = PublishedKeys.from_options(options, signing_key, broker, clock)
         self._background: list[asyncio.Task[None]] = []
 

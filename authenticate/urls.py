@@ -4,12 +4,14 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path, re_path
 
 from authenticate import after_sign_out
+from authenticate.scim.access import PATH as SCIM_PATH
 from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
 from authenticate.views.callback import callback
 from authenticate.views.dashboard import dashboard
 from authenticate.views.program import program
 from authenticate.views.provider_logout import backchannel_logout, frontchannel_logout
 from authenticate.views.refresh import refresh
+from authenticate.views.scim import scim
 from authenticate.views.sign_in import sign_in
 from authenticate.views.sign_out import sign_out, signed_out
 from authenticate.views.well_known import endpoints, jwks
@@ -32,6 +34,7 @@ urlpatterns = [
     path(after_sign_out.PATH[1:], signed_out),
     path(BACKCHANNEL_LOGOUT_PATH[1:], backchannel_logout),
     path(FRONTCHANNEL_LOGOUT_PATH[1:], frontchannel_logout),
+    path(f"{SCIM_PATH[1:]}<path:path>", scim),
     path(".well-known/gate/jwks.json", jwks),
     path(".well-known/gate/", endpoints),
     re_path(r"^(?P<path>.*)$", _configured_callback),

@@ -14,6 +14,9 @@ SIGNING_KEY = "signing_key"
 PROVIDER_SESSION = "provider_session"
 SIGNED_OUT = "signed_out"
 KEPT_FORM = "kept_form"
+SCIM_USER = "scim_user"
+SCIM_GROUP = "scim_group"
+SCIM_INDEX = "scim_index"
 
 RECORD_TYPES = (
     SESSION,
@@ -26,6 +29,9 @@ RECORD_TYPES = (
     PROVIDER_SESSION,
     SIGNED_OUT,
     KEPT_FORM,
+    SCIM_USER,
+    SCIM_GROUP,
+    SCIM_INDEX,
 )
 
 

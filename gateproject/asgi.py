@@ -84,8 +84,11 @@ class Edge:
         # which is not ours where TLS ends in front of us.
         scheme = world.options.authenticate_service_url.scheme
         scope = {**incoming.scope, "path": path, "raw_path": path.encode(), "root_path": "", "scheme": scheme, "gate": own}
+        most = PAGE_BODY_BYTES
+        if own.at_authenticate_host:
+            most = world.authenticate.scim_access.most_bytes(path, incoming.header(b"authorization"), most)
         try:
-            await self._pages(scope, bounded(receive, PAGE_BODY_BYTES), send)
+            await self._pages(scope, bounded(receive, most), send)
         except BodyTooLarge as error:
             await send_error(incoming, send, error.status, f"This request can't be answered: {error}.")
 

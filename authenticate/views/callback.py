@@ -66,10 +66,19 @@ class CallbackView(GateCallbackView):
             client_address=request.scope["gate"].client_address,
             user_agent=request.headers.get("User-Agent", ""),
         )
+        # Asked when the session is there: a deactivation meanwhile either found it, or is found here.
+        if service.scim_access and await service.scim.is_deactivated(session.subject):
+            await service.sessions.end(session)
+            return self._deactivated()
         target = self._target()
         location = service.way_back(session, target, self.attempt["attempt"]) if target else DASHBOARD
         cookies = [service.sessions.set_cookie(session, service.host_port, now), service.attempts.clear(self.state)]
         return responses.redirect(location, cookies)
+
+    def _deactivated(self) -> HttpResponse:
+        self._tell("the provider has deactivated this person (SCIM)")
+        advice = "If that is a mistake, ask the people who run this site."
+        return self._and_forget(responses.error_page(self.request, 403, "Your account is deactivated.", advice=advice))
 
     def _target(self) -> Target | None:
         """Judged anew: the routes may have changed since the attempt began."""

@@ -17,11 +17,12 @@ from gateproject.config.fields import (
     WebUrl,
     or_file,
     text,
+    text_list,
     text_map,
 )
-from gateproject.config.reader import MAP, WEB_URL, Reader, one_of
+from gateproject.config.reader import MAP, WEB_URL, Reader, Shape, one_of
 from gateproject.config.route_values import RewrittenPath
-from gateproject.config.types import SecretBytes, is_loopback, parse_url
+from gateproject.config.types import SecretBytes, SecretText, is_loopback, parse_url
 from gateproject.config.validation import Finding, Rule, Settings
 
 PROVIDERS = ("oidc", "google", "azure", "okta", "onelogin", "github", "gitlab", "auth0")
@@ -81,13 +82,37 @@ def _scopes_bring_a_token(settings: Any) -> Iterator[Finding]:
         yield ("idp_scopes",), "must contain openid: without it the provider sends no ID token"
 
 
+LEAST_SCIM_TOKEN = 32
+_SCIM_TOKEN: Shape = {"type": "string", "minLength": LEAST_SCIM_TOKEN}
+SCIM_TOKENS: Shape = {"anyOf": [{"type": "array", "items": _SCIM_TOKEN}, _SCIM_TOKEN]}
+_LEAST_CHARACTERS = 12  # different ones; of 32 random ones of base64, fewer than that are as good as impossible
+
+
+def _scim_tokens(value: Any) -> tuple[SecretText, ...]:
+    tokens = text_list(value)
+    if any(len(token) < LEAST_SCIM_TOKEN or len(set(token)) < _LEAST_CHARACTERS or not token.isascii() for token in tokens):
+        raise ValueError(f"must have {LEAST_SCIM_TOKEN} random ASCII characters or more: make one with `head -c32 /dev/urandom | base64`")
+    return tuple(map(SecretText, tokens))
+
+
+def _scim_tokens_in_file(content: bytes) -> tuple[SecretText, ...]:
+    return _scim_tokens(content.decode("ascii", "replace").split())
+
+
+def _one_directory(settings: Any) -> Iterator[Finding]:
+    """Two sources would each remove what the other wrote."""
+    others = [key for key in ("directory_file", "idp_service_account") if getattr(settings, key, None)]
+    if settings.scim_token and others:
+        yield ("scim_token",), f"is set, and so is {others[0]}: users and groups come from one source"
+
+
 def _https_unless_insecure(settings: Any) -> Iterator[Finding]:
     if settings.authenticate_service_url.scheme != "https" and not settings.insecure_server:
         yield ("authenticate_service_url",), "the scheme must be https (http is accepted with insecure_server only)"
 
 
 class AuthenticateSettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (_https_unless_insecure, _url_is_known, _scopes_bring_a_token)
+    RULES: ClassVar[tuple[Rule, ...]] = (_https_unless_insecure, _url_is_known, _scopes_bring_a_token, _one_directory)
 
     authenticate_service_url: ServiceUrl = Field(
         description="Externally reachable URL of the authenticate service.",
@@ -136,6 +161,29 @@ class AuthenticateSettings(Settings):
         description="How often the directory, and what the provider says about who is signed in, are read again. "
         "Too low may hit the provider's rate limits.",
         examples=["10m"],
+    )
+    scim_token_file: File | None = Field(None, description="File form of `scim_token`, one a line.", examples=["scim-token"])
+    scim_token: Annotated[
+        tuple[SecretText, ...] | None,
+        Reader("string or list of string", _scim_tokens, SCIM_TOKENS),
+        or_file("scim_token_file", _scim_tokens_in_file),
+    ] = Field(
+        None,
+        validate_default=True,
+        description="Bearer token with which the provider pushes users and groups (SCIM 2.0) to `/.gate/scim/v2/`; "
+        "a second one in a list lets it be replaced. Not beside another directory.",
+        examples=["PUT-A-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"],
+        json_schema_extra={"when_unset": "nothing can be pushed"},
+    )
+    scim_user_id: Annotated[str, one_of("externalId", "userName")] = Field(
+        "externalId",
+        description="Which attribute of a pushed user is what the provider's ID tokens call this person: `sub`, for azure `oid`.",
+        examples=["userName"],
+    )
+    scim_group_id: Annotated[str, one_of("externalId", "displayName")] = Field(
+        "externalId",
+        description="Which attribute of a pushed group `allowed_groups` means; a group that lacks it has the id that gate gave it.",
+        examples=["displayName"],
     )
     signing_key_file: File | None = Field(None, description="File form of `signing_key`, PEM.", examples=["signing-key.pem"])
     signing_key: Annotated[Base64Secret | None, or_file("signing_key_file", SecretBytes)] = Field(

@@ -111,9 +111,9 @@ def _routes_fit_timeout_write(settings: Any) -> Iterator[Finding]:
 
 
 def _groups_come_from_somewhere(settings: Any) -> Iterator[Finding]:
-    if settings.directory_file or claimed_groups(settings):
+    if settings.directory_file or settings.scim_token or claimed_groups(settings):
         return
-    message = "needs directory_file or groups_claim: without them nobody has groups"
+    message = "needs directory_file, scim_token or groups_claim: without them nobody has groups"
     if settings.admin_allowed_groups:
         yield ("admin_allowed_groups",), message
     for index, route in enumerate(settings.policy):

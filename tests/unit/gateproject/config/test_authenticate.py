@@ -2,6 +2,7 @@
 
 import base64
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,3 +94,37 @@ def test_a_wrong_value_is_refused(problems: Problems, setting: str, value: Any, 
     found = problems(**{setting: value})
     assert list(found) == [setting]
     assert message in found[setting]
+
+
+SCIM_TOKEN = "0123456789abcdefghijklmnopqrstuv"
+
+
+def revealed(options: Any) -> list[str]:
+    return [token.reveal() for token in options.scim_token]
+
+
+def test_a_push_token_may_be_one_or_several_and_come_from_a_file(load: Load, tmp_path: Path) -> None:
+    assert load().scim_token is None
+    assert revealed(load(scim_token=SCIM_TOKEN)) == [SCIM_TOKEN]
+    assert len(revealed(load(scim_token=[SCIM_TOKEN, SCIM_TOKEN[::-1]]))) == 2
+    (tmp_path / "token").write_text(f"{SCIM_TOKEN}\n{SCIM_TOKEN[::-1]}\n")
+    assert revealed(load(scim_token_file=str(tmp_path / "token"))) == [SCIM_TOKEN, SCIM_TOKEN[::-1]]
+    assert SCIM_TOKEN not in repr(load(scim_token=SCIM_TOKEN))
+
+
+@pytest.mark.parametrize("token", ["short", "a" * 40, "abcd" * 10, SCIM_TOKEN[:-1], SCIM_TOKEN + "é", [SCIM_TOKEN, "short"]])
+def test_a_push_token_that_could_be_guessed_is_refused(problems: Problems, token: Any) -> None:
+    message = problems(scim_token=token)["scim_token"]
+    assert "head -c32 /dev/urandom" in message
+    assert "abcd" not in message
+
+
+def test_there_is_one_source_of_users_and_groups(problems: Problems, tmp_path: Path) -> None:
+    (tmp_path / "directory.yaml").write_text("users: []")
+    assert "one source" in problems(scim_token=SCIM_TOKEN, directory_file=str(tmp_path / "directory.yaml"))["scim_token"]
+
+
+def test_pushed_groups_are_groups(load: Load, problems: Problems) -> None:
+    route = {"from": "https://a.example.com", "to": "http://127.0.0.1:1", "allowed_groups": ["g"]}
+    assert load(groups_claim="", scim_token=SCIM_TOKEN, policy=[route])
+    assert "scim_token" in str(problems(groups_claim="", policy=[route]))

@@ -1,0 +1,32 @@
+"""May this request push users and groups?  Only with the token of the setting; and only then may it be long."""
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+
+from gateproject.config.types import SecretText
+
+PATH = "/.gate/scim/v2/"
+MAX_BODY = 2 * 1024 * 1024
+
+
+class ScimAccess:
+    """Off without a token."""
+
+    def __init__(self, tokens: Iterable[SecretText]):
+        # Digests are of one length, so comparing tells nothing of a token's.
+        self._digests = [hashlib.sha256(token.reveal().encode()).digest() for token in tokens]
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def admits(self, authorization: str) -> bool:
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer":
+            return False
+        digest = hashlib.sha256(token.strip().encode()).digest()
+        return any(hmac.compare_digest(digest, known) for known in self._digests)
+
+    def most_bytes(self, path: str, authorization: str, otherwise: int) -> int:
+        """How long the body of this request may be."""
+        return MAX_BODY if path.startswith(PATH) and self.admits(authorization) else otherwise

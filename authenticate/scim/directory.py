@@ -1,0 +1,248 @@
+"""What a provider pushes, in the data broker: its users and groups as they came, and what of them decides about access.
+
+| records                          | what they are                                                                |
+|----------------------------------|------------------------------------------------------------------------------|
+| scim_user, scim_group            | the resources; a user's record names its groups, too                         |
+| scim_index                       | whose userName, externalId, displayName, subject it is                       |
+| directory_user, directory_group  | made of them, for decisions: only of active users, under the provider's ids  |
+
+One change at a time, anywhere (a lease).  Each ends in the same records when it is repeated after it broke off.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+
+from authenticate.scim.errors import ScimError, invalid, not_found
+from authenticate.scim.index import Index, Keys
+from authenticate.scim.patch import patched
+from authenticate.scim.resources import MAX_TEXT, email_of, group_of, name_of, user_of
+from databroker.client import BrokerClient
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, SESSION, DirectoryGroup, DirectoryUser, Record
+from gateproject.config.options import Options
+
+log = structlog.get_logger(__name__)
+
+LEASE = 300.0  # a group of fifty thousand takes a while
+PATIENCE = 10.0  # seconds that a change waits for the one before it
+AT_ONCE = 500
+CHANGES_AT_ONCE = 16
+
+
+class ScimDirectory:
+    def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float]):
+        self._provider = options.idp_provider
+        self._subject_is = options.scim_user_id
+        self._group_id_is = options.scim_group_id
+        self._broker = broker
+        self._clock = clock
+        self._index = Index(broker)
+        self._one_at_a_time = asyncio.Lock()
+
+    async def find(self, type: str, id: str) -> Record:
+        record = await self._broker.get(type, id)
+        if record is None:
+            raise not_found(id)
+        return record
+
+    async def ids_with(self, type: str, attribute: str, value: str) -> tuple[str, ...]:
+        return await self._index.ids(type, attribute, value)
+
+    async def all(self, type: str) -> AsyncIterator[Record]:
+        after = ""
+        while page := await self._broker.page(type, after, AT_ONCE):
+            for record in page:
+                yield record
+            after = page[-1].id
+            await asyncio.sleep(0)  # a large directory must not hold up the requests
+
+    async def is_deactivated(self, subject: str) -> bool:
+        """Has the provider said that this person must not get in any more?"""
+        for id in await self._index.ids(SCIM_USER, "subject", subject):
+            record = await self._broker.get(SCIM_USER, id)
+            if record is not None and not record.data["resource"]["active"]:
+                return True
+        return False
+
+    async def create_user(self, document: Mapping[str, Any]) -> Record:
+        user = user_of(document)
+        async with self._alone():
+            return await self._write_user(None, secrets.token_urlsafe(16), user, {}, self._clock())
+
+    async def replace_user(self, id: str, document: Mapping[str, Any], if_match: str = "") -> Record:
+        user = user_of(document)
+        async with self._alone():
+            old = await self._to_change(SCIM_USER, id, if_match)
+            return await self._write_user(old, id, user, old.data["groups"], old.data["created"])
+
+    async def patch_user(self, id: str, document: Mapping[str, Any], if_match: str = "") -> Record:
+        async with self._alone():
+            old = await self._to_change(SCIM_USER, id, if_match)
+            user = user_of(patched(old.data["resource"], document))
+            return await self._write_user(old, id, user, old.data["groups"], old.data["created"])
+
+    async def delete_user(self, id: str, if_match: str = "") -> None:
+        async with self._alone():
+            old = await self._to_change(SCIM_USER, id, if_match)
+            for group_id in old.data["groups"]:
+                group = await self._broker.get(SCIM_GROUP, group_id)
+                if group is not None:
+                    members = [member for member in group.data["members"] if member != id]
+                    await self._broker.put(SCIM_GROUP, group_id, {**group.data, "members": members})
+            await self._take_access(old.data["subject"])
+            await self._index.forget(SCIM_USER, id, self._user_keys(old.data["resource"], old.data["subject"]).items())
+            await self._broker.delete(SCIM_USER, id)
+
+    async def create_group(self, document: Mapping[str, Any]) -> Record:
+        group, members = group_of(document)
+        async with self._alone():
+            return await self._write_group(None, secrets.token_urlsafe(16), group, members)
+
+    async def replace_group(self, id: str, document: Mapping[str, Any], if_match: str = "") -> Record:
+        group, members = group_of(document)
+        async with self._alone():
+            return await self._write_group(await self._to_change(SCIM_GROUP, id, if_match), id, group, members)
+
+    async def patch_group(self, id: str, document: Mapping[str, Any], if_match: str = "") -> Record:
+        async with self._alone():
+            old = await self._to_change(SCIM_GROUP, id, if_match)
+            members = [{"value": member} for member in old.data["members"]]
+            group, ids = group_of(patched({**old.data["resource"], "members": members}, document))
+            return await self._write_group(old, id, group, ids)
+
+    async def delete_group(self, id: str, if_match: str = "") -> None:
+        async with self._alone():
+            old = await self._to_change(SCIM_GROUP, id, if_match)
+            await self._set_memberships(old.data["members"], id, "")
+            await self._broker.delete(DIRECTORY_GROUP, old.data["directory_id"])
+            await self._index.forget(SCIM_GROUP, id, _group_keys(old.data["resource"], old.data["directory_id"]).items())
+            await self._broker.delete(SCIM_GROUP, id)
+
+    async def _write_user(self, old: Record | None, id: str, user: Mapping[str, Any], groups: Mapping[str, str], created: float) -> Record:
+        subject = self._subject(user)
+        keys = self._user_keys(user, subject)
+        await self._index.check(SCIM_USER, id, keys)
+        await self._index.put(SCIM_USER, id, keys)
+        # Before the sessions end, so that a sign-in under way either is found among them or finds this.
+        data = {"resource": dict(user), "groups": dict(groups), "subject": subject, "created": created}
+        record = await self._broker.put(SCIM_USER, id, data)
+        if old is not None:
+            before = self._user_keys(old.data["resource"], old.data["subject"])
+            await self._index.forget(SCIM_USER, id, _changed(before, keys))
+            if old.data["subject"] != subject:
+                await self._take_access(old.data["subject"])
+        if user["active"]:
+            await self._give_access(record)
+        else:
+            await self._take_access(subject)
+        return record
+
+    async def _give_access(self, user: Record) -> None:
+        resource, id = user.data["resource"], self._user_id(user.data["subject"])
+        group_ids = tuple(sorted(set(user.data["groups"].values())))
+        wanted = DirectoryUser(id, email_of(resource), name_of(resource), group_ids).to_data()
+        known = await self._broker.get(DIRECTORY_USER, id)
+        if known is None or DirectoryUser.from_record(known).to_data() != wanted:
+            await self._broker.put(DIRECTORY_USER, id, wanted)
+
+    async def _take_access(self, subject: str) -> None:
+        """No groups any more, and no session anywhere."""
+        user_id = self._user_id(subject)
+        await self._broker.delete(DIRECTORY_USER, user_id)
+        ids = [record.id async for record in self.all(SESSION) if record.data.get("user_id") == user_id]
+        for start in range(0, len(ids), CHANGES_AT_ONCE):
+            await asyncio.gather(*(self._broker.delete(SESSION, id) for id in ids[start : start + CHANGES_AT_ONCE]))
+        for id in ids:
+            log.info("session ended", session_id=id, user_id=user_id, reason="the provider deactivated the person")
+
+    async def _write_group(self, old: Record | None, id: str, group: Mapping[str, Any], named: Iterable[str]) -> Record:
+        directory_id = str(group.get(self._group_id_is, "")) or id
+        keys = _group_keys(group, directory_id)
+        await self._index.check(SCIM_GROUP, id, keys)
+        await self._index.put(SCIM_GROUP, id, keys)
+        await self._broker.put(DIRECTORY_GROUP, directory_id, DirectoryGroup(directory_id, group["displayName"]).to_data())
+        before = set(old.data["members"]) if old is not None else set[str]()
+        # Who stays in the group is not looked at again, unless it has another id now: groups are large, changes are small.
+        settled = before if old is not None and old.data["directory_id"] == directory_id else set[str]()
+        joined = await self._set_memberships((member for member in named if member not in settled), id, directory_id)
+        members = [member for member in named if member in settled or member in joined]
+        await self._set_memberships(before - set(members), id, "")
+        if old is not None:
+            await self._index.forget(SCIM_GROUP, id, _changed(_group_keys(old.data["resource"], old.data["directory_id"]), keys))
+            if old.data["directory_id"] != directory_id:
+                await self._broker.delete(DIRECTORY_GROUP, old.data["directory_id"])
+        created = old.data["created"] if old is not None else self._clock()
+        data = {"resource": dict(group), "members": members, "directory_id": directory_id, "created": created}
+        # Last: what broke off before is done again by the same request.
+        return await self._broker.put(SCIM_GROUP, id, data)
+
+    async def _set_memberships(self, user_ids: Iterable[str], group_id: str, directory_id: str) -> set[str]:
+        """Those of the ids that are users."""
+        ids, known = list(user_ids), set[str]()
+        for start in range(0, len(ids), CHANGES_AT_ONCE):
+            some = ids[start : start + CHANGES_AT_ONCE]
+            found = await asyncio.gather(*(self._set_membership(id, group_id, directory_id) for id in some))
+            known.update(id for id, is_user in zip(some, found, strict=True) if is_user)
+        if directory_id and len(known) < len(ids):
+            log.warning("a group names members that are no users", group_id=group_id, members=len(ids) - len(known))
+        return known
+
+    async def _set_membership(self, user_id: str, group_id: str, directory_id: str) -> bool:
+        """In the group under that id, or out of it (""); False where there is no such user."""
+        user = await self._broker.get(SCIM_USER, user_id)
+        if user is None:
+            return False
+        groups = {id: name for id, name in user.data["groups"].items() if id != group_id}
+        if directory_id:
+            groups[group_id] = directory_id
+        if groups != user.data["groups"]:
+            user = await self._broker.put(SCIM_USER, user_id, {**user.data, "groups": groups})
+        if user.data["resource"]["active"]:
+            await self._give_access(user)
+        return True
+
+    async def _to_change(self, type: str, id: str, if_match: str) -> Record:
+        record = await self.find(type, id)
+        if if_match not in ("", "*", f'W/"{record.version}"', f'"{record.version}"'):
+            raise ScimError(412, "the resource was changed meanwhile")
+        return record
+
+    def _subject(self, user: Mapping[str, Any]) -> str:
+        """What the provider's ID token calls this person."""
+        subject = user.get(self._subject_is)
+        if not isinstance(subject, str) or not 0 < len(subject) <= MAX_TEXT:
+            raise invalid(f"{self._subject_is} is missing: by it gate knows whose sessions a user's are (its setting scim_user_id)")
+        return subject
+
+    def _user_id(self, subject: str) -> str:
+        return f"{self._provider}/{subject}"
+
+    def _user_keys(self, user: Mapping[str, Any], subject: str) -> Keys:
+        named = {"username": user["userName"], "externalid": user.get("externalId", ""), "displayname": user.get("displayName", "")}
+        return {"subject": subject, **{name: value for name, value in named.items() if value}}
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        async with self._one_at_a_time:
+            until = self._clock() + PATIENCE
+            while (lease := await self._broker.acquire("scim", LEASE)) is None:
+                if self._clock() > until:
+                    raise ScimError(503, "another change is under way; try again in a moment")
+                await asyncio.sleep(0.05)
+            try:
+                yield
+            finally:
+                await self._broker.release(lease)
+
+
+def _group_keys(group: Mapping[str, Any], directory_id: str) -> Keys:
+    external = {"externalid": group["externalId"]} if group.get("externalId") else {}
+    return {"directory_id": directory_id, "displayname": group["displayName"], **external}
+
+
+def _changed(before: Keys, now: Keys) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in before.items() if now.get(name) != value]

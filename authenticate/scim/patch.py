@@ -1,0 +1,170 @@
+"""PATCH (RFC 7644, 3.5.2): operations on a resource, in the dialects of those who send them.
+
+Entra ID writes `Add` and `Replace`, "True" and "False", dotted keys in a value, and removes members by a list in `value`; Okta
+replaces without a path and sends the id along.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from authenticate.scim import filters
+from authenticate.scim.attributes import Path, key_in, path_of
+from authenticate.scim.errors import ScimError, invalid
+from authenticate.scim.filters import Filter
+
+MOST_OPERATIONS = 1000
+# The server's own; who sends them along means no change.
+READ_ONLY = frozenset({"id", "meta", "schemas", "groups"})
+_PATH = re.compile(r"(?P<name>[A-Za-z$][\w$:.-]*)(?:\[(?P<filter>.+)\](?:\.(?P<sub>[A-Za-z$][\w$-]*))?)?", re.DOTALL)
+_SIMPLE_EQ = re.compile(r'\s*([A-Za-z]\w*)\s+eq\s+"([^"\\]*)"\s*', re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`chosen` says which elements of a list, `made` is the element that is made where there is none, `sub` an attribute of each."""
+
+    path: Path
+    chosen: Filter | None
+    made: Mapping[str, Any]
+    sub: str
+
+
+def patched(resource: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    """A changed copy; ScimError where an operation can't be carried out, then nothing is."""
+    operations = request.get(key_in(request, "Operations"))
+    if not isinstance(operations, list) or not 0 < len(operations) <= MOST_OPERATIONS:
+        raise ScimError(400, f"Operations must be a list of 1 to {MOST_OPERATIONS}", "invalidSyntax")
+    # Stored data refuse to be changed, also as a deep copy of themselves.
+    changed: dict[str, Any] = json.loads(json.dumps(resource))
+    for operation in operations:
+        if not isinstance(operation, Mapping):
+            raise ScimError(400, "an operation must be an object", "invalidSyntax")
+        _apply(changed, operation)
+    return changed
+
+
+def _apply(resource: dict[str, Any], operation: Mapping[str, Any]) -> None:
+    op, path, value = (operation.get(key_in(operation, name)) for name in ("op", "path", "value"))
+    op = op.lower() if isinstance(op, str) else ""
+    if op not in ("add", "replace", "remove"):
+        raise ScimError(400, "op must be add, replace or remove", "invalidSyntax")
+    if path is not None and not isinstance(path, str):
+        raise ScimError(400, "path must be text", "invalidPath")
+    if op == "remove":
+        if not path:
+            raise ScimError(400, "what is removed must be named by a path", "noTarget")
+        _remove(resource, _target(path), value)
+        return
+    if path:
+        _set(resource, _target(path), value, is_addition=op == "add")
+        return
+    if not isinstance(value, Mapping):
+        raise invalid("without a path, value must be an object")
+    for name, member in value.items():
+        _set(resource, _target(name), member, is_addition=op == "add")
+
+
+def _target(text: str) -> Target:
+    match = _PATH.fullmatch(text.strip())
+    if match is None or len(text) > filters.LONGEST:
+        raise ScimError(400, "the path can't be read", "invalidPath")
+    path = path_of(match["name"])
+    if not all(path) or len(path) > 3:
+        raise ScimError(400, "the path can't be read", "invalidPath")
+    if match["filter"] is None:
+        return Target(path, None, {}, "")
+    simple = _SIMPLE_EQ.fullmatch(match["filter"])
+    made = {simple[1]: simple[2]} if simple else {}
+    return Target(path, filters.parse(match["filter"]), made, match["sub"] or "")
+
+
+def _holder(resource: dict[str, Any], path: Path, *, make: bool) -> dict[str, Any] | None:
+    """The object that has the path's last step as its key."""
+    at: dict[str, Any] = resource
+    for step in path[:-1]:
+        key = key_in(at, step)
+        found = at.get(key)
+        if found is None and make:
+            found = at[key] = {}
+        if not isinstance(found, dict):
+            if found is None:
+                return None
+            raise ScimError(400, f"{step} has no attributes of its own", "invalidPath")
+        at = found
+    return at
+
+
+def _set(resource: dict[str, Any], target: Target, value: Any, *, is_addition: bool) -> None:
+    if target.path[0].lower() in READ_ONLY:
+        return
+    holder = _holder(resource, target.path, make=True)
+    assert holder is not None  # it was made
+    key = key_in(holder, target.path[-1])
+    if target.chosen is not None:
+        _set_chosen(holder, key, target, value)
+    elif is_addition and isinstance(holder.get(key), list):
+        holder[key] = _with(holder[key], value)
+    elif isinstance(holder.get(key), dict) and isinstance(value, Mapping):
+        holder[key] = {**holder[key], **value}
+    else:
+        holder[key] = value
+
+
+def _set_chosen(holder: dict[str, Any], key: str, target: Target, value: Any) -> None:
+    elements = holder.setdefault(key, [])
+    if not isinstance(elements, list) or target.chosen is None:
+        raise ScimError(400, f"{key} is no list", "invalidPath")
+    chosen = [element for element in elements if isinstance(element, dict) and target.chosen.matches(element)]
+    if not chosen:
+        if not target.made:
+            raise ScimError(400, "no element of the list is meant", "noTarget")
+        # Entra ID replaces the work address of who had none.
+        chosen = [dict(target.made)]
+        elements += chosen
+    for element in chosen:
+        if target.sub:
+            element[key_in(element, target.sub)] = value
+        elif isinstance(value, Mapping):
+            element.update(value)
+        else:
+            raise invalid("an element of a list is replaced by an object")
+
+
+def _with(elements: list[Any], value: Any) -> list[Any]:
+    added = value if isinstance(value, list) else [value]
+    known = {_identity(element) for element in elements}
+    return [*elements, *(element for element in added if _identity(element) not in known)]
+
+
+def _remove(resource: dict[str, Any], target: Target, value: Any) -> None:
+    if target.path[0].lower() in READ_ONLY:
+        return
+    holder = _holder(resource, target.path, make=False)
+    if holder is None:
+        return
+    key = key_in(holder, target.path[-1])
+    found = holder.get(key)
+    if target.chosen is not None and isinstance(found, list):
+        _remove_chosen(holder, key, found, target)
+    elif target.chosen is None and isinstance(found, list) and value:
+        gone = {_identity(element) for element in (value if isinstance(value, list) else [value])}
+        holder[key] = [element for element in found if _identity(element) not in gone]
+    elif target.chosen is None:
+        holder.pop(key, None)
+
+
+def _remove_chosen(holder: dict[str, Any], key: str, found: list[Any], target: Target) -> None:
+    chosen = [element for element in found if target.chosen is not None and target.chosen.matches(element)]
+    if target.sub:
+        for element in chosen:
+            element.pop(key_in(element, target.sub), None)
+    else:
+        holder[key] = [element for element in found if element not in chosen]
+
+
+def _identity(element: Any) -> str:
+    """Two elements with one `value` are the same, whatever else is said of them."""
+    return str(element.get("value", element)) if isinstance(element, Mapping) else str(element)

@@ -1,0 +1,79 @@
+"""A provider pushes its people to the running product: groups count at once, and a deactivation ends a session at once."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.redis_server import RedisServer
+from tests.support.sample_upstream import SampleUpstream
+
+TOKEN = "a-random-token-0123456789-abcdefghij"
+APP, GROUP = "app.localhost", "group.localhost"
+HTML = {"Accept": "text/html"}
+
+
+@pytest.fixture(scope="module")
+def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
+    directory = tmp_path_factory.mktemp("gate")
+    token_file = directory / "scim-token"
+    token_file.write_text(TOKEN + "\n")
+    with RedisServer(directory / "redis") as redis:
+        builder = GateBuilder(provider.url).route(APP, to=upstream.url, allow_any_authenticated_user=True)
+        builder.route(GROUP, to=upstream.url, allowed_groups=["g-1"])
+        builder.setting(scim_token_file=str(token_file), groups_claim="", databroker_storage_type="kvstore")
+        with builder.setting(databroker_storage_connection_string=redis.url).start(directory) as running:
+            yield running
+
+
+async def push(
+    client: httpx.AsyncClient, gate: RunningGate, method: str, path: str, document: Any = None, token: str = TOKEN
+) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/scim+json"}
+    return await client.request(method, gate.url(gate.builder.authenticate_host, f"/.gate/scim/v2/{path}"), json=document, headers=headers)
+
+
+async def test_a_pushed_group_lets_in_and_a_deactivation_shuts_out(gate: RunningGate) -> None:
+    async with gate.client() as alice, gate.client() as pusher:
+        assert (await sign_in(alice, gate.url(GROUP), "alice")).status_code == 403
+        user = (await push(pusher, gate, "POST", "Users", {"userName": "alice@example.com", "externalId": "alice"})).json()
+        members = [{"value": user["id"]}]
+        created = await push(pusher, gate, "POST", "Groups", {"displayName": "Guides", "externalId": "g-1", "members": members})
+        assert created.status_code == 201
+        assert (await alice.get(gate.url(GROUP), headers=HTML)).status_code == 200
+        off = {"Operations": [{"op": "Replace", "path": "active", "value": "False"}]}
+        assert (await push(pusher, gate, "PATCH", f"Users/{user['id']}", off)).json()["active"] is False
+        for host in (GROUP, APP):
+            assert (await alice.get(gate.url(host), headers=HTML)).status_code == 302
+        alice.cookies.clear()
+        refused = await sign_in(alice, gate.url(APP), "alice")
+        assert (refused.status_code, "deactivated" in refused.text) == (403, True)
+    gate.wait_for_event("user changed by the provider", lambda entry: entry["is_active"] is False)
+
+
+async def test_only_who_has_the_token_may_send_a_long_body(gate: RunningGate) -> None:
+    members = [{"value": f"nobody-{number:06}"} for number in range(5000)]
+    large = {"displayName": "large", "externalId": "g-2", "members": members}
+    async with gate.client() as client:
+        assert (await push(client, gate, "POST", "Groups", large, token="x" * 36)).status_code == 413
+        assert (await push(client, gate, "POST", "Groups", {"displayName": "x"}, token="x" * 36)).status_code == 401
+        assert (await push(client, gate, "POST", "Groups", {"displayName": "x" * (3 << 20)})).status_code == 413
+        answer = await push(client, gate, "POST", "Groups", large)
+        assert (answer.status_code, answer.json()["members"]) == (201, [])
+
+
+async def test_it_is_at_the_authenticate_host_only(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        answer = await client.get(gate.url(APP, "/.gate/scim/v2/Users"), headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.status_code == 404
+
+
+async def test_the_token_is_not_in_the_log(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        await push(client, gate, "GET", "Users")
+        await push(client, gate, "GET", "Users", token=TOKEN + "x")
+    gate.wait_for_event("a push of users was refused", lambda entry: "request_id" in entry)
+    assert TOKEN not in gate.child.output

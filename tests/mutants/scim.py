@@ -1,0 +1,52 @@
+"""Defences of what a provider pushes: who may push, whom it is about, and what a deactivation ends."""
+
+from tests.mutants.mutant import door
+
+access = door("authenticate/scim/access.py", "unit/authenticate/scim/test_access.py")
+access.without("a push needs the token", "return any(hmac.compare_digest(digest, known) for known in self._digests)", "return True")
+access.without("a stranger's body is short", "path.startswith(PATH) and self.admits(authorization)", "path.startswith(PATH)")
+
+view = door("authenticate/views/scim.py", "unit/authenticate/views/test_scim.py")
+view.without("the token is asked for", "if not service.scim_access.admits(", "if False and not service.scim_access.admits(")
+view.without("nothing is pushed unless that is configured", "if not service.scim_access:", "if False:")
+view.without("what is pushed is bounded in depth", "if _depth(document) > DEEPEST:", "if False:")
+
+callback = door("authenticate/views/callback.py", "unit/authenticate/views/test_scim.py")
+callback.without("the deactivated don't come back", "await service.scim.is_deactivated(session.subject)", "False")
+
+directory = door("authenticate/scim/directory.py", "unit/authenticate/scim/test_directory.py")
+directory.without("a deactivation takes the access", "        else:\n            await self._take_access(subject)\n", "")
+directory.without("a deactivation takes the groups", "        await self._broker.delete(DIRECTORY_USER, user_id)\n", "")
+directory.without("a deactivation ends that person's sessions only", 'if record.data.get("user_id") == user_id]', "]")
+directory.without(
+    "a deleted user has no access",
+    '            await self._take_access(old.data["subject"])\n            await self._index',
+    "            await self._index",
+)
+directory.without(
+    "only the active have groups",
+    '        if user.data["resource"]["active"]:\n            await self._give_access(user)\n',
+    "        await self._give_access(user)\n",
+)
+directory.without("who left a group is no longer in it", 'await self._set_memberships(before - set(members), id, "")', "pass")
+directory.without("another id is another person", 'if old.data["subject"] != subject:', "if False:")
+directory.without("a newer version is not overwritten", "raise ScimError(412,", "ScimError(412,")
+
+index = door("authenticate/scim/index.py", "unit/authenticate/scim/test_index.py", "unit/authenticate/scim/test_directory.py")
+index.without("one person is one resource", 'raise ScimError(409, f"another', 'ScimError(409, f"another')
+
+patch = door("authenticate/scim/patch.py", "unit/authenticate/scim/test_patch.py")
+patch.without(
+    "ids are the server's own",
+    "    if target.path[0].lower() in READ_ONLY:\n        return\n    holder = _holder(resource, target.path, make=True)",
+    "    holder = _holder(resource, target.path, make=True)",
+)
+
+resources = door("authenticate/scim/resources.py", "unit/authenticate/scim/test_resources.py")
+resources.without("passwords are not kept", '"password", ', "")
+
+filters = door("authenticate/scim/filters.py", "unit/authenticate/scim/test_filters.py")
+filters.without("a filter is bounded in depth", "if depth > DEEPEST:", "if False:")
+filters.without("a filter is bounded in length", "if len(text) > LONGEST:", "if False:")
+
+DOORS = (access, view, callback, directory, index, patch, resources, filters)

@@ -1,0 +1,38 @@
+"""The token, and nothing like it, lets a push in."""
+
+import pytest
+
+from authenticate.scim.access import MAX_BODY, PATH, ScimAccess
+from gateproject.config.types import SecretText
+
+TOKEN, NEXT = "0123456789abcdefghijklmnopqrstuv", "vutsrqponmlkjihgfedcba9876543210"
+
+
+@pytest.fixture
+def access() -> ScimAccess:
+    return ScimAccess([SecretText(TOKEN), SecretText(NEXT)])
+
+
+@pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer {NEXT}", f"BEARER  {TOKEN} "])
+def test_each_token_of_the_setting_is_good(access: ScimAccess, header: str) -> None:
+    assert access.admits(header)
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Bearer ", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN.upper()}", "Bearer é"],
+)
+def test_nothing_else_is(access: ScimAccess, header: str) -> None:
+    assert not access.admits(header)
+
+
+def test_without_a_token_nobody_is_let_in() -> None:
+    access = ScimAccess([])
+    assert not access
+    assert not access.admits("Bearer ")
+
+
+def test_only_who_has_the_token_may_send_much(access: ScimAccess) -> None:
+    assert access.most_bytes(f"{PATH}Groups", f"Bearer {TOKEN}", 64) == MAX_BODY
+    assert access.most_bytes(f"{PATH}Groups", "Bearer x", 64) == 64
+    assert access.most_bytes("/.gate/admin/", f"Bearer {TOKEN}", 64) == 64

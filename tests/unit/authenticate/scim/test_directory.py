@@ -1,0 +1,233 @@
+"""What is pushed decides about access at once; repeated or broken off, it ends in the same records."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authenticate.scim.directory import ScimDirectory
+from authenticate.scim.errors import ScimError
+from databroker.client import LocalBroker
+from databroker.records import (
+    DIRECTORY_GROUP,
+    DIRECTORY_USER,
+    SCIM_GROUP,
+    SCIM_INDEX,
+    SCIM_USER,
+    SESSION,
+    DirectoryGroup,
+    DirectoryUser,
+    Record,
+    Session,
+)
+from databroker.store.memory import MemoryStore
+from tests.support.options import make_options
+
+TOKEN = "0123456789abcdefghijklmnopqrstuv"
+Make = Callable[..., ScimDirectory]
+
+
+@pytest.fixture
+def broker() -> LocalBroker:
+    return LocalBroker(MemoryStore())
+
+
+@pytest.fixture
+def make(tmp_path: Path, broker: LocalBroker) -> Make:
+    return lambda **settings: ScimDirectory(make_options(tmp_path, scim_token=TOKEN, **settings), broker, lambda: 1000.0)
+
+
+@pytest.fixture
+def directory(make: Make) -> ScimDirectory:
+    return make()
+
+
+def person(name: str = "ann", **more: Any) -> dict[str, Any]:
+    return {"userName": f"{name}@example.com", "externalId": f"id-of-{name}", **more}
+
+
+async def known(broker: LocalBroker, name: str = "ann") -> DirectoryUser | None:
+    record = await broker.get(DIRECTORY_USER, f"oidc/id-of-{name}")
+    return DirectoryUser.from_record(record) if record is not None else None
+
+
+async def signed_in(broker: LocalBroker, name: str, id: str) -> None:
+    session = Session(id, f"oidc/id-of-{name}", f"id-of-{name}", "oidc", 0, 4e9)
+    await broker.put(SESSION, id, session.to_data())
+
+
+async def with_group(directory: ScimDirectory, **more: Any) -> tuple[Record, Record]:
+    user = await directory.create_user(person())
+    return user, await directory.create_group({"displayName": "Sales", "externalId": "g-1", "members": [{"value": user.id}], **more})
+
+
+def deactivation() -> dict[str, Any]:
+    return {"Operations": [{"op": "replace", "value": {"active": False}}]}
+
+
+async def test_a_user_and_a_group_become_what_decisions_are_made_of(directory: ScimDirectory, broker: LocalBroker) -> None:
+    user, group = await with_group(directory)
+    assert await known(broker) == DirectoryUser("oidc/id-of-ann", "ann@example.com", "ann@example.com", ("g-1",))
+    record = await broker.get(DIRECTORY_GROUP, "g-1")
+    assert record is not None
+    assert DirectoryGroup.from_record(record) == DirectoryGroup("g-1", "Sales")
+    assert (await directory.find(SCIM_USER, user.id)).data["groups"] == {group.id: "g-1"}
+
+
+async def test_deactivation_takes_the_groups_and_ends_the_sessions_of_that_person_only(
+    directory: ScimDirectory, broker: LocalBroker
+) -> None:
+    user, _ = await with_group(directory)
+    await directory.create_user(person("bob"))
+    for id, name in (("1", "ann"), ("2", "ann"), ("3", "bob")):
+        await signed_in(broker, name, id)
+    await directory.patch_user(user.id, deactivation())
+    assert await known(broker) is None
+    assert [record.id for record in await broker.page(SESSION, "", 10)] == ["3"]
+    assert await directory.is_deactivated("id-of-ann")
+    assert not await directory.is_deactivated("id-of-bob")
+    assert not await directory.is_deactivated("id-of-nobody")
+
+
+async def test_deactivation_said_again_ends_what_was_begun_meanwhile(directory: ScimDirectory, broker: LocalBroker) -> None:
+    user, _ = await with_group(directory)
+    await directory.patch_user(user.id, deactivation())
+    await signed_in(broker, "ann", "1")
+    await directory.patch_user(user.id, deactivation())
+    assert await broker.page(SESSION, "", 10) == []
+
+
+async def test_who_is_activated_again_has_the_groups_of_today(directory: ScimDirectory, broker: LocalBroker) -> None:
+    user, group = await with_group(directory)
+    await directory.patch_user(user.id, deactivation())
+    await directory.create_group({"displayName": "New", "externalId": "g-2", "members": [{"value": user.id}]})
+    await directory.patch_group(group.id, {"Operations": [{"op": "remove", "path": f'members[value eq "{user.id}"]'}]})
+    assert await known(broker) is None
+    await directory.patch_user(user.id, {"Operations": [{"op": "replace", "path": "active", "value": "True"}]})
+    found = await known(broker)
+    assert found is not None
+    assert found.group_ids == ("g-2",)
+
+
+async def test_members_come_and_go(directory: ScimDirectory, broker: LocalBroker) -> None:
+    _, group = await with_group(directory)
+    bob = await directory.create_user(person("bob"))
+    await directory.replace_group(group.id, {"displayName": "Sales", "externalId": "g-1", "members": [{"value": bob.id}]})
+    ann_known, bob_known = await known(broker), await known(broker, "bob")
+    assert ann_known is not None
+    assert bob_known is not None
+    assert (ann_known.group_ids, bob_known.group_ids) == ((), ("g-1",))
+
+
+async def test_a_group_with_another_id_is_another_group_to_its_members(directory: ScimDirectory, broker: LocalBroker) -> None:
+    user, group = await with_group(directory)
+    await directory.replace_group(group.id, {"displayName": "Sales", "externalId": "g-9", "members": [{"value": user.id}]})
+    found = await known(broker)
+    assert found is not None
+    assert found.group_ids == ("g-9",)
+    assert [record.id for record in await broker.page(DIRECTORY_GROUP, "", 10)] == ["g-9"]
+
+
+async def test_a_deleted_group_is_nobodys(directory: ScimDirectory, broker: LocalBroker) -> None:
+    _, group = await with_group(directory)
+    await directory.delete_group(group.id)
+    found = await known(broker)
+    assert found is not None
+    assert found.group_ids == ()
+    assert await broker.page(DIRECTORY_GROUP, "", 10) == await broker.page(SCIM_GROUP, "", 10) == []
+
+
+async def test_a_deleted_user_leaves_nothing(directory: ScimDirectory, broker: LocalBroker) -> None:
+    user, group = await with_group(directory)
+    await signed_in(broker, "ann", "1")
+    await directory.delete_user(user.id)
+    assert (await directory.find(SCIM_GROUP, group.id)).data["members"] == []
+    for type in (SESSION, DIRECTORY_USER, SCIM_USER):
+        assert await broker.page(type, "", 10) == []
+    await directory.delete_group(group.id)
+    assert await broker.page(SCIM_INDEX, "", 10) == []
+
+
+async def test_another_id_of_the_provider_is_another_person(directory: ScimDirectory, broker: LocalBroker) -> None:
+    user, _ = await with_group(directory)
+    await signed_in(broker, "ann", "1")
+    await directory.replace_user(user.id, {**person(), "externalId": "id-of-new"})
+    assert await known(broker) is None
+    found = await known(broker, "new")
+    assert found is not None
+    assert found.group_ids == ("g-1",)
+    assert await broker.page(SESSION, "", 10) == []
+    await directory.create_user(person("other", externalId="id-of-ann"))  # the old one is free again
+
+
+@pytest.mark.parametrize("more", [{"userName": "ANN@example.com", "externalId": "x"}, {"userName": "x", "externalId": "id-of-ann"}])
+async def test_nobody_is_pushed_twice(directory: ScimDirectory, more: dict[str, Any]) -> None:
+    await directory.create_user(person())
+    with pytest.raises(ScimError) as refused:
+        await directory.create_user(person("bob", **more))
+    assert (refused.value.status, refused.value.kind) == (409, "uniqueness")
+
+
+async def test_two_groups_can_not_have_one_id_but_one_name(directory: ScimDirectory) -> None:
+    await directory.create_group({"displayName": "Sales", "externalId": "g-1"})
+    await directory.create_group({"displayName": "Sales", "externalId": "g-2"})
+    with pytest.raises(ScimError):
+        await directory.create_group({"displayName": "Other", "externalId": "g-1"})
+
+
+async def test_an_id_of_ours_can_not_be_taken_by_a_name(make: Make) -> None:
+    """Where names are ids, a group named like another's id would be that group."""
+    directory = make(scim_group_id="displayName")
+    await directory.create_group({"displayName": "sales"})
+    with pytest.raises(ScimError):
+        await directory.create_group({"displayName": "sales"})
+
+
+async def test_without_the_attribute_that_names_the_person_nothing_is_kept(directory: ScimDirectory, broker: LocalBroker) -> None:
+    with pytest.raises(ScimError, match="scim_user_id"):
+        await directory.create_user({"userName": "ann"})
+    assert await broker.page(SCIM_INDEX, "", 10) == await broker.page(SCIM_USER, "", 10) == []
+
+
+async def test_the_person_may_be_named_by_user_name(make: Make, broker: LocalBroker) -> None:
+    await make(scim_user_id="userName").create_user({"userName": "ann"})
+    assert await broker.get(DIRECTORY_USER, "oidc/ann") is not None
+
+
+async def test_a_group_may_be_named_by_its_name_or_else_has_our_id(make: Make, broker: LocalBroker) -> None:
+    await make(scim_group_id="displayName").create_group({"displayName": "Sales", "externalId": "g-1"})
+    assert await broker.get(DIRECTORY_GROUP, "Sales") is not None
+    group = await make().create_group({"displayName": "Ours"})
+    assert await broker.get(DIRECTORY_GROUP, group.id) is not None
+
+
+async def test_a_member_that_is_nobody_gets_nothing(directory: ScimDirectory) -> None:
+    group = await directory.create_group({"displayName": "Sales", "members": [{"value": "nobody"}]})
+    assert group.data["members"] == []
+
+
+async def test_what_was_changed_meanwhile_is_not_overwritten(directory: ScimDirectory) -> None:
+    user = await directory.create_user(person())
+    await directory.replace_user(user.id, person(title="x"), f'W/"{user.version}"')
+    with pytest.raises(ScimError) as refused:
+        await directory.patch_user(user.id, deactivation(), f'W/"{user.version}"')
+    assert refused.value.status == 412
+
+
+async def test_a_group_that_broke_off_is_completed_by_the_same_request(directory: ScimDirectory, broker: LocalBroker) -> None:
+    user, group = await with_group(directory)
+    request = {"Operations": [{"op": "remove", "path": f'members[value eq "{user.id}"]'}]}
+    await directory.patch_group(group.id, request)
+    await broker.put(SCIM_GROUP, group.id, group.data)  # as if it had not come to that
+    await directory.patch_group(group.id, request)
+    found = await known(broker)
+    assert found is not None
+    assert found.group_ids == ()
+
+
+async def test_unchanged_people_are_not_written_again(directory: ScimDirectory, broker: LocalBroker) -> None:
+    user, _ = await with_group(directory)
+    before = await broker.get(DIRECTORY_USER, "oidc/id-of-ann")
+    await directory.replace_user(user.id, person(title="x"))
+    assert await broker.get(DIRECTORY_USER, "oidc/id-of-ann") == before

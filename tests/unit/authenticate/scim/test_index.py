@@ -1,0 +1,42 @@
+"""The index finds one among many, keeps what must be unique so, and forgets."""
+
+import pytest
+
+from authenticate.scim.errors import ScimError
+from authenticate.scim.index import Index
+from databroker.client import LocalBroker
+from databroker.records import SCIM_INDEX, SCIM_USER
+from databroker.store.memory import MemoryStore
+
+
+@pytest.fixture
+def broker() -> LocalBroker:
+    return LocalBroker(MemoryStore())
+
+
+async def test_what_is_put_is_found_in_any_case_and_forgotten(broker: LocalBroker) -> None:
+    index = Index(broker)
+    await index.put(SCIM_USER, "1", {"displayname": "Ann"})
+    await index.put(SCIM_USER, "2", {"displayname": "ANN"})
+    assert await index.ids(SCIM_USER, "displayname", "ann") == ("1", "2")
+    await index.forget(SCIM_USER, "1", [("displayname", "ann")])
+    assert await index.ids(SCIM_USER, "displayname", "Ann") == ("2",)
+    await index.forget(SCIM_USER, "2", [("displayname", "ann")])
+    assert await broker.page(SCIM_INDEX, "", 10) == []
+
+
+async def test_a_name_belongs_to_one_that_exists(broker: LocalBroker) -> None:
+    index = Index(broker)
+    await index.put(SCIM_USER, "1", {"username": "ann"})
+    await index.check(SCIM_USER, "1", {"username": "ann"})
+    await index.check(SCIM_USER, "2", {"username": "ann"})  # what was never written takes no name
+    await broker.put(SCIM_USER, "1", {})
+    with pytest.raises(ScimError) as refused:
+        await index.check(SCIM_USER, "2", {"username": "ANN"})
+    assert (refused.value.status, refused.value.kind) == (409, "uniqueness")
+
+
+async def test_ids_of_the_provider_differ_in_case(broker: LocalBroker) -> None:
+    index = Index(broker)
+    await index.put(SCIM_USER, "1", {"subject": "Ab"})
+    assert await index.ids(SCIM_USER, "subject", "ab") == ()

@@ -1,0 +1,82 @@
+"""What of a pushed resource is kept."""
+
+from typing import Any
+
+import pytest
+
+from authenticate.scim.errors import ScimError
+from authenticate.scim.resources import email_of, group_of, name_of, user_of
+
+
+def test_spelling_is_made_ours_and_secrets_are_not_kept() -> None:
+    user = user_of({"USERNAME": "ann", "externalid": "1", "Password": "secret", "id": "x", "meta": {}, "groups": [], "title": None, "x": 1})
+    assert user == {"userName": "ann", "externalId": "1", "active": True, "x": 1}
+
+
+@pytest.mark.parametrize(("written", "active"), [(True, True), (False, False), ("False", False), ("true", True)])
+def test_text_is_taken_for_a_boolean(written: Any, active: bool) -> None:
+    assert user_of({"userName": "ann", "active": written})["active"] is active
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {}, {"userName": ""}, {"userName": " "}, {"userName": None}, {"userName": 5}, {"userName": "a" * 256}, {"userName": "a\nb"},
+        {"userName": "a", "active": "no"}, {"userName": "a", "active": 0}, {"userName": "a", "externalId": ["x"]},
+        {"userName": "a", "username": "b"}, {"userName": "a", "externalId": "a\x00"},
+    ],
+)  # fmt: skip
+def test_what_is_no_user_is_refused(document: dict[str, Any]) -> None:
+    with pytest.raises(ScimError) as refused:
+        user_of(document)
+    assert (refused.value.status, refused.value.kind) == (400, "invalidValue")
+
+
+def test_a_user_has_a_bound() -> None:
+    with pytest.raises(ScimError) as refused:
+        user_of({"userName": "a", "title": "x" * 70_000})
+    assert refused.value.status == 413
+
+
+@pytest.mark.parametrize("members", ["1", {"value": "1"}, [{"value": 1}], [{}], ["1"], [{"value": ""}]])
+def test_what_are_no_members_is_refused(members: Any) -> None:
+    with pytest.raises(ScimError):
+        group_of({"displayName": "a", "members": members})
+
+
+def test_a_member_counts_once() -> None:
+    assert group_of({"displayName": "a", "members": [{"value": "1"}, {"VALUE": "1"}, {"value": "2"}]}) == ({"displayName": "a"}, ("1", "2"))
+
+
+def test_a_group_has_a_bound() -> None:
+    with pytest.raises(ScimError) as refused:
+        group_of({"displayName": "a", "members": [{"value": str(number)} for number in range(50_001)]})
+    assert refused.value.status == 413
+
+
+@pytest.mark.parametrize(
+    ("user", "email"),
+    [
+        ({"emails": [{"value": "a@x"}, {"value": "b@x", "primary": True}]}, "b@x"),
+        ({"emails": [{"value": "a@x"}, {"value": "b@x", "primary": "True"}]}, "b@x"),
+        ({"emails": [{"value": "a@x"}]}, "a@x"),
+        ({"emails": "a@x"}, ""),
+        ({"emails": [5, {"value": None}]}, ""),
+        ({"userName": "ann@example.com"}, "ann@example.com"),
+    ],
+)
+def test_the_address_is_the_primary_one(user: dict[str, Any], email: str) -> None:
+    assert email_of({"userName": "ann", **user}) == email
+
+
+@pytest.mark.parametrize(
+    ("user", "name"),
+    [
+        ({"displayName": "Ann Lee"}, "Ann Lee"),
+        ({"name": {"formatted": "A. Lee"}}, "A. Lee"),
+        ({"name": {"givenName": "Ann", "familyName": "Lee"}}, "Ann Lee"),
+        ({"name": "x"}, "ann"),
+    ],
+)
+def test_the_name_is_the_one_for_people(user: dict[str, Any], name: str) -> None:
+    assert name_of({"userName": "ann", **user}) == name

@@ -1,0 +1,260 @@
+"""SCIM as Okta and Entra ID speak it: the message sequences that they document, and what nobody may say."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+
+from databroker.records import DIRECTORY_USER, DirectoryUser
+from tests.support.authenticate_site import Response, Site
+from tests.support.fake_idp import FakeIdP
+
+TOKEN = "0123456789abcdefghijklmnopqrstuv"
+BASE = "/.gate/scim/v2/"
+PATCH_OP = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
+USER = "urn:ietf:params:scim:schemas:core:2.0:User"
+GROUP = "urn:ietf:params:scim:schemas:core:2.0:Group"
+ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
+
+
+@pytest.fixture
+async def site(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> AsyncIterator[Site]:
+    site = Site(tmp_path, idp, django_pages, scim_token=TOKEN)
+    await site.service.start()
+    yield site
+    await site.service.stop()
+
+
+async def ask(site: Site, method: str, path: str, document: Any = None, **headers: str) -> Response:
+    sent = {"authorization": f"Bearer {TOKEN}", "content-type": "application/scim+json", **headers}
+    body = document if isinstance(document, bytes) else b"" if document is None else json.dumps(document).encode()
+    return await site.answer(method, BASE + path, [(name.replace("_", "-").encode(), value.encode()) for name, value in sent.items()], body)
+
+
+async def done(site: Site, method: str, path: str, document: Any = None, *, status: int = 200) -> dict[str, Any]:
+    response = await ask(site, method, path, document)
+    assert response.status == status, response.text
+    assert response.headers["content-type"] == "application/scim+json"
+    return json.loads(response.text)
+
+
+def where(text: str) -> str:
+    """The query of this filter; `'` stands for the quotation marks of the language."""
+    return "filter=" + quote(text.replace("'", '"'))
+
+
+def patch(*operations: dict[str, Any]) -> dict[str, Any]:
+    return {"schemas": [PATCH_OP], "Operations": list(operations)}
+
+
+async def groups_of(site: Site, subject: str) -> tuple[str, ...] | None:
+    record = await site.broker.get(DIRECTORY_USER, f"oidc/{subject}")
+    return DirectoryUser.from_record(record).group_ids if record is not None else None
+
+
+OKTA_USER = {
+    "schemas": [USER],
+    "userName": "test.user@okta.local",
+    "name": {"givenName": "Test", "familyName": "User"},
+    "emails": [{"primary": True, "value": "test.user@okta.local", "type": "work"}],
+    "displayName": "Test User",
+    "locale": "en-US",
+    "externalId": "00ujl29u0le5T6Aj10h7",
+    "groups": [],
+    "password": "1mz050nq",
+    "active": True,
+}
+
+
+async def test_okta(site: Site) -> None:
+    found = await done(site, "GET", "Users?startIndex=1&count=100&" + where("userName eq 'test.user@okta.local'"))
+    assert (found["totalResults"], found["Resources"]) == (0, [])
+    user = await done(site, "POST", "Users", OKTA_USER, status=201)
+    assert user["userName"] == "test.user@okta.local"
+    assert "password" not in user
+    assert user["meta"]["location"].endswith(f"/.gate/scim/v2/Users/{user['id']}")
+    conflict = await done(site, "POST", "Users", OKTA_USER, status=409)
+    assert (conflict["status"], conflict["scimType"]) == ("409", "uniqueness")
+    assert (await done(site, "GET", f"Users/{user['id']}"))["displayName"] == "Test User"
+    found = await done(site, "GET", "Users?startIndex=1&count=100&" + where("userName eq 'TEST.user@okta.local'"))
+    assert [each["id"] for each in found["Resources"]] == [user["id"]]
+    changed = await done(site, "PUT", f"Users/{user['id']}", {**OKTA_USER, "id": user["id"], "name": {"givenName": "Another"}})
+    assert changed["name"] == {"givenName": "Another"}
+
+    assert (await done(site, "GET", "Groups?startIndex=1&count=100"))["totalResults"] == 0
+    group = await done(site, "POST", "Groups", {"schemas": [GROUP], "displayName": "Test SCIMv2", "members": []}, status=201)
+    renamed = patch({"op": "replace", "value": {"id": group["id"], "displayName": "Test SCIMv2 Group"}})
+    assert (await done(site, "PATCH", f"Groups/{group['id']}", renamed))["displayName"] == "Test SCIMv2 Group"
+    joined = patch({"op": "add", "path": "members", "value": [{"value": user["id"], "display": "test.user@okta.local"}]})
+    assert [member["value"] for member in (await done(site, "PATCH", f"Groups/{group['id']}", joined))["members"]] == [user["id"]]
+    assert await groups_of(site, "00ujl29u0le5T6Aj10h7") == (group["id"],)
+    shown = await done(site, "GET", f"Users/{user['id']}")
+    assert [each["value"] for each in shown["groups"]] == [group["id"]]
+    left = patch({"op": "remove", "path": f'members[value eq "{user["id"]}"]'})
+    assert (await done(site, "PATCH", f"Groups/{group['id']}", left))["members"] == []
+    assert await groups_of(site, "00ujl29u0le5T6Aj10h7") == ()
+
+    off = await done(site, "PATCH", f"Users/{user['id']}", patch({"op": "replace", "value": {"active": False}}))
+    assert off["active"] is False
+    assert await groups_of(site, "00ujl29u0le5T6Aj10h7") is None
+    assert (await ask(site, "DELETE", f"Groups/{group['id']}")).status == 204
+    assert (await done(site, "GET", f"Groups/{group['id']}", status=404))["status"] == "404"
+
+
+ENTRA_USER = {
+    "schemas": [USER, ENTERPRISE],
+    "externalId": "0a21f0f2-8d2a-4f8e-bf98-7363c4aed4ef",
+    "userName": "Test_User_ab6490ee-1e48-479e-a20b-2d77186b5dd1",
+    "active": True,
+    "emails": [{"primary": True, "type": "work", "value": "Test_User_fd0ea19b@testuser.com"}],
+    "meta": {"resourceType": "User"},
+    "name": {"formatted": "givenName familyName", "familyName": "familyName", "givenName": "givenName"},
+    "roles": [],
+    ENTERPRISE: {"department": "Sales"},
+}
+ENTRA_SUBJECT = "0a21f0f2-8d2a-4f8e-bf98-7363c4aed4ef"
+
+
+async def test_entra_id(site: Site) -> None:
+    assert (await done(site, "GET", "Users?" + where("userName eq 'non-existent user'")))["totalResults"] == 0
+    user = await done(site, "POST", "Users", ENTRA_USER, status=201)
+    assert user["schemas"] == [USER, ENTERPRISE]
+    assert user[ENTERPRISE] == {"department": "Sales"}
+    operations = patch(
+        {"op": "Replace", "path": 'emails[type eq "work"].value', "value": "updatedEmail@microsoft.com"},
+        {"op": "Replace", "path": "name.familyName", "value": "updatedFamilyName"},
+        {"op": "Add", "path": f"{ENTERPRISE}:employeeNumber", "value": "701984"},
+    )
+    changed = await done(site, "PATCH", f"Users/{user['id']}", operations)
+    assert (changed["emails"][0]["value"], changed["name"]["familyName"]) == ("updatedEmail@microsoft.com", "updatedFamilyName")
+    assert changed[ENTERPRISE] == {"department": "Sales", "employeeNumber": "701984"}
+
+    group = {
+        "schemas": [GROUP, "http://schemas.microsoft.com/2006/11/ResourceManagement/ADSCIM/2.0/Group"],
+        "externalId": "8aa1a0c0-c4c3-4bc0-b4a5-2ef676900159",
+        "displayName": "displayName",
+        "members": [],
+        "meta": {"resourceType": "Group"},
+    }
+    id = (await done(site, "POST", "Groups", group, status=201))["id"]
+    assert "members" not in await done(site, "GET", f"Groups/{id}?excludedAttributes=members")
+    found = await done(site, "GET", "Groups?excludedAttributes=members&" + where("displayName eq 'displayName'"))
+    assert [each["id"] for each in found["Resources"]] == [id]
+    member = [{"$ref": None, "value": user["id"]}]
+    await done(site, "PATCH", f"Groups/{id}", patch({"op": "Add", "path": "members", "value": member}))
+    assert await groups_of(site, ENTRA_SUBJECT) == ("8aa1a0c0-c4c3-4bc0-b4a5-2ef676900159",)
+    await done(site, "PATCH", f"Groups/{id}", patch({"op": "Remove", "path": "members", "value": member}))
+    assert await groups_of(site, ENTRA_SUBJECT) == ()
+
+    off = await done(site, "PATCH", f"Users/{user['id']}", patch({"op": "Replace", "path": "active", "value": "False"}))
+    assert off["active"] is False
+    assert await groups_of(site, ENTRA_SUBJECT) is None
+    assert (await ask(site, "DELETE", f"Users/{user['id']}")).status == 204
+
+
+async def test_deactivation_ends_the_session_of_who_is_signed_in_and_lets_nobody_in_again(site: Site) -> None:
+    browser = site.browser()
+    await browser.sign_in("alice")
+    assert (await browser.get("/.gate/")).status == 200
+    user = await done(site, "POST", "Users", {"userName": "alice", "externalId": "alice"}, status=201)
+    assert (await browser.get("/.gate/")).status == 200
+    await done(site, "PATCH", f"Users/{user['id']}", patch({"op": "replace", "value": {"active": False}}))
+    assert (await browser.get("/.gate/")).status == 302
+    refused = await browser.sign_in("alice")
+    assert (refused.status, "deactivated" in refused.text) == (403, True)
+    assert await site.sessions() == []
+    assert (await site.browser().sign_in("bob")).status == 302
+    await done(site, "PATCH", f"Users/{user['id']}", patch({"op": "replace", "value": {"active": True}}))
+    assert (await browser.sign_in("alice")).status == 302
+
+
+async def test_pages_of_a_list(site: Site) -> None:
+    for number in range(5):
+        await done(site, "POST", "Users", {"userName": f"user{number}", "externalId": f"{number}"}, status=201)
+    page = await done(site, "GET", "Users?startIndex=4&count=3")
+    assert (page["totalResults"], page["startIndex"], page["itemsPerPage"]) == (5, 4, 2)
+    assert (await done(site, "GET", "Users?count=0"))["Resources"] == []
+    assert (await done(site, "GET", "Users?startIndex=-3&count=2"))["itemsPerPage"] == 2
+    found = await done(site, "GET", "Users?" + where("userName sw 'USER' and not (externalId eq '0' or externalId eq '1')"))
+    assert found["totalResults"] == 3
+    shown = await done(site, "GET", "Users?attributes=userName&count=1")
+    assert set(shown["Resources"][0]) == {"id", "schemas", "userName"}
+
+
+@pytest.mark.parametrize("attribute", ["id", "externalId", "userName"])
+async def test_one_is_found_by_each_of_its_names(site: Site, attribute: str) -> None:
+    user = await done(site, "POST", "Users", {"userName": "ann", "externalId": "x"}, status=201)
+    found = await done(site, "GET", "Users?" + where(f"{attribute} eq '{user[attribute]}'"))
+    assert found["totalResults"] == 1
+    assert (await done(site, "GET", "Users?" + where(f"{attribute} eq 'nobody'")))["totalResults"] == 0
+
+
+async def test_a_version_guards_a_change(site: Site) -> None:
+    created = await ask(site, "POST", "Users", {"userName": "ann", "externalId": "x"})
+    path = f"Users/{json.loads(created.text)['id']}"
+    body = {"userName": "ann", "externalId": "x", "title": "y"}
+    assert (await ask(site, "PUT", path, body, if_match=created.headers["etag"])).status == 200
+    assert (await ask(site, "PUT", path, body, if_match=created.headers["etag"])).status == 412
+
+
+async def test_the_server_describes_itself(site: Site) -> None:
+    assert (await done(site, "GET", "ServiceProviderConfig"))["patch"] == {"supported": True}
+    assert (await done(site, "GET", "ResourceTypes"))["totalResults"] == 2
+    assert (await done(site, "GET", "ResourceTypes/Group"))["endpoint"] == "/Groups"
+    assert (await done(site, "GET", f"Schemas/{USER}"))["name"] == "User"
+
+
+@pytest.mark.parametrize("authorization", ["", "Bearer", f"Bearer {TOKEN}x", f"Basic {TOKEN}", TOKEN])
+@pytest.mark.parametrize(("method", "path"), [("GET", "Users"), ("POST", "Users"), ("DELETE", "Users/x"), ("GET", "Schemas"), ("GET", "x")])
+async def test_without_the_token_nothing_is_told(site: Site, authorization: str, method: str, path: str) -> None:
+    response = await ask(site, method, path, {"userName": "ann", "externalId": "x"}, authorization=authorization)
+    assert (response.status, response.headers["www-authenticate"]) == (401, "Bearer")
+    assert json.loads(response.text)["status"] == "401"
+
+
+async def test_a_session_is_no_token(site: Site) -> None:
+    browser = site.browser()
+    await browser.sign_in("alice")
+    assert (await browser.get(f"{BASE}Users")).status == 401
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400), (b"[]", 400), (b"null", 400), (b"{", 400), (b'{"userName": "a", "userName": "b"}', 400), (b"\xff", 400),
+        (b'{"a":' * 100 + b"1" + b"}" * 100, 400), (b"[" * 100_000, 400), (b'{"userName": "\\ud800", "externalId": "x"}', 400),
+        (b'{"userName": "a"}', 400), (b'{"userName": "a", "externalId": "x", "a": NaN}', 400),
+    ],
+)  # fmt: skip
+async def test_what_can_not_be_read_changes_nothing(site: Site, body: bytes, status: int) -> None:
+    answer = await done(site, "POST", "Users", body, status=status)
+    assert answer["schemas"] == ["urn:ietf:params:scim:api:messages:2.0:Error"]
+    assert (await done(site, "GET", "Users"))["totalResults"] == 0
+
+
+async def test_another_media_type_is_refused(site: Site) -> None:
+    assert (await ask(site, "POST", "Users", OKTA_USER, content_type="application/x-www-form-urlencoded")).status == 415
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("PUT", "Users", 405), ("DELETE", "Groups", 405), ("POST", "Users/x", 405), ("POST", "Schemas", 405), ("GET", "Bulk", 404),
+        ("GET", "Users/x/y", 404), ("GET", "Schemas/x", 404), ("GET", "Users?count=x", 400), ("GET", "Users?filter=x", 400),
+        ("PATCH", "Users/x", 404),
+    ],
+)  # fmt: skip
+async def test_what_is_not_there_is_an_error_of_scim(site: Site, method: str, path: str, status: int) -> None:
+    response = await ask(site, method, path, patch({"op": "replace", "value": {"active": False}}))
+    assert (response.status, json.loads(response.text)["status"]) == (status, str(status))
+
+
+async def test_without_the_setting_there_is_no_such_page(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> None:
+    site = Site(tmp_path, idp, django_pages)
+    response = await ask(site, "GET", "Users", accept="text/html")
+    assert (response.status, "There is no such page" in response.text) == (404, True)
+    await site.service.stop()
