@@ -38,8 +38,10 @@ class CodeRefused(BadRequest):
     """The provider does not take this code: used before, too old, or not for us."""
 
 
-def library_settings(options: Options, provider_client: ProviderClient, discovery: Discovery) -> Mapping[str, Any]:
-    """Our Options and the provider's discovery document, in the library's words."""
+def library_settings(
+    options: Options, provider_client: ProviderClient, discovery: Discovery, more: Mapping[str, str] | None = None
+) -> Mapping[str, Any]:
+    """Our Options and the provider's discovery document, in the library's words; `more` are parameters of this one request."""
     callback = options.authenticate_service_url.origin + options.authenticate_callback_path
     return {
         "OIDC_OP_AUTHORIZATION_ENDPOINT": discovery.authorization_endpoint,
@@ -51,7 +53,7 @@ def library_settings(options: Options, provider_client: ProviderClient, discover
         # Only so that the library's constructor wants keys; id_token.py decides by the whole list.
         "OIDC_RP_SIGN_ALGO": "RS256",
         "OIDC_RP_SCOPES": " ".join(provider_client.provider.asked_scopes(discovery)),
-        "OIDC_AUTH_REQUEST_EXTRA_PARAMS": dict(provider_client.provider.request_params),
+        "OIDC_AUTH_REQUEST_EXTRA_PARAMS": {**provider_client.provider.request_params, **(more or {})},
         # Absolute and from the configuration: the library builds it from the Host header.
         "OIDC_AUTHENTICATION_CALLBACK_URL": callback,
     }

@@ -9,6 +9,9 @@ from authenticate.provider_client import ProviderClient
 from authenticate.providers.base import AnotherPerson
 from databroker.records import Session, User
 
+# How and when the person signed in: a refresh asks nobody, so it can't make a sign-in stronger or newer (OpenID Connect Core 12.2).
+OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid"})
+
 
 async def with_new_tokens(client: ProviderClient, session: Session, now: float) -> Session:
     """Uses up the refresh token where the provider rotates it.  GrantRefused: it is over; ProviderError: try again.
@@ -34,16 +37,17 @@ async def with_new_claims(client: ProviderClient, session: Session, now: float) 
     discovery = await client.discovery()
     _check_origin(client, session, discovery)
     payload = payload_of(session.id_token)
+    nonce = str(payload.get("nonce", ""))
     id_token = session.id_token
     if session.unverified_id_token:
         id_token = session.unverified_id_token
-        refreshed = await client.verified(
-            id_token, discovery, nonce=str(payload.get("nonce", "")), access_token=session.access_token, is_refreshed=True
-        )
+        refreshed = await client.verified(id_token, discovery, nonce=nonce, access_token=session.access_token, is_refreshed=True)
         # OpenID Connect Core 12.2: a refreshed ID token is of the same issuer, about the same person.
         if (refreshed["iss"], refreshed["sub"]) != (payload.get("iss"), payload.get("sub")):
             raise AnotherPerson("the refreshed ID token is about another person")
         payload = refreshed
+    payload = {name: value for name, value in payload.items() if name not in OF_THE_SIGN_IN}
+    payload |= {name: session.claims[name] for name in OF_THE_SIGN_IN & session.claims.keys()}
     claims = await client.claims(payload, session.access_token, discovery)
     user = client.provider.user(claims, session.issued)
     if user.id != session.user_id:

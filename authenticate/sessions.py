@@ -16,6 +16,8 @@ from gateproject.errors import BadRequest, SealError
 log = structlog.get_logger(__name__)
 
 MAX_USER_AGENT = 256
+# One more sign-in ends them all, so that a record stays small.
+MAX_EARLIER = 8
 
 
 class SignedOutMeanwhile(BadRequest):
@@ -30,9 +32,11 @@ class Sessions:
         self._lifetime = options.cookie_expire.total_seconds()
         self._provider = options.idp_provider
 
-    async def create(self, signed_in: SignedIn, now: float, *, client_address: str, user_agent: str) -> Session:
+    async def create(self, signed_in: SignedIn, now: float, *, client_address: str, user_agent: str, before: Session | None) -> Session:
         """A session with an id of its own, whatever the browser brought along: nothing planted before sign-in is promoted.
 
+        `before` is the session that this browser had: a weaker one that goes on where other hosts have it, and ends with this one;
+        somebody else's ends now.
         SignedOutMeanwhile.
         """
         session = Session(
@@ -49,6 +53,7 @@ class Sessions:
             access_token_expires=signed_in.tokens.expires,
             client_address=client_address,
             user_agent=user_agent[:MAX_USER_AGENT],
+            earlier=_earlier(before, signed_in.user.id),
         )
         # The user first: whoever sees the session finds its user, too.
         await self._broker.put(USER, signed_in.user.id, signed_in.user.to_data())
@@ -58,6 +63,8 @@ class Sessions:
         if await self.at_provider.has_signed_out(session):
             await self.end(session)
             raise SignedOutMeanwhile("you signed out at the sign-in service while this sign-in was under way")
+        if before is not None and before.id not in session.earlier:
+            await self.end(before)
         log.info("signed in", session_id=session.id, user_id=session.user_id, client_address=client_address)
         return session
 
@@ -75,7 +82,8 @@ class Sessions:
 
     async def end(self, session: Session) -> None:
         """Over everywhere: each host's cookie names this record."""
-        await self._broker.delete(SESSION, session.id)
+        for id in (session.id, *session.earlier):
+            await self._broker.delete(SESSION, id)
         await self.at_provider.forget(session)
         log.info("signed out", session_id=session.id, user_id=session.user_id)
 
@@ -85,3 +93,9 @@ class Sessions:
 
     def clear_cookie(self, host_port: str) -> str:
         return self._cookies.clear_cookie(host_port)
+
+
+def _earlier(before: Session | None, user_id: str) -> tuple[str, ...]:
+    if before is None or before.user_id != user_id or len(before.earlier) >= MAX_EARLIER:
+        return ()
+    return (before.id, *before.earlier)

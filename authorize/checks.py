@@ -26,6 +26,7 @@ _WORDS = {
     Outcome.FORBIDDEN: "refuse",
     Outcome.CERTIFICATE: "refuse",
     Outcome.SIGN_IN: "sign-in",
+    Outcome.STEP_UP: "step-up",
     Outcome.NO_ROUTE: "no-route",
 }
 

@@ -33,7 +33,7 @@ MOST_WAITING = 10_000
 FIRSTS = 3600.0
 MOST_FIRSTS = 50_000
 
-_SAMPLED = frozenset({Outcome.ALLOWED, Outcome.SIGN_IN})
+_SAMPLED = frozenset({Outcome.ALLOWED, Outcome.SIGN_IN, Outcome.STEP_UP})
 
 
 @dataclass(slots=True)  # not frozen: one is made for each decision that is kept

@@ -9,6 +9,8 @@ from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import Identity
 from databroker.records import DirectoryUser, Record, Session, User
 
+OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid", "nonce", "jti", "iat", "exp", "nbf", "at_hash", "c_hash"})
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -36,7 +38,8 @@ def checked_session(record: Record) -> Session:
 
 def identity_of(facts: Facts, groups_claim: str | None) -> Identity:
     session, user = facts.session, facts.user
-    claims = flattened(user.claims) | flattened(session.claims)
+    # What a sign-in says of itself is not the person's: another, stronger session of theirs must not lend it to this one.
+    claims = {name: values for name, values in flattened(user.claims).items() if name not in OF_THE_SIGN_IN} | flattened(session.claims)
     rule_email = canonical_email(user.email) if _may_match_by_email(facts) else ""
     if not rule_email:
         # A rule on the claim is a rule on e-mail too; upstreams are told `Identity.email`, not this.
@@ -50,6 +53,7 @@ def identity_of(facts: Facts, groups_claim: str | None) -> Identity:
         provider=session.provider,
         expires=session.expires,
         issued=session.issued,
+        authenticated=session.authenticated,
         email=_text(user.email),
         rule_email=rule_email,
         directory_email=_text(facts.person.email),

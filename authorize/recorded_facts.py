@@ -33,6 +33,8 @@ def looked_at(routes: Iterable[Route]) -> Looked:
     headers, claims = set[bytes](), set[str]()
     for route in routes:
         claims.update(route.allowed_idp_claims)
+        if route.acr_values:
+            claims.add("acr")
         for comparison in comparisons(route.policy):
             if comparison.criterion == "http_header":
                 headers.add(comparison.argument.encode("ascii"))
@@ -119,6 +121,7 @@ def identity_facts(identity: Identity, looked: Looked) -> Facts:
         "subject": identity.subject,
         "provider": identity.provider,
         "issued": identity.issued,
+        "authenticated": identity.authenticated,
         "email": identity.email,
         "rule_email": identity.rule_email,
         "name": identity.name,
@@ -141,6 +144,7 @@ def identity_of_facts(facts: Facts | None) -> Identity | None:
         provider=facts["provider"],
         expires=float("inf"),
         issued=facts["issued"],
+        authenticated=facts.get("authenticated", 0.0),
         email=facts.get("email", ""),
         rule_email=facts.get("rule_email", ""),
         name=facts.get("name", ""),

@@ -12,6 +12,7 @@ from authorize.policy.route_table import RouteTable
 from authorize.recorded_facts import identity_of_facts, missing_for, request_of
 from gateproject.errors import BadRequest
 
+_ASKED = frozenset({Outcome.SIGN_IN.value, Outcome.STEP_UP.value})
 REFUSED, LET_IN, ASKED = "newly refused", "newly let in", "newly asked to sign in"
 _UNDECIDED = frozenset({"unavailable"})
 
@@ -82,10 +83,10 @@ def _replay(row: Any, table: RouteTable, report: Report) -> str:
 
 def _compare(row: Any, outcome: Outcome | None, reason: str, report: Report) -> None:
     """Who is led to sign-in may still get in, so from there, too, there is a way down."""
-    was_allowed, was_asked = row.outcome == Outcome.ALLOWED.value, row.outcome == Outcome.SIGN_IN.value
+    was_allowed, was_asked = row.outcome == Outcome.ALLOWED.value, row.outcome in _ASKED
     if outcome is Outcome.ALLOWED:
         kind = None if was_allowed else LET_IN
-    elif outcome is Outcome.SIGN_IN:
+    elif outcome is not None and outcome.value in _ASKED:
         kind = None if was_asked else ASKED
     else:
         kind = REFUSED if was_allowed or was_asked else None

@@ -67,13 +67,29 @@ class Session:
     tokens_received: float = 0.0  # by the last refresh; 0 where they are the sign-in's
     unverified_id_token: str = field(default="", repr=False)  # came with the last refresh, not looked at yet
     refreshed_by_hand: float = 0.0
+    earlier: tuple[str, ...] = ()  # ids of this browser's weaker sessions, which other hosts may still have
+
+    @property
+    def authenticated(self) -> float:
+        return authenticated_at(self.claims, self.issued)
 
     def to_data(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_record(cls, record: Record) -> "Session":
-        return cls(**record.data)
+        return cls(**{**record.data, "earlier": tuple(record.data.get("earlier", ()))})
+
+
+def authenticated_at(claims: Mapping[str, Any], issued: float) -> float:
+    """When a person proved who they are (`auth_time`), in Unix seconds; when the session began where the provider does not say, and
+    never later; 0 where what it says can't be read."""
+    said = claims.get("auth_time")
+    if said is None:
+        return issued
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        return 0.0
+    return min(max(float(said), 0.0), issued)
 
 
 @dataclass(frozen=True, slots=True)

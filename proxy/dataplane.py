@@ -112,7 +112,8 @@ class DataPlane:
             story.tell()
 
     async def _kept(self, incoming: Incoming, check: Check, receive: Receive) -> Kept | NotKept | None:
-        if check.decision.outcome is not Outcome.SIGN_IN or check.challenge or not incoming.may_be_sent_elsewhere:
+        asks = check.decision.outcome in (Outcome.SIGN_IN, Outcome.STEP_UP)
+        if not asks or check.challenge or not incoming.may_be_sent_elsewhere:
             return None
         return await self.forms.keep(incoming, client_address(incoming, self._trusted), receive, self._clock())
 

@@ -18,7 +18,7 @@ from proxy.incoming import Incoming, Receive, Send, source_ip
 from proxy.original_request import ALL_HEADERS, Original, original_request
 from proxy.own_paths import is_own_page
 from proxy.redirects import redirect_to
-from proxy.refusals import SIGN_IN_ADVICE, Refusals
+from proxy.refusals import Refusals
 from proxy.sign_in import return_url
 from proxy.story import Story
 
@@ -97,7 +97,7 @@ class ForwardAuth:
         decision = check.decision
         if decision.route is None:
             raise Refused(UNKNOWN)
-        if decision.outcome is Outcome.SIGN_IN:
+        if decision.outcome in (Outcome.SIGN_IN, Outcome.STEP_UP):
             await self._not_signed_in(judged, original, check, is_verify, refuse)
         elif not decision.is_allowed:
             await self._refusals.send(judged, check, refuse, self._clock())
@@ -120,7 +120,7 @@ class ForwardAuth:
         if check.challenge:
             await self._refusals.send(judged, check, send, self._clock())
         elif is_verify or is_websocket(judged.scope["headers"]):
-            await send_error(judged, send, 401, "You are not signed in.", advice=SIGN_IN_ADVICE)
+            await self._refusals.unauthorized(judged, check.decision, send)
         elif judged.is_script or judged.is_upgrade:
             await self._refusals.send(judged, check, send, self._clock())
         else:

@@ -10,7 +10,7 @@ from gateproject.config.options import Options
 from proxy.answers import Headers, send_error, send_redirect, send_unknown_address
 from proxy.incoming import Incoming, Send
 from proxy.kept_forms import Kept, NotKept
-from proxy.sign_in import SignInRedirects, return_url
+from proxy.sign_in import SignInRedirects, challenge, return_url
 from proxy.sign_in_loops import SignInLoops
 
 NOT_GOOD = "The token in the Authorization header is not good here."
@@ -47,7 +47,7 @@ class Refusals:
         """Answer, and return the status.  `form` is what became of a form that came without a session."""
         decision = check.decision
         match decision.outcome:
-            case Outcome.SIGN_IN:
+            case Outcome.SIGN_IN | Outcome.STEP_UP:
                 if check.challenge:
                     return await self._token_refused(incoming, check, send)
                 return await self._not_signed_in(incoming, decision, send, now, form)
@@ -85,8 +85,7 @@ class Refusals:
 
     async def _not_signed_in(self, incoming: Incoming, decision: Decision, send: Send, now: float, form: Kept | NotKept | None) -> int:
         if not incoming.may_be_sent_elsewhere:
-            extra = [(b"cache-control", b"no-store"), *self._cors(incoming, decision)]
-            await send_error(incoming, send, 401, "You are not signed in.", advice=SIGN_IN_ADVICE, extra_headers=extra)
+            await self.unauthorized(incoming, decision, send)
             return 401
         scheme = decision.route.route.from_.scheme if decision.route else "https"
         if self._loops.is_looping(incoming.cookies, incoming.request.host_port, now):
@@ -95,10 +94,21 @@ class Refusals:
             links = (("Sign in", return_url(incoming, scheme)),)
             await send_error(incoming, send, 401, NOT_KEPT.format(form.reason), advice=NOT_KEPT_ADVICE, links=links)
             return 401
-        location, set_cookies = self._sign_in.begin(incoming, scheme, now, form.path if form else "")
+        route = decision.route.route if decision.route else None
+        location, set_cookies = self._sign_in.begin(incoming, scheme, now, route, own_page=form.path if form else "")
         set_cookies += [form.set_cookie] if form else []
         await send_redirect(incoming, send, location, set_cookies=set_cookies)
         return 302
+
+    async def unauthorized(self, incoming: Incoming, decision: Decision, send: Send) -> None:
+        """401 for who can't be led to a sign-in: programs, and proxies that ask."""
+        extra = self._cors(incoming, decision)
+        reason = "You are not signed in."
+        if decision.outcome is Outcome.STEP_UP and decision.route is not None:
+            reason = sentence(decision)
+            extra.append((b"www-authenticate", challenge(decision.route.route, decision.trace[-1].reason.value).encode("ascii")))
+            extra.append((b"access-control-expose-headers", b"WWW-Authenticate"))
+        await send_error(incoming, send, 401, reason, advice=SIGN_IN_ADVICE, extra_headers=extra)
 
     async def _loop(self, incoming: Incoming, scheme: str, send: Send) -> int:
         links = (("Try again", return_url(incoming, scheme)), *self._links[:1])

@@ -1,6 +1,7 @@
 """How a browser without a session is sent to the authenticate service, and how its way back is bound to it."""
 
 from gateproject.config.options import Options
+from gateproject.config.route import Route
 from gateproject.crypto.sign_in_attempts import SignInAttempts
 from gateproject.crypto.signed_urls import UrlSigner
 from proxy.incoming import Incoming
@@ -17,16 +18,20 @@ class SignInRedirects:
         self._signer = UrlSigner(options)
         self._attempts = SignInAttempts(options, "route")
 
-    def begin(self, incoming: Incoming, scheme: str, now: float, own_page: str = "") -> tuple[str, list[str]]:
+    def begin(
+        self, incoming: Incoming, scheme: str, now: float, route: Route | None = None, *, own_page: str = ""
+    ) -> tuple[str, list[str]]:
         """(Location, Set-Cookie values): a signed URL of the authenticate service, and this browser's attempt.
 
-        It leads back to what was asked for, or to the page of ours on this host at `own_page`.
+        It leads back to what was asked for, or to the page of ours on this host at `own_page`.  What the route asks of a sign-in goes
+        along, so that the provider is asked for it; the route judges the session itself.
         """
         host_port = incoming.request.host_port
         attempt_id, set_cookies = self._attempts.begin({}, host_port, incoming.cookies, now)
         params = {
             "gate_redirect_uri": f"{scheme}://{host_port}{own_page}" if own_page else return_url(incoming, scheme),
             "gate_attempt": attempt_id,
+            **_asked(route),
         }
         return self._signer.sign(self._sign_in_url, params, now), set_cookies
 
@@ -34,6 +39,22 @@ class SignInRedirects:
         """The URL that a program opens in its person's browser, who is asked there; good for five minutes."""
         params = {"gate_redirect_uri": redirect_uri, "gate_callback_uri": f"{origin}{CALLBACK_PATH}", "gate_programmatic": "true"}
         return self._signer.sign(self._sign_in_url, params, now)
+
+
+def _asked(route: Route | None) -> dict[str, str]:
+    asked: dict[str, str] = {}
+    if route is not None and route.acr_values:
+        asked["gate_acr_values"] = " ".join(route.acr_values)
+    if route is not None and route.max_age is not None:
+        asked["gate_max_age"] = str(int(route.max_age.total_seconds()))
+    return asked
+
+
+def challenge(route: Route, reason: str) -> str:
+    """The value of WWW-Authenticate for a program whose person must sign in in a stronger way (RFC 9470)."""
+    asked = {"error": "insufficient_user_authentication", "error_description": reason}
+    asked |= {name.removeprefix("gate_"): value for name, value in _asked(route).items()}
+    return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in asked.items())
 
 
 def return_url(incoming: Incoming, scheme: str) -> str:

@@ -7,6 +7,9 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
+from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.decision import Outcome
+from authorize.policy.request import AccessRequest
 from databroker.records import SESSION, Session
 from gateproject.crypto.hand_over import HandOver
 from gateproject.errors import BadRequest, SealError
@@ -97,11 +100,22 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
     if proxy.loops.is_looping(incoming.cookies, host_port, now):
         links = (("Try again", target.url),)
         return error_page(request, 400, LOOP, advice=FORWARD_AUTH_LOOP_ADVICE, links=links, set_cookies=[proxy.loops.clear()])
-    if await own.authorize.identify(incoming.cookies, host_port) is not None:
+    asked = replace(target.request, source_ip=incoming.request.source_ip, headers=incoming.request.headers)
+    route = own.authorize.routes.match(asked)
+    if await _may_return(request, asked, route):
         # Just signed in, in another tab; or this cookie does not reach us when the front proxy asks, which is a loop.
         return redirect(target.url, [proxy.loops.completed(incoming.cookies, host_port, now)])
-    location, set_cookies = proxy.sign_in.begin(replace(incoming, request=target.request), target.scheme, now)
+    location, set_cookies = proxy.sign_in.begin(replace(incoming, request=asked), target.scheme, now, route.route if route else None)
     return redirect(location, set_cookies)
+
+
+async def _may_return(request: HttpRequest, asked: AccessRequest, route: CompiledRoute | None) -> bool:
+    """Is somebody signed in here, and as strongly as the route asks?"""
+    own = request.scope["gate"]
+    if route is None or not route.strengths:
+        return await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port) is not None
+    check = await own.authorize.check(asked, own.incoming.cookies)
+    return check.identity is not None and check.decision.outcome is not Outcome.STEP_UP
 
 
 async def dashboard(request: HttpRequest) -> HttpResponse:

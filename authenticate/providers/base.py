@@ -42,6 +42,9 @@ class Provider(Protocol):
     def request_params(self) -> Mapping[str, str]: ...  # added to the authorization request
 
     @property
+    def pressing_prompt(self) -> str: ...  # the value of `prompt` by which it asks a person again whom it remembers
+
+    @property
     def groups_claim(self) -> str: ...  # "" where claims are not groups
 
     async def discovery(self, http: ProviderHttp) -> Discovery: ...

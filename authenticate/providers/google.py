@@ -11,6 +11,7 @@ class GoogleProvider(OIDCProvider):
     default_url = "https://accounts.google.com"
     default_scopes = ("openid", "profile", "email")
     default_params = {"prompt": "select_account consent"}
+    pressing_prompt = "select_account"  # it knows no `login`
 
     async def discovery(self, http: ProviderHttp) -> Discovery:
         return replace(await super().discovery(http), token_auth_methods=frozenset({"client_secret_post"}))

@@ -27,6 +27,7 @@ class OIDCProvider:
     default_url: ClassVar[str] = ""
     default_scopes: ClassVar[tuple[str, ...]] = ("openid", "profile", "email", "offline_access")
     default_params: ClassVar[Mapping[str, str]] = NONE
+    pressing_prompt: ClassVar[str] = "login"
     gives_id_token: ClassVar[bool] = True
     tokens_last: ClassVar[bool] = False
 

@@ -1,13 +1,16 @@
 """Where the provider sends the browser back: a session, or a page that says why there is none."""
 
+from dataclasses import replace
 from typing import Any
 
 import structlog
 from django.http import HttpRequest, HttpResponse
 
 from authenticate.oidc import CodeRefused, GateCallbackView
+from authenticate.step_up import UNMET, WEAK, Asked
 from authenticate.targets import Target
 from authenticate.views import answers
+from authenticate.views.to_provider import Attempt, to_provider
 from gateproject import responses
 from gateproject.errors import BadRequest, ProviderError
 
@@ -46,6 +49,8 @@ class CallbackView(GateCallbackView):
 
     def login_failure(self, error: str) -> HttpResponse:
         self._tell(f"the provider says {error[:MAX_ERROR]!r}")
+        if error == UNMET:
+            return self._too_weak(WEAK)
         if error != "access_denied":
             return self._start_again("The sign-in service could not sign you in.")
         response = responses.error_page(
@@ -60,9 +65,13 @@ class CallbackView(GateCallbackView):
     async def login_success(self) -> HttpResponse:
         service, request = self.service, self.request
         now = service.clock()
+        asked = Asked.from_attempt(self.attempt)
+        if shortfall := asked.shortfall(self.signed_in.user.claims, now, now):
+            return await self._weaker(asked, shortfall)
         session = await service.sessions.create(
             self.signed_in,
             now,
+            before=await service.session_of(answers.cookie_headers(request), service.host_port, now),
             client_address=request.scope["gate"].client_address,
             user_agent=request.headers.get("User-Agent", ""),
         )
@@ -79,6 +88,26 @@ class CallbackView(GateCallbackView):
         self._tell("the provider has deactivated this person (SCIM)")
         advice = "If that is a mistake, ask the people who run this site."
         return self._and_forget(responses.error_page(self.request, 403, "Your account is deactivated.", advice=advice))
+
+    async def _weaker(self, asked: Asked, shortfall: str) -> HttpResponse:
+        """Once more, and then the provider must ask the person; after that a page, never a third time.  The session stays as it was."""
+        target = self._target()
+        if target is not None and not asked.is_pressed:
+            attempt = Attempt(target, self.attempt["attempt"], replace(asked, is_pressed=True))
+            return self._and_forget(await to_provider(self.request, self.service, attempt))
+        return self._too_weak(shortfall)
+
+    def _too_weak(self, shortfall: str) -> HttpResponse:
+        self._tell(shortfall)
+        response = responses.error_page(
+            self.request,
+            403,
+            shortfall,
+            advice="Try again, and choose a stronger way to sign in where you are offered one; "
+            "or ask the people who run this application how it wants you to sign in.",
+            links=(("Try again", self._target_url()), ("Who am I signed in as?", DASHBOARD)),
+        )
+        return self._and_forget(response)
 
     def _target(self) -> Target | None:
         """Judged anew: the routes may have changed since the attempt began."""

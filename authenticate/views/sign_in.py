@@ -1,20 +1,20 @@
 """Where a route host sends who is not signed in: on to the provider, or straight back where this browser has a session."""
 
+from dataclasses import replace
+
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
-from authenticate.oidc import GateRequestView, library_settings
 from authenticate.service import SIGN_IN_PATH, AuthenticateService
+from authenticate.step_up import OLD, Asked
 from authenticate.targets import Target
 from authenticate.views import answers
 from authenticate.views.program import begin as begin_programmatic
+from authenticate.views.to_provider import Attempt, to_provider
 from gateproject import responses
 from gateproject.crypto.sign_in_attempts import is_attempt_id
 from gateproject.crypto.signed_urls import UrlExpired
-from gateproject.errors import BadRequest, ProviderError, SealError
-
-# A browser keeps 4 KiB a cookie; the target is sealed with the rest of the attempt into one.
-MAX_REMEMBERED_URL = 2000
+from gateproject.errors import BadRequest, SealError
 
 
 @require_GET
@@ -37,27 +37,13 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
     attempt_id = params.get("gate_attempt", "")
     if target is None or not (service.targets.is_own(target) or is_attempt_id(attempt_id)):
         raise BadRequest("this sign-in link leads to a place that does not belong to this site")
+    asked = Asked.from_url(params)
     session = await service.session_of(answers.cookie_headers(request), service.host_port, now)
-    if session is not None:
+    if session is not None and not (shortfall := asked.shortfall(session.claims, session.issued, now)):
         return responses.redirect(service.way_back(session, target, attempt_id))
-    return await _to_provider(request, service, target, attempt_id)
-
-
-async def _to_provider(request: HttpRequest, service: AuthenticateService, target: Target, attempt_id: str) -> HttpResponse:
-    client = service.provider_client
-    try:
-        discovery = await client.discovery()
-    except ProviderError as error:
-        return answers.provider_trouble(request, error, target.url)
-
-    def begin(claims: dict[str, str]) -> tuple[str, list[str]]:
-        remembered = {**claims, "to": target.short(MAX_REMEMBERED_URL), "attempt": attempt_id}
-        return service.attempts.begin(remembered, service.host_port, answers.cookie_headers(request), service.clock())
-
-    settings = library_settings(service.options, client, discovery)
-    response = await GateRequestView.as_view(oidc_settings=settings, begin=staticmethod(begin))(request)
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    # Whoever must prove again who they are is asked at once; for more strength the provider may know a shorter way.
+    asked = replace(asked, is_pressed=session is not None and shortfall == OLD)
+    return await to_provider(request, service, Attempt(target, attempt_id, asked))
 
 
 def _too_old(request: HttpRequest, target: Target | None) -> HttpResponse:

@@ -1,6 +1,6 @@
 """Comparisons of the policy language with what is known of a person: addresses, groups, claims, how they signed in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from authorize.policy import criteria
 from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_person, shown
@@ -131,15 +131,21 @@ def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
 
 def acr(comparison: Comparison) -> Criterion:
     """How strongly the provider says that it knows the person (OpenID Connect Core 2)."""
-    listed = frozenset(comparison.operand)
+    criterion = described(comparison, compared_acr)
+    return on_person(criterion, STRENGTH, acr_among(comparison.operand), is_negated=comparison.is_negated)
+
+
+def acr_among(values: Iterable[str]) -> Callable[[Identity], int]:
+    listed = frozenset(values)
 
     def judge(identity: Identity) -> int:
-        values = identity.claims.get("acr", ())
-        if len(values) != 1 or not isinstance(values[0], str):
+        found = identity.claims.get("acr", ())
+        if len(found) != 1 or not isinstance(found[0], str):
             return UNKNOWN
-        return TRUE if values[0] in listed else FALSE
+        return TRUE if found[0] in listed else FALSE
 
-    def compared(case: Case) -> str:
-        return shown(case.identity.claims.get("acr", ()) if case.identity else ())
+    return judge
 
-    return on_person(described(comparison, compared), STRENGTH, judge, is_negated=comparison.is_negated)
+
+def compared_acr(case: Case) -> str:
+    return shown(case.identity.claims.get("acr", ()) if case.identity else ())

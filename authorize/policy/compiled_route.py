@@ -11,6 +11,7 @@ from authorize.policy.canonical import canonical_setting_path, canonical_setting
 from authorize.policy.criteria import Criterion, Reason
 from authorize.policy.email_address import canonical_domain
 from authorize.policy.expressions import CompiledBlock, Evaluation, UnusableOperand, compile_block, single
+from authorize.policy.step_up import policy_judges_strength, strengths_of
 from gateproject.config.policy_language import ENFORCE
 from gateproject.config.route import Route
 from gateproject.errors import BadRequest, ConfigError, Problem
@@ -44,6 +45,8 @@ class CompiledRoute:
     requirements: tuple[Criterion, ...]  # all must hold, before anything else
     denials: tuple[CompiledBlock, ...]  # none may hold, and each must be known not to
     grants: tuple[Evaluation, ...]  # any one suffices
+    strengths: tuple[Criterion, ...]  # what the sign-in of whoever may enter must be like
+    policy_judges_strength: bool
     has_policy: bool
     is_timed: bool  # the decision may change as time goes by
 
@@ -74,8 +77,10 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
         requirements=() if authority is None else (criteria.certificate(authority.id, setting),),
         denials=tuple(block for block in blocks if block.effect == "deny"),
         grants=(*map(single, grants_of(route)), *(block.evaluate for block in blocks if block.effect == "allow")),
+        strengths=tuple(strengths_of(route)),
+        policy_judges_strength=policy_judges_strength(route),
         has_policy=bool(blocks),
-        is_timed=authority is not None or any(block.is_timed for block in blocks),
+        is_timed=authority is not None or route.max_age is not None or any(block.is_timed for block in blocks),
     )
 
 

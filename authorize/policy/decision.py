@@ -14,6 +14,7 @@ from authorize.policy.truth import FALSE, TRUE
 class Outcome(Enum):
     ALLOWED = "allowed"
     SIGN_IN = "sign in"
+    STEP_UP = "stronger sign-in"
     FORBIDDEN = "forbidden"
     CERTIFICATE = "client certificate"
     NO_ROUTE = "no route"
@@ -50,8 +51,14 @@ def decide(request: AccessRequest, identity: Identity | None, routes: RouteTable
 def judge(request: AccessRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
     """The decision on a route that is already matched, at this time (Unix seconds).
 
-    A requirement outranks every grant, and so does a deny, which must be known not to hold.  Grants are OR-ed.
+    A requirement outranks every grant, and so does a deny, which must be known not to hold.  Grants are OR-ed.  Who may enter must
+    have signed in as the route asks.
     """
+    decision = _judged(request, identity, route, now)
+    return _unless_weak(decision, route) if route.strengths else decision
+
+
+def _judged(request: AccessRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
     case, trace = Case(request, identity, now), list[Step]()
     for requirement in route.requirements:
         step = requirement.test(case)
@@ -81,3 +88,19 @@ def _granted(case: Case, trace: list[Step], route: CompiledRoute, *, is_open_que
         could_help = could_help or bool(value & TRUE)
     wants_sign_in = case.identity is None and could_help
     return Decision(Outcome.SIGN_IN if wants_sign_in else Outcome.FORBIDDEN, route, tuple(trace), case)
+
+
+def _unless_weak(decision: Decision, route: CompiledRoute) -> Decision:
+    """A weak sign-in leads to a stronger one: of who may enter, and of who is refused by rules that look at the sign-in themselves."""
+    case = decision.case
+    is_open = route.policy_judges_strength and decision.outcome is Outcome.FORBIDDEN and case is not None and case.identity is not None
+    if case is None or decision.is_preflight or not (decision.is_allowed or is_open):
+        return decision
+    steps: list[Step] = []
+    for strength in route.strengths:
+        steps.append(step := strength.test(case))
+        if not step.holds:
+            outcome = Outcome.SIGN_IN if case.identity is None else Outcome.STEP_UP
+            return Decision(outcome, route, (*decision.trace, *steps), case)
+    # What decided stays the last.
+    return Decision(decision.outcome, route, (*steps, *decision.trace), case)

@@ -21,6 +21,8 @@ _DENIES = frozenset({Reason.DENIED_BY_POLICY, Reason.DENY_UNKNOWN})
 # Told where no criterion of the block may be.
 _BLOCKS = frozenset({Reason.NOT_ALLOWED_BY_POLICY, Reason.ALLOW_UNKNOWN})
 _ANSWERS = {TRUE: "yes", FALSE: "no", UNKNOWN: "unknown"}
+# Settled by the last rule that was looked at.
+_ONE_RULE = frozenset({Outcome.CERTIFICATE, Outcome.STEP_UP})
 _CONDITIONS = ("path", "prefix", "regex")
 _INVERSIONS = re.compile(r"\.(?:not|nor)\b")
 
@@ -40,6 +42,8 @@ def sentence(decision: Decision) -> str:
         return "There is nothing at this address."
     if decision.outcome is Outcome.SIGN_IN:
         return "Please sign in first."
+    if decision.outcome is Outcome.STEP_UP:
+        return f"Please sign in again: this application asks for more than your sign-in says ({decision.trace[-1].reason.value})."
     if decision.outcome is Outcome.ALLOWED:
         return f"Allowed: {decision.trace[-1].reason.value}."
     if decision.outcome is Outcome.CERTIFICATE:
@@ -151,7 +155,7 @@ def decisive_rows(decision: Decision) -> list[int]:
     if not decision.trace:
         return []
     last = len(decision.trace) - 1
-    settled = decision.is_allowed or decision.outcome is Outcome.CERTIFICATE or decision.trace[last].reason in _DENIES
+    settled = decision.is_allowed or decision.outcome in _ONE_RULE or decision.trace[last].reason in _DENIES
     return [last] if settled else [place for place, step in enumerate(decision.trace) if not step.holds and step.reason not in _NOT_TOLD]
 
 
@@ -163,6 +167,8 @@ def ways_in(decision: Decision) -> list[str]:
     if decision.outcome is Outcome.CERTIFICATE:
         return ["a client certificate that the route's authority has issued"]
     last = decision.trace[-1] if decision.trace else None
+    if decision.outcome is Outcome.STEP_UP and last is not None and last.criterion is not None:
+        return [_wish(last.rule, last.criterion.wanted, is_inverted=False)]
     if last is not None and last.reason in _DENIES:
         return [f"{last.rule} must be known not to hold"]
     effects = {block.key: block.effect for block in route.route.policy}

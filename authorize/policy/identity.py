@@ -22,6 +22,7 @@ class Identity:
     provider: str
     expires: float
     issued: float = 0.0
+    authenticated: float = 0.0  # when they last proved who they are; 0 where that is not known
     email: str = ""
     rule_email: str = ""
     directory_email: str = ""

@@ -48,6 +48,8 @@ class Reason(Enum):
     STRENGTH_UNKNOWN = "it is not known how you signed in"
     AGE_FITS = "the sign-in is as recent as asked for"
     AGE_DIFFERS = "you signed in too long ago, or too recently"
+    SIGN_IN_RECENT = "the sign-in is recent enough"
+    SIGN_IN_TOO_OLD = "you signed in too long ago"
     AGE_UNKNOWN = "it is not known when you signed in"
     ALLOWED_BY_POLICY = "the route's policy lets this request in"
     NOT_ALLOWED_BY_POLICY = "the route's policy does not let this request in"

@@ -32,7 +32,7 @@ CHECK = f"/{SERVICE}/Check"
 PATIENCE = 2.0
 _APPEND = base_pb2.HeaderValueOption.HeaderAppendAction.APPEND_IF_EXISTS_OR_ADD
 _OVERWRITE = base_pb2.HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
-_STATUS = {Outcome.SIGN_IN: 401, Outcome.FORBIDDEN: 403, Outcome.NO_ROUTE: 404, Outcome.CERTIFICATE: 495}
+_STATUS = {Outcome.SIGN_IN: 401, Outcome.STEP_UP: 401, Outcome.FORBIDDEN: 403, Outcome.NO_ROUTE: 404, Outcome.CERTIFICATE: 495}
 
 Headers = Sequence[tuple[bytes, bytes]]
 

@@ -103,6 +103,13 @@ def _client_certificates_can_be_had(settings: Any) -> Iterator[Finding]:
             yield ("policy", index, "policy"), "has client_certificate, and without client_ca or tls_downstream_client_ca none is verified"
 
 
+def _strength_is_known(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy if settings.idp_provider == "github" else ()):
+        for key in ("acr_values", "max_age"):
+            if getattr(route, key):
+                yield ("policy", index, key), "needs a provider of OpenID Connect: github does not say how and when people signed in"
+
+
 def _routes_fit_timeout_write(settings: Any) -> Iterator[Finding]:
     limit = settings.timeout_write
     for index, route in enumerate(settings.policy if limit else ()):
@@ -140,6 +147,7 @@ class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, Authenticate
         _authorities_are_valid,
         _client_certificates_can_be_had,
         _routes_fit_timeout_write,
+        _strength_is_known,
         _groups_come_from_somewhere,
     )
     UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.SETTINGS

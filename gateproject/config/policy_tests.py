@@ -18,7 +18,7 @@ from gateproject.config.types import WatchedFile
 from gateproject.config.validation import Finding, Settings, validate
 
 SHOWN = ("good", "none", "untrusted")
-EXPECTATIONS = ("allow", "refuse", "sign-in", "no-route")
+EXPECTATIONS = ("allow", "refuse", "sign-in", "step-up", "no-route")
 
 
 def _claims(value: Any) -> Mapping[str, Any]:

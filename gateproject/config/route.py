@@ -32,7 +32,7 @@ from gateproject.config.rewrites import (
     regexes_are_whole,
     rewritten_once,
 )
-from gateproject.config.route_values import AbsolutePath, Claims, Domains, FromUrl, Origins, RewrittenPath
+from gateproject.config.route_values import AbsolutePath, AcrValues, Claims, Domains, FromUrl, MaxAge, Origins, RewrittenPath
 from gateproject.config.types import SecretBytes, canonical_host
 from gateproject.config.upstream_credentials import (
     ClusterToken,
@@ -83,6 +83,13 @@ def _origins_need_websockets(route: Any) -> Iterator[Finding]:
         yield ("websocket_origins",), "has no effect without allow_websockets"
 
 
+def _strength_needs_a_sign_in(route: Any) -> Iterator[Finding]:
+    if route.allow_public_unauthenticated_access or route.redirect is not None:
+        for key in ("acr_values", "max_age"):
+            if getattr(route, key):
+                yield (key,), "has no effect where nobody needs to sign in"
+
+
 class Route(Settings):
     """`path`, `prefix`, `regex` and `prefix_rewrite` are as written; policy brings them into canonical form."""
 
@@ -91,6 +98,7 @@ class Route(Settings):
         _tcp_leads_to_tcp,
         _open_routes_have_no_lists,
         _origins_need_websockets,
+        _strength_needs_a_sign_in,
         impersonation_needs_a_person,
         serverless_needs_an_upstream,
         settings_fit_the_policy,
@@ -157,6 +165,16 @@ class Route(Settings):
         (),
         description="What lists can't say: blocks of `allow` and `deny`; a deny outranks every allow (docs/policy.md).",
         examples=[[{"deny": {"not": {"source_ip": "10.0.0.0/8"}}}]],
+    )
+    acr_values: AcrValues = Field(
+        (),
+        description="Who may pass must have signed in in one of these ways, as the provider names them (claim `acr`), or signs in so now.",
+        examples=[["urn:example:mfa"]],
+    )
+    max_age: MaxAge | None = Field(
+        None,
+        description="Who may pass must have proved to the provider who they are no longer ago (claim `auth_time`), or does so now.",
+        examples=["15m"],
     )
     mode: Annotated[str, one_of(*MODES)] = Field(
         ENFORCE,

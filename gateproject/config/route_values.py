@@ -1,9 +1,13 @@
 """How are the values of a route written?  Its address, its paths, the lists of who may pass."""
 
+import re
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Annotated, Any
 
-from gateproject.config.fields import text, text_list
+from pydantic import AfterValidator
+
+from gateproject.config.fields import PositiveDuration, TextList, text, text_list
 from gateproject.config.reader import LIST, PATH, Reader, Shape
 from gateproject.config.types import Url, parse_url
 
@@ -87,9 +91,28 @@ def _origin(written: str) -> str:
     return parsed.origin
 
 
+# It goes into a request's query, where spaces part them, and into a quoted string of WWW-Authenticate (RFC 9470).
+_ACR = re.compile(r"[!#-\[\]-~]{1,255}")
+
+
+def acr_values(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not _ACR.fullmatch(value):
+            raise ValueError(f"{value!a} must be plain text without spaces, quotes and backslashes, as the provider names it")
+    return values
+
+
+def max_age(age: timedelta) -> timedelta:
+    if age < timedelta(minutes=1):
+        raise ValueError("must be at least a minute: signing in takes as long")
+    return age
+
+
 FromUrl = Annotated[Url, Reader("URL", from_url, FROM_URL)]
 AbsolutePath = Annotated[str, Reader("string", absolute_path, PATH)]
 RewrittenPath = Annotated[str, Reader("string", rewritten_path, PATH)]
 Claims = Annotated[Mapping[str, tuple[Any, ...]], Reader("map string to list of string", flattened_claims, {"type": "object"})]
 Domains = Annotated[tuple[str, ...], Reader("list of string", domains, LIST)]
+AcrValues = Annotated[TextList, AfterValidator(acr_values)]
+MaxAge = Annotated[PositiveDuration, AfterValidator(max_age)]
 Origins = Annotated[tuple[str, ...], Reader("list of string", origins, LIST)]

@@ -15,6 +15,7 @@ from tests.mutants import (
     sessions,
     sign_in,
     sign_out,
+    step_up,
     tokens,
 )
 from tests.mutants.mutant import Mutant
@@ -26,6 +27,7 @@ _CHAPTERS = (
     sealed,
     sign_in,
     sign_out,
+    step_up,
     session_life,
     sessions,
     tokens,

@@ -23,6 +23,7 @@ from tests.support.options import make_options
 ROUTES = [
     {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True},
     {"from": "https://other.example.com", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True},
+    {"from": "https://strong.example.com", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True, "acr_values": ["mfa"]},
     {"from": "https://finance.example.com", "to": "http://127.0.0.1:9", "allowed_users": ["boss@example.com"]},
 ]
 

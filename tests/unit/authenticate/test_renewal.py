@@ -112,3 +112,16 @@ async def test_a_refused_access_token_was_withdrawn_only_before_its_time(renewal
     assert is_withdrawn(renewals.client, session, now)
     assert not is_withdrawn(renewals.client, session, now + 3600)
     assert not is_withdrawn(renewals.client, replace(session, access_token_expires=None), now)
+
+
+async def test_a_refresh_makes_no_sign_in_stronger_or_newer(renewals: Renewals) -> None:
+    renewals.idp.bend.claims = {"acr": "pwd", "auth_time": 1000, "sid": "s1"}
+    session = await renewals.signed_in()
+    assert {name: session.claims.get(name) for name in ("acr", "auth_time", "sid")} == {"acr": "pwd", "auth_time": 1000, "sid": "s1"}
+    renewals.idp.bend.claims = {"acr": "mfa", "auth_time": 9_999_999, "sid": "s2", "amr": ["otp"]}
+    for _ in range(2):  # the second starts from what the first has kept
+        renewed = await with_new_tokens(renewals.client, session, renewals.clock())
+        session, user = await with_new_claims(renewals.client, renewed, renewals.clock())
+        for claims in (session.claims, user.claims):
+            assert {name: claims.get(name) for name in ("acr", "auth_time", "sid")} == {"acr": "pwd", "auth_time": 1000, "sid": "s1"}
+            assert "amr" not in claims

@@ -150,3 +150,19 @@ GOOD = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0).to_data()
 def test_a_record_that_can_be_no_session_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         checked_session(Record(SESSION, "s1", {**GOOD, **change}, 1, 0.0))
+
+
+@pytest.mark.parametrize("name", ["acr", "amr", "auth_time", "sid"])
+def test_another_session_lends_none_of_its_strength(name: str) -> None:
+    """The user's record is written by whichever of their sessions was last."""
+    assert name not in identity(user_claims={name: "mfa", "department": "legal"}).claims
+    assert identity(user_claims={name: "mfa"}, claims={name: "pwd"}).claims[name] == ("pwd",)
+    assert identity(user_claims={name: "mfa", "department": "legal"}).claims["department"] == ("legal",)
+
+
+@pytest.mark.parametrize(
+    ("said", "authenticated"),
+    [(ABSENT, 1000.0), (None, 1000.0), (400, 400.0), (1000.5, 1000.0), (5000, 1000.0), ("400", 0.0), (True, 0.0), ([400], 0.0), (-5, 0.0)],
+)
+def test_somebody_proved_who_they_are_when_the_provider_says_and_never_after_the_session_began(said: Any, authenticated: float) -> None:
+    assert identity(claims={} if said is ABSENT else {"auth_time": said}).authenticated == authenticated

@@ -38,6 +38,7 @@ ROUTES = [
         "policy": [{"allow": {"source_ip": {"not_in": ["198.51.100.0/24"]}}}],
     },
     {"from": APP, "to": "http://127.0.0.1:9", "prefix": "/plain/", "allow_any_authenticated_user": True},
+    {"from": APP, "to": "http://127.0.0.1:9", "prefix": "/strong/", "allow_any_authenticated_user": True, "acr_values": ["mfa"]},
     {
         "from": APP, "to": "http://127.0.0.1:9", "prefix": "/cluster/", "allow_any_authenticated_user": True,
         "cluster_service_account_token": "the-cluster-token",
@@ -372,3 +373,15 @@ async def test_a_program_s_token_is_a_permission_and_copied_to_nobody(tmp_path: 
         for value in (f"Gate {token}", f"Bearer Gate-{token}"):
             answer = await forward.verify("/plain/", headers={"authorization": value})
             assert (answer.status, answer.header("authorization")) == (200, "")
+
+
+async def test_a_weak_sign_in_is_no_permission_and_leads_to_a_stronger_one(front: Asked, ann: SignedIn) -> None:
+    verdict = await front.verify("/strong/", headers={**NAVIGATION, **cookie(ann)})
+    assert verdict.status == 401
+    assert verdict.header("www-authenticate").startswith('Bearer error="insufficient_user_authentication"')
+    assert verdict.header("www-authenticate").endswith('acr_values="mfa"')
+    led = await front.ask(f"/?uri={APP}/strong/", headers={**NAVIGATION, **cookie(ann)})
+    assert (led.status, led.header("location").partition("?")[0]) == (302, f"{APP}/.gate/sign_in")
+    assert (await front.ask(f"/?uri={APP}/strong/", headers={**SCRIPT, **cookie(ann)})).status == 401
+    strong = await sign_in(front.broker, front.options, "bob", acr="mfa")
+    assert (await front.verify("/strong/", headers=cookie(strong))).status == 200

@@ -231,3 +231,13 @@ async def test_a_sign_in_begins_for_pages_of_this_host_only(site: RouteSite, ann
 async def test_without_forward_auth_there_is_no_such_page(site: RouteSite) -> None:
     site.options = site.options.model_copy(update={"forward_auth_url": None})
     assert (await site.ask(begin_url(PAGE))).status == 404
+
+
+async def test_forward_auth_begins_a_stronger_sign_in_for_who_is_signed_in_weakly(site: RouteSite, ann: SignedIn) -> None:
+    host, page = "strong.example.com", "https://strong.example.com/wages"
+    answer = await site.ask(begin_url(page, host), headers={"cookie": ann.cookie(host)})
+    params = parse_qs(urlsplit(answer.header("location")).query)
+    assert (answer.status, params["gate_acr_values"], params["gate_redirect_uri"]) == (302, ["mfa"], [page])
+    strong = await sign_in(site.broker, site.options, "bob", acr="mfa")
+    answer = await site.ask(begin_url(page, host), headers={"cookie": strong.cookie(host)})
+    assert (answer.status, answer.header("location")) == (302, page)

@@ -1,6 +1,9 @@
 """What the values of a route may look like; that wrong ones are refused, test_route.py shows."""
 
+from datetime import timedelta
 from typing import Any
+
+import pytest
 
 from gateproject.config.route import Route
 from gateproject.config.types import Url
@@ -28,3 +31,24 @@ def test_claims_are_flattened() -> None:
         "realm.access": ("a", "b", True),
         "realm.deep.level": (5,),
     }
+
+
+def test_the_strength_of_a_sign_in_is_a_list_and_a_time() -> None:
+    found = route(acr_values="urn:example:mfa,2", max_age="1m")
+    assert (found.acr_values, found.max_age) == (("urn:example:mfa", "2"), timedelta(minutes=1))
+
+
+@pytest.mark.parametrize("value", [[""], ["a b"], ['a"b'], ["a\\b"], ["é"], ["a\n"], ["x" * 256]])
+def test_a_way_to_sign_in_is_what_a_request_and_a_header_can_carry(route_problems: Problems, value: list[str]) -> None:
+    assert any(key.startswith("acr_values") for key in route_problems(acr_values=value))
+
+
+def test_an_age_that_no_sign_in_could_have_is_refused(route_problems: Problems) -> None:
+    assert "at least a minute" in route_problems(max_age="59s")["max_age"]
+    assert "max_age" in route_problems(max_age="0s")
+
+
+def test_the_strength_of_a_sign_in_needs_one(route_problems: Problems) -> None:
+    for open_to_all in ({"allow_public_unauthenticated_access": True}, {"to": None, "redirect": {"https_redirect": True}}):
+        found = route_problems(acr_values=["mfa"], max_age="5m", **open_to_all)
+        assert {key: "no effect" in found[key] for key in ("acr_values", "max_age")} == {"acr_values": True, "max_age": True}

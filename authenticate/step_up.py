@@ -1,0 +1,61 @@
+"""What does a route ask of a sign-in, and does what the provider says come up to it?  The route itself judges the session once more."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from databroker.records import authenticated_at
+from gateproject.errors import BadRequest
+
+WEAK = "The sign-in service did not sign you in as strongly as this application asks."
+OLD = "The sign-in service says that you proved who you are longer ago than this application takes."
+UNMET = "unmet_authentication_requirements"  # OpenID Connect Core Unmet Authentication Requirements 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`max_age` is in seconds; `is_pressed`: the provider must ask the person again, whatever it remembers of them."""
+
+    acr_values: tuple[str, ...] = ()
+    max_age: int | None = None
+    is_pressed: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.acr_values) or self.max_age is not None
+
+    @classmethod
+    def from_url(cls, params: Mapping[str, str]) -> Self:
+        """Of a signed URL of ours."""
+        max_age = params.get("gate_max_age", "")
+        if max_age and not (max_age.isascii() and max_age.isdecimal()):
+            raise BadRequest("this sign-in link asks for what is no time")
+        return cls(tuple(params.get("gate_acr_values", "").split()), int(max_age) if max_age else None)
+
+    @classmethod
+    def from_attempt(cls, attempt: Mapping[str, Any]) -> Self:
+        asked = attempt.get("asked", {})
+        return cls(tuple(asked.get("acr", ())), asked.get("age"), bool(asked.get("pressed")))
+
+    def to_attempt(self) -> dict[str, Any]:
+        asked = {"acr": list(self.acr_values), "age": self.max_age, "pressed": self.is_pressed}
+        return {"asked": {name: value for name, value in asked.items() if value}} if self else {}
+
+    def request_params(self, prompt: str, pressing: str) -> dict[str, str]:
+        """For the authorization request (OpenID Connect Core 3.1.2.1).
+
+        `prompt` is what is asked for anyway, `pressing` the word by which this provider is told to ask again.
+        """
+        params = {"acr_values": " ".join(self.acr_values)} if self.acr_values else {}
+        if self.max_age is not None:
+            params["max_age"] = str(self.max_age)
+        if self.is_pressed:
+            params["prompt"] = " ".join(dict.fromkeys([*(word for word in prompt.split() if word != "none"), pressing]))
+        return params
+
+    def shortfall(self, claims: Mapping[str, Any], issued: float, now: float) -> str:
+        """What is missing of a sign-in with these claims that began at `issued`; "" where nothing is."""
+        if self.acr_values and claims.get("acr") not in self.acr_values:
+            return WEAK
+        if self.max_age is not None and now - authenticated_at(claims, issued) > self.max_age:
+            return OLD
+        return ""

@@ -1,0 +1,43 @@
+"""The way to the provider: what this attempt remembers, and what the provider is asked for."""
+
+from dataclasses import dataclass, field
+
+from django.http import HttpRequest, HttpResponse
+
+from authenticate.oidc import GateRequestView, library_settings
+from authenticate.service import AuthenticateService
+from authenticate.step_up import Asked
+from authenticate.targets import Target
+from authenticate.views import answers
+from gateproject.errors import ProviderError
+
+# A browser keeps 4 KiB a cookie; the target is sealed with the rest of the attempt into one.
+MAX_REMEMBERED_URL = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """`id` is the route host's, which the way back names; `asked` what its route wants of the sign-in."""
+
+    target: Target
+    id: str
+    asked: Asked = field(default_factory=Asked)
+
+
+async def to_provider(request: HttpRequest, service: AuthenticateService, attempt: Attempt) -> HttpResponse:
+    client = service.provider_client
+    try:
+        discovery = await client.discovery()
+    except ProviderError as error:
+        return answers.provider_trouble(request, error, attempt.target.url)
+
+    def begin(claims: dict[str, str]) -> tuple[str, list[str]]:
+        remembered = {**claims, "to": attempt.target.short(MAX_REMEMBERED_URL), "attempt": attempt.id, **attempt.asked.to_attempt()}
+        return service.attempts.begin(remembered, service.host_port, answers.cookie_headers(request), service.clock())
+
+    provider = client.provider
+    more = attempt.asked.request_params(provider.request_params.get("prompt", ""), provider.pressing_prompt)
+    settings = library_settings(service.options, client, discovery, more)
+    response = await GateRequestView.as_view(oidc_settings=settings, begin=staticmethod(begin))(request)
+    response.headers["Cache-Control"] = "no-store"
+    return response

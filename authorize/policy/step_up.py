@@ -1,0 +1,45 @@
+"""Has this person signed in strongly and recently enough for this route?  Who falls short is led to a stronger sign-in, not refused."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from authorize.policy.about_people import STRENGTH, acr_among, compared_acr
+from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_person, on_request, wanted
+from authorize.policy.truth import FALSE, TRUE, UNKNOWN
+from gateproject.config.policy_language import comparisons
+from gateproject.config.route import Route
+
+AGE = Answers(Reason.SIGN_IN_RECENT, Reason.SIGN_IN_TOO_OLD, Reason.AGE_UNKNOWN)
+_OF_A_SIGN_IN = frozenset({"acr", "amr", "auth_time"})
+
+
+def strengths_of(route: Route) -> Iterator[Criterion]:
+    if route.acr_values:
+        yield on_person(Criterion("acr_values", wanted(route.acr_values), compared_acr), STRENGTH, acr_among(route.acr_values))
+    if route.max_age is not None:
+        yield _recent(route.max_age)
+
+
+def policy_judges_strength(route: Route) -> bool:
+    """Do the route's own rules look at how or when somebody signed in?  Then a refusal may be one that another sign-in lifts."""
+    of_policy = any(
+        comparison.criterion in ("acr", "session_age") or comparison.argument in _OF_A_SIGN_IN for comparison in comparisons(route.policy)
+    )
+    return of_policy or not _OF_A_SIGN_IN.isdisjoint(route.allowed_idp_claims)
+
+
+def _recent(max_age: timedelta) -> Criterion:
+    limit = max_age.total_seconds()
+
+    def judge(case: Case) -> int:
+        authenticated = case.identity.authenticated if case.identity is not None else 0.0
+        if authenticated <= 0.0:
+            return UNKNOWN
+        return TRUE if case.now - authenticated <= limit else FALSE
+
+    def compared(case: Case) -> str:
+        if case.identity is None or case.identity.authenticated <= 0.0:
+            return "an unknown age"
+        return str(timedelta(seconds=int(max(case.now - case.identity.authenticated, 0.0))))
+
+    return on_request(Criterion("max_age", f"at most {max_age}", compared), AGE, judge, needs_person=True)

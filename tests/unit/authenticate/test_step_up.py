@@ -1,0 +1,62 @@
+"""What a route asks of a sign-in goes through the signed URL, the attempt and the request, and is held against the answer."""
+
+from typing import Any
+
+import pytest
+
+from authenticate.step_up import OLD, WEAK, Asked
+from gateproject.errors import BadRequest
+
+NOW = 1_800_000_000.0
+BOTH = Asked(("mfa", "hw"), 900)
+
+
+def test_it_comes_by_the_signed_url_and_stays_with_the_attempt() -> None:
+    assert Asked.from_url({"gate_acr_values": "mfa hw", "gate_max_age": "900"}) == BOTH
+    assert Asked.from_url({}) == Asked()
+    for asked in (BOTH, Asked(("mfa",)), Asked(max_age=60), Asked(("mfa",), 60, is_pressed=True), Asked()):
+        assert Asked.from_attempt(asked.to_attempt()) == asked
+    assert Asked(is_pressed=True).to_attempt() == {}
+
+
+@pytest.mark.parametrize("age", ["-1", "1.5", "1e3", "²", "900 ", "x"])
+def test_what_is_no_time_is_refused(age: str) -> None:
+    with pytest.raises(BadRequest):
+        Asked.from_url({"gate_max_age": age})
+
+
+@pytest.mark.parametrize(
+    ("asked", "prompt", "params"),
+    [
+        (BOTH, "", {"acr_values": "mfa hw", "max_age": "900"}),
+        (Asked(max_age=60, is_pressed=True), "", {"max_age": "60", "prompt": "login"}),
+        (Asked(max_age=60, is_pressed=True), "consent", {"max_age": "60", "prompt": "consent login"}),
+        (Asked(("mfa",), is_pressed=True), "login", {"acr_values": "mfa", "prompt": "login"}),
+        (Asked(("mfa",), is_pressed=True), "none", {"acr_values": "mfa", "prompt": "login"}),
+        (Asked(("mfa",)), "consent", {"acr_values": "mfa"}),
+        (Asked(), "consent", {}),
+    ],
+)
+def test_the_provider_is_asked_for_it(asked: Asked, prompt: str, params: dict[str, str]) -> None:
+    assert asked.request_params(prompt, "login") == params
+
+
+@pytest.mark.parametrize(
+    ("claims", "issued", "shortfall"),
+    [
+        ({"acr": "mfa", "auth_time": NOW - 900}, NOW, ""),
+        ({"acr": "hw"}, NOW, ""),
+        ({"acr": "hw"}, NOW - 901, OLD),
+        ({"acr": "mfa", "auth_time": NOW - 901}, NOW, OLD),
+        ({"acr": "mfa", "auth_time": NOW + 99}, NOW - 901, OLD),
+        ({"acr": "mfa", "auth_time": str(NOW)}, NOW, OLD),
+        ({"acr": "mfa", "auth_time": True}, NOW, OLD),
+        ({"acr": "pwd", "auth_time": NOW}, NOW, WEAK),
+        ({"acr": ["mfa"]}, NOW, WEAK),
+        ({"acr": "mfa hw"}, NOW, WEAK),
+        ({}, NOW, WEAK),
+    ],
+)
+def test_the_answer_is_held_against_it(claims: dict[str, Any], issued: float, shortfall: str) -> None:
+    assert BOTH.shortfall(claims, issued, NOW) == shortfall
+    assert Asked().shortfall(claims, issued, NOW) == ""

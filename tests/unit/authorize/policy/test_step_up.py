@@ -1,0 +1,98 @@
+"""Who may enter, but signed in too weakly or too long ago, is led to a stronger sign-in; nobody else is, and nobody is let in."""
+
+from typing import Any
+
+import pytest
+
+from authorize.policy import explain
+from authorize.policy.decision import Decision, Outcome, decide
+from authorize.policy.identity import Identity
+from authorize.policy.reasons import Reason
+from tests.unit.authorize.builders import NOW, make_route, request, table, user
+
+ANY = {"allow_any_authenticated_user": True}
+MFA, AGE = {"acr_values": ["mfa", "hw"]}, {"max_age": "15m"}
+ALLOWED, SIGN_IN, STEP_UP, FORBIDDEN = Outcome.ALLOWED, Outcome.SIGN_IN, Outcome.STEP_UP, Outcome.FORBIDDEN
+
+
+def judged(keys: dict[str, Any], caller: Identity | None, **asked: Any) -> Decision:
+    return decide(request(**asked), caller, table(make_route(**keys)), NOW)
+
+
+def person(acr: Any = None, ago: float = 0.0, **facts: Any) -> Identity:
+    claims = {} if acr is None else {"acr": acr if isinstance(acr, tuple) else (acr,)}
+    return user(claims=claims, authenticated=NOW - ago, **facts)
+
+
+@pytest.mark.parametrize(
+    ("keys", "caller", "outcome", "reason"),
+    [
+        pytest.param({**ANY, **MFA}, person("mfa"), ALLOWED, Reason.SIGNED_IN, id="strong"),
+        pytest.param({**ANY, **MFA}, person("hw"), ALLOWED, Reason.SIGNED_IN, id="strong otherwise"),
+        pytest.param({**ANY, **MFA}, person("pwd"), STEP_UP, Reason.STRENGTH_OTHER, id="weak"),
+        pytest.param({**ANY, **MFA}, person("MFA"), STEP_UP, Reason.STRENGTH_OTHER, id="another case is another way"),
+        pytest.param({**ANY, **MFA}, person(), STEP_UP, Reason.STRENGTH_UNKNOWN, id="unknown strength"),
+        pytest.param({**ANY, **MFA}, person(("mfa", "pwd")), STEP_UP, Reason.STRENGTH_UNKNOWN, id="two strengths"),
+        pytest.param({**ANY, **MFA}, person(1), STEP_UP, Reason.STRENGTH_UNKNOWN, id="a strength that is a number"),
+        pytest.param({**ANY, **AGE}, person(ago=900), ALLOWED, Reason.SIGNED_IN, id="recent"),
+        pytest.param({**ANY, **AGE}, person(ago=901), STEP_UP, Reason.SIGN_IN_TOO_OLD, id="old"),
+        pytest.param({**ANY, **AGE}, user(), STEP_UP, Reason.AGE_UNKNOWN, id="nobody knows when"),
+        pytest.param({**ANY, **MFA, **AGE}, person("mfa", 901), STEP_UP, Reason.SIGN_IN_TOO_OLD, id="strong but old"),
+        pytest.param({**ANY, **MFA, **AGE}, person("pwd", 1), STEP_UP, Reason.STRENGTH_OTHER, id="recent but weak"),
+        pytest.param({**ANY, **MFA, **AGE}, None, SIGN_IN, Reason.NOT_SIGNED_IN, id="nobody"),
+        pytest.param({"allowed_users": ["x@x.org"], **MFA}, person("pwd"), FORBIDDEN, Reason.USER_NOT_LISTED, id="no way in anyway"),
+    ],
+)
+def test_each_sign_in_meets_its_answer(keys: dict[str, Any], caller: Identity | None, outcome: Outcome, reason: Reason) -> None:
+    decision = judged(keys, caller)
+    assert (decision.outcome, decision.trace[-1].reason) == (outcome, reason)
+    assert decision.is_allowed is (outcome is ALLOWED)
+
+
+def test_a_refusal_by_rules_on_the_sign_in_itself_is_lifted_by_another_one() -> None:
+    for keys in (
+        {"policy": [{"allow": {"acr": "mfa"}}], **MFA},
+        {"policy": [{"allow": {"claim/amr": "otp"}}], **MFA},
+        {**ANY, "policy": [{"deny": {"session_age": {"at_least": "8h"}}}], "acr_values": ["mfa"]},
+        {"allowed_idp_claims": {"acr": ["mfa"]}, **MFA},
+    ):
+        assert judged(keys, person("pwd", issued=NOW - 9 * 3600)).outcome is STEP_UP, keys
+    # Who is strong enough already, and still refused, is refused.
+    assert judged({"policy": [{"allow": {"acr": "hw"}}], **MFA}, person("mfa")).outcome is FORBIDDEN
+    assert judged({"policy": [{"allow": {"email": "x@x.org"}}], **MFA}, person("pwd")).outcome is FORBIDDEN
+
+
+def test_what_needs_no_person_is_not_let_past_it() -> None:
+    by_address = {"policy": [{"allow": {"source_ip": "192.0.2.0/24"}}], **MFA}
+    assert judged(by_address, None, source_ip="192.0.2.1").outcome is SIGN_IN
+    assert judged(by_address, person("pwd"), source_ip="192.0.2.1").outcome is STEP_UP
+    assert judged(by_address, person("mfa"), source_ip="192.0.2.1").outcome is ALLOWED
+
+
+def test_a_preflight_carries_no_person_and_passes() -> None:
+    asked = {"method": "OPTIONS", "origin": b"https://a.example", "access_control_request_method": b"GET"}
+    decision = judged({**ANY, **MFA, "cors_allow_preflight": True}, None, **asked)
+    assert decision.is_allowed
+    assert decision.is_preflight
+
+
+def test_the_trace_shows_it_as_a_step() -> None:
+    weak = judged({**ANY, **MFA, **AGE}, person("pwd", 60))
+    assert [(row["rule"], row["holds"]) for row in explain.rows(weak)] == [("allow_any_authenticated_user", True), ("acr_values", False)]
+    assert explain.sentence(weak).startswith("Please sign in again: this application asks for more")
+    assert "mfa" not in explain.sentence(weak)
+    assert explain.ways_in(weak) == ["acr_values: one of hw, mfa"]
+    assert explain.decisive_rows(weak) == [1]
+    strong = judged({**ANY, **MFA, **AGE}, person("mfa", 60))
+    assert [row["rule"] for row in explain.rows(strong)] == ["acr_values", "max_age", "allow_any_authenticated_user"]
+    old = judged({**ANY, **AGE}, person(ago=3600))
+    assert explain.rows(old)[-1] | {"reason": ""} == {
+        "rule": "max_age", "holds": False, "answer": "no", "reason": "", "compared": "1:00:00", "wanted": "at most 0:15:00",
+    }  # fmt: skip
+
+
+def test_routes_that_ask_for_nothing_compile_to_nothing() -> None:
+    (plain,) = table(make_route(**ANY)).routes()
+    assert (plain.strengths, plain.is_timed) == ((), False)
+    (timed,) = table(make_route(**ANY, **AGE)).routes()
+    assert timed.is_timed
