@@ -86,8 +86,8 @@ people.without(
 )
 people.without(
     "several kinds of sign-in are none",
-    "if len(values) != 1 or not isinstance(values[0], str):",
-    "if not values or not isinstance(values[0], str):",
+    "if len(found) != 1 or not isinstance(found[0], str):",
+    "if not found or not isinstance(found[0], str):",
 )
 
 requests = door("authorize/policy/about_requests.py", "unit/authorize/policy/test_about_requests.py")

@@ -16,9 +16,6 @@ step_up = door("authorize/policy/step_up.py", "unit/authorize/policy/test_step_u
 step_up.without("a sign-in grows old", "return TRUE if case.now - authenticated <= limit else FALSE", "return TRUE")
 step_up.without("an unknown age is none that fits", "if authenticated <= 0.0:", "if False:")
 
-about_people = door("authorize/policy/about_people.py", "unit/authorize/policy/test_step_up.py")
-about_people.without("of two strengths none is taken", "if len(found) != 1 or not isinstance(found[0], str):", "if not found:")
-
 identity_facts = door("authorize/identity_facts.py", "unit/authorize/test_identity_facts.py")
 identity_facts.without("another session lends no strength", " if name not in OF_THE_SIGN_IN}", "}")
 
@@ -63,4 +60,4 @@ forward_auth.without(
     "return check.identity is not None",
 )
 
-DOORS = (decision, step_up, about_people, identity_facts, records, renewal, asked, sign_in, callback, sessions, forward_auth)
+DOORS = (decision, step_up, identity_facts, records, renewal, asked, sign_in, callback, sessions, forward_auth)

@@ -1,5 +1,5 @@
 // A certified OpenID provider (npm oidc-provider) on loopback.  `node server.mjs '{"redirect_uris": [...]}'` prints one JSON line
-// with its issuer.  The interaction is the smallest there is: whoever posts `sub` is signed in, and everything asked for is granted.
+// with its issuer.  The interaction is the smallest there is: whoever posts `sub` is signed in, as strongly as they say (`acr`), and everything asked for is granted.
 
 import { createServer } from "node:http";
 import { request as requestOverTLS } from "node:https";
@@ -44,6 +44,7 @@ const provider = new Provider(issuer, {
       ...more,
     },
   ],
+  acrValues: ["pwd", "mfa"],
   pkce: { required: () => true },
   claims: { openid: ["sub"], email: ["email", "email_verified"], profile: ["name", "groups"] },
   findAccount: (_, sub) => ({ accountId: sub, claims: () => claimsOf(sub) }),
@@ -72,11 +73,14 @@ async function interaction(request, response) {
   }
   if (request.method !== "POST") {
     response.setHeader("Content-Type", "text/html");
-    return response.end('<form method="post"><button name="sub" value="alice">alice</button></form>');
+    const buttons = ["alice", "alice mfa"].map((person) => `<button name="sub" value="${person}">${person}</button>`);
+    return response.end(`<form method="post">${buttons.join("")}</form>`);
   }
   let body = "";
   for await (const chunk of request) body += chunk;
-  const login = { accountId: new URLSearchParams(body).get("sub") };
+  const form = new URLSearchParams(body);
+  const [accountId, acr = form.get("acr") ?? undefined] = form.get("sub").split(" ");
+  const login = { accountId, acr };
   return provider.interactionFinished(request, response, { login }, { mergeWithLastSubmission: false });
 }
 

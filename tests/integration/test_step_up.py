@@ -1,0 +1,102 @@
+"""A route that asks for a stronger sign-in, a certified provider that can give one, and a browser between them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography import x509
+
+from tests.support.browser import headless_browser
+from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
+from tests.support.certs import spki_hash
+from tests.support.gate import GateBuilder, RunningGate, follow
+from tests.support.sample_upstream import SampleUpstream
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
+HTML, SCRIPT = {"Accept": "text/html"}, {"Accept": "application/json", "Sec-Fetch-Mode": "cors"}
+APP, WAGES, NEW = "app.localhost", "wages.localhost", "new.localhost"
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGate, CertifiedProvider]]:
+    builder = GateBuilder("http://set.below.invalid")
+    redirect_uri = builder.url(builder.authenticate_host, "/oauth2/callback")
+    with SampleUpstream() as upstream, CertifiedProvider(redirect_uri) as provider:
+        builder.setting(idp_provider_url=provider.url, idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET)
+        everybody = {"to": upstream.url, "allow_any_authenticated_user": True}
+        builder.route(APP, **everybody, prefix="/wages/", acr_values=["mfa"]).route(APP, **everybody)
+        builder.route(WAGES, **everybody, acr_values=["mfa"]).route(NEW, **everybody, max_age="15m")
+        with builder.start(tmp_path_factory.mktemp("gate")) as running:
+            yield running, provider
+
+
+async def sign_in(gate: RunningGate, client: httpx.AsyncClient, host: str, **person: str) -> httpx.Response:
+    page = await follow(client, await client.get(gate.url(host, "/"), headers=HTML))
+    return await follow(client, await client.post(page.url, data=person))
+
+
+async def test_a_weak_sign_in_is_led_to_a_stronger_one_and_comes_back(gate: tuple[RunningGate, CertifiedProvider]) -> None:
+    running, provider = gate
+    async with running.client() as client:
+        assert (await sign_in(running, client, APP, sub="alice", acr="pwd")).status_code == 200
+        # The provider remembers her and would say `pwd` again, so it is pressed: its own page asks her.
+        asked = await follow(client, await client.get(running.url(WAGES, "/"), headers=HTML))
+        assert (str(asked.url).startswith(provider.url), asked.status_code) == (True, 200)
+        there = await follow(client, await client.post(asked.url, data={"sub": "alice", "acr": "mfa"}))
+        assert (str(there.url), there.status_code) == (running.url(WAGES, "/"), 200)
+        assert (await client.get(running.url(WAGES, "/"), headers=SCRIPT)).status_code == 200
+        assert (await client.get(running.url(APP, "/"), headers=SCRIPT)).status_code == 200
+
+
+async def test_a_program_is_told_what_is_missing(gate: tuple[RunningGate, CertifiedProvider]) -> None:
+    running, _ = gate
+    async with running.client() as client:
+        await sign_in(running, client, APP, sub="carol", acr="pwd")
+        refused = await client.get(running.url(APP, "/wages/"), headers=SCRIPT)
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"].startswith('Bearer error="insufficient_user_authentication"')
+        assert refused.headers["www-authenticate"].endswith('acr_values="mfa"')
+        assert (await client.get(running.url(APP, "/"), headers=SCRIPT)).status_code == 200
+
+
+async def test_whoever_stays_weak_meets_a_page_that_explains_it(gate: tuple[RunningGate, CertifiedProvider]) -> None:
+    running, _ = gate
+    async with running.client() as client:
+        page = await sign_in(running, client, WAGES, sub="dave", acr="pwd")
+        # Asked for more, the provider asks him again; he gives no more.
+        told = await follow(client, await client.post(page.url, data={"sub": "dave", "acr": "pwd"}))
+        assert told.status_code == 403
+        assert "as strongly as this application asks" in told.text
+        assert f"Try again: {running.url(WAGES, '/')}" in told.text
+        assert (await client.get(running.url(WAGES, "/"), headers=SCRIPT)).status_code == 401
+
+
+async def test_a_recent_sign_in_is_asked_for_and_given(gate: tuple[RunningGate, CertifiedProvider]) -> None:
+    running, _ = gate
+    async with running.client() as client:
+        there = await sign_in(running, client, NEW, sub="erin", acr="pwd")
+        assert (str(there.url), there.status_code) == (running.url(NEW, "/"), 200)
+
+
+@pytest.mark.browser
+def test_a_person_steps_up_in_a_browser(gate: tuple[RunningGate, CertifiedProvider], tmp_path: Path) -> None:
+    running, provider = gate
+    trusted = spki_hash(x509.load_pem_x509_certificate(running.certificates.certificate.read_bytes()))
+    with headless_browser(tmp_path / "profile", trusted_spki=trusted) as browser:
+        browser.open(running.url(APP, "/"))
+        browser.wait_for_url(provider.url)
+        browser.click('button[name="sub"]')
+        browser.wait_for_url(running.url(APP, "/"))
+        browser.open(running.url(WAGES, "/"))
+        browser.wait_for_url(provider.url)
+        browser.click('button[name="sub"]')  # weak again
+        browser.wait_for_url(running.url(running.builder.authenticate_host, "/oauth2/callback"))
+        assert "as strongly as this application asks" in browser.text
+        browser.picture("step-up-too-weak")
+        browser.click('a[href^="https://wages.localhost"]')
+        browser.wait_for_url(provider.url)
+        browser.click('button[value="alice mfa"]')
+        browser.wait_for_url(running.url(WAGES, "/"))
+        assert browser.driver.execute_script("return fetch('/').then(answer => answer.status)") == 200
+        assert browser.driver.execute_script(f"return fetch('{running.url(APP, '/')}', {{mode: 'no-cors'}}).then(() => true)")
