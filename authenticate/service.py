@@ -15,9 +15,11 @@ from authenticate.published_keys import PublishedKeys
 from authenticate.refresh_worker import RefreshWorker
 from authenticate.scim.access import ScimAccess
 from authenticate.scim.directory import ScimDirectory
+from authenticate.scim.errors import ScimError
 from authenticate.session_refresh import SessionRefresh
 from authenticate.sessions import Sessions
 from authenticate.targets import Target, Targets
+from databroker.backoff import pauses
 from databroker.client import BrokerClient
 from databroker.elected import run_elected
 from databroker.records import Session
@@ -28,12 +30,14 @@ from gateproject.crypto.program_tokens import ProgramHandOvers, ProgramRequests
 from gateproject.crypto.sign_in_attempts import LIFETIME, SignInAttempts
 from gateproject.crypto.signed_urls import UrlSigner
 from gateproject.crypto.signing_key import SigningKey
+from gateproject.errors import BrokerError
 from gateproject.tasks import spawn
 
 log = structlog.get_logger(__name__)
 
 SIGN_IN_PATH = "/.gate/sign_in"
 CALLBACK_PATH = "/.gate/callback/"
+FIRST_PAUSE = 0.5  # seconds until something is tried again
 BACKCHANNEL_LOGOUT_PATH = "/.gate/backchannel_logout"
 FRONTCHANNEL_LOGOUT_PATH = "/.gate/frontchannel_logout"
 
@@ -69,10 +73,21 @@ class AuthenticateService:
         if self.options.directory_file:
             follower = DirectoryFollower(self.options.directory_file, self.broker, self.options.idp_provider)
             self._background.append(spawn(follower.run(), name="directory file"))
+        if self.scim_access:
+            self._background.append(spawn(self._tidy_scim(), name="tidying of the pushed directory"))
         self._background.append(spawn(self.published_keys.run(), name="published keys"))
         interval = self.options.idp_refresh_directory_interval.total_seconds()
         worker = RefreshWorker(self.refresh, self.broker, interval=interval, clock=self.clock)
         self._background.append(spawn(run_elected(self.broker, "session refresh", worker.run), name="election for session refresh"))
+
+    async def _tidy_scim(self) -> None:
+        waits = pauses(FIRST_PAUSE)
+        while True:
+            try:
+                return await self.scim.tidy()
+            except (BrokerError, ScimError) as error:
+                log.warning("the pushed directory can't be tidied yet", reason=str(error))
+                await asyncio.sleep(next(waits))
 
     async def stop(self, grace: float = 0.0) -> None:
         """Nothing new begins; sign-ins under way have `grace` seconds left with the provider."""

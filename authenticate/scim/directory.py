@@ -68,6 +68,21 @@ class ScimDirectory:
                 return True
         return False
 
+    async def tidy(self) -> None:
+        """What another directory had left is nobody's word any more; what broke off is completed.  For the start."""
+        async with self._alone():
+            owned = {DIRECTORY_USER: set[str](), DIRECTORY_GROUP: set[str]()}
+            async for record in self.all(SCIM_GROUP):
+                owned[DIRECTORY_GROUP].add(record.data["directory_id"])
+            async for record in self.all(SCIM_USER):
+                if record.data["resource"]["active"]:
+                    owned[DIRECTORY_USER].add(self._user_id(record.data["subject"]))
+                    await self._give_access(record)
+            for type, ids in owned.items():
+                async for record in self.all(type):
+                    if record.id not in ids:
+                        await self._broker.delete(type, record.id)
+
     async def create_user(self, document: Mapping[str, Any]) -> Record:
         user = user_of(document)
         async with self._alone():

@@ -30,6 +30,7 @@ directory.without(
 )
 directory.without("who left a group is no longer in it", 'await self._set_memberships(before - set(members), id, "")', "pass")
 directory.without("another id is another person", 'if old.data["subject"] != subject:', "if False:")
+directory.without("what another directory left is removed", "if record.id not in ids:", "if False:")
 directory.without("a newer version is not overwritten", "raise ScimError(412,", "ScimError(412,")
 
 index = door("authenticate/scim/index.py", "unit/authenticate/scim/test_index.py", "unit/authenticate/scim/test_directory.py")

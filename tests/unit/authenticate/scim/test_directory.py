@@ -226,6 +226,20 @@ async def test_a_group_that_broke_off_is_completed_by_the_same_request(directory
     assert found.group_ids == ()
 
 
+async def test_what_another_directory_had_left_gives_nobody_groups(directory: ScimDirectory, broker: LocalBroker) -> None:
+    await with_group(directory)
+    bob = await directory.create_user(person("bob", active=False))
+    for name in ("former", "bob"):
+        left = DirectoryUser(f"oidc/id-of-{name}", group_ids=("admins",))
+        await broker.put(DIRECTORY_USER, left.id, left.to_data())
+    await broker.put(DIRECTORY_GROUP, "admins", DirectoryGroup("admins").to_data())
+    await broker.delete(DIRECTORY_USER, "oidc/id-of-ann")  # as if a change had broken off
+    await directory.tidy()
+    assert [record.id for record in await broker.page(DIRECTORY_USER, "", 10)] == ["oidc/id-of-ann"]
+    assert [record.id for record in await broker.page(DIRECTORY_GROUP, "", 10)] == ["g-1"]
+    assert (await directory.find(SCIM_USER, bob.id)).data["resource"]["active"] is False
+
+
 async def test_unchanged_people_are_not_written_again(directory: ScimDirectory, broker: LocalBroker) -> None:
     user, _ = await with_group(directory)
     before = await broker.get(DIRECTORY_USER, "oidc/id-of-ann")

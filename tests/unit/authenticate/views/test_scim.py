@@ -236,6 +236,13 @@ async def test_what_can_not_be_read_changes_nothing(site: Site, body: bytes, sta
     assert (await done(site, "GET", "Users"))["totalResults"] == 0
 
 
+async def test_a_body_is_bounded_in_depth(site: Site) -> None:
+    nested: dict[str, Any] = {"userName": "ann", "externalId": "x"}
+    for _ in range(12):
+        nested = {"userName": "ann", "externalId": "x", "more": nested}
+    assert "too deeply" in (await done(site, "POST", "Users", nested, status=400))["detail"]
+
+
 async def test_another_media_type_is_refused(site: Site) -> None:
     assert (await ask(site, "POST", "Users", OKTA_USER, content_type="application/x-www-form-urlencoded")).status == 415
 
