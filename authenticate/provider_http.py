@@ -4,7 +4,7 @@ import asyncio
 import functools
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 from urllib.parse import urlencode
@@ -24,6 +24,7 @@ class Answer:
     status: int
     media_type: str
     body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)  # found whatever the case of the name
 
     def json(self) -> dict[str, Any]:
         """The body as a JSON object; ProviderError where it is anything else."""
@@ -41,8 +42,9 @@ class Answer:
 
 
 class ProviderHttp:
-    def __init__(self, options: Options, *, timeout: float = TIMEOUT):
+    def __init__(self, options: Options, *, timeout: float = TIMEOUT, max_body: int = MAX_BODY):
         self._timeout = timeout
+        self._max_body = max_body
         # trust_env off: .netrc and proxy variables must not add credentials or a listener to what holds our client secret.
         self._client = httpx.AsyncClient(
             verify=_tls(options.certificate_authority), timeout=timeout, follow_redirects=False, trust_env=False
@@ -65,20 +67,20 @@ class ProviderHttp:
         sent = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "gate", **headers}
         try:
             async with asyncio.timeout(self._timeout), self._client.stream(method, url, headers=sent, content=content) as response:
-                body = await _bounded(response)
+                body = await _bounded(response, self._max_body)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             # The URL's host is enough for an operator, the rest of it may hold what must not be logged.
             raise ProviderError(f"the identity provider at {_host(url)} can't be reached ({type(error).__name__})") from error
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return Answer(response.status_code, media_type, body)
+        return Answer(response.status_code, media_type, body, response.headers)
 
 
-async def _bounded(response: httpx.Response) -> bytes:
+async def _bounded(response: httpx.Response, limit: int) -> bytes:
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
-        if len(body) > MAX_BODY:
-            raise ProviderError(f"the identity provider's answer is larger than {MAX_BODY} bytes")
+        if len(body) > limit:
+            raise ProviderError(f"the identity provider's answer is larger than {limit} bytes")
     return bytes(body)
 
 

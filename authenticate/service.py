@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from authenticate.after_sign_out import AfterSignOut
-from authenticate.directory.sync import DirectoryFollower
+from authenticate.directory.service import DirectoryService
 from authenticate.provider_client import ProviderClient
 from authenticate.provider_logout import ProviderLogout
 from authenticate.providers.registry import provider_of
@@ -45,7 +45,14 @@ FRONTCHANNEL_LOGOUT_PATH = "/.gate/frontchannel_logout"
 class AuthenticateService:
     """Built from one set of Options.  `host_port` and `origin` are those of `authenticate_service_url`."""
 
-    def __init__(self, options: Options, broker: BrokerClient, signing_key: SigningKey, clock: Callable[[], float] = time.time):
+    def __init__(
+        self,
+        options: Options,
+        broker: BrokerClient,
+        signing_key: SigningKey,
+        clock: Callable[[], float] = time.time,
+        directory: DirectoryService | None = None,
+    ):
         self.options = options
         self.broker = broker
         self.signing_key = signing_key
@@ -63,6 +70,7 @@ class AuthenticateService:
         self.program_requests = ProgramRequests(options)
         self._program_hand_overs = ProgramHandOvers(options)
         self.provider_logout = ProviderLogout(self.provider_client, broker, self.sessions.at_provider, clock)
+        self.directory = directory or DirectoryService(options, broker, clock)
         self.refresh = SessionRefresh(self.provider_client, broker, clock)
         self.scim = ScimDirectory(options, broker, clock)
         self.scim_access = ScimAccess(options.scim_token or ())
@@ -70,9 +78,6 @@ class AuthenticateService:
         self._background: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        if self.options.directory_file:
-            follower = DirectoryFollower(self.options.directory_file, self.broker, self.options.idp_provider)
-            self._background.append(spawn(follower.run(), name="directory file"))
         if self.scim_access:
             self._background.append(spawn(self._tidy_scim(), name="tidying of the pushed directory"))
         self._background.append(spawn(self.published_keys.run(), name="published keys"))

@@ -22,8 +22,9 @@ def parse_list(text: bytes) -> list[Any]:
 def _parse(text: bytes) -> Any:
     try:
         value = json.loads(text.decode("utf-8"), object_pairs_hook=_without_repeats, parse_constant=_refuse, parse_float=_finite)
-        # A lone surrogate ("\\ud800") is text that no page and no header could carry later.
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
+        # A lone surrogate ("\\ud800") is text that no page and no header could carry later; only an escape can bring one.
+        if b"\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     return value

@@ -9,6 +9,7 @@ from authorize.explanation import Explanation, explained, explained_again
 from authorize.models import LoggedDecision
 from authorize.people import found_person
 from authorize.state import default_ports
+from databroker.directory_runs import last_reading
 
 LONGEST = 4096
 
@@ -48,7 +49,7 @@ class Asking:
         row = LoggedDecision.objects.filter(request_id=self.request).order_by("pk").last()
         if row is None:
             raise NotThere("This request is not in the decision log: not yet, no longer, or it was let in and not sampled.")
-        return explained_again(row, own.options, own.configuration.checksum)
+        return {**explained_again(row, own.options, own.configuration.checksum), "directory": last_reading(row.at.timestamp())}
 
     def _invented(self, own: Any) -> Explanation:
         now = described_moment(self.at) if self.at else time.time()
@@ -64,4 +65,5 @@ class Asking:
         )
         found = found_person(self.person, own)
         explanation = explained(request, found.identity, own.options, own.authorize.routes, now, found.sources)
-        return {**explanation, "note": " ".join(filter(None, (found.note, explanation["note"])))}
+        note = " ".join(filter(None, (found.note, explanation["note"])))
+        return {**explanation, "directory": last_reading(now), "note": note}

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -13,6 +13,8 @@ from gateproject.errors import BrokerError
 from gateproject.tasks import spawn
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 FIRST_PAUSE = 0.1
 # Work is taken away this part of the way through the lease: clocks differ, and to stop takes a moment.
@@ -42,6 +44,29 @@ async def run_elected(client: Leases, name: str, work: Callable[[], Coroutine[An
         await asyncio.sleep(next(waits))
 
 
+class DoneElsewhere(BrokerError):
+    """Another process holds the lease."""
+
+
+async def run_alone(client: Leases, name: str, work: Callable[[], Coroutine[Any, Any, T]], *, ttl: float = 30.0) -> T:
+    """Run `work()` once while nobody else does; DoneElsewhere where somebody does, BrokerError where the lease was lost under it."""
+    asked = asyncio.get_running_loop().time()
+    lease = await client.acquire(name, ttl)
+    if lease is None:
+        raise DoneElsewhere(f"another process does this at the moment: {name}")
+    task = spawn(work(), name=name)
+    try:
+        is_ours = await _renew_while(task, client, lease, asked, ttl)
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        with suppress(BrokerError):
+            await client.release(lease)
+    if task.cancelled() or not is_ours:
+        raise BrokerError(f"another process may do this now: {name}")
+    return task.result()
+
+
 async def _hold(client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, Any, None]], asked: float, ttl: float) -> bool:
     """Whether the work ended well, or was taken away; a failed one waits longer each time."""
     log.info("this process does the work now", work=lease.name)
@@ -58,7 +83,7 @@ async def _hold(client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, 
     return task.cancelled() or task.exception() is None
 
 
-async def _renew_while(task: asyncio.Task[None], client: Leases, lease: Lease, asked: float, ttl: float) -> bool:
+async def _renew_while(task: asyncio.Task[Any], client: Leases, lease: Lease, asked: float, ttl: float) -> bool:
     """True when the task has ended, False when the lease is lost, or may be."""
     now = asyncio.get_running_loop().time
     ends = asked + ttl * CAUTION

@@ -92,6 +92,29 @@ class ServiceAccount(models.Model):
         return self.id
 
 
+class DirectoryRun(models.Model):
+    """One reading of the whole directory; the latest few hundred are kept."""
+
+    id = models.CharField(primary_key=True, max_length=64)
+    source = models.CharField(max_length=255, blank=True)
+    by = models.CharField(max_length=64, blank=True)
+    began = models.DateTimeField(null=True, db_index=True)
+    seconds = models.FloatField(default=0.0)
+    users = models.IntegerField(default=0)
+    groups = models.IntegerField(default=0)
+    added = models.IntegerField(default=0)
+    changed = models.IntegerField(default=0)
+    removed = models.IntegerField(default=0)
+    requests = models.IntegerField(default=0)
+    error = models.TextField(blank=True)
+
+    class Meta:
+        verbose_name = "directory sync"
+
+    def __str__(self) -> str:
+        return f"{self.began:%Y-%m-%d %H:%M:%S}" if self.began else self.id
+
+
 class AppendOnly(models.QuerySet["AuditEntry"]):
     def update(self, **values: object) -> int:
         raise TypeError("what is in the audit log stays as it was written")

@@ -11,8 +11,8 @@ from django.db import Error, models
 from databroker import rows
 from databroker.backoff import pauses
 from databroker.client import BrokerClient
-from databroker.models import Group, ServiceAccount, Session, User
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
+from databroker.models import DirectoryRun, Group, ServiceAccount, Session, User
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, StartOver
 from gateproject.errors import BrokerError
 
@@ -23,6 +23,7 @@ TYPES: dict[type[models.Model], tuple[str, ...]] = {
     User: (USER, DIRECTORY_USER),
     Group: (DIRECTORY_GROUP,),
     ServiceAccount: (SERVICE_ACCOUNT,),
+    DirectoryRun: (DIRECTORY_RUN,),
 }
 MODELS = {type: model for model, types in TYPES.items() for type in types}
 # SQLite has one writer: small batches with pauses leave the admin room for its own writes.
@@ -150,5 +151,7 @@ def _add(batch: rows.Rows, model: type[models.Model], id: str, *records: Record 
         rows.add_user(batch, id, *records)
     elif model is ServiceAccount:
         rows.add_service_account(batch, id, *records)
+    elif model is DirectoryRun:
+        rows.add_directory_run(batch, id, *records)
     else:
         rows.add_group(batch, id, *records)

@@ -11,6 +11,7 @@ DIRECTORY_USER = "directory_user"
 DIRECTORY_GROUP = "directory_group"
 SPENT = "spent"
 SIGNING_KEY = "signing_key"
+DIRECTORY_RUN = "directory_run"
 PROVIDER_SESSION = "provider_session"
 SIGNED_OUT = "signed_out"
 KEPT_FORM = "kept_form"
@@ -32,6 +33,7 @@ RECORD_TYPES = (
     SCIM_USER,
     SCIM_GROUP,
     SCIM_INDEX,
+    DIRECTORY_RUN,
 )
 
 
@@ -161,6 +163,31 @@ class DirectoryGroup:
 
     @classmethod
     def from_record(cls, record: Record) -> "DirectoryGroup":
+        return cls(**record.data)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryRun:
+    """One reading of the whole directory: `began` is Unix seconds, `error` is empty where it succeeded."""
+
+    id: str  # sorts by when it began
+    source: str
+    by: str
+    began: float
+    seconds: float = 0.0
+    users: int = 0
+    groups: int = 0
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    requests: int = 0
+    error: str = ""
+
+    def to_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Record) -> "DirectoryRun":
         return cls(**record.data)
 
 

@@ -8,15 +8,16 @@ from typing import Any
 
 from django.db import Error, connection, models, transaction
 
-from databroker.models import LONGEST_ID, Group, Membership, ServiceAccount, Session, User
+from databroker.models import LONGEST_ID, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.records import Record
 from gateproject.errors import BrokerError
 
 # Columns that no record fills: a session that is refreshed keeps them.
 SEEN = ("last_seen", "last_route")
+COUNTS = ("users", "groups", "added", "changed", "removed", "requests")
 AT_ONCE = 500
 END_OF_TIME = 253_402_300_800
-MODELS: tuple[type[models.Model], ...] = (Group, User, Session, ServiceAccount)
+MODELS: tuple[type[models.Model], ...] = (Group, User, Session, ServiceAccount, DirectoryRun)
 # A service account is seen under the id that its identity has in place of a session's.
 ACCOUNT_PREFIX = "service_account/"
 
@@ -80,6 +81,17 @@ def add_service_account(rows: Rows, id: str, account: Record | None) -> None:
         expires=moment(data.get("expires")),
     )
     return rows.written.append(row)
+
+
+def add_directory_run(rows: Rows, id: str, run: Record | None) -> None:
+    if run is None:
+        return rows.gone.append((DirectoryRun, id))
+    data = run.data
+    numbers = {name: data[name] for name in COUNTS if isinstance(data.get(name), int)}
+    texts = {"source": _text(data, "source", 255), "by": _text(data, "by", 64), "error": _text(data, "error", 500)}
+    return rows.written.append(
+        DirectoryRun(id=id[:64], began=moment(data.get("began")), seconds=data.get("seconds") or 0.0, **texts, **numbers)
+    )
 
 
 def write(rows: Rows) -> None:

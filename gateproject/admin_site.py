@@ -13,6 +13,7 @@ from django.views.decorators.cache import never_cache
 
 import authorize.admin
 import databroker.admin
+import databroker.directory_runs
 import databroker.service_account_admin
 import proxy.admin
 from authorize.policy.identity import Identity
@@ -101,5 +102,6 @@ def _target(request: HttpRequest) -> str:
 site = GateAdminSite(name="admin")
 databroker.admin.register(site)
 databroker.service_account_admin.register(site)
+databroker.directory_runs.register(site)
 proxy.admin.register(site)
 authorize.admin.register(site)

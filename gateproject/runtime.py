@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from django.conf import settings
 
+from authenticate.directory.service import DirectoryService
 from authenticate.service import AuthenticateService
 from authorize import decision_rows
 from authorize.client import Authorizer
@@ -28,6 +29,7 @@ from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import ConfigError, Problem
 from gateproject.large import made_beside_requests
 from gateproject.metrics_listener import MetricsListener
+from gateproject.restart_only import without_restart_only_changes
 from gateproject.rpc_services import RpcServices
 from gateproject.settings import cookie_settings
 from gateproject.tasks import spawn
@@ -45,30 +47,6 @@ log = structlog.get_logger(__name__)
 LOOK_EVERY = 1.0  # seconds between two looks at the configuration's files
 SIGN_IN_SECONDS = 60.0  # how long a sign-in may still talk to the provider after a reload; four exchanges end within that
 
-# What the process was built around: its address, its stores, its calls to other processes.  A change of these waits for a restart.
-NEEDS_RESTART = (
-    "services",
-    "address",
-    *("insecure_server", "http_redirect_addr", "use_proxy_protocol"),
-    "data_dir",
-    "database_url",
-    "databroker_storage_type",
-    "databroker_storage_connection_string",
-    "databroker_storage_ca_file",
-    "databroker_storage_cert_file",
-    "databroker_storage_key_file",
-    "databroker_storage_tls_skip_verify",
-    *("grpc_address", "grpc_insecure", "grpc_client_timeout", "grpc_client_dns_roundrobin"),
-    "grpc_server_max_connection_age",
-    "grpc_server_max_connection_age_grace",
-    "override_certificate_name",
-    "databroker_service_url",
-    "authorize_service_url",
-)
-
-
-CERTIFICATES = ("certificate", "certificate_key", "certificate_file", "certificate_key_file", "certificates")
-
 
 @dataclass(frozen=True, slots=True)
 class World:
@@ -81,6 +59,7 @@ class World:
     broker: BrokerClient
     authorize: Authorizer
     authenticate: AuthenticateService
+    directory: DirectoryService
     proxy: ProxyService
     words: Words
     listener: ListenerState
@@ -89,6 +68,7 @@ class World:
 
 ABSENT: Any = None
 SIGNS_IN = ("all", "authenticate")
+KEEPS_DIRECTORY = (*SIGNS_IN, "databroker")
 SERVES_PEOPLE = ("all", "authenticate", "proxy")
 SERVES_GRPC_ONLY = ("authorize", "databroker")
 
@@ -148,11 +128,13 @@ class Runtime:
         authorize = self._authorizer(options, signing_key, previous)
         proxy_before, listener_before = (previous.proxy, previous.listener) if previous else (None, None)
         signs_in, serves_people = services in SIGNS_IN, services in SERVES_PEOPLE
+        directory = DirectoryService(options, broker, self.clock) if services in KEEPS_DIRECTORY else ABSENT
         return World(
             options=options,
             broker=broker,
             authorize=authorize,
-            authenticate=AuthenticateService(options, broker, signing_key, self.clock) if signs_in else ABSENT,
+            authenticate=AuthenticateService(options, broker, signing_key, self.clock, directory) if signs_in else ABSENT,
+            directory=directory,
             proxy=ProxyService(options, authorize, self._carrying, self.clock, proxy_before) if serves_people else ABSENT,
             words=Words(options, authorize, self._carrying, self.clock) if services in ("all", "authorize") else ABSENT,
             listener=ListenerState.build(options, listener_before, self._wants_certificate),
@@ -196,6 +178,8 @@ class Runtime:
         if self.world.authenticate is not ABSENT:
             await self.world.authenticate.start()
         self._carrying.use(self.options, None if self.world.proxy is ABSENT else self.world.proxy.dataplane)
+        if self.world.directory is not ABSENT:
+            await self.world.directory.start()
         self._background.append(spawn(self._carrying.streams.run(self._may_go_on), name="open streams"))
         self._background.append(spawn(self._follow_configuration(), name="configuration"))
         self._background.append(spawn(self._carrying.decisions.run(), name="decision log"))
@@ -256,22 +240,16 @@ class Runtime:
         if world.authenticate is not ABSENT:
             self._background.append(spawn(old.authenticate.stop(SIGN_IN_SECONDS), name="old sign-ins"))
             await world.authenticate.start()
+        if world.directory is not ABSENT:
+            await old.directory.stop(SIGN_IN_SECONDS)  # first, so that the new one finds the lease free
+            await world.directory.start()
         self._carrying.streams.policy_changed()
         log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
 
     def _next_world(self) -> tuple[Options, World]:
         with made_beside_requests():
-            options = self._without_restart_only_changes(self.source.load())
+            options = without_restart_only_changes(self.source.load(), self.options)
             return options, self._build(options, self.world)
-
-    def _without_restart_only_changes(self, options: Options) -> Options:
-        changed = [key for key in NEEDS_RESTART if getattr(options, key) != getattr(self.options, key)]
-        if not changed:
-            return options
-        log.warning("these settings take effect at the next start", settings=changed)
-        if "insecure_server" in changed:  # TLS that stays needs its certificates, which the new file may not have
-            changed += CERTIFICATES
-        return options.model_copy(update={key: getattr(self.options, key) for key in changed})
 
     def _refuse(self, error: ConfigError) -> None:
         for problem in error.problems:
@@ -290,6 +268,8 @@ class Runtime:
         self._metrics.close()
         if self.world.authenticate is not ABSENT:
             await self.world.authenticate.stop()
+        if self.world.directory is not ABSENT:
+            await self.world.directory.stop()
         await self._carrying.close()
         await self._carrying.decisions.flush()
         await self._rpc.stop_serving()

@@ -1,12 +1,14 @@
 """Background work with a name and an owner: a task that is neither lost nor silent."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
 
 import structlog
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 _running: set[asyncio.Task[Any]] = set()
 
@@ -23,3 +25,19 @@ def _finished(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("background task failed", task=task.get_name(), exc_info=error)
+
+
+async def in_parallel(items: Iterable[T], work: Callable[[T], Awaitable[Any]], at_once: int) -> None:
+    """`work` on every item, so many at a time; the first failure ends all and is raised."""
+    left = iter(items)
+
+    async def worker() -> None:
+        for item in left:
+            await work(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(at_once):
+                group.create_task(worker())
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None

@@ -1,9 +1,15 @@
-"""What one source of users and groups knows at one moment."""
+"""What one source of users and groups knows at one moment, and what reading it may cost."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from databroker.records import DirectoryGroup, DirectoryUser
+from gateproject.errors import ProviderError
+
+
+class DirectoryError(ProviderError):
+    """The directory can't be read as a whole: what is known of it stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,3 +18,25 @@ class DirectorySnapshot:
 
     users: Mapping[str, DirectoryUser]
     groups: Mapping[str, DirectoryGroup]
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """One user, and the groups that they are in, as the directory tells of them alone."""
+
+    user: DirectoryUser
+    groups: tuple[DirectoryGroup, ...]
+
+
+@dataclass(slots=True)
+class Budget:
+    """Of one reading: until when it may wait (by the clock `now`), how often one request is tried, and how many it took."""
+
+    ends: float
+    attempts: int = 6
+    requests: int = 0
+    now: Callable[[], float] = field(default=time.monotonic, repr=False)
+
+    @property
+    def left(self) -> float:
+        return self.ends - self.now()

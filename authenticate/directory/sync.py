@@ -1,101 +1,112 @@
-"""The directory in the data broker follows its source: what differs is written, what is gone is deleted."""
+"""What differs between the directory and the data broker, may so much be taken away, and how is it written?"""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import structlog
-
-from authenticate.directory import file
-from authenticate.directory.base import DirectorySnapshot
+from authenticate.directory.base import DirectoryError, DirectorySnapshot
 from databroker.client import BrokerClient
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser, Record
-from gateproject.errors import BrokerError, ConfigError
-
-log = structlog.get_logger(__name__)
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
+from gateproject.tasks import in_parallel
 
 PAGE = 500
-POLL = 1.0  # seconds between two looks at the file
+WRITES_AT_ONCE = 10
+NEVER_SKIPPED = float("inf")
+
+Value = DirectoryUser | DirectoryGroup
+Progress = Callable[[int], None]
+
+
+class TooManyGone(DirectoryError):
+    """More than half of what is known would be removed: rather a mistake than the truth."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What it takes to make the broker's directory equal to a snapshot."""
+    """What it takes to make the broker's directory equal to a snapshot; `known` is how many of each type it holds now."""
 
-    put: tuple[tuple[str, DirectoryUser | DirectoryGroup], ...]
+    put: tuple[tuple[str, Value], ...]
     delete: tuple[tuple[str, str], ...]
+    added: frozenset[tuple[str, str]]
+    before: Mapping[tuple[str, str], Value]  # what is changed, as it was
+    known: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return len(self.put) + len(self.delete)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Added, changed, removed."""
+        return len(self.added), len(self.put) - len(self.added), len(self.delete)
 
 
-async def difference(snapshot: DirectorySnapshot, broker: BrokerClient, provider: str) -> Changes:
-    put: list[tuple[str, DirectoryUser | DirectoryGroup]] = []
+async def difference(snapshot: DirectorySnapshot, broker: BrokerClient, began: float = NEVER_SKIPPED) -> Changes:
+    """Records that changed after `began` (Unix seconds) stay: a look-up at sign-in knows better than a reading that began before it."""
+    put: list[tuple[str, Value]] = []
     delete: list[tuple[str, str]] = []
-    wanted: tuple[tuple[str, Any, Any], ...] = (
+    added: set[tuple[str, str]] = set()
+    before: dict[tuple[str, str], Value] = {}
+    known: dict[str, int] = {}
+    wanted: tuple[tuple[str, Any, Mapping[str, Any]], ...] = (
         # Groups first: whoever sees a user's group finds its name.
         (DIRECTORY_GROUP, DirectoryGroup, snapshot.groups),
         (DIRECTORY_USER, DirectoryUser, snapshot.users),
     )
     for record_type, value_type, values in wanted:
-        known = {record.id: value_type.from_record(record) async for record in _records(broker, record_type)}
-        put += [(record_type, value) for id, value in values.items() if known.get(id) != value]
-        delete += [(record_type, id) for id in known if id not in values]
-    return Changes(tuple(put), tuple(delete))
+        seen: set[str] = set()
+        after, known[record_type] = "", 0
+        # Page by page: what the broker holds is never here as a whole.
+        while page := await broker.page(record_type, after, PAGE):
+            after = page[-1].id
+            known[record_type] += len(page)
+            for record in page:
+                value = values.get(record.id)
+                if value is not None:
+                    seen.add(record.id)
+                if record.modified > began:
+                    continue
+                if value is None:
+                    delete.append((record_type, record.id))
+                elif (held := _held(value_type, record)) != value:
+                    put.append((record_type, value))
+                    before[record_type, record.id] = held or value_type(record.id)
+            await asyncio.sleep(0)
+        new = [value for id, value in values.items() if id not in seen]
+        put += [(record_type, value) for value in new]
+        added.update((record_type, value.id) for value in new)
+    return Changes(tuple(put), tuple(delete), frozenset(added), before, known)
 
 
-async def apply(changes: Changes, broker: BrokerClient) -> None:
-    for record_type, value in changes.put:
-        await broker.put(record_type, value.id, value.to_data())
-    for record_type, id in changes.delete:
-        await broker.delete(record_type, id)
+def _held(value_type: Any, record: Any) -> Any:
+    try:
+        return value_type.from_record(record)
+    except TypeError:  # a record of another release
+        return None
 
 
-async def _records(broker: BrokerClient, record_type: str) -> AsyncIterator[Record]:
-    after = ""
-    while page := await broker.page(record_type, after, PAGE):
-        for record in page:
-            yield record
-        after = page[-1].id
-
-
-class DirectoryFollower:
-    """Reads the file at start and whenever it changes; a broken one leaves the last good directory in force."""
-
-    def __init__(self, path: Path, broker: BrokerClient, provider: str, *, poll: float = POLL):
-        self._path = path
-        self._broker = broker
-        self._provider = provider
-        self._poll = poll
-        self._seen: object = None
-
-    async def run(self) -> None:
-        while True:
-            await self.look()
-            await asyncio.sleep(self._poll)
-
-    async def look(self) -> None:
-        stamp = self._stamp()
-        if stamp == self._seen:
-            return
-        try:
-            snapshot = file.read(self._path, self._provider)
-            changes = await difference(snapshot, self._broker, self._provider)
-            await apply(changes, self._broker)
-        except ConfigError as error:
-            log.error("directory file is broken, the last good one stays in force", file=str(self._path), problems=str(error))
-        except BrokerError as error:
-            log.warning("directory not written, will be tried again", error=str(error))
-            return
-        else:
-            log.info(
-                "directory read", users=len(snapshot.users), groups=len(snapshot.groups), put=len(changes.put), deleted=len(changes.delete)
+def check_removals(changes: Changes) -> None:
+    """TooManyGone where more than half of the users, or of the groups, would be removed."""
+    for record_type, word in ((DIRECTORY_USER, "users"), (DIRECTORY_GROUP, "groups")):
+        gone = sum(type == record_type for type, _ in changes.delete)
+        if gone * 2 > changes.known[record_type]:
+            raise TooManyGone(
+                f"{gone} of {changes.known[record_type]} {word} would be removed, so nothing was changed; "
+                "if that is right, run `manage.py syncdirectory --force`"
             )
-        self._seen = stamp
 
-    def _stamp(self) -> object:
-        try:
-            status = self._path.stat()
-        except OSError as error:
-            return error.errno
-        # The inode tells a file that was replaced within the resolution of its time.
-        return status.st_mtime_ns, status.st_ino, status.st_size
+
+async def apply(changes: Changes, broker: BrokerClient, progress: Progress = lambda count: None) -> None:
+    """BrokerError in the middle leaves the rest to the next reading, which finds it again."""
+
+    async def put(change: tuple[str, Value]) -> None:
+        await broker.put(change[0], change[1].id, change[1].to_data())
+        progress(1)
+
+    async def delete(change: tuple[str, str]) -> None:
+        await broker.delete(*change)
+        progress(1)
+
+    for record_type in (DIRECTORY_GROUP, DIRECTORY_USER):
+        await in_parallel((change for change in changes.put if change[0] == record_type), put, WRITES_AT_ONCE)
+    await in_parallel(changes.delete, delete, WRITES_AT_ONCE)

@@ -30,7 +30,7 @@ class GitHubProvider(OIDCProvider):
 
     @property
     def _api(self) -> str:
-        return "https://api.github.com" if self._site == self.default_url else self._site + "/api/v3"
+        return api_url(self._site)
 
     async def discovery(self, http: ProviderHttp) -> Discovery:
         return Discovery(
@@ -62,6 +62,14 @@ class GitHubProvider(OIDCProvider):
         if answer.status not in (204, 404):
             raise ProviderError(f"GitHub answered with status {answer.status} to the end of the grant")
         return True
+
+
+def api_url(site: str) -> str:
+    """Where the REST API of this site answers: GitHub's own, its enterprise cloud with data residency, or a server of one's own."""
+    scheme, _, host = site.partition("://")
+    if site == GitHubProvider.default_url or host.endswith(".ghe.com"):
+        return f"{scheme}://api.{host}"
+    return f"{site}/api/v3"
 
 
 def _accepted(answer: Answer) -> Answer:

@@ -64,6 +64,8 @@ class CallbackView(GateCallbackView):
 
     async def login_success(self) -> HttpResponse:
         service, request = self.service, self.request
+        # Before there is a session: the first request already finds the groups.
+        await service.directory.look_up(self.signed_in.user.id, self.signed_in.tokens.access_token)
         now = service.clock()
         asked = Asked.from_attempt(self.attempt)
         if shortfall := asked.shortfall(self.signed_in.user.claims, now, now):

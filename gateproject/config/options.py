@@ -9,8 +9,9 @@ from pydantic import Field
 
 from gateproject.config import removed, unbuilt
 from gateproject.config.authenticate import AuthenticateSettings
-from gateproject.config.authorize import AuthorizeSettings, claimed_groups
+from gateproject.config.authorize import AuthorizeSettings
 from gateproject.config.databroker import DatabrokerSettings
+from gateproject.config.directory import DirectorySettings, groups_come_from_somewhere
 from gateproject.config.keys import check_authority, check_pair, check_signing_key
 from gateproject.config.proxy import ProxySettings
 from gateproject.config.route import Route
@@ -117,20 +118,7 @@ def _routes_fit_timeout_write(settings: Any) -> Iterator[Finding]:
             yield ("policy", index, "timeout"), "is more than timeout_write, which bounds every response (0 is no limit at all)"
 
 
-def _groups_come_from_somewhere(settings: Any) -> Iterator[Finding]:
-    if settings.directory_file or settings.scim_token or claimed_groups(settings):
-        return
-    message = "needs directory_file, scim_token or groups_claim: without them nobody has groups"
-    if settings.admin_allowed_groups:
-        yield ("admin_allowed_groups",), message
-    for index, route in enumerate(settings.policy):
-        if route.allowed_groups:
-            yield ("policy", index, "allowed_groups"), message
-        if "groups" in route.criteria:
-            yield ("policy", index, "policy"), message
-
-
-class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, AuthenticateSettings, RpcSettings, SharedSettings):
+class Options(DatabrokerSettings, ProxySettings, DirectorySettings, AuthorizeSettings, AuthenticateSettings, RpcSettings, SharedSettings):
     """Attribute names are the file keys of the specification."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -140,6 +128,7 @@ class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, Authenticate
         *DatabrokerSettings.RULES,
         *RpcSettings.RULES,
         *AuthorizeSettings.RULES,
+        *DirectorySettings.RULES,
         _transport_is_decided,
         _pairs_are_whole,
         _pairs_match,
@@ -148,7 +137,7 @@ class Options(DatabrokerSettings, ProxySettings, AuthorizeSettings, Authenticate
         _client_certificates_can_be_had,
         _routes_fit_timeout_write,
         _strength_is_known,
-        _groups_come_from_somewhere,
+        groups_come_from_somewhere,
     )
     UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.SETTINGS
     REMOVED: ClassVar[dict[str, str]] = removed.SETTINGS

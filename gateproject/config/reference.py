@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from gateproject.config.authenticate import AuthenticateSettings
 from gateproject.config.authorize import AuthorizeSettings
 from gateproject.config.databroker import DatabrokerSettings
+from gateproject.config.directory import DirectorySettings
 from gateproject.config.options import Options
 from gateproject.config.proxy import ProxySettings
 from gateproject.config.reader import Reader
@@ -25,6 +26,7 @@ from gateproject.config.validation import Settings
 GROUPS: Mapping[str, type[Settings]] = {
     "All parts of the service": SharedSettings,
     "Sign-in": AuthenticateSettings,
+    "The directory": DirectorySettings,
     "Groups and the admin": AuthorizeSettings,
     "Proxied requests": ProxySettings,
     "Records": DatabrokerSettings,

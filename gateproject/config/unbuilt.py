@@ -4,7 +4,6 @@ Naming one is an error: ignoring `autocert`, say, would leave the operator belie
 moves its field from here to its group or to Route; values of existing keys wait at their declaration, in `later=` of `one_of`.
 """
 
-from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated
 
@@ -15,8 +14,6 @@ from gateproject.config.fields import (
     Bool,
     FilePath,
     Number,
-    PositiveDuration,
-    Secret,
     Text,
 )
 from gateproject.config.reader import one_of
@@ -35,12 +32,6 @@ class UnbuiltSettings(Settings):
     autocert_use_staging: Bool = Field(False, description="Uses the authority's staging environment.", examples=[True])
     data_plane: Annotated[str, one_of("embedded", "envoy")] = Field(
         "embedded", description="Who carries proxied traffic: this process, or an Envoy child.", examples=["envoy"]
-    )
-    idp_refresh_directory_timeout: PositiveDuration = Field(
-        timedelta(minutes=1), description="How long one reading may take.", examples=["1m"]
-    )
-    idp_service_account: Secret | None = Field(
-        None, description="Credentials for reading the provider's directory: groups.", examples=["BASE64-OF-account.json"]
     )
     tracing_monitor_address: Text = Field("localhost:8126", description="host:port of the monitoring agent.", examples=["localhost:8126"])
     tracing_provider: Annotated[str, one_of("monitor", "thrift", "span", "datadog", "jaeger", "zipkin", "otlp")] | None = Field(

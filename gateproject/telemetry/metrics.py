@@ -25,6 +25,19 @@ upstream_healthy = Gauge("gate_upstream_healthy", "1 while its health checks say
 upstream_ejections = Counter(
     "gate_upstream_ejections", "How often an upstream was left out for a while because of its answers.", ["upstream"], registry=registry
 )
+directory_last_success = Gauge(
+    "gate_directory_last_success_timestamp", "When the directory was last read as a whole by this process, Unix seconds.", registry=registry
+)
+directory_sync_duration = Histogram(
+    "gate_directory_sync_duration_seconds",
+    "How long a reading of the directory took, and how it ended: success or error.",
+    ["result"],
+    buckets=(0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600),
+    registry=registry,
+)
+directory_requests = Counter("gate_directory_requests", "Requests sent to the directory.", registry=registry)
+directory_entries = Gauge("gate_directory_entries", "Users and groups at the last reading.", ["kind"], registry=registry)
+directory_look_ups = Counter("gate_directory_look_ups", "People looked up at sign-in: success or error.", ["result"], registry=registry)
 
 kvstore_conns = Gauge("kvstore_conns", "Connections to the kvstore.", registry=registry)
 kvstore_idle_conns = Gauge("kvstore_idle_conns", "Those of them that nobody uses.", registry=registry)

@@ -62,7 +62,7 @@ strict_json = door("authenticate/strict_json.py", "unit/authenticate/test_strict
 strict_json.without("no key twice", "if len(members) != len(pairs):", "if False:")
 
 provider_http = door("authenticate/provider_http.py", "unit/authenticate/test_provider_http.py")
-provider_http.without("an answer is bounded in size", "if len(body) > MAX_BODY:", "if False:")
+provider_http.without("an answer is bounded in size", "if len(body) > limit:", "if False:")
 provider_http.without("the provider's redirects are not followed", "follow_redirects=False", "follow_redirects=True")
 provider_http.without(
     "cookies are not kept for the next person", "self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))", "pass"

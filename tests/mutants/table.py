@@ -2,6 +2,7 @@
 
 from tests.mutants import (
     configuration,
+    directory,
     explanations,
     forward_auth,
     headers,
@@ -33,6 +34,7 @@ _CHAPTERS = (
     tokens,
     kept_forms,
     scim,
+    directory,
     rpc,
     forward_auth,
     explanations,

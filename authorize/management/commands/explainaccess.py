@@ -20,6 +20,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest, ClientCertificate
 from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, route_table
+from databroker.directory_runs import last_reading
 from gateproject.config.fields import duration
 from gateproject.config.options import Options
 from gateproject.errors import ConfigError
@@ -90,11 +91,12 @@ def _unusable(error: ConfigError) -> CommandError:
 def _logged(request_id: str, options: Options) -> Explanation:
     try:
         row = LoggedDecision.objects.filter(request_id=request_id).order_by("pk").last()
+        directory = last_reading(row.at.timestamp()) if row is not None else ""
     except Error as error:
         raise CommandError(f"the decision log can't be read from the database of this configuration: {error}") from None
     if row is None:
         raise CommandError(f"the decision log has no request {request_id}")
-    return explained_again(row, options, settings.GATE_SOURCE.checksum)
+    return {**explained_again(row, options, settings.GATE_SOURCE.checksum), "directory": directory}
 
 
 def _request(arguments: dict[str, Any], ports: frozenset[int]) -> AccessRequest:
@@ -193,6 +195,8 @@ def _beside(found: Explanation) -> Iterator[str]:
         yield ""
         yield "Decided by these records:"
         yield from (f"  {record['record']}, changed {record['modified']}, {record['age']} before" for record in found["data"])
+    if found.get("directory"):
+        yield f"  last directory sync {found['directory']}"
     if shadow := found.get("in_shadow"):
         yield ""
         yield f"In shadow it would have come to: {shadow['outcome']} {shadow['reason']}"

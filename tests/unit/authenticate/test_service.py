@@ -1,11 +1,9 @@
 """What the other parts of the product get from the authenticate service."""
 
 import asyncio
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from authenticate.service import SIGN_IN_PATH
-from databroker.records import DIRECTORY_USER
 from tests.support.authenticate_site import HOST, ORIGIN, Site
 
 
@@ -20,17 +18,6 @@ async def test_a_page_of_ours_can_ask_for_sign_in(site: Site) -> None:
     assert url.startswith(f"{ORIGIN}{SIGN_IN_PATH}?")
     assert site.service.signer.verify(url, site.clock()) == {"gate_redirect_uri": f"{ORIGIN}/.gate/admin/"}
     assert urlsplit(url).netloc == HOST
-
-
-async def test_the_directory_file_is_followed_while_the_service_runs(tmp_path: Path, site: Site) -> None:
-    file = tmp_path / "directory.yaml"
-    file.write_text("users: [{id: alice, groups: [g1]}]")
-    follower = Site(tmp_path, site.idp, site._django_pages, directory_file=str(file))
-    await follower.service.start()
-    async with asyncio.timeout(5):
-        while await follower.broker.get(DIRECTORY_USER, "oidc/alice") is None:
-            await asyncio.sleep(0.01)
-    await follower.service.stop()
 
 
 async def test_a_sign_in_under_way_ends_well_while_a_new_configuration_takes_over(site: Site) -> None:

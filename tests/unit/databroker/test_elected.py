@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from databroker.elected import run_elected
+from databroker.elected import DoneElsewhere, run_alone, run_elected
 from databroker.store.base import Lease
 from databroker.store.memory import MemoryStore
 from gateproject.errors import BrokerError
@@ -149,3 +149,21 @@ async def test_a_broker_that_is_away_is_asked_again(clock):
     task = spawn(run_elected(Away(clock), "work", work, ttl=30), name="process")
     await clock.until(lambda: work.running == 1)
     await ended(task)
+
+
+async def test_work_that_is_done_alone_is_done_by_one() -> None:
+    store = MemoryStore()
+    may_end, begun = asyncio.Event(), asyncio.Event()
+
+    async def work() -> str:
+        begun.set()
+        await may_end.wait()
+        return "done"
+
+    first = asyncio.create_task(run_alone(store, "work", work))
+    await begun.wait()
+    with pytest.raises(DoneElsewhere):
+        await run_alone(store, "work", work)
+    may_end.set()
+    assert await first == "done"
+    assert await run_alone(store, "work", work) == "done"

@@ -1,94 +1,106 @@
-"""The data broker's directory becomes what the file says, with no write too many."""
+"""The data broker's directory becomes what a snapshot says, with no write too many, and no half of it gone by mistake."""
 
-from pathlib import Path
+import asyncio
 
 import pytest
 
+from authenticate.directory.base import DirectorySnapshot
 from authenticate.directory.file import parse
-from authenticate.directory.sync import DirectoryFollower, apply, difference
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER
+from authenticate.directory.sync import WRITES_AT_ONCE, TooManyGone, apply, check_removals, difference
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
-from gateproject.errors import BrokerError
 from tests.support.brokers import BrokerOverALine
 
 
-class FailingBroker(BrokerOverALine):
-    is_away = False
-
-    async def page(self, type: str, after: str, limit: int):  # type: ignore[override]
-        if self.is_away:
-            raise BrokerError("away")
-        return await self._page(type, after, limit)
-
-    def _connect(self, store: MemoryStore) -> None:
-        super()._connect(store)
-        self._page = store.page
-        del self.page
-
-
 @pytest.fixture
-def broker() -> FailingBroker:
-    return FailingBroker(MemoryStore())
+def broker() -> BrokerOverALine:
+    return BrokerOverALine(MemoryStore())
 
 
-async def ids(broker: FailingBroker, type: str) -> list[str]:
+async def ids(broker: BrokerOverALine, type: str) -> list[str]:
     return [record.id for record in await broker.page(type, "", 10_000)]
 
 
-async def test_only_what_differs_is_written_and_what_is_gone_is_deleted(broker: FailingBroker) -> None:
+def snapshot(users: int, groups: int = 0) -> DirectorySnapshot:
+    people = [DirectoryUser(f"okta/{number}") for number in range(users)]
+    return DirectorySnapshot({user.id: user for user in people}, {f"g{number}": DirectoryGroup(f"g{number}") for number in range(groups)})
+
+
+async def test_only_what_differs_is_written_and_what_is_gone_is_deleted(broker: BrokerOverALine) -> None:
     first = parse(b"users: [{id: a, groups: [g]}, {id: b, name: B}]\ngroups: [{id: g, name: G}]", ".yaml", "oidc")
-    await apply(await difference(first, broker, "oidc"), broker)
+    await apply(await difference(first, broker), broker)
     assert await ids(broker, DIRECTORY_USER) == ["oidc/a", "oidc/b"]
-    assert await difference(first, broker, "oidc") == (await difference(first, broker, "oidc"))
-    assert (await difference(first, broker, "oidc")).put == ()
+    assert await difference(first, broker) == (await difference(first, broker))
+    assert (await difference(first, broker)).put == ()
 
     second = parse(b"users: [{id: a, groups: [g, h]}]\ngroups: [{id: g, name: G}]", ".yaml", "oidc")
-    changes = await difference(second, broker, "oidc")
+    changes = await difference(second, broker)
     assert [(type, value.id) for type, value in changes.put] == [(DIRECTORY_GROUP, "h"), (DIRECTORY_USER, "oidc/a")]
     assert changes.delete == ((DIRECTORY_USER, "oidc/b"),)
 
 
-async def test_more_than_a_page_is_compared(broker: FailingBroker) -> None:
+async def test_more_than_a_page_is_compared(broker: BrokerOverALine) -> None:
     many = parse(("users:\n" + "".join(f"- {{id: u{n:04}}}\n" for n in range(1201))).encode(), ".yaml", "oidc")
-    await apply(await difference(many, broker, "oidc"), broker)
-    assert (await difference(many, broker, "oidc")).put == ()
-    await apply(await difference(parse(b"{}", ".yaml", "oidc"), broker, "oidc"), broker)
+    await apply(await difference(many, broker), broker)
+    assert (await difference(many, broker)).put == ()
+    await apply(await difference(parse(b"{}", ".yaml", "oidc"), broker), broker)
     assert await ids(broker, DIRECTORY_USER) == []
 
 
-async def test_a_changed_or_replaced_file_is_read_again(tmp_path: Path, broker: FailingBroker) -> None:
-    file = tmp_path / "directory.yaml"
-    follower = DirectoryFollower(file, broker, "oidc")
-    await follower.look()  # there is none yet
-    file.write_text("users: [{id: a}]")
-    await follower.look()
-    assert await ids(broker, DIRECTORY_USER) == ["oidc/a"]
-    (tmp_path / "new").write_text("users: [{id: b}]")
-    (tmp_path / "new").replace(file)
-    await follower.look()
-    assert await ids(broker, DIRECTORY_USER) == ["oidc/b"]
+async def test_what_is_changed_says_what_it_was(broker: BrokerOverALine) -> None:
+    await apply(await difference(parse(b"users: [{id: a, name: A, groups: [g]}]", ".yaml", "oidc"), broker), broker)
+    changes = await difference(parse(b"users: [{id: a, name: B, groups: [g]}, {id: b}]", ".yaml", "oidc"), broker)
+    assert changes.counts == (1, 1, 0)
+    assert changes.before == {(DIRECTORY_USER, "oidc/a"): DirectoryUser("oidc/a", name="A", group_ids=("g",))}
+    assert changes.added == {(DIRECTORY_USER, "oidc/b")}
 
 
-async def test_a_broken_file_leaves_the_last_good_directory_in_force(tmp_path: Path, broker: FailingBroker) -> None:
-    file = tmp_path / "directory.yaml"
-    file.write_text("users: [{id: a}]")
-    follower = DirectoryFollower(file, broker, "oidc")
-    await follower.look()
-    for broken in ("users: [{id: a}, {id: a}]", "users: {", "", "users: [{name: x}]"):
-        file.write_text(broken)
-        await follower.look()
-        assert await ids(broker, DIRECTORY_USER) == ["oidc/a"]
-    file.unlink()
-    await follower.look()
-    assert await ids(broker, DIRECTORY_USER) == ["oidc/a"]
+@pytest.mark.parametrize(("kept", "is_stopped"), [((10, 10), False), ((5, 5), False), ((4, 10), True), ((10, 4), True), ((0, 0), True)])
+async def test_more_than_half_is_not_removed_by_mistake(broker: BrokerOverALine, kept: tuple[int, int], is_stopped: bool) -> None:
+    await apply(await difference(snapshot(10, 10), broker), broker)
+    changes = await difference(snapshot(*kept), broker)
+    if is_stopped:
+        with pytest.raises(TooManyGone, match="syncdirectory --force"):
+            check_removals(changes)
+    else:
+        check_removals(changes)
 
 
-async def test_while_the_broker_is_away_the_file_waits(tmp_path: Path, broker: FailingBroker) -> None:
-    file = tmp_path / "directory.yaml"
-    file.write_text("users: [{id: a}]")
-    follower = DirectoryFollower(file, broker, "oidc")
-    broker.is_away = True
-    await follower.look()
-    broker.is_away = False
-    await follower.look()
-    assert await ids(broker, DIRECTORY_USER) == ["oidc/a"]
+async def test_nothing_is_too_much_where_nothing_was(broker: BrokerOverALine) -> None:
+    check_removals(await difference(snapshot(0), broker))
+    check_removals(await difference(snapshot(3, 3), broker))
+
+
+async def test_what_changed_since_the_reading_began_is_left_alone() -> None:
+    """Somebody signed in meanwhile, and was looked up: the list was made before they were there."""
+    now = 1000.0
+    broker = BrokerOverALine(MemoryStore(lambda: now))
+    await broker.put(DIRECTORY_USER, "okta/old", DirectoryUser("okta/old").to_data())
+    now = 2000.0
+    for id in ("okta/new", "okta/0"):
+        await broker.put(DIRECTORY_USER, id, DirectoryUser(id, group_ids=("fresh",)).to_data())
+    changes = await difference(snapshot(1), broker, began=1500.0)
+    assert changes.put == ()
+    assert changes.delete == ((DIRECTORY_USER, "okta/old"),)
+
+
+async def test_a_record_of_another_release_is_written_anew(broker: BrokerOverALine) -> None:
+    await broker.put(DIRECTORY_USER, "okta/0", {"id": "okta/0", "shoe_size": 43})
+    assert [value.id for _, value in (await difference(snapshot(1), broker)).put] == ["okta/0"]
+
+
+async def test_writes_are_parallel_and_bounded(broker: BrokerOverALine) -> None:
+    busy = most = 0
+
+    class Counting:
+        async def put(self, type: str, id: str, data: object) -> None:
+            nonlocal busy, most
+            busy += 1
+            most = max(most, busy)
+            await asyncio.sleep(0)
+            busy -= 1
+
+    steps: list[int] = []
+    await apply(await difference(snapshot(100), broker), Counting(), steps.append)  # type: ignore[arg-type]
+    assert most == WRITES_AT_ONCE
+    assert sum(steps) == 100

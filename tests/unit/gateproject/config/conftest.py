@@ -29,6 +29,7 @@ _TLS = {"insecure_server": False, "certificate_file": "fullchain.pem", "certific
 AROUND_ROUTES = {"tls_downstream_client_ca": _TLS, "tls_downstream_client_ca_file": _TLS}
 KVSTORE_WITH_TLS = {"databroker_storage_connection_string": "kvstores://127.0.0.1"}
 _HTTPS = {"to": "https://upstream.internal"}
+OKTA = {"idp_provider": "okta", "idp_provider_url": "https://corp.okta.com"}
 # What else a key needs to be accepted.
 COMPANIONS: dict[str, dict[str, Any]] = {
     "authorize_service_url": {"services": "proxy", "databroker_service_url": "https://databroker.internal:5443"},
@@ -51,6 +52,8 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "regex_rewrite_substitution": {"regex_rewrite_pattern": "(a)(b)"},
     "host_path_regex_rewrite_pattern": {"host_path_regex_rewrite_substitution": "a"},
     "host_path_regex_rewrite_substitution": {"host_path_regex_rewrite_pattern": "(a)(b)"},
+    "idp_service_account": OKTA,
+    "idp_service_account_file": OKTA,
     "databroker_storage_type": {"databroker_storage_connection_string": "kvstore://127.0.0.1"},
     "databroker_storage_ca_file": KVSTORE_WITH_TLS,
     "databroker_storage_cert_file": {**KVSTORE_WITH_TLS, "databroker_storage_key_file": "client-key.pem"},
@@ -101,6 +104,7 @@ def complete(tmp_path: Path, pair: tuple[bytes, bytes]) -> Complete:
     """Examples name files and base64 of them, and secrets that people must make themselves: here they are."""
     contents = {"fullchain.pem": pair[0], "privkey.pem": pair[1], "ca.pem": pair[0], "signing-key.pem": pair[1]}
     contents |= {"client.pem": pair[0], "client-key.pem": pair[1], "account.json": account_json(), "token": b"PUT-THE-TOKEN-HERE\n"}
+    contents["idp-account.json"] = b'{"api_key": "PUT-THE-KEY-HERE"}'
     for name, content in {**contents, "directory.yaml": b"users: []\n", "policy-tests.yaml": b"[]\n"}.items():
         (tmp_path / name).write_bytes(content)
     values = {f"BASE64-OF-{name}": base64.b64encode(content).decode() for name, content in contents.items()}

@@ -19,7 +19,7 @@ def test_groups_come_from_the_claim_groups_of_a_generic_provider(load: Load) -> 
 def test_a_vendors_claim_counts_as_groups_only_where_it_is_named(load: Load, problems: Problems) -> None:
     assert claimed_groups(load(idp_provider="okta")) == ""
     assert claimed_groups(load(idp_provider="okta", groups_claim="groups")) == "groups"
-    assert "needs directory_file or groups_claim" in problems(idp_provider="okta", admin_allowed_groups=["a"])["admin_allowed_groups"]
+    assert "directory_file or groups_claim" in problems(idp_provider="okta", admin_allowed_groups=["a"])["admin_allowed_groups"]
 
 
 def test_a_directory_file_must_be_there(load: Load, problems: Problems, tmp_path: Path) -> None:

@@ -1,0 +1,193 @@
+"""How is a vendor's directory asked?  One host only, at its pace, page by page, again after what passes, and never without an end."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from copy import copy
+from typing import Any, Protocol
+from urllib.parse import urlencode, urljoin, urlsplit
+
+from authenticate.directory import patience
+from authenticate.directory.base import Budget, DirectoryError
+from authenticate.provider_http import Answer, ProviderHttp
+from gateproject.errors import ProviderError
+
+MAX_BODY = 8 * 1024 * 1024  # of one page
+MAX_PAGES = 20_000  # of one listing
+AT_ONCE = 8  # requests
+
+Params = Mapping[str, str | int]
+Sleep = Callable[[float], Awaitable[None]]
+# The answer, and what it holds -> the address of the next page, "" for none.
+NextPage = Callable[[Answer, Any], str]
+
+
+class Credentials(Protocol):
+    async def headers(self, api: "Api") -> Mapping[str, str]:
+        """What proves who we are, obtained by `api` where it must be."""
+        ...
+
+    def forget(self) -> bool:
+        """They were refused; True where others can be had."""
+        ...
+
+
+class Pace:
+    """At most so many requests a second, for all who share it; None is no limit."""
+
+    def __init__(self, rate: float | None, *, now: Callable[[], float] = time.monotonic, sleep: Sleep = asyncio.sleep):
+        self._step = 1 / rate if rate else 0.0
+        self._now = now
+        self._sleep = sleep
+        self._next = float("-inf")
+
+    async def turn(self) -> None:
+        if not self._step:
+            return
+        now = self._now()
+        at = max(self._next, now)
+        self._next = at + self._step
+        if at > now:
+            await self._sleep(at - now)
+
+
+class Api:
+    """For one reading of one directory.  `base` is its address; nothing but it ever gets the credentials."""
+
+    def __init__(
+        self,
+        base: str,
+        http: ProviderHttp,
+        credentials: Credentials,
+        budget: Budget,
+        *,
+        pace: Pace,
+        is_limited: Callable[[Answer], bool] = patience.is_limited,
+        sleep: Sleep = asyncio.sleep,
+        clock: Callable[[], float] = time.time,
+        jitter: Callable[[], float] = random.random,
+    ):
+        self.base = base.rstrip("/")
+        self.budget = budget
+        self._http = http
+        self._credentials = credentials
+        self._pace = pace
+        self._is_limited = is_limited
+        self._sleep = sleep
+        self._clock = clock
+        self._jitter = jitter
+
+    def proven_by(self, credentials: Credentials) -> "Api":
+        """The same reading, asked by somebody else."""
+        other = copy(self)
+        other._credentials = credentials
+        return other
+
+    async def get(self, address: str, params: Params | None = None, *, accept: tuple[int, ...] = (200,)) -> Answer:
+        """`address` is a path below the base, or a whole URL on its host.  DirectoryError for any status that is not accepted."""
+        return await self._asked("GET", self._url(address, params), {}, b"", accept)
+
+    async def post(self, address: str, content: bytes) -> Answer:
+        """JSON."""
+        return await self._asked("POST", self._url(address, None), {"Content-Type": "application/json"}, content, (200,))
+
+    async def token(self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Answer:
+        """What a token endpoint answers.  Its address is the operator's word, never the directory's."""
+        sent = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
+        return await self._persistent(lambda: self._http.send("POST", url, sent, urlencode(form).encode()), url, (200,))
+
+    async def pages(
+        self, address: str, params: Params | None, next_page: NextPage, *, accept: tuple[int, ...] = (200,)
+    ) -> AsyncIterator[tuple[Answer, Any]]:
+        """Each page's answer and its JSON, until there is no next one.  A listing that goes in circles, or never ends, is an error."""
+        url, seen = self._url(address, params), set[str]()
+        while url:
+            if url in seen or len(seen) >= MAX_PAGES:
+                raise DirectoryError(f"{_place(url)} goes on without an end: it has more than {MAX_PAGES} pages, or one of them twice")
+            seen.add(url)
+            answer = await self._asked("GET", url, {}, b"", accept)
+            document = parsed(answer, url)
+            yield answer, document
+            following = next_page(answer, document)
+            url = self._url(following, None) if following else ""
+
+    async def _asked(self, method: str, url: str, headers: Mapping[str, str], content: bytes, accept: tuple[int, ...]) -> Answer:
+        async def send() -> Answer:
+            return await self._http.send(method, url, {**headers, **await self._credentials.headers(self)}, content)
+
+        answer = await self._persistent(send, url, (*accept, 401))
+        if answer.status == 401 and 401 not in accept and self._credentials.forget():
+            answer = await self._persistent(send, url, (*accept, 401))
+        if answer.status not in accept:
+            raise _refused(answer, url)
+        return answer
+
+    async def _persistent(self, send: Callable[[], Awaitable[Answer]], url: str, accept: tuple[int, ...]) -> Answer:
+        """Again and again, until there is an answer that is accepted, or one that will not change."""
+        for attempt in range(self.budget.attempts):
+            await self._pace.turn()
+            self.budget.requests += 1
+            answer: Answer | None = None
+            try:
+                answer = await send()
+            except DirectoryError:
+                raise
+            except ProviderError as error:
+                reason: DirectoryError = DirectoryError(str(error))
+            else:
+                if answer.status in accept:
+                    return answer
+                reason = _refused(answer, url)
+                if not self._is_limited(answer) and answer.status not in patience.PASSING:
+                    raise reason
+            if attempt + 1 < self.budget.attempts:
+                await self._wait(answer, attempt, reason)
+        raise reason
+
+    async def _wait(self, answer: Answer | None, attempt: int, reason: DirectoryError) -> None:
+        seconds = patience.pause(answer, attempt, self._clock(), self._jitter())
+        if seconds >= self.budget.left:
+            raise DirectoryError(f"{reason}, and wants us to wait for {seconds:.0f} s: longer than idp_refresh_directory_timeout has left")
+        await self._sleep(seconds)
+
+    def _url(self, address: str, params: Params | None) -> str:
+        """DirectoryError where it would lead away from the directory's own host: whoever names it would get our credentials."""
+        try:
+            url = f"{self.base}{address}" if address.startswith("/") and not address.startswith("//") else urljoin(f"{self.base}/", address)
+        except ValueError:  # a bracket that opens no IPv6 address
+            url = ""
+        if _origin(url) != _origin(self.base):
+            raise DirectoryError(f"{_place(self.base)} named a page on another host, which is not asked")
+        return f"{url}{'&' if '?' in url else '?'}{urlencode(params)}" if params else url
+
+
+def parsed(answer: Answer, url: str) -> Any:
+    """The JSON object or list of a page."""
+    try:
+        return answer.json_list() if answer.body.lstrip()[:1] == b"[" else answer.json()
+    except ProviderError as error:
+        raise DirectoryError(f"{_place(url)} did not answer with JSON") from error
+
+
+def _refused(answer: Answer, url: str) -> DirectoryError:
+    hint = {401: ": the credentials of idp_service_account are not accepted", 403: ": they may not read this"}.get(answer.status, "")
+    return DirectoryError(f"{_place(url)} answered with status {answer.status}{hint}")
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    """ValueError never: what has no origin is nobody's."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    except ValueError:
+        return "", "", None
+    if parts.username is not None or "\\" in url or not url.isascii() or not url.isprintable():
+        return "", "", None
+    return parts.scheme, parts.hostname or "", port
+
+
+def _place(url: str) -> str:
+    """Without the query, which may hold what belongs in no log."""
+    parts = urlsplit(url)
+    return f"{parts.hostname or ''}{parts.path}"[:200]

@@ -1,0 +1,85 @@
+"""Auth0: its roles are the groups; who has none is not listed."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from authenticate.directory.api import AT_ONCE, Api, Params
+from authenticate.directory.base import DirectoryError, DirectorySnapshot, Person
+from authenticate.directory.company import Company, entries, id_of, text_of
+from authenticate.directory.credentials import FetchedToken
+from authenticate.directory.vendor import Vendor, segment
+from authenticate.provider_http import Answer
+from databroker.records import DirectoryGroup
+from gateproject.tasks import in_parallel
+
+ROOT = "/api/v2"
+PAGE = 100
+
+
+class Auth0Directory(Vendor):
+    provider = "auth0"
+
+    def proof(self) -> FetchedToken:
+        return FetchedToken(self._token, self.clock)
+
+    async def _token(self, api: Api) -> Answer:
+        form = {
+            "grant_type": "client_credentials",
+            "client_id": self.account.reveal("client_id"),
+            "client_secret": self.account.reveal("secret"),
+            "audience": f"{api.base}{ROOT}/",
+        }
+        return await api.token(f"{api.base}/oauth/token", form)
+
+    async def fetch(self, api: Api) -> DirectorySnapshot:
+        company = Company()
+        roles = await _numbered(api, f"{ROOT}/roles", "roles")
+        for role in roles:
+            company.group(id_of(role), name=text_of(role, "name"))
+
+        async def read_users(role: str) -> None:
+            path, params = f"{ROOT}/roles/{segment(role)}/users", {"take": PAGE}
+
+            def following(answer: Answer, page: Any) -> str:
+                at = page.get("next") if isinstance(page, dict) else None
+                return f"{path}?{urlencode({**params, 'from': at})}" if at else ""
+
+            async for _, page in api.pages(path, params, following):
+                for user in entries(page, "users"):
+                    company.user(id_of(user, "user_id"), email=text_of(user, "email"), name=text_of(user, "name"))
+                    company.members(role, (id_of(user, "user_id"),))
+
+        await in_parallel([id_of(role) for role in roles], read_users, AT_ONCE)
+        return await self.assembled(company)
+
+    async def look_up(self, api: Api, subject: str, access_token: str) -> Person | None:
+        path = f"{ROOT}/users/{segment(subject)}"
+        answer = await api.get(path, accept=(200, 404))
+        if answer.status == 404:
+            return None
+        user = answer.json()
+        roles = await _numbered(api, f"{path}/roles", "roles")
+        groups = {id_of(role): DirectoryGroup(id_of(role), text_of(role, "name")) for role in roles}
+        return self.person(subject, text_of(user, "email"), text_of(user, "name"), groups)
+
+
+async def _numbered(api: Api, path: str, key: str) -> list[Any]:
+    """All pages of a listing by page numbers, which is whole only where it has as many entries as it says."""
+    listed: list[Any] = []
+    total: Any = None
+
+    def params(page: int) -> Params:
+        return {"per_page": PAGE, "page": page, "include_totals": "true"}
+
+    def following(answer: Answer, page: Any) -> str:
+        at = page["start"] // PAGE + 1
+        return f"{path}?{urlencode(params(at))}" if at * PAGE < page["total"] else ""
+
+    async for _, page in api.pages(path, params(0), following):
+        listed += entries(page, key)
+        total = page.get("total")
+        if not isinstance(total, int) or not isinstance(page.get("start"), int):
+            raise DirectoryError("a page of the directory lacks its place in the whole")
+    if len(listed) != total:
+        raise DirectoryError("a listing changed while it was read")
+    return listed

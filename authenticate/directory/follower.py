@@ -1,0 +1,79 @@
+"""The directory in the data broker follows `directory_file`, which is read whenever it changes."""
+
+import asyncio
+from pathlib import Path
+
+import structlog
+
+from authenticate.directory import file
+from authenticate.directory.base import Budget, DirectoryError, DirectorySnapshot
+from authenticate.directory.sync import apply, difference
+from databroker.client import BrokerClient
+from gateproject.errors import BrokerError, ConfigError
+
+log = structlog.get_logger(__name__)
+
+POLL = 1.0  # seconds between two looks at the file
+
+
+class FileSource:
+    """The file as a source for one reading."""
+
+    def __init__(self, path: Path, provider: str):
+        self._path = path
+        self._provider = provider
+
+    def __str__(self) -> str:
+        return f"directory_file {self._path.name}"
+
+    async def fetch(self, budget: Budget) -> DirectorySnapshot:
+        try:
+            return await asyncio.to_thread(file.read, self._path, self._provider)
+        except ConfigError as error:
+            raise DirectoryError(str(error)) from error
+
+    async def close(self) -> None:
+        """Nothing stays open."""
+
+
+class DirectoryFollower:
+    """Reads the file at start and whenever it changes; a broken one leaves the last good directory in force."""
+
+    def __init__(self, path: Path, broker: BrokerClient, provider: str, *, poll: float = POLL):
+        self._path = path
+        self._broker = broker
+        self._provider = provider
+        self._poll = poll
+        self._seen: object = None
+
+    async def run(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(self._poll)
+
+    async def look(self) -> None:
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return
+        try:
+            snapshot = file.read(self._path, self._provider)
+            changes = await difference(snapshot, self._broker)
+            await apply(changes, self._broker)
+        except ConfigError as error:
+            log.error("directory file is broken, the last good one stays in force", file=str(self._path), problems=str(error))
+        except BrokerError as error:
+            log.warning("directory not written, will be tried again", error=str(error))
+            return
+        else:
+            log.info(
+                "directory read", users=len(snapshot.users), groups=len(snapshot.groups), put=len(changes.put), deleted=len(changes.delete)
+            )
+        self._seen = stamp
+
+    def _stamp(self) -> object:
+        try:
+            status = self._path.stat()
+        except OSError as error:
+            return error.errno
+        # The inode tells a file that was replaced within the resolution of its time.
+        return status.st_mtime_ns, status.st_ino, status.st_size

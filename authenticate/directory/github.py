@@ -1,0 +1,128 @@
+"""GitHub, its own site or a server of one's own: the teams of every organisation that our account belongs to."""
+
+import json
+from base64 import b64encode
+from typing import Any
+
+from authenticate.directory.api import AT_ONCE, Api
+from authenticate.directory.base import DirectoryError, DirectorySnapshot, Person
+from authenticate.directory.company import Company, entries, id_of, text_of
+from authenticate.directory.credentials import FixedHeaders
+from authenticate.directory.vendor import Vendor, link_next, segment
+from authenticate.providers.github import api_url
+from databroker.records import DirectoryGroup
+from gateproject.tasks import in_parallel
+
+PAGE = {"per_page": 100}
+# Names come one request a person, of 5,000 an hour for everything: so many of those not yet known are asked for in one run.
+NAMES_AT_ONCE = 200
+MOST_PAGES_OF_ONE = 100
+# A team's members are those of its child teams, too, so one's teams are their ancestors as well.
+TEAMS_OF = """
+query($organisation: String!, $login: String!, $after: String) {
+  organization(login: $organisation) {
+    teams(first: 100, userLogins: [$login], after: $after) {
+      nodes { databaseId slug ancestors(first: 100) { nodes { databaseId slug } } }
+      pageInfo { hasNextPage endCursor }
+    }
+  }
+}
+"""
+
+
+class GitHubDirectory(Vendor):
+    provider = "github"
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self._names: dict[str, tuple[str, str]] = {}  # login -> e-mail, name
+
+    def derived_base(self) -> str:
+        return api_url(self.provider_url.rstrip("/"))
+
+    def proof(self) -> FixedHeaders:
+        account = f"{self.account.reveal('username')}:{self.account.reveal('personal_access_token')}"
+        return FixedHeaders({"Authorization": f"Basic {b64encode(account.encode()).decode()}", "Accept": "application/vnd.github+json"})
+
+    async def fetch(self, api: Api) -> DirectorySnapshot:
+        company = Company()
+        teams: list[tuple[str, str, str]] = []
+        async for organisation in _listed(api, "/user/orgs"):
+            login = id_of(organisation, "login")
+            async for team in _listed(api, f"/orgs/{segment(login)}/teams"):
+                teams.append((login, id_of(team, "slug"), id_of(team)))
+                company.group(id_of(team), name=id_of(team, "slug"))
+
+        async def read_members(team: tuple[str, str, str]) -> None:
+            organisation, slug, id = team
+            async for member in _listed(api, f"/orgs/{segment(organisation)}/teams/{segment(slug)}/members"):
+                company.user(id_of(member, "login"))
+                company.members(id, (id_of(member, "login"),))
+
+        await in_parallel(teams, read_members, AT_ONCE)
+        await self._name_people(api, company)
+        return await self.assembled(company)
+
+    async def _name_people(self, api: Api, company: Company) -> None:
+        async def ask(login: str) -> None:
+            answer = await api.get(f"/users/{segment(login)}", accept=(200, 404))
+            user = _same(answer.json(), login) if answer.status == 200 else {}
+            self._names[login] = text_of(user, "email"), text_of(user, "name")
+
+        logins = list(company.user_ids)
+        await in_parallel([login for login in logins if login not in self._names][:NAMES_AT_ONCE], ask, AT_ONCE)
+        for login in logins:
+            email, name = self._names.get(login, ("", ""))
+            company.user(login, email=email, name=name)
+
+    async def look_up(self, api: Api, subject: str, access_token: str) -> Person | None:
+        answer = await api.get(f"/users/{segment(subject)}", accept=(200, 404))
+        if answer.status == 404:
+            return None
+        user = _same(answer.json(), subject)
+        groups: dict[str, DirectoryGroup] = {}
+        async for organisation in _listed(api, "/user/orgs"):
+            await self._teams(api, id_of(organisation, "login"), subject, groups)
+        return self.person(subject, text_of(user, "email"), text_of(user, "name"), groups)
+
+    async def _teams(self, api: Api, organisation: str, login: str, groups: dict[str, DirectoryGroup]) -> None:
+        after = None
+        for _ in range(MOST_PAGES_OF_ONE):
+            query = {"query": TEAMS_OF, "variables": {"organisation": organisation, "login": login, "after": after}}
+            teams = _teams_in((await api.post(f"{_graphql(api.base)}", json.dumps(query).encode())).json())
+            for team in entries(teams, "nodes"):
+                for each in (team, *entries(team.get("ancestors"), "nodes")):
+                    id = id_of(each, "databaseId")
+                    groups[id] = DirectoryGroup(id, id_of(each, "slug"))
+            page = teams.get("pageInfo")
+            if not isinstance(page, dict) or not page.get("hasNextPage"):
+                return
+            after = page.get("endCursor")
+        raise DirectoryError(f"one person is in more than {MOST_PAGES_OF_ONE * 100} teams")
+
+
+def _same(user: dict[str, Any], login: str) -> dict[str, Any]:
+    if id_of(user, "login").lower() != login.lower():
+        raise DirectoryError("GitHub told of another person than the one asked for")
+    return user
+
+
+def _graphql(base: str) -> str:
+    """Beside the REST API: `/graphql`, on a server of one's own `/api/graphql`."""
+    return f"{base.removesuffix('/v3')}/graphql"
+
+
+def _teams_in(document: Any) -> dict[str, Any]:
+    try:
+        teams = document["data"]["organization"]["teams"]
+    except (KeyError, TypeError):
+        teams = None
+    if not isinstance(teams, dict) or document.get("errors"):
+        raise DirectoryError("GitHub did not answer which teams a person is in")
+    return teams
+
+
+async def _listed(api: Api, path: str) -> Any:
+    async for _, page in api.pages(path, PAGE, link_next):
+        for entry in entries(page):
+            yield entry

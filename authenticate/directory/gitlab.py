@@ -1,0 +1,64 @@
+"""GitLab: membership of a group is inherited by the groups below it; a group's full path is the only name that is nobody else's."""
+
+from typing import Any
+
+from authenticate.directory.api import AT_ONCE, Api
+from authenticate.directory.base import DirectorySnapshot, Person
+from authenticate.directory.company import Company, entries, id_of, text_of
+from authenticate.directory.credentials import FixedHeaders
+from authenticate.directory.vendor import Vendor, link_next, segment
+from databroker.records import DirectoryGroup
+from gateproject.tasks import in_parallel
+
+PAGE = {"per_page": 100}
+MISSING = 404
+GUEST = 10  # the least that a member is; groups that one merely sees are left out
+
+
+class GitLabDirectory(Vendor):
+    provider = "gitlab"
+
+    def proof(self) -> FixedHeaders:
+        return FixedHeaders({"PRIVATE-TOKEN": self.account.reveal("private_token")})
+
+    async def fetch(self, api: Api) -> DirectorySnapshot:
+        company = Company()
+        groups: list[str] = []
+        async for group in _listed(api, "/api/v4/groups"):
+            groups.append(id_of(group))
+            company.group(groups[-1], name=_name(group))
+
+        async def read_members(group: str) -> None:
+            async for member in _listed(api, f"/api/v4/groups/{segment(group)}/members/all"):
+                if member.get("state", "active") == "active":
+                    company.user(id_of(member), email=_email(member), name=text_of(member, "name", "username"))
+                    company.members(group, (id_of(member),))
+
+        await in_parallel(groups, read_members, AT_ONCE)
+        return await self.assembled(company)
+
+    async def look_up(self, api: Api, subject: str, access_token: str) -> Person | None:
+        """The person's own token tells their groups; those count that ours tells of, because anybody can make more of any name."""
+        answer = await api.get(f"/api/v4/users/{segment(subject)}", accept=(200, MISSING))
+        if answer.status == MISSING:
+            return None
+        user = answer.json()
+        known = {id_of(group): _name(group) async for group in _listed(api, "/api/v4/groups")}
+        as_person = api.proven_by(FixedHeaders({"Authorization": f"Bearer {access_token}"}))
+        theirs = {id_of(group) async for group in _listed(as_person, "/api/v4/groups", min_access_level=GUEST)}
+        groups = {id: DirectoryGroup(id, known[id]) for id in theirs & known.keys()}
+        return self.person(subject, _email(user), text_of(user, "name", "username"), groups)
+
+
+async def _listed(api: Api, path: str, **params: int) -> Any:
+    async for _, page in api.pages(path, {**PAGE, **params}, link_next):
+        for entry in entries(page):
+            yield entry
+
+
+def _name(group: Any) -> str:
+    return text_of(group, "full_path", "name")
+
+
+def _email(person: Any) -> str:
+    return text_of(person, "email", "public_email")

@@ -1,0 +1,129 @@
+"""Google Workspace: the Admin SDK's directory, read by a service account in an administrator's name."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+import jwt
+
+from authenticate.directory import patience
+from authenticate.directory.api import AT_ONCE, Api, NextPage, Params
+from authenticate.directory.base import DirectoryError, DirectorySnapshot, Person
+from authenticate.directory.company import Company, entries, id_of, text_of
+from authenticate.directory.credentials import FetchedToken
+from authenticate.directory.vendor import Vendor, segment
+from authenticate.provider_http import Answer
+from databroker.records import DirectoryGroup
+from gateproject.errors import ProviderError
+from gateproject.tasks import in_parallel
+
+ROOT = "/admin/directory/v1"
+SCOPES = " ".join(f"https://www.googleapis.com/auth/admin.directory.{kind}.readonly" for kind in ("user", "group"))
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+ASSERTION_SECONDS = 300
+# Google says "too many" with 403, too.
+LIMITS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded"})
+MOST_GROUPS_OF_ONE = 2_000
+
+
+class GoogleDirectory(Vendor):
+    provider = "google"
+    default_base = "https://admin.googleapis.com"
+
+    def proof(self) -> FetchedToken:
+        return FetchedToken(self._token, self.clock)
+
+    async def _token(self, api: Api) -> Answer:
+        """RFC 7523: our own assertion for a token that acts as `impersonate_user`."""
+        key, now = self.account.key, int(self.clock())
+        if key is None:
+            raise DirectoryError("there is no service account")
+        url = str(key.token_url)
+        claims = {"iss": key.email, "sub": self.account.subject, "aud": url, "scope": SCOPES, "iat": now, "exp": now + ASSERTION_SECONDS}
+        assertion = jwt.encode(claims, key.private_key, "RS256", headers={"kid": key.key_id})
+        return await api.token(url, {"grant_type": JWT_BEARER, "assertion": assertion})
+
+    def is_limited(self, answer: Answer) -> bool:
+        return patience.is_limited(answer) or (answer.status == 403 and _reason(answer) in LIMITS)
+
+    async def fetch(self, api: Api) -> DirectorySnapshot:
+        company = Company(may_be_unlisted=True)
+        everybody: list[str] = []
+        with_members: list[str] = []
+        async for user in _listed(api, f"{ROOT}/users", {"customer": "my_customer", "maxResults": 500, "projection": "basic"}, "users"):
+            company.user(id_of(user), email=text_of(user, "primaryEmail"), name=_name(user))
+            everybody.append(id_of(user))
+        async for group in _listed(api, f"{ROOT}/groups", {"customer": "my_customer", "maxResults": 200}, "groups"):
+            company.group(id_of(group), name=text_of(group, "email"), email=text_of(group, "email"))
+            if group.get("directMembersCount") not in ("0", 0):
+                with_members.append(id_of(group))
+
+        async def read_members(group: str) -> None:
+            async for member in _listed(api, f"{ROOT}/groups/{segment(group)}/members", {"maxResults": 200}, "members"):
+                _add(company, group, member, everybody)
+
+        await in_parallel(with_members, read_members, AT_ONCE)
+        return await self.assembled(company)
+
+    async def look_up(self, api: Api, subject: str, access_token: str) -> Person | None:
+        answer = await api.get(f"{ROOT}/users/{segment(subject)}", {"projection": "basic"}, accept=(200, 403, 404))
+        # 403: somebody of another domain, who can be in our groups all the same.
+        user = answer.json() if answer.status == 200 else {}
+        if answer.status == 404 or (answer.status == 403 and self.is_limited(answer)):
+            return None
+        groups: dict[str, DirectoryGroup] = {}
+        pending = [subject]
+        while pending:
+            params: Params = {"userKey": pending.pop(), "maxResults": 200}
+            async for group in _listed(api, f"{ROOT}/groups", params, "groups"):
+                id = id_of(group)
+                if id not in groups:
+                    groups[id] = DirectoryGroup(id, text_of(group, "email"), text_of(group, "email"))
+                    pending.append(id)
+            if len(groups) > MOST_GROUPS_OF_ONE:
+                raise DirectoryError(f"one person is in more than {MOST_GROUPS_OF_ONE} groups")
+        return self.person(subject, text_of(user, "primaryEmail"), _name(user), groups)
+
+
+def _add(company: Company, group: str, member: Any, everybody: list[str]) -> None:
+    id = id_of(member)
+    kind = member.get("type")
+    if kind == "GROUP":
+        company.nested(id, group)
+    elif kind == "CUSTOMER":
+        company.members(group, everybody)
+    elif kind == "USER":
+        company.user(id, email=text_of(member, "email"))
+        company.members(group, (id,))
+    elif not isinstance(kind, str):
+        raise DirectoryError("a member of a group has no type")
+
+
+async def _listed(api: Api, path: str, params: Params, key: str) -> Any:
+    async for _, page in api.pages(path, params, _by_token(path, params)):
+        for entry in entries(page, key) if not _is_empty(page, key) else ():
+            yield entry
+
+
+def _is_empty(page: Any, key: str) -> bool:
+    """Where there is nothing, Google leaves the list out; what the page is about, it says all the same."""
+    return isinstance(page, dict) and key not in page and page.get("kind") == f"admin#directory#{key}"
+
+
+def _by_token(path: str, params: Params) -> NextPage:
+    def next_page(answer: Answer, page: Any) -> str:
+        token = page.get("nextPageToken") if isinstance(page, dict) else None
+        return f"{path}?{urlencode({**params, 'pageToken': token})}" if token else ""
+
+    return next_page
+
+
+def _name(user: Any) -> str:
+    name = user.get("name")
+    return text_of(name, "fullName") if isinstance(name, dict) else ""
+
+
+def _reason(answer: Answer) -> str:
+    try:
+        return str(answer.json()["error"]["errors"][0]["reason"])
+    except (ProviderError, KeyError, IndexError, TypeError):
+        return ""

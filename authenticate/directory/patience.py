@@ -1,0 +1,66 @@
+"""How long do we wait before asking again?  From what the answer says, else longer each time."""
+
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+from authenticate.provider_http import Answer
+
+TOO_MANY = 429
+# The server's trouble, not ours: it may be over in a moment.
+PASSING = frozenset({408, 500, 502, 503, 504})
+# Okta; GitHub, Auth0, OneLogin; GitLab.
+RESET_HEADERS = ("x-rate-limit-reset", "x-ratelimit-reset", "ratelimit-reset")
+REMAINING_HEADERS = ("x-rate-limit-remaining", "x-ratelimit-remaining", "ratelimit-remaining")
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+_YEAR_2001 = 1e9
+
+
+def is_limited(answer: Answer) -> bool:
+    """Were there too many requests?  GitHub says so with 403, too, and tells it by its headers."""
+    if answer.status == TOO_MANY:
+        return True
+    return answer.status == 403 and ("retry-after" in answer.headers or _first(answer.headers, REMAINING_HEADERS) == "0")
+
+
+def pause(answer: Answer | None, attempt: int, now: float, jitter: float) -> float:
+    """Seconds; `now` is Unix time, `attempt` counts from 0, `jitter` is from 0 to 1.  None stands for no answer at all."""
+    backoff = min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE) * (0.5 + jitter / 2)
+    if answer is None:
+        return backoff
+    asked = _retry_after(answer.headers, now)
+    if asked is None and is_limited(answer):
+        asked = _until_reset(answer.headers, now)
+    # A little later than said, so that many who were told the same do not come at once.
+    return backoff if asked is None else max(asked, 0.0) + jitter
+
+
+def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """RFC 9110 10.2.3: seconds, or a date."""
+    written = headers.get("retry-after", "").strip()
+    if written.isascii() and written.isdigit():
+        return float(written[:9])
+    return _date(written, now)
+
+
+def _until_reset(headers: Mapping[str, str], now: float) -> float | None:
+    """A Unix time by most, seconds by OneLogin.  The server's own clock counts, where it tells it."""
+    written = _first(headers, RESET_HEADERS)
+    if not (written.isascii() and written.isdigit()):
+        return None
+    value = float(written[:12])
+    if value < _YEAR_2001:
+        return value
+    ahead = _date(headers.get("date", ""), now) or 0.0
+    return value - now - ahead
+
+
+def _date(written: str, now: float) -> float | None:
+    """Seconds from now."""
+    try:
+        return parsedate_to_datetime(written).timestamp() - now
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((headers[name].strip() for name in names if name in headers), "")

@@ -1,0 +1,107 @@
+"""One reading of the whole directory: fetched within its time, compared, written, and put down in the history.  Or nothing changes."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import structlog
+
+from authenticate.directory.base import Budget, DirectorySnapshot
+from authenticate.directory.sync import Changes, Progress, apply, check_removals, difference
+from databroker.client import BrokerClient
+from databroker.elected import run_alone
+from databroker.records import DIRECTORY_RUN, DirectoryRun
+from gateproject.errors import BrokerError, ProviderError
+from gateproject.telemetry import metrics
+
+log = structlog.get_logger(__name__)
+
+RUNS_KEPT = 200
+LEASE = "directory reading"
+WORKER, COMMAND = "schedule", "syncdirectory"
+
+
+class Readable(Protocol):
+    """`str()` names it in the history."""
+
+    async def fetch(self, budget: Budget) -> DirectorySnapshot: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a reading is wanted.  `shown` is called with the changes before they are written, `progress` after each that is."""
+
+    by: str = WORKER
+    force: bool = False
+    dry_run: bool = False
+    shown: Callable[[Changes], None] = lambda changes: None
+    progress: Progress = lambda count: None
+
+
+@dataclass(slots=True)
+class Reading:
+    """`run` may be called once.  Times are Unix seconds."""
+
+    source: Readable
+    broker: BrokerClient
+    timeout: float
+    clock: Callable[[], float] = time.time
+    wish: Wish = field(default_factory=Wish)
+
+    async def run(self) -> DirectoryRun:
+        """Alone, wherever it is asked for; DoneElsewhere, or BrokerError where there is nobody to ask."""
+        return await run_alone(self.broker, LEASE, self._run)
+
+    async def _run(self) -> DirectoryRun:
+        began, started = self.clock(), asyncio.get_running_loop().time()
+        budget = Budget(ends=time.monotonic() + self.timeout)
+        run = DirectoryRun(f"{began:017.6f}", str(self.source), self.wish.by, began)
+        try:
+            snapshot = await self._fetched(budget)
+            changes = await difference(snapshot, self.broker, began)
+            added, changed, removed = changes.counts
+            run = replace(run, users=len(snapshot.users), groups=len(snapshot.groups), added=added, changed=changed, removed=removed)
+            self.wish.shown(changes)
+            if not self.wish.force:
+                check_removals(changes)
+            if not self.wish.dry_run:
+                await apply(changes, self.broker, self.wish.progress)
+        except (ProviderError, BrokerError) as error:
+            run = replace(run, error=str(error)[:500], added=0, changed=0, removed=0)
+        run = replace(run, seconds=round(asyncio.get_running_loop().time() - started, 3), requests=budget.requests)
+        if not self.wish.dry_run:
+            await self._remember(run)
+        return run
+
+    async def _fetched(self, budget: Budget) -> DirectorySnapshot:
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await self.source.fetch(budget)
+        except TimeoutError as error:
+            raise ProviderError(f"it took longer than idp_refresh_directory_timeout allows ({self.timeout:g} s): raise it") from error
+
+    async def _remember(self, run: DirectoryRun) -> None:
+        tell(run)
+        try:
+            await self.broker.put(DIRECTORY_RUN, run.id, run.to_data())
+            kept = await self.broker.page(DIRECTORY_RUN, "", 2 * RUNS_KEPT)
+            for record in kept[:-RUNS_KEPT]:
+                await self.broker.delete(DIRECTORY_RUN, record.id)
+        except BrokerError as error:
+            log.warning("a reading of the directory is missing in the history", reason=str(error))
+
+
+def tell(run: DirectoryRun) -> None:
+    """Log and metrics."""
+    metrics.directory_requests.inc(run.requests)
+    metrics.directory_sync_duration.labels("error" if run.error else "success").observe(run.seconds)
+    if run.error:
+        log.error("the directory was not read, what is known of it stays", source=run.source, seconds=run.seconds, reason=run.error)
+        return
+    metrics.directory_last_success.set(run.began + run.seconds)
+    metrics.directory_entries.labels("users").set(run.users)
+    metrics.directory_entries.labels("groups").set(run.groups)
+    facts = {"users": run.users, "groups": run.groups, "added": run.added, "changed": run.changed, "removed": run.removed}
+    log.info("directory read", source=run.source, seconds=run.seconds, requests=run.requests, **facts)

@@ -1,0 +1,30 @@
+"""Which `idp_provider` has which directory: a written list."""
+
+from collections.abc import Callable
+
+from authenticate.directory.auth0 import Auth0Directory
+from authenticate.directory.azure import AzureDirectory
+from authenticate.directory.github import GitHubDirectory
+from authenticate.directory.gitlab import GitLabDirectory
+from authenticate.directory.google import GoogleDirectory
+from authenticate.directory.okta import OktaDirectory
+from authenticate.directory.onelogin import OneLoginDirectory
+from authenticate.directory.vendor import Vendor
+from gateproject.config.directory import account_of
+from gateproject.config.options import Options
+
+DIRECTORIES: dict[str, type[Vendor]] = {
+    "google": GoogleDirectory,
+    "azure": AzureDirectory,
+    "okta": OktaDirectory,
+    "onelogin": OneLoginDirectory,
+    "github": GitHubDirectory,
+    "gitlab": GitLabDirectory,
+    "auth0": Auth0Directory,
+}
+
+
+def vendor_of(options: Options, clock: Callable[[], float]) -> Vendor | None:
+    """The provider's directory, None where the options give no credentials for one."""
+    account = account_of(options)
+    return DIRECTORIES[options.idp_provider](options, account, clock) if account is not None else None

@@ -1,0 +1,120 @@
+"""Who keeps the directory in the data broker right?  The elected process, from a file or the provider; and each sign-in, for one person."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from authenticate.directory.api import Sleep
+from authenticate.directory.follower import DirectoryFollower
+from authenticate.directory.reading import Reading
+from authenticate.directory.source import Source
+from databroker.client import BrokerClient
+from databroker.elected import DoneElsewhere, run_elected
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRun, DirectoryUser
+from gateproject.config.options import Options
+from gateproject.errors import BrokerError, ProviderError
+from gateproject.tasks import spawn
+from gateproject.telemetry import metrics
+
+log = structlog.get_logger(__name__)
+
+RETRY = 30.0  # seconds after a reading that failed, or that another process was doing
+RUNS = 500
+
+
+class DirectoryService:
+    """Built from one set of Options; does nothing where they name no directory."""
+
+    def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float] = time.time):
+        self._options = options
+        self._broker = broker
+        self._clock = clock
+        self._source = Source.from_options(options, clock)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        if self._options.directory_file:
+            work = DirectoryFollower(self._options.directory_file, self._broker, self._options.idp_provider).run
+        elif self._source is not None:
+            work = Schedule(self._source, self._broker, self._options, self._clock).run
+        else:
+            return
+        self._task = spawn(run_elected(self._broker, "directory", work), name="election for the directory")
+
+    async def stop(self, grace: float = 0.0) -> None:
+        """The work is free for another process at once; sign-ins under way may look somebody up for `grace` seconds."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        if self._source is not None and grace:
+            spawn(_later(grace, self._source.close), name="end of the directory's connections")
+        elif self._source is not None:
+            await self._source.close()
+
+    async def look_up(self, user_id: str, access_token: str) -> None:
+        """Who signs in has their groups at once.  A failure is logged and stops nobody: the next reading brings the groups."""
+        if self._source is None:
+            return
+        try:
+            person = await self._source.look_up(user_id, access_token)
+            if person is not None:
+                await self._write(person.user, person.groups)
+        except (ProviderError, BrokerError) as error:
+            metrics.directory_look_ups.labels("error").inc()
+            log.warning(
+                "groups not looked up at sign-in, the next reading of the directory brings them", user_id=user_id, reason=str(error)
+            )
+        else:
+            metrics.directory_look_ups.labels("success").inc()
+
+    async def _write(self, user: DirectoryUser, groups: tuple[DirectoryGroup, ...]) -> None:
+        for group in groups:
+            if await self._broker.get(DIRECTORY_GROUP, group.id) is None:
+                await self._broker.put(DIRECTORY_GROUP, group.id, group.to_data())
+        record = await self._broker.get(DIRECTORY_USER, user.id)
+        if record is None or DirectoryUser.from_record(record) != user:
+            await self._broker.put(DIRECTORY_USER, user.id, user.to_data())
+
+
+async def _later(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    await asyncio.sleep(seconds)
+    await work()
+
+
+class Schedule:
+    """`run` is the work of `run_elected`: a reading at once, where the last is old enough, and then every interval."""
+
+    def __init__(self, source: Source, broker: BrokerClient, options: Options, clock: Callable[[], float], *, sleep: Sleep = asyncio.sleep):
+        self._source = source
+        self._broker = broker
+        self._clock = clock
+        self._interval = options.idp_refresh_directory_interval.total_seconds()
+        self._timeout = options.idp_refresh_directory_timeout.total_seconds()
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        failures = 0
+        while True:
+            try:
+                wait = await self._until_due()
+                if wait <= 0:
+                    run = await Reading(self._source, self._broker, self._timeout, self._clock).run()
+                    failures = failures + 1 if run.error else 0
+                    wait = RETRY * 2 ** min(failures - 1, 20) if failures else self._interval
+            except DoneElsewhere:
+                wait = RETRY
+            except BrokerError as error:
+                log.warning("the directory can't be read, the data broker is away", reason=str(error))
+                wait = RETRY
+            await self._sleep(min(wait, self._interval))
+
+    async def _until_due(self) -> float:
+        """Seconds.  Neither a restart nor a change of routes is a reason to ask for everything again."""
+        runs = [DirectoryRun.from_record(record) for record in await self._broker.page(DIRECTORY_RUN, "", RUNS)]
+        last = next((run for run in reversed(runs) if run.source == str(self._source)), None)
+        if last is None or last.error or last.began > self._clock():
+            return 0.0
+        return last.began + self._interval - self._clock()

@@ -1,0 +1,83 @@
+"""A vendor's directory, ready to be asked: its API with our credentials, its pace, and the one HTTP client that all its requests share."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from authenticate.directory.api import MAX_BODY, Api, Pace, Sleep
+from authenticate.directory.base import Budget, DirectoryError, DirectorySnapshot, Person
+from authenticate.directory.registry import vendor_of
+from authenticate.directory.vendor import Vendor
+from authenticate.provider_http import ProviderHttp
+from gateproject.config.options import Options
+from gateproject.errors import ProviderError
+
+log = structlog.get_logger(__name__)
+
+LOOK_UP_SECONDS = 5.0  # a sign-in waits for it
+
+
+class Source:
+    """`look_up` and `fetch` may be under way at the same time."""
+
+    def __init__(self, options: Options, vendor: Vendor, clock: Callable[[], float] = time.time, *, sleep: Sleep = asyncio.sleep):
+        self._vendor = vendor
+        self._clock = clock
+        self._sleep = sleep
+        self._http = ProviderHttp(options, max_body=MAX_BODY)
+        self._pace = Pace(float(options.idp_qps) if options.idp_qps is not None else None, sleep=sleep)
+
+    @classmethod
+    def from_options(cls, options: Options, clock: Callable[[], float] = time.time) -> "Source | None":
+        vendor = vendor_of(options, clock)
+        return cls(options, vendor, clock) if vendor is not None else None
+
+    def __str__(self) -> str:
+        return str(self._vendor)
+
+    async def fetch(self, budget: Budget) -> DirectorySnapshot:
+        """Everything, or DirectoryError."""
+        with _malformed():
+            return await self._vendor.fetch(self._api(budget))
+
+    async def look_up(self, user_id: str, access_token: str) -> Person | None:
+        """ProviderError where it can't be told now; nothing is tried twice, because somebody waits."""
+        provider, _, subject = user_id.partition("/")
+        if provider != self._vendor.provider or not subject:
+            return None
+        budget = Budget(ends=time.monotonic() + LOOK_UP_SECONDS, attempts=1)
+        try:
+            async with asyncio.timeout(LOOK_UP_SECONDS):
+                with _malformed():
+                    return await self._vendor.look_up(self._api(budget), subject, access_token)
+        except TimeoutError as error:
+            raise ProviderError(f"the directory took longer than {LOOK_UP_SECONDS:g} s") from error
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    def _api(self, budget: Budget) -> Api:
+        vendor = self._vendor
+        return Api(
+            vendor.base,
+            self._http,
+            vendor.credentials,
+            budget,
+            pace=self._pace,
+            is_limited=vendor.is_limited,
+            sleep=self._sleep,
+            clock=self._clock,
+        )
+
+
+@contextmanager
+def _malformed() -> Iterator[None]:
+    """What a directory answers may have any shape: whoever stumbles over it has found that, and nothing else."""
+    try:
+        yield
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+        log.warning("an answer of the directory has an unexpected form", exc_info=error)
+        raise DirectoryError(f"an answer of the directory has an unexpected form ({type(error).__name__})") from error

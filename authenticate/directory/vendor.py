@@ -1,0 +1,81 @@
+"""What vendors' directories may differ in; how one is asked is the same for all (api.py)."""
+
+import asyncio
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+from urllib.parse import quote, urlsplit
+
+from authenticate.directory import patience
+from authenticate.directory.api import Api, Credentials
+from authenticate.directory.base import DirectorySnapshot, Person
+from authenticate.directory.company import Company
+from authenticate.provider_http import Answer
+from authenticate.providers.registry import PROVIDERS
+from databroker.records import DirectoryGroup, DirectoryUser
+from gateproject.config.directory_account import DirectoryAccount
+from gateproject.config.options import Options
+
+_NEXT = re.compile(r'<([^<>]*)>\s*;[^,]*\brel="?next"?', re.IGNORECASE)
+
+
+class Vendor(ABC):
+    """One entry of `idp_provider` with a directory.  What it remembers between two readings is its own affair, and only in memory."""
+
+    provider: ClassVar[str]
+    default_base: ClassVar[str] = ""
+
+    def __init__(self, options: Options, account: DirectoryAccount, clock: Callable[[], float]):
+        self.provider_url = options.idp_provider_url or PROVIDERS[self.provider].default_url
+        self.site = origin(self.provider_url)
+        self.base = options.idp_directory_url or self.derived_base()
+        self.account = account
+        self.clock = clock
+        self.credentials = self.proof()
+
+    def __str__(self) -> str:
+        return f"{self.provider} at {urlsplit(self.base).netloc}"
+
+    def derived_base(self) -> str:
+        """The address of its API, told from where people sign in."""
+        return self.default_base or self.site
+
+    @abstractmethod
+    def proof(self) -> Credentials: ...
+
+    def is_limited(self, answer: Answer) -> bool:
+        """Does this answer say that there were too many requests?"""
+        return patience.is_limited(answer)
+
+    @abstractmethod
+    async def fetch(self, api: Api) -> DirectorySnapshot:
+        """Everything; DirectoryError where any part of it can't be had."""
+
+    @abstractmethod
+    async def look_up(self, api: Api, subject: str, access_token: str) -> Person | None:
+        """This person alone, None where the directory does not know them.  `access_token` is the person's own, of this sign-in."""
+
+    async def assembled(self, company: Company) -> DirectorySnapshot:
+        """Millions of memberships take seconds: beside the requests, not before them."""
+        return await asyncio.to_thread(company.snapshot, self.provider)
+
+    def person(self, subject: str, email: str, name: str, groups: Mapping[str, DirectoryGroup]) -> Person:
+        user = DirectoryUser(f"{self.provider}/{subject}", email, name, tuple(sorted(groups)))
+        return Person(user, tuple(groups[id] for id in sorted(groups)))
+
+
+def origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def segment(text: str) -> str:
+    """As one part of a path, whatever is in it."""
+    return quote(text, safe="") if text not in (".", "..") else text.replace(".", "%2E")
+
+
+def link_next(answer: Answer, document: Any) -> str:
+    """RFC 8288: the page that the Link header calls `next`."""
+    match = _NEXT.search(answer.headers.get("link", ""))
+    return match[1] if match else ""

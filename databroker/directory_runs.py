@@ -1,0 +1,58 @@
+"""When was the directory read last, and how did the readings before end?  The history as the admin shows it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.formats import date_format
+
+from databroker.admin import LookOnly
+from databroker.models import DirectoryRun
+
+
+def last_reading(now: float) -> str:
+    """The last one that had succeeded at `now` (Unix seconds), and how long ago that was; "" where there was none."""
+    at = datetime.fromtimestamp(now, UTC)
+    run = DirectoryRun.objects.filter(error="", began__lte=at).order_by("-began").first()
+    if run is None:
+        return ""
+    return f"{run.began:%Y-%m-%dT%H:%M:%SZ}, {timedelta(seconds=int((at - run.began).total_seconds()))} before"
+
+
+class Outcome(admin.SimpleListFilter):
+    title = "outcome"
+    parameter_name = "outcome"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("good", "read"), ("bad", "failed")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        wanted = {"good": queryset.filter(error=""), "bad": queryset.exclude(error="")}
+        return wanted.get(self.value() or "", queryset)
+
+
+class DirectoryRunAdmin(LookOnly):
+    list_display = ["when", "by", "duration", "users", "groups", "added", "changed", "removed", "requests", "outcome"]
+    list_display_links = ["when"]
+    list_filter = [Outcome]
+    ordering = ["-id"]
+    fields = ["began", "source", "by", "duration", "users", "groups", "added", "changed", "removed", "requests", "outcome"]
+    readonly_fields = ["duration", "outcome"]
+
+    @admin.display(description="began (UTC)", ordering="id")
+    def when(self, run: DirectoryRun) -> str:
+        return date_format(run.began, "j M, H:i:s") if run.began else run.id
+
+    @admin.display(description="duration", ordering="seconds")
+    def duration(self, run: DirectoryRun) -> str:
+        return f"{run.seconds:.1f} s"
+
+    @admin.display(description="outcome", ordering="error")
+    def outcome(self, run: DirectoryRun) -> str:
+        return run.error or "read"
+
+
+def register(site: admin.AdminSite) -> None:
+    site.register(DirectoryRun, DirectoryRunAdmin)

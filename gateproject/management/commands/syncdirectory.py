@@ -1,0 +1,140 @@
+"""Reads the provider's directory once, now: prints what differs from what gate knows, then writes it."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from authenticate.directory.follower import FileSource
+from authenticate.directory.reading import COMMAND, Reading, Wish
+from authenticate.directory.source import Source
+from authenticate.directory.sync import Changes, Value
+from databroker.records import DIRECTORY_USER, DirectoryRun, DirectoryUser
+from gateproject.broker_of import opened_broker
+from gateproject.config.options import Options
+from gateproject.errors import BrokerError
+
+MOST_LINES = 500
+BAR = 30
+
+
+class Command(BaseCommand):
+    help = "Read the provider's directory once, now: print what differs from what gate knows, then write it."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="only print what would be written")
+        parser.add_argument("--force", action="store_true", help="also where more than half of the users or groups would be removed")
+        parser.add_argument("--json", action="store_true", help="print one JSON object, with every change")
+        # manage.py takes -config out of the arguments before Django sees them; it is declared here for the help text.
+        parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
+
+    def handle(self, *args: Any, **arguments: Any) -> None:
+        if settings.GATE_CONFIG_ERROR is not None:
+            raise CommandError(str(settings.GATE_CONFIG_ERROR))
+        self._as_json, self._found = arguments["json"], list[dict[str, Any]]()
+        try:
+            run = asyncio.run(self._read(settings.GATE_OPTIONS, force=arguments["force"], dry_run=arguments["dry_run"]))
+        except BrokerError as error:
+            raise CommandError(f"nothing was read: {error}") from error
+        if self._as_json:
+            facts = {name: value for name, value in run.to_data().items() if name not in ("id", "by")}
+            self.stdout.write(json.dumps({**facts, "dry_run": arguments["dry_run"], "changes": self._found}, indent=2))
+        elif not run.error:
+            self.stdout.write(_summary(run, arguments["dry_run"]))
+        if run.error:
+            raise CommandError(run.error)
+
+    async def _read(self, options: Options, *, force: bool, dry_run: bool) -> DirectoryRun:
+        source = _source_of(options)
+        bar = Bar()
+        try:
+            async with opened_broker(options) as broker:
+                # A file is what somebody wrote on purpose, whatever it leaves out.
+                wish = Wish(COMMAND, force or isinstance(source, FileSource), dry_run, self._show(bar), bar.step)
+                timeout = options.idp_refresh_directory_timeout.total_seconds()
+                return await Reading(source, broker, timeout, wish=wish).run()
+        finally:
+            bar.end()
+            await source.close()
+
+    def _show(self, bar: "Bar") -> Any:
+        def show(changes: Changes) -> None:
+            bar.total = len(changes)
+            if self._as_json:
+                self._found.extend(_described(changes))
+                return
+            for number, line in enumerate(_lines(changes)):
+                if number == MOST_LINES:
+                    self.stdout.write(f"... and {len(changes) - MOST_LINES} more; --json prints them all")
+                    break
+                self.stdout.write(line)
+
+        return show
+
+
+def _source_of(options: Options) -> Source | FileSource:
+    if options.directory_file:
+        return FileSource(options.directory_file, options.idp_provider)
+    if (source := Source.from_options(options)) is None:
+        raise CommandError("there is no directory to read: idp_service_account (docs/directory.md) or directory_file names one")
+    return source
+
+
+def _described(changes: Changes) -> Iterator[dict[str, Any]]:
+    for kind, value in changes.put:
+        change = "add" if (kind, value.id) in changes.added else "change"
+        before = changes.before.get((kind, value.id))
+        yield {"change": change, "type": _word(kind), **value.to_data(), **({"before": before.to_data()} if before else {})}
+    for kind, id in changes.delete:
+        yield {"change": "remove", "type": _word(kind), "id": id}
+
+
+def _lines(changes: Changes) -> Iterator[str]:
+    for kind, value in changes.put:
+        before = changes.before.get((kind, value.id))
+        sign = "+" if (kind, value.id) in changes.added else "~"
+        yield f"{sign} {_word(kind)} {value.id}: {_differences(before, value)}"
+    for kind, id in changes.delete:
+        yield f"- {_word(kind)} {id}"
+
+
+def _differences(before: Value | None, after: Value) -> str:
+    said = [f"{name} {getattr(after, name)!r}" for name in ("name", "email") if getattr(after, name) != getattr(before, name, "")]
+    if isinstance(after, DirectoryUser):
+        old, new = set(before.group_ids if isinstance(before, DirectoryUser) else ()), set(after.group_ids)
+        said += [f"into {group}" for group in sorted(new - old)] + [f"out of {group}" for group in sorted(old - new)]
+    return ", ".join(said) or "as it was"
+
+
+def _word(kind: str) -> str:
+    return "user" if kind == DIRECTORY_USER else "group"
+
+
+def _summary(run: DirectoryRun, dry_run: bool) -> str:
+    changes = f"{run.added} added, {run.changed} changed, {run.removed} removed"
+    what = "would be written" if dry_run else "written"
+    return f"{run.source}: {run.users} users, {run.groups} groups; {changes} {what}; {run.requests} requests in {run.seconds:.1f} s"
+
+
+class Bar:
+    """How far the writing is, on one line of a terminal; nothing anywhere else."""
+
+    def __init__(self) -> None:
+        self.total = self.done = 0
+        self._is_seen = sys.stderr.isatty()
+
+    def step(self, count: int) -> None:
+        self.done += count
+        if self._is_seen and (self.done == self.total or self.done % max(self.total // 200, 1) == 0):
+            filled = BAR * self.done // max(self.total, 1)
+            sys.stderr.write(f"\rwriting [{'#' * filled}{'.' * (BAR - filled)}] {self.done}/{self.total}")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._is_seen and self.done:
+            sys.stderr.write("\n")

@@ -1,0 +1,70 @@
+"""A vendor's directory, a data broker, and a clock that sleeping turns.
+
+async with FakeDirectory.of("okta") as directory:
+    stage = Stage(directory, tmp_path)
+    run = await stage.read()
+    assert await stage.users() == directory.expected()[0]
+    await stage.source.close()
+"""
+
+from pathlib import Path
+from typing import Any
+
+from authenticate.directory.reading import Reading, Wish
+from authenticate.directory.registry import vendor_of
+from authenticate.directory.source import Source
+from databroker.client import LocalBroker
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryRun, DirectoryUser
+from databroker.store.memory import MemoryStore
+from tests.support.fake_directories import FakeDirectory
+from tests.support.options import make_options
+
+Records = dict[str, Any]
+LONG = 60.0  # seconds that a reading may take
+
+
+class Stage:
+    """One directory, a data broker, and a clock that sleeping turns."""
+
+    def __init__(self, directory: FakeDirectory, tmp_path: Path, **settings: Any):
+        self.directory = directory
+        self.now = 1_800_000_000.0
+        self.slept: list[float] = []
+        self.broker = LocalBroker(MemoryStore(self.clock))
+        self.options = make_options(tmp_path, **{**directory.settings(), **settings})
+        self.source = self.new_source()
+
+    def new_source(self) -> Source:
+        """That remembers nothing."""
+        vendor = vendor_of(self.options, self.clock)
+        assert vendor is not None
+        return Source(self.options, vendor, self.clock, sleep=self.sleep)
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    async def read(self, timeout: float = LONG) -> DirectoryRun:
+        self.now += 1  # what is written later is newer
+        return await Reading(self.source, self.broker, timeout, self.clock).run()
+
+    async def read_anew(self, timeout: float = LONG) -> DirectoryRun:
+        """As after a restart, and by force, so that nothing but the failure itself keeps what is known."""
+        self.now += 1
+        source = self.new_source()
+        try:
+            return await Reading(source, self.broker, timeout, self.clock, Wish(force=True)).run()
+        finally:
+            await source.close()
+
+    async def users(self) -> Records:
+        return {record.id: DirectoryUser.from_record(record) for record in await self.broker.page(DIRECTORY_USER, "", 1000)}
+
+    async def groups(self) -> Records:
+        return {record.id: DirectoryGroup.from_record(record) for record in await self.broker.page(DIRECTORY_GROUP, "", 1000)}
+
+    async def versions(self) -> list[int]:
+        return [record.version for type in (DIRECTORY_USER, DIRECTORY_GROUP) for record in await self.broker.page(type, "", 1000)]

@@ -1,0 +1,82 @@
+"""What Microsoft Entra ID does in its own way: deltas, pieces of groups, and clouds of nations."""
+
+import pytest
+
+from authenticate.directory.azure import ALL_ANEW_SECONDS
+from tests.support.fake_api import as_json
+
+
+def asked(stage) -> list[str]:
+    return [request.query.get("$deltatoken", "") for request in stage.directory.requests if request.path.endswith("/delta")]
+
+
+async def test_a_second_reading_asks_only_for_what_has_changed(staged) -> None:
+    stage = await staged("azure")
+    await stage.read()
+    before = len(stage.directory.requests)
+    stage.directory.company.members["empty"] = ["carol"]
+    stage.directory.company.members["engineering"] = ["bob"]
+    run = await stage.read()
+    assert len(stage.directory.requests) - before == 2
+    assert run.changed == 2
+    assert await stage.users() == stage.directory.expected()[0]
+
+
+async def test_a_delta_that_is_too_old_means_everything_anew(staged) -> None:
+    stage = await staged("azure")
+    await stage.read()
+    stage.directory.forget_deltas()
+    del stage.directory.company.users["bob"]
+    assert (await stage.read()).error == ""
+    assert await stage.users() == stage.directory.expected()[0]
+
+
+async def test_after_a_day_everything_is_read_anew(staged) -> None:
+    stage = await staged("azure")
+    await stage.read()
+    await stage.read()
+    assert asked(stage)[-2:] != ["", ""]
+    stage.now += ALL_ANEW_SECONDS
+    await stage.read()
+    assert any(not token for token in asked(stage)[-4:])
+
+
+async def test_a_failed_reading_is_not_remembered(staged) -> None:
+    """Else what its first pages told would be missing for ever."""
+    stage = await staged("azure")
+    await stage.read()
+    stage.directory.company.members["engineering"] = ["carol"]
+    del stage.directory.company.users["bob"]
+    stage.directory.fault = lambda request: as_json({}, 400) if request.path.endswith("/users/delta") else None
+    assert (await stage.read()).error
+    stage.directory.fault = lambda request: None
+    assert (await stage.read()).error == ""
+    assert await stage.users() == stage.directory.expected()[0]
+
+
+async def test_groups_that_hold_each_other_end(staged) -> None:
+    stage = await staged("azure")
+    stage.directory.company.inside = {"backend": "engineering", "engineering": "backend"}
+    assert (await stage.read()).error == ""
+    both = sorted(stage.directory.group_id(group) for group in ("backend", "engineering"))
+    assert list((await stage.users())[f"azure/{stage.directory.user_id('ann')}"].group_ids) == both
+
+
+@pytest.mark.parametrize(
+    ("site", "graph"),
+    [
+        ("https://login.microsoftonline.com", "graph.microsoft.com"),
+        ("https://login.microsoftonline.us", "graph.microsoft.us"),
+        ("https://login.partner.microsoftonline.cn", "microsoftgraph.chinacloudapi.cn"),
+    ],
+)
+async def test_each_cloud_has_its_own_graph(staged, site: str, graph: str) -> None:
+    stage = await staged("azure", idp_directory_url=None, idp_provider_url=f"{site}/contoso.example/v2.0")
+    assert str(stage.source) == f"azure at {graph}"
+
+
+async def test_without_an_account_the_client_of_the_sign_in_asks(staged) -> None:
+    route = {"from": "https://a.example.com", "to": "http://127.0.0.1:1", "allowed_groups": ["x"]}
+    own = {"idp_service_account": None, "idp_client_id": "client", "idp_client_secret": "secret", "policy": [route]}
+    stage = await staged("azure", **own)
+    assert (await stage.read()).error == ""

@@ -1,0 +1,28 @@
+"""What GitLab does in its own way: anybody can make a group of any name, so names are paths and only known groups count."""
+
+
+async def test_a_group_is_named_by_its_whole_path(staged) -> None:
+    """Else whoever names a group of their own like ours, and makes our account a member, would be in ours."""
+    stage = await staged("gitlab")
+    await stage.read()
+    assert {group.name for group in (await stage.groups()).values()} == {"corp/engineering", "corp/backend", "corp/empty"}
+
+
+async def test_a_group_of_the_persons_own_does_not_count(staged) -> None:
+    stage = await staged("gitlab")
+    person = await stage.source.look_up("gitlab/101", "token of ann")
+    assert [group.id for group in person.groups] == ["7"]
+
+
+async def test_a_group_that_the_person_merely_sees_does_not_count(staged) -> None:
+    stage = await staged("gitlab")
+    await stage.source.look_up("gitlab/101", "token of ann")
+    (asked,) = (request for request in stage.directory.requests if "authorization" in request.headers)
+    assert asked.query["min_access_level"] == "10"
+    assert "private-token" not in asked.headers
+
+
+async def test_who_is_blocked_is_in_no_group(staged) -> None:
+    stage = await staged("gitlab")
+    await stage.read()
+    assert "gitlab/666" not in await stage.users()

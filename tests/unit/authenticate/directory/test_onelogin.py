@@ -1,0 +1,24 @@
+"""What OneLogin does in its own way."""
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("provider_url", "api"),
+    [
+        (None, "api.us.onelogin.com"),
+        ("https://openid-connect-eu.onelogin.com/oidc", "api.eu.onelogin.com"),
+        ("https://corp.onelogin.com/oidc/2", "corp.onelogin.com"),
+    ],
+)
+async def test_its_api_follows_from_where_people_sign_in(staged, provider_url: str | None, api: str) -> None:
+    stage = await staged("onelogin", idp_directory_url=None, idp_provider_url=provider_url)
+    assert str(stage.source) == f"onelogin at {api}"
+
+
+async def test_who_is_in_a_group_that_was_deleted_is_in_none(staged) -> None:
+    stage = await staged("onelogin")
+    listed = stage.directory._user
+    stage.directory._user = lambda user: {**listed(user), "group_id": 999}
+    await stage.read()
+    assert {user.group_ids for user in (await stage.users()).values()} == {()}

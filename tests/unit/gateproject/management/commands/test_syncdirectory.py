@@ -1,0 +1,113 @@
+"""One reading by hand: what it prints, what it writes, and how it ends."""
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.test import override_settings
+
+from databroker.client import LocalBroker
+from databroker.records import DIRECTORY_RUN, DIRECTORY_USER
+from databroker.store.memory import MemoryStore
+from gateproject.management.commands import syncdirectory
+from tests.support.options import make_options
+
+
+class Desk:
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        self.file = tmp_path / "directory.yaml"
+        self.file.write_text("users: [{id: ann, name: Ann, groups: [g]}]\ngroups: [{id: g, name: G}]")
+        self.options = make_options(tmp_path, directory_file=str(self.file))
+        self.store = MemoryStore()
+        store = self.store
+
+        class Opened:
+            def __init__(self, options: object):
+                pass
+
+            async def __aenter__(self) -> LocalBroker:
+                return LocalBroker(store)
+
+            async def __aexit__(self, *_: object) -> None:
+                pass
+
+        monkeypatch.setattr(syncdirectory, "opened_broker", Opened)
+
+    def run(self, *arguments: str, **settings: Any) -> str:
+        out = StringIO()
+        with override_settings(GATE_OPTIONS=self.options, GATE_CONFIG_ERROR=None, **settings):
+            call_command("syncdirectory", *arguments, stdout=out)
+        return out.getvalue()
+
+    async def known(self, type: str = DIRECTORY_USER) -> list[str]:
+        return [record.id for record in await self.store.page(type, "", 100)]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    return Desk(tmp_path, monkeypatch)
+
+
+def known(desk: Desk, type: str = DIRECTORY_USER) -> list[str]:
+    return [id for its_type, id in desk.store._records if its_type == type]
+
+
+def test_it_prints_what_differs_and_writes_it(desk: Desk) -> None:
+    said = desk.run().splitlines()
+    assert said[:2] == ["+ group g: name 'G'", "+ user oidc/ann: name 'Ann', into g"]
+    assert said[2].startswith("directory_file directory.yaml: 1 users, 1 groups; 2 added, 0 changed, 0 removed written; 0 requests in")
+    assert known(desk) == ["oidc/ann"]
+    assert len(known(desk, DIRECTORY_RUN)) == 1
+    desk.file.write_text("users: [{id: ann, name: Anna, groups: [h]}]\ngroups: [{id: g, name: G}, {id: h}]")
+    assert desk.run().splitlines()[:2] == ["+ group h: as it was", "~ user oidc/ann: name 'Anna', into h, out of g"]
+
+
+def test_a_dry_run_writes_nothing(desk: Desk) -> None:
+    assert "2 added, 0 changed, 0 removed would be written" in desk.run("--dry-run")
+    assert known(desk) == known(desk, DIRECTORY_RUN) == []
+
+
+def test_as_json_it_is_one_object(desk: Desk) -> None:
+    found = json.loads(desk.run("--json", "--dry-run"))
+    assert (found["users"], found["added"], found["error"], found["dry_run"]) == (1, 2, "", True)
+    assert [(change["change"], change["type"], change["id"]) for change in found["changes"]] == [
+        ("add", "group", "g"),
+        ("add", "user", "oidc/ann"),
+    ]
+
+
+def test_a_long_list_is_cut_and_says_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syncdirectory, "MOST_LINES", 1)
+    assert "... and 1 more; --json prints them all" in desk.run()
+
+
+def test_a_failure_is_the_commands_failure(desk: Desk) -> None:
+    desk.file.write_text("users: {")
+    with pytest.raises(CommandError, match="directory"):
+        desk.run()
+
+
+def test_without_a_directory_it_says_how_to_name_one(desk: Desk, tmp_path: Path) -> None:
+    desk.options = make_options(tmp_path)
+    with pytest.raises(CommandError, match="idp_service_account"):
+        desk.run()
+
+
+def test_the_bar_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream, is_seen in ((Terminal(), True), (StringIO(), False)):
+        monkeypatch.setattr("sys.stderr", stream)
+        bar = syncdirectory.Bar()
+        bar.total = 4
+        for _ in range(4):
+            bar.step(1)
+        bar.end()
+        assert ("[##############################] 4/4" in stream.getvalue()) is is_seen
+        assert bool(stream.getvalue()) is is_seen
