@@ -84,7 +84,7 @@ class ProviderClient:
         userinfo = await self.provider.userinfo(self.http, discovery, access_token)
         if not payload:
             return userinfo
-        if userinfo and userinfo.get("sub") != payload["sub"]:
+        if discovery.userinfo_endpoint and userinfo.get("sub") != payload["sub"]:
             raise AnotherPerson("the provider's userinfo endpoint described another person than its ID token")
         about_person = {name: value for name, value in userinfo.items() if name not in TOKEN_CLAIMS}
         return merged(payload, about_person)

@@ -138,6 +138,7 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
     "no ID token": token_trouble("no ID token", tokens={"id_token": ABSENT}),
     "userinfo of another person": token_trouble("another person", userinfo={"sub": "bob"}),
     "userinfo of nobody": token_trouble("another person", userinfo={"sub": ABSENT}),
+    "userinfo that says nothing at all": token_trouble("another person", answers={"/userinfo": Answer.json({})}),
     "the code is refused": Misbehaviour(
         400,
         "no longer accepts this sign-in",

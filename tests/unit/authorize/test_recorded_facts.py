@@ -47,6 +47,11 @@ def test_no_secret_is_written_down() -> None:
         assert secret not in written
 
 
+def test_only_headers_that_rules_look_at_wait_in_memory() -> None:
+    looked = looked_at([ROUTE])
+    assert dict(bounded(request(headers=HEADERS), looked).headers) == {b"x-env": b"prod", b"x-api-key": b"s3cret"}
+
+
 def test_the_same_decision_comes_of_what_was_written_down() -> None:
     route = make_route(policy=[{"allow": {"and": [{"claim/team": "a"}, {"http_header/X-Env": "prod"}, {"source_ip": "10.0.0.0/8"}]}}])
     asked = request("/a", headers=HEADERS, source_ip="10.1.1.1")
