@@ -83,7 +83,9 @@ oidc.without(
 )
 
 client = door("authenticate/provider_client.py", "unit/authenticate/views/test_callback.py", "unit/authenticate/test_oidc.py")
-client.without("userinfo is about the same person", 'if discovery.userinfo_endpoint and userinfo.get("sub") != payload["sub"]:', "if False:")
+client.without(
+    "userinfo is about the same person", 'if discovery.userinfo_endpoint and userinfo.get("sub") != payload["sub"]:', "if False:"
+)
 client.without("userinfo has no say in the token's claims", " if name not in TOKEN_CLAIMS}", "}")
 
 issuer = door("authenticate/issuer.py", "unit/authenticate/test_issuer.py", "unit/authenticate/test_id_token.py")
