@@ -9,7 +9,9 @@ from django.db import models
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
+from gateproject.config.policy_language import SHADOW
 from gateproject.config.route import Route as ConfiguredRoute
+from proxy.policy_words import policy_words
 from proxy.upstreams.cluster import Clusters
 
 MOST_PROBLEMS = 100  # of a refused file on the page; a misspelt default may be wrong in each of ten thousand routes
@@ -34,6 +36,9 @@ class Row:
     target: str
     upstreams: tuple[str, ...]
     who: tuple[str, ...]
+    policy: tuple[str, ...]
+    is_public: bool
+    is_in_shadow: bool
     identity: str
     timeout: str
     header_names: str
@@ -85,6 +90,9 @@ def row_of(route: ConfiguredRoute, clusters: Clusters | None = None) -> Row:
         target=_target(route),
         upstreams=_upstreams(route, clusters),
         who=who_may_enter(route),
+        policy=policy_words(route),
+        is_public=route.allow_public_unauthenticated_access,
+        is_in_shadow=route.mode == SHADOW,
         identity="yes" if route.pass_identity_headers else "no",
         timeout=_timeout(route.timeout),
         header_names=", ".join(sorted(route.set_request_headers)),
@@ -104,6 +112,8 @@ def who_may_enter(route: ConfiguredRoute) -> tuple[str, ...]:
     phrases += [f"claim {name} = {value}" for name, values in route.allowed_idp_claims.items() for value in values]
     if route.cors_allow_preflight:
         phrases.append("CORS preflight requests, without signing in")
+    if any(block.effect == "allow" and block.mode != SHADOW for block in route.policy):
+        phrases.append("whom the policy allows")
     return tuple(phrases) or ("nobody",)
 
 

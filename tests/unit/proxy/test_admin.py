@@ -148,3 +148,15 @@ def test_who_is_not_of_the_staff_sees_no_routes():
 
 def test_the_sign_in_page_of_the_admin_tells_a_stranger_nothing():
     assert apps_shown_to_a_stranger(admin.register) == []
+
+
+def test_what_decides_nothing_what_is_open_and_what_a_policy_says_is_seen_at_once():
+    policy = [{"allow": {"domain": "corp.com"}}, {"mode": "shadow", "deny": {"groups": "<sales>"}}]
+    shown = pages_for(
+        route(policy=policy), route(mode="shadow", allowed_users=["a@b.c"]), route(allow_public_unauthenticated_access=True)
+    ).get("proxy/route/")
+    text = text_of(shown)
+    assert "whom the policy allows allow: domain is corp.com deny: groups is <sales> (in shadow)" in text
+    assert "<sales>" not in shown.content.decode()
+    assert text.count("In shadow: decides nothing") == 1
+    assert text.count("Public everybody, without signing in") == 1

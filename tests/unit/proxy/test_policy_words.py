@@ -1,0 +1,41 @@
+"""Can an administrator read what a policy says, without what must not be shown?"""
+
+from typing import Any
+
+import pytest
+
+from gateproject.config.route import Route
+from proxy.policy_words import LONGEST, policy_words
+
+
+def words(*blocks: dict[str, Any]) -> tuple[str, ...]:
+    return policy_words(Route.model_validate({"from": "https://a.example.com", "to": "http://up", "policy": list(blocks)}))
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        (
+            {"allow": {"and": [{"domain": "corp.com"}, {"http_method": ["GET", "HEAD"]}]}},
+            "allow: (domain is corp.com and http_method in GET, HEAD)",
+        ),
+        ({"deny": {"groups": "sales"}, "mode": "shadow"}, "deny: groups is sales (in shadow)"),
+        ({"allow": {"or": [{"claim/team": "a"}, {"not": [{"email": "x@y.z"}]}]}}, "allow: (claim/team is a or not (email is x@y.z))"),
+        ({"allow": {"groups": [f"g{n}" for n in range(7)]}}, "allow: groups in g0, g1, g2, g3, g4, and 2 more"),
+    ],
+)
+def test_a_block_is_a_sentence(block: dict[str, Any], expected: str) -> None:
+    assert words(block) == (expected,)
+
+
+def test_the_values_of_headers_stay_out() -> None:
+    assert words({"allow": {"http_header/X-Key": "hunter2"}}) == ("allow: http_header/x-key …",)
+
+
+def test_a_long_block_is_cut() -> None:
+    (line,) = words({"allow": {"or": [{"email": f"person{n}@example.com"} for n in range(100)]}})
+    assert (len(line), line[-1]) == (LONGEST, "…")
+
+
+def test_without_a_policy_nothing_is_said() -> None:
+    assert policy_words(Route.model_validate({"from": "https://a.example.com", "to": "http://up", "allowed_users": ["x@y.z"]})) == ()
