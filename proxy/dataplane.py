@@ -86,8 +86,9 @@ class DataPlane:
     async def __call__(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         story, judged_at = Story(incoming, self._trusted, self._authorize, self._carrying.decisions), self._carrying.streams.changes
         try:
-            story.incoming, receive = await self.forms.unpacked(incoming, receive, self._clock())
-            incoming = story.incoming
+            if incoming.request.method == "POST":
+                story.incoming, receive = await self.forms.unpacked(incoming, receive, self._clock())
+                incoming = story.incoming
             check = await story.judge()
             if check.identity is not None and check.decision.is_allowed:
                 self._carrying.saw(check.identity.session_id, self._clock(), incoming.request.host_port)
