@@ -21,6 +21,7 @@ from gateproject.errors import (
     UpstreamTimeout,
 )
 from proxy.answers import retry_after, send_error, send_redirect
+from proxy.forwarding import spdy
 from proxy.forwarding.handshake import HandshakeRefused, handshake
 from proxy.forwarding.http import ForwardResult, Switch, forward
 from proxy.forwarding.websocket import Upgrade
@@ -98,6 +99,8 @@ class DataPlane:
                 story.status = await self._refusals.send(incoming, check, send, self._clock(), form)
             elif compiled.route.redirect is not None:
                 story.status = await self._redirect(incoming, compiled, send)
+            elif compiled.route.allow_spdy and incoming.is_upgrade and spdy.is_offered(incoming.scope["headers"]):
+                story.result = await self._spdy(incoming, compiled, check, judged_at, receive, send)
             elif is_websocket(incoming):
                 story.result = await self._websocket(incoming, compiled, check, judged_at, receive, send)
             else:
@@ -142,6 +145,21 @@ class DataPlane:
         upgrade = Upgrade(offer, tunnel["take_over"], self._response_headers, lifetime)
         return await self._carry(incoming, check, judged_at, outgoing, receive, send, upgrade.carry)
 
+    async def _spdy(
+        self, incoming: Incoming, compiled: CompiledRoute, check: Check, judged_at: int, receive: Receive, send: Send
+    ) -> ForwardResult:
+        tunnel = incoming.scope.get("extensions", {}).get("gate.tunnel")
+        if tunnel is None:
+            raise HandshakeRefused(501, "this server can't hand a connection over")
+        told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
+        forwarding = self.state.forwarding(compiled)
+        outgoing = forwarding.outgoing(incoming, told, who=self._who(forwarding, incoming, check))
+        outgoing.headers = spdy.for_upstream(incoming.scope["method"], incoming.scope["headers"], outgoing.headers)
+        outgoing.is_upgrade = True
+        lifetime = None if outgoing.is_default_timeout else outgoing.timeout
+        upgrade = spdy.SpdyUpgrade(tunnel["take_over"], self._response_headers, lifetime)
+        return await self._carry(incoming, check, judged_at, outgoing, receive, send, upgrade.carry)
+
     async def _carry(
         self,
         incoming: Incoming,
@@ -184,7 +202,10 @@ class DataPlane:
             return False
         if check.decision.route is None or not check.decision.is_allowed:
             return False
-        return check.decision.route.route.allow_websockets or not is_websocket(incoming)
+        route = check.decision.route.route
+        if incoming.is_upgrade and spdy.is_offered(incoming.scope["headers"]) and not route.allow_spdy:
+            return False
+        return route.allow_websockets or not is_websocket(incoming)
 
     def _response_headers(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
         return self.state.response_headers.for_client(headers)
@@ -208,7 +229,7 @@ async def _explain(incoming: Incoming, error: GateError, send: Send) -> None:
     extra_headers: Headers = []
     match error:
         case HandshakeRefused():
-            reason, advice, extra_headers = f"This websocket is refused: {error}.", "", list(error.headers)
+            reason, advice, extra_headers = f"This upgrade is refused: {error}.", "", list(error.headers)
         case FormGone():
             reason, advice = f"{str(error).capitalize()}.", "Look whether it has arrived before you write it again."
         case BadRequest():

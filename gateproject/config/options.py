@@ -141,9 +141,7 @@ class Options(DatabrokerSettings, ProxySettings, DirectorySettings, AuthorizeSet
     )
     UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.SETTINGS
     REMOVED: ClassVar[dict[str, str]] = removed.SETTINGS
-    ELSEWHERE: ClassVar[dict[str, str]] = dict.fromkeys(
-        (*Route.attributes(), *unbuilt.ROUTE_KEYS), "is a key of a route: write it into an entry of `policy`"
-    )
+    ELSEWHERE: ClassVar[dict[str, str]] = dict.fromkeys(Route.attributes(), "is a key of a route: write it into an entry of `policy`")
 
     policy: tuple[Route, ...] = Field(
         (),

@@ -19,7 +19,7 @@ from gateproject.config.reader import Reader
 from gateproject.config.route import Route
 from gateproject.config.rpc import RpcSettings
 from gateproject.config.shared import SharedSettings
-from gateproject.config.unbuilt import UnbuiltRouteKeys, UnbuiltSettings
+from gateproject.config.unbuilt import UnbuiltSettings
 from gateproject.config.validation import Settings
 
 # The settings of Options that no group has come last.
@@ -46,7 +46,7 @@ class Key:
 
     @property
     def is_built(self) -> bool:
-        return self.owner not in (UnbuiltSettings, UnbuiltRouteKeys)
+        return self.owner is not UnbuiltSettings
 
     @property
     def reader(self) -> Reader | None:
@@ -110,7 +110,7 @@ def settings() -> dict[str, tuple[Key, ...]]:
 
 
 def route_keys() -> tuple[Key, ...]:
-    return (*keys(Route), *keys(UnbuiltRouteKeys))
+    return keys(Route)
 
 
 def nested(declared: Iterable[Key]) -> Iterator[tuple[Key, type[Settings]]]:

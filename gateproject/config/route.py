@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from gateproject.config import removed, unbuilt
+from gateproject.config import removed
 from gateproject.config.balancing import (
     POLICIES,
     ROUND_ROBIN,
@@ -107,7 +107,6 @@ class Route(Settings):
         client_certificate_is_whole,
         checks_need_upstreams,
     )
-    UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.ROUTE_KEYS
     REMOVED: ClassVar[dict[str, str]] = removed.ROUTE_KEYS
 
     from_: FromUrl = Field(
@@ -189,6 +188,9 @@ class Route(Settings):
     )
     cors_allow_preflight: Bool = Field(False, description="Lets OPTIONS preflight requests pass without signing in.", examples=[True])
     allow_websockets: Bool = Field(False, description="Allows websockets; `timeout` bounds them, global timeouts don't.", examples=[True])
+    allow_spdy: Bool = Field(
+        False, description="Allows upgrades to SPDY/3.1, as clients of clusters ask for; `timeout` bounds them.", examples=[True]
+    )
     websocket_origins: Origins = Field(
         (), description="Other origins whose pages may open websockets here.", examples=[["https://app.example.com"]]
     )

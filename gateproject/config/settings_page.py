@@ -36,12 +36,10 @@ def _lines() -> Iterator[str]:
     for title, group in settings().items():
         yield from _table(title, group, environment=True)
         yield from _tables_of_objects(group)
-    built = [key for key in route_keys() if key.is_built]
     yield "Each route is an object in the list `policy`. The first that matches decides."
     yield ""
-    yield from _table("Keys of a route", built)
-    yield from _tables_of_objects(built)
-    yield from _table("Keys of a route that are not available in this release", [key for key in route_keys() if not key.is_built])
+    yield from _table("Keys of a route", route_keys())
+    yield from _tables_of_objects(route_keys())
 
 
 def _tables_of_objects(group: Iterable[Key]) -> Iterator[str]:

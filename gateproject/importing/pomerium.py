@@ -43,7 +43,6 @@ WHY_LOST = {
     "codec_type": "HTTP/1.1 and websockets are spoken to clients",
 }
 ROUTE_LOST = {
-    "allow_spdy": NOT_YET,
     "tls_downstream_server_name": "gate takes the name from `from`",
     "idle_timeout": "timeout bounds the whole answer, and event streams are never cut by the default",
     "rewrite_response_headers": "gate rewrites no response header of an upstream",
@@ -123,9 +122,7 @@ def _route(raw: Any, foreign: Foreign, at: tuple[str | int, ...], identity_for_a
         name = ROUTE_RENAMED.get(key, key)
         if key == "policy":
             continue
-        if name in unbuilt.ROUTE_KEYS:
-            route.lose(source, NOT_YET)
-        elif name in Route.attributes():
+        if name in Route.attributes():
             route.set(None if name == key else source, name, value)
         else:
             route.lose(source, ROUTE_LOST.get(key, "gate's routes have no such key"))

@@ -170,7 +170,7 @@ def _read_framing(watched: dict[bytes, list[bytes]], head: RequestHead) -> None:
     for value in watched.get(b"connection", ()):
         if b"close" in [option.strip(b" \t") for option in value.lower().split(b",")]:
             head.wants_close = True
-    if any(b"websocket" in value.lower() for value in watched.get(b"upgrade", ())):
+    if any(protocol in value.lower() for value in watched.get(b"upgrade", ()) for protocol in (b"websocket", b"spdy/")):
         # Whatever the answer will be: what a client sends behind its handshake are frames, never another request.
         head.is_handshake = head.wants_close = True
     if (expectations := watched.get(b"expect")) is not None:

@@ -146,7 +146,9 @@ class Exchange:
             if self._is_lost:
                 raise ClientGone("the client has gone")
 
-    def take_over(self, headers: Iterable[tuple[bytes, bytes]], protocol: TunnelProtocol) -> tuple[TunnelEnd, bytes]:
+    def take_over(
+        self, headers: Iterable[tuple[bytes, bytes]], protocol: TunnelProtocol, upgrade: bytes = b"websocket"
+    ) -> tuple[TunnelEnd, bytes]:
         """Answer 101; returns the connection, used like an asyncio transport, and what the client sent ahead.
 
         The connection ends with the application at the latest.  Raises ValueError for malformed headers, with nothing written.
@@ -155,7 +157,7 @@ class Exchange:
             raise ClientGone("the client has gone")
         if self.is_started:
             raise RuntimeError("the response has begun already")
-        self._channel.write(switching_protocols(headers))
+        self._channel.write(switching_protocols(headers, upgrade))
         self._is_tunnel = self.is_answered = True
         if self._late is not None:
             self._late.cancel()

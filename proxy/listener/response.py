@@ -75,10 +75,10 @@ class ResponseHead:
         self.content_length = int(value)
 
 
-def switching_protocols(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The head of a 101 to a websocket handshake.  Raises ValueError for headers that would be more lines than they are."""
+def switching_protocols(headers: Iterable[tuple[bytes, bytes]], upgrade: bytes = b"websocket") -> bytes:
+    """The head of a 101.  Raises ValueError for headers that would be more lines than they are."""
     lines = ResponseHead(b"GET", 204, headers).lines
-    return b"".join((_STATUS_LINES[101], b"Upgrade: websocket\r\nConnection: Upgrade\r\n", lines, b"\r\n"))
+    return b"".join((_STATUS_LINES[101], b"Upgrade: %b\r\nConnection: Upgrade\r\n" % upgrade, lines, b"\r\n"))
 
 
 def refusal(refused: Refused, *, with_body: bool = True) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
-from tests.support.upstreams import CanaryUpstream
+from tests.support.upstreams import CanaryUpstream, Conversation
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +35,7 @@ def gate(provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory
         .route("sticky.localhost", to=TO, lb_policy="MAGLEV", **OPEN)
         .route("bad.localhost", to=TO[:2], outlier_detection={"consecutive_5xx": 2, "base_ejection_time": "1h"}, **OPEN)
         .route("rewritten.localhost", to=TO[0], **REWRITES, **OPEN)
+        .route("spdy.localhost", to=TO[0], allow_spdy=True, **OPEN)
         .setting(metrics_address=f"127.0.0.1:{METRICS}")
     )
     with builder.start(tmp_path_factory.mktemp("several")) as running:
@@ -132,3 +133,36 @@ async def test_path_and_host_are_rewritten(gate: RunningGate) -> None:
         first, second = [request for request in upstreams.canaries[0].requests if request.target != b"/healthz"]
         assert (first.target, first.values(b"host")) == (b"/new/y/name?q=/old/a", [b"tenant.internal:81"])
         assert (second.target, second.values(b"host")) == (b"/other", [f"rewritten.localhost:{gate.port}".encode()])
+
+
+SPDY = "POST /exec HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\n"
+ACCEPTED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4\r\n\r\n"
+
+
+async def test_spdy_is_a_tunnel_where_the_route_allows_it(gate: RunningGate) -> None:
+    heads: list[bytes] = []
+
+    async def script(conversation: Conversation) -> None:
+        heads.append(await conversation.head())
+        if b"SPDY" not in heads[-1]:
+            await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            return
+        await conversation.send(ACCEPTED + b"\x80\x03")
+        await conversation.send((await conversation.read(4))[::-1])
+
+    async with CanaryUpstream(script=script, port=PORTS[0]):
+        tls = gate.certificates.client_context()
+        reader, writer = await asyncio.open_connection("127.0.0.1", gate.port, ssl=tls, server_hostname="spdy.localhost")
+        writer.write(SPDY.format(host="spdy.localhost", port=gate.port).encode() + b"ping")
+        answer = await reader.readuntil(b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 101")
+        assert b"upgrade: spdy/3.1" in answer.lower()
+        assert await reader.readexactly(6) == b"\x80\x03gnip"
+        assert await reader.read() == b""
+        writer.close()
+        # Without the key the offer is dropped, as any other.
+        reader, writer = await asyncio.open_connection("127.0.0.1", gate.port, ssl=tls, server_hostname="rewritten.localhost")
+        writer.write(SPDY.format(host="rewritten.localhost", port=gate.port).encode())
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        assert b"upgrade" not in heads[-1].lower()
+        writer.close()

@@ -217,7 +217,7 @@ SCALARS = (
 ANY = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=8
 )
-ROUTES = st.lists(st.dictionaries(st.sampled_from([*Route.attributes(), "allow_spdy", "x"]), ANY, max_size=5) | ANY, max_size=3)
+ROUTES = st.lists(st.dictionaries(st.sampled_from([*Route.attributes(), "x"]), ANY, max_size=5) | ANY, max_size=3)
 
 
 def loads_or_refuses(content: bytes, extension: str, environ: dict[str, str]) -> None:

@@ -24,7 +24,7 @@ def test_a_minimal_route_lets_nobody_pass() -> None:
     assert minimal.from_ == Url("https", "app.example.com")
     assert minimal.to == (WeightedUrl(Url("http", "upstream", 8000)),)
     rules = {name: getattr(minimal, name) for name in Route.attributes().values() if name.startswith(("allow", "cors"))}
-    assert len(rules) == 8
+    assert len(rules) == 9
     assert not any(rules.values())
     assert (minimal.pass_identity_headers, minimal.preserve_host_header, minimal.tls_skip_verify) == (False, False, False)
     assert minimal.timeout is None

@@ -4,12 +4,11 @@ import pytest
 
 from gateproject.config import unbuilt
 from gateproject.config.options import Options
-from gateproject.config.route import Route
 from tests.unit.gateproject.config.conftest import Problems
 
 MESSAGE = "is specified but not available in this release"
 
-# What the lists held when they were closed.  Nothing may be added to them.
+# What the list held when it was closed.  Nothing may be added to it.
 CLOSED_SETTINGS = {
     "authorize_service_url",
     "autocert",
@@ -48,28 +47,6 @@ CLOSED_SETTINGS = {
     "tracing_thrift_collector_endpoint",
     "use_proxy_protocol",
 }
-CLOSED_ROUTE_KEYS = {
-    "allow_spdy",
-    "cluster_service_account_token",
-    "cluster_service_account_token_file",
-    "enable_cloud_serverless_authentication",
-    "health_checks",
-    "host_path_regex_rewrite_pattern",
-    "host_path_regex_rewrite_substitution",
-    "host_rewrite",
-    "host_rewrite_header",
-    "lb_policy",
-    "least_request_lb_config",
-    "maglev_lb_config",
-    "outlier_detection",
-    "regex_rewrite_pattern",
-    "regex_rewrite_substitution",
-    "ring_hash_lb_config",
-    "tls_client_cert",
-    "tls_client_cert_file",
-    "tls_client_key",
-    "tls_client_key_file",
-}
 
 
 @pytest.mark.parametrize("key", unbuilt.SETTINGS)
@@ -78,16 +55,9 @@ def test_an_unbuilt_setting_is_refused_in_file_and_environment(problems: Problem
     assert problems({key.upper(): "x"}) == {key.upper(): f"{MESSAGE} (in the environment)"}
 
 
-@pytest.mark.parametrize("key", unbuilt.ROUTE_KEYS)
-def test_an_unbuilt_route_key_is_refused(route_problems: Problems, key: str) -> None:
-    assert route_problems(**{key: "x"}) == {key: MESSAGE}
-
-
-def test_what_is_built_is_not_in_the_lists() -> None:
+def test_what_is_built_is_not_in_the_list() -> None:
     assert not set(unbuilt.SETTINGS) & set(Options.attributes())
-    assert not set(unbuilt.ROUTE_KEYS) & set(Route.attributes())
 
 
-def test_the_lists_only_shrink() -> None:
+def test_the_list_only_shrinks() -> None:
     assert set(unbuilt.SETTINGS) <= CLOSED_SETTINGS
-    assert set(unbuilt.ROUTE_KEYS) <= CLOSED_ROUTE_KEYS

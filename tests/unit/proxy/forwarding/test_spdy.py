@@ -1,0 +1,129 @@
+"""SPDY/3.1 is bytes both ways, once both ends have agreed; and nothing after its end."""
+
+import asyncio
+
+import pytest
+
+from gateproject.errors import UpstreamError
+from proxy.forwarding.handshake import HandshakeRefused
+from proxy.forwarding.http import Ending, ForwardResult, Leash
+from proxy.forwarding.spdy import SpdyUpgrade, for_upstream, is_offered
+
+from .test_tunnel import Recorder
+
+ANSWER = [(b"Upgrade", b"SPDY/3.1"), (b"Connection", b"Upgrade"), (b"X-Stream-Protocol-Version", b"v4.channel.k8s.io")]
+OFFER = [(b"upgrade", b"SPDY/3.1"), (b"connection", b"Upgrade")]
+SOON = 10.0  # seconds
+
+
+class Carried:
+    """`SpdyUpgrade.carry` between two recorders; `client` and `upstream` are the sides that get what each says."""
+
+    def __init__(self, *, timeout=None, answer=ANSWER):
+        self.to_client, self.to_upstream = Recorder(), Recorder()
+        self.leash, self.result, self._answer = Leash(), ForwardResult(), answer
+        self._upgrade = SpdyUpgrade(self._take_client, lambda status, headers: list(headers), timeout)
+
+    def _take_client(self, headers, side, upgrade):
+        self.headers, self.client, self.upgrade = dict(headers), side, upgrade
+        return self.to_client, b"ahead "
+
+    def take_over(self, side):
+        self.upstream = side
+        return self.to_upstream, b"answered "
+
+    async def __aenter__(self):
+        self.task = asyncio.ensure_future(self._upgrade.carry(self, self._answer, self.leash, self.result))
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(self, *_):
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def ended(self):
+        async with asyncio.timeout(SOON):
+            await asyncio.shield(self.task)
+        return self.result
+
+
+async def test_bytes_pass_both_ways_as_they_are():
+    async with Carried() as carried:
+        carried.client.data_received(b"\x80\x03up")
+        carried.upstream.data_received(b"\x80\x03down")
+        assert (carried.to_upstream.written, carried.to_client.written) == (b"ahead \x80\x03up", b"answered \x80\x03down")
+        assert (carried.upgrade, carried.headers[b"X-Stream-Protocol-Version"]) == (b"SPDY/3.1", b"v4.channel.k8s.io")
+        carried.upstream.connection_lost(None)
+        assert await carried.ended() == ForwardResult(101, len(b"answered \x80\x03down"), Ending.COMPLETE, len(b"ahead \x80\x03up"))
+        assert "close" in carried.to_client.ends
+
+
+async def test_access_that_ends_cuts_it_at_once_and_nothing_passes_any_more():
+    async with Carried() as carried:
+        carried.leash.end()
+        carried.client.data_received(b"late")
+        carried.upstream.data_received(b"late")
+        assert (carried.to_upstream.written, carried.to_client.written) == (b"ahead ", b"answered ")
+        assert (carried.to_upstream.ends[0], carried.to_client.ends[0]) == ("abort", "abort")
+        assert (await carried.ended()).ending is Ending.REVOKED
+
+
+async def test_a_timeout_that_was_set_ends_it():
+    async with Carried(timeout=0.01) as carried:
+        assert (await carried.ended()).ending is Ending.TIMED_OUT
+
+
+async def test_the_listener_and_a_client_that_leaves_end_it():
+    async with Carried() as carried:
+        carried.client.stopped()
+        assert (await carried.ended()).ending is Ending.STOPPED
+    async with Carried() as carried:
+        carried.client.connection_lost(None)
+        assert (await carried.ended()).ending is Ending.CLIENT_LEFT
+        assert "close" in carried.to_upstream.ends
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [(b"Upgrade", b"websocket"), (b"Connection", b"Upgrade")],
+        [(b"Upgrade", b"SPDY/3.1"), (b"Connection", b"close")],
+        [(b"Upgrade", b"SPDY/3.1"), (b"Upgrade", b"h2c"), (b"Connection", b"Upgrade")],
+        [(b"Connection", b"Upgrade")],
+    ],
+)
+async def test_another_answer_than_was_asked_for_opens_nothing(answer):
+    async with Carried(answer=answer) as carried:
+        with pytest.raises(UpstreamError):
+            await carried.task
+        assert not hasattr(carried, "client")
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ([(b"upgrade", b"SPDY/3.1")], True),
+        ([(b"upgrade", b"spdy/3.1")], True),
+        ([(b"upgrade", b"SPDY/3")], False),
+        ([(b"upgrade", b"SPDY/3.1, websocket")], False),
+        ([(b"upgrade", b"SPDY/3.1"), (b"upgrade", b"websocket")], False),
+        ([], False),
+    ],
+)
+def test_what_offers_spdy_alone(headers, expected):
+    assert is_offered(headers) is expected
+
+
+def test_the_upstream_is_asked_for_the_same():
+    assert for_upstream("POST", [*OFFER, (b"content-length", b"0")], [(b"host", b"u")])[-2:] == [
+        (b"upgrade", b"SPDY/3.1"),
+        (b"connection", b"Upgrade"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "more"), [("PUT", ()), ("POST", [(b"content-length", b"1")]), ("POST", [(b"transfer-encoding", b"chunked")])]
+)
+def test_spdy_begins_without_a_body(method, more):
+    with pytest.raises(HandshakeRefused):
+        for_upstream(method, [*OFFER, *more], [])
