@@ -56,7 +56,7 @@ class RouteForwarding:
         downstream = Downstream(incoming.peer, scope["scheme"], host, incoming.request_id)
         upstream, own_host, place = self.upstream, self.own_host, None
         if self.cluster is not None:
-            place = Place(self.cluster, who.encode(), own_host=self.host.is_own)
+            place = Place(self.cluster, who.encode(), other_host=host if self.host.is_own else None)
             upstream, own_host = place.upstream, place.host
         sent_host = self.host.apply(host, own_host, request.path, scope["headers"])
         return OutgoingRequest(

@@ -100,11 +100,12 @@ class Cluster:
 class Place:
     """One request's place at one upstream of a cluster: `begin` and then `end`, once each."""
 
-    __slots__ = ("_cluster", "_key", "_member", "_tried", "own_host")
+    __slots__ = ("_cluster", "_key", "_member", "_other_host", "_tried")
 
-    def __init__(self, cluster: Cluster, key: bytes, *, own_host: bool):
-        """`own_host`: the Host that is sent is the upstream's own name.  Raises NoHealthyUpstream."""
-        self._cluster, self._key, self.own_host = cluster, key, own_host
+    def __init__(self, cluster: Cluster, key: bytes, *, other_host: bytes | None = None):
+        """`other_host`: the Host that is sent is the upstream's own name, or this one where that is an address; None: it is the same
+        for all.  Raises NoHealthyUpstream."""
+        self._cluster, self._key, self._other_host = cluster, key, other_host
         self._tried: list[int] = [cluster.choose(key)]
         self._member = cluster.members[self._tried[0]]
 
@@ -138,8 +139,8 @@ class Place:
         self._member = self._cluster.members[index]
         self.begin()
         request.upstream = self.upstream
-        if self.own_host and self.host is not None:
-            request.headers = [(b"host", self.host), *request.headers[1:]]
+        if self._other_host is not None:
+            request.headers = [(b"host", self.host or self._other_host), *request.headers[1:]]
         return True
 
 

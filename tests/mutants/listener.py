@@ -112,7 +112,7 @@ redirects = door("proxy/listener/https_redirects.py", "unit/proxy/listener/test_
 redirects.without("a redirect to https leads to a host", 'host, _ = canonical_host(hosts[0] if hosts else b"")', "host = hosts[0].decode()")
 
 spdy = door("proxy/forwarding/spdy.py", "unit/proxy/forwarding/test_spdy.py")
-spdy.without("only the protocol that was asked for opens a tunnel", "    _require_accepted(raw_headers)\n", "")
+spdy.without("only the protocol that was asked for opens a tunnel", "        _require_accepted(raw_headers)\n", "")
 spdy.without("nothing passes after access has ended", "        if not self._tunnel.ended.done():\n", "        if True:\n")
 spdy.without("no request body hides behind an upgrade", 'if method not in ("GET", "POST") or has_body:', "if False:")
 

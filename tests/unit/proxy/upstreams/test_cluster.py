@@ -30,7 +30,7 @@ def test_one_upstream_is_no_cluster():
 
 def test_requests_under_way_are_counted_at_their_upstream():
     cluster = cluster_of(*NAMES)
-    places = [Place(cluster, b"", own_host=False) for _ in range(4)]
+    places = [Place(cluster, b"") for _ in range(4)]
     for place in places:
         place.begin()
     assert [member.standing.active for member in cluster.members] == [2, 1, 1]
@@ -41,9 +41,9 @@ def test_requests_under_way_are_counted_at_their_upstream():
 
 def test_the_least_busy_is_asked():
     cluster = cluster_of(*NAMES[:2], lb_policy="LEAST_REQUEST")
-    first = Place(cluster, b"", own_host=False)
+    first = Place(cluster, b"")
     first.begin()
-    assert Place(cluster, b"", own_host=False).upstream is not first.upstream
+    assert Place(cluster, b"").upstream is not first.upstream
 
 
 def test_a_key_sticks():
@@ -57,7 +57,7 @@ def test_a_key_sticks():
 
 def test_a_request_moves_on_to_each_other_upstream_once_with_its_name():
     cluster = cluster_of(*NAMES)
-    place = Place(cluster, b"", own_host=True)
+    place = Place(cluster, b"", other_host=b"incoming")
     place.begin()
     request, hosts = outgoing(place), [place.host]
     while place.move_on(request):
@@ -68,15 +68,22 @@ def test_a_request_moves_on_to_each_other_upstream_once_with_its_name():
     assert sum(member.standing.active for member in cluster.members) == 1
 
 
+def test_an_address_is_asked_by_the_host_that_came_in():
+    place = Place(cluster_of("http://a.internal", "http://10.0.0.1"), b"", other_host=b"incoming")
+    request = outgoing(place, b"a.internal")
+    assert place.move_on(request)
+    assert request.headers[0] == (b"host", b"incoming")
+
+
 def test_a_host_that_the_route_fixes_stays_when_a_request_moves_on():
-    place = Place(cluster_of(*NAMES), b"", own_host=False)
+    place = Place(cluster_of(*NAMES), b"")
     request = outgoing(place, b"fixed")
     assert place.move_on(request)
     assert request.headers == [(b"host", b"fixed"), (b"x", b"1")]
 
 
 def test_a_request_is_tried_at_three_upstreams_at_most():
-    place = Place(cluster_of(*[f"http://u{number}.internal" for number in range(9)]), b"", own_host=False)
+    place = Place(cluster_of(*[f"http://u{number}.internal" for number in range(9)]), b"")
     tries = 1
     while place.move_on(outgoing(place)):
         tries += 1
@@ -91,13 +98,13 @@ async def test_an_upstream_that_refuses_connections_costs_nobody_an_answer(metho
     async with CanaryUpstream(OK) as canary:
         cluster = cluster_of(gone.url, canary.url)
         for _ in range(4):
-            place = Place(cluster, b"", own_host=True)
+            place = Place(cluster, b"", other_host=b"incoming")
             request = OutgoingRequest(place.upstream, method, b"/", [(b"host", b"incoming")], place=place)
             exchange = await client.open(request)
             assert (await exchange.response())[0] == 200
             exchange.close()
         assert [each.headers for each in canary.requests] == [[(b"host", b"incoming")]] * 4
-    place = Place(cluster_of(gone.url, gone.url.replace("127.0.0.1", "localhost")), b"", own_host=False)
+    place = Place(cluster_of(gone.url, gone.url.replace("127.0.0.1", "localhost")), b"")
     with pytest.raises(UpstreamError, match="no connection"):
         await client.open(outgoing(place))
     await client.close()
