@@ -54,14 +54,14 @@ lock: venv-test ## compile the requirement files from their .in files (U=--upgra
 	@$(COMPILE) $(U) requirements-dev.in --output-file requirements-dev.txt
 
 attack: tools venv-test ## the full counts of every attack class against the running product (C=B5: only that class)
-	@$(if $(C),,GATE_POLICY_CASES=20000 $(PY) -m pytest -q tests/contract/test_policy_reference.py)
+	@$(if $(C),,GATE_POLICY_CASES=20000 GATE_DIRECTORY_FAULTS=all $(PY) -m pytest -q tests/contract/test_policy_reference.py tests/contract/test_directories.py)
 	@$(PY) -m tests.attack.run $(if $(C),--class $(C))
 
 mutants: tools venv-test ## switch off one defence at a time: do the tests notice?
 	@$(PY) -m tests.mutants
 
 bench: tools venv-test ## the benchmarks: tables with ratios measured in one run
-	@status=0; for name in decision decision_log configuration sign_in requests streaming reload websockets stores ext_authz admin; do $(PY) -m bench.$$name || status=1; done; exit $$status
+	@status=0; for name in decision decision_log configuration sign_in requests streaming reload websockets stores directory ext_authz admin; do $(PY) -m bench.$$name || status=1; done; exit $$status
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis tests/support/*/node_modules

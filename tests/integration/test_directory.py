@@ -1,0 +1,101 @@
+"""The whole product reads a directory: groups at sign-in, by hand, and no longer; and the admin's history of it."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.children import ROOT, clean_environment, free_port
+from tests.support.fake_directories import Okta
+from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
+from tests.support.gate import GateBuilder, RunningGate, follow
+from tests.support.sample_upstream import SampleUpstream
+
+APP = "app.localhost"
+HTML = {"Accept": "text/html"}
+
+
+class ByName(Okta):
+    """Who signs in as alice is alice here, too."""
+
+    def user_id(self, user: str) -> str:
+        return user
+
+
+@pytest.fixture
+async def directory() -> AsyncIterator[ByName]:
+    async with ByName() as running:
+        yield running
+
+
+@pytest.fixture
+async def idp() -> AsyncIterator[FakeIdP]:
+    provider = await FakeIdP.started()
+    yield provider
+    await provider.stop()
+
+
+@pytest.fixture
+async def gate(directory: ByName, idp: FakeIdP, upstream: SampleUpstream, tmp_path: Path) -> AsyncIterator[RunningGate]:
+    builder = GateBuilder(idp.issuer).route(APP, to=upstream.url, allowed_groups=[directory.group_id("engineering")])
+    builder.setting(**{**directory.settings(), "idp_provider_url": idp.issuer}, grpc_address=f"127.0.0.1:{free_port()}")
+    builder.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET)
+    running = await asyncio.to_thread(builder.start, tmp_path)
+    try:
+        yield running
+    finally:
+        await asyncio.to_thread(running.child.__exit__)
+
+
+async def syncdirectory(gate: RunningGate, *arguments: str) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "manage.py", "syncdirectory", *arguments, "-config", str(gate.config_file)),
+        cwd=ROOT,
+        env=clean_environment(),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, output.decode()
+
+
+async def test_groups_come_at_sign_in_and_go_with_the_next_reading(gate: RunningGate, directory: ByName, idp: FakeIdP) -> None:
+    await asyncio.to_thread(gate.child.wait_for_line, '"directory read"')
+    company = directory.company
+    company.users["alice"] = ("Alice Adams", "alice@corp.example")
+    company.members["engineering"].append("alice")
+    async with gate.client() as client:
+        response = await client.get(gate.url(APP), headers=HTML)
+        while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
+            response = await client.send(response.next_request)
+        assert response.next_request is not None
+        callback = idp.pick(str(response.next_request.url), "alice")
+        assert (await follow(client, await client.get(callback, headers=HTML))).status_code == 200
+
+        company.members["engineering"].remove("alice")
+        directory.changed["engineering"] = "2026-05-05T00:00:00.000Z"
+        status, said = await syncdirectory(gate, "--json", "--dry-run")
+        assert status == 0, said
+        (change,) = json.loads(said[said.index("{") :])["changes"]
+        assert (change["change"], change["id"], change["group_ids"]) == ("change", "okta/alice", [])
+        assert (await client.get(gate.url(APP), headers=HTML)).status_code == 200
+        status, said = await syncdirectory(gate)
+        assert f"~ user okta/alice: out of {directory.group_id('engineering')}" in said
+        async with asyncio.timeout(20):
+            while (await client.get(gate.url(APP), headers=HTML)).status_code != 403:
+                await asyncio.sleep(0.02)
+
+        company.users = {"alice": company.users["alice"]}
+        company.members = {group: [] for group in company.members}
+        directory.changed = dict.fromkeys(company.groups, "2026-06-06T00:00:00.000Z")
+        status, said = await syncdirectory(gate)
+        assert status == 1
+        assert "--force" in said
+        status, said = await syncdirectory(gate, "--force")
+        assert status == 0, said
+        assert "4 removed written" in said
+    assert not any(secret in gate.child.output + said for secret in ("okta-key", CLIENT_SECRET))
