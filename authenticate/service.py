@@ -76,6 +76,7 @@ class AuthenticateService:
         self.scim_access = ScimAccess(options.scim_token or ())
         self.published_keys = PublishedKeys.from_options(options, signing_key, broker, clock)
         self._background: list[asyncio.Task[None]] = []
+        self._revocations: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         if self.scim_access:
@@ -101,7 +102,17 @@ class AuthenticateService:
         if self._background:
             await asyncio.wait(self._background)
         await asyncio.sleep(grace)
+        for task in list(self._revocations):
+            task.cancel()
+        if self._revocations:
+            await asyncio.wait(self._revocations)
         await self.provider_client.close()
+
+    def revoke_soon(self, session: Session) -> None:
+        """In the background: a slow provider must not keep the person waiting, the session is over already."""
+        task = spawn(self.provider_client.revoke(session), name="revoke tokens")
+        self._revocations.add(task)
+        task.add_done_callback(self._revocations.discard)
 
     async def session_of(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Session | None:
         """The live session that these Cookie headers hold for this host."""

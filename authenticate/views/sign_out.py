@@ -9,7 +9,6 @@ from authenticate.views import answers
 from databroker.records import Session
 from gateproject import responses
 from gateproject.crypto.csrf_token import FIELD, HEADER
-from gateproject.tasks import spawn
 
 METHODS = ["GET", "HEAD", "OPTIONS", "POST"]
 
@@ -36,8 +35,7 @@ async def _signed_out(request: HttpRequest, service: AuthenticateService, sessio
     next_url = service.after_sign_out.url(_field(request, "gate_redirect_uri"), request.scope["gate"].authorize.is_route_origin)
     if session is not None:
         await service.sessions.end(session)
-        # In the background: a slow provider must not keep the person waiting, the session is over already.
-        spawn(service.provider_client.revoke(session), name="revoke tokens")
+        service.revoke_soon(session)
         params = service.after_sign_out.params(next_url, service.clock())
         next_url = await service.provider_client.end_session_url(session, params) or next_url
     return responses.with_cookies(_next(request, next_url), [service.sessions.clear_cookie(service.host_port)])
