@@ -61,6 +61,12 @@ class ProviderClient:
             newer = await self._key_set.newer_keys(discovery.jwks_uri)
             return id_token.verify(token, newer, expected, self._clock())
 
+    async def keys(self, discovery: Discovery) -> tuple[Mapping[str, Any], ...]:
+        return await self._key_set.keys(discovery.jwks_uri)
+
+    async def newer_keys(self, discovery: Discovery) -> tuple[Mapping[str, Any], ...]:
+        return await self._key_set.newer_keys(discovery.jwks_uri)
+
     async def verified_logout(self, token: str) -> logout_token.SignedOut:
         """What a logout token says that passed every check but the one for use; ProviderError otherwise."""
         discovery = await self.discovery()

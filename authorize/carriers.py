@@ -35,9 +35,10 @@ def is_service_account(scheme: str, token: str) -> bool:
     return scheme in ("gate", "bearer") and token.startswith(PREFIX)
 
 
-def challenge(request: AccessRequest) -> str:
+def challenge(request: AccessRequest, takes_bearers: bool) -> str:
     """What WWW-Authenticate says to a program whose token let nobody in; "" for a person, who may sign in."""
-    return NOT_GOOD if is_service_account(*authorization_of(request)) else ""
+    scheme, token = authorization_of(request)
+    return NOT_GOOD if is_service_account(scheme, token) or (takes_bearers and scheme == "bearer") else ""
 
 
 def query_token_of(request: AccessRequest) -> str:

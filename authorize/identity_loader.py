@@ -8,7 +8,7 @@ import structlog
 
 from authorize.identity_facts import Facts, checked_session, identity_of
 from authorize.policy.identity import Identity
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Record, User
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Record, Session, User
 from databroker.replica import EVERYTHING, Replica
 from databroker.store.base import Change
 
@@ -54,6 +54,7 @@ class IdentityLoader:
         self._replica = replica
         self._groups_claim = groups_claim
         self._cached: dict[str, tuple[Sources, Identity]] = {}
+        self._bearers: dict[str, tuple[Session, Record | None, Identity]] = {}
         self._generation = 0
         # The replica outlives a reload and this loader does not, so it must not be kept alive by its own callback.
         loader = weakref.ref(self)
@@ -91,21 +92,45 @@ class IdentityLoader:
             self._remember(session_id, sources, identity)
         return identity
 
+    async def of_bearer(self, session: Session, user: User) -> Identity | None:
+        """Of somebody whom a verified token names: what it says counts in place of records, and what the directory says besides.
+
+        None where that makes no sense.  Raises BrokerError.
+        """
+        generation, known = self._generation, self._bearers.get(session.id)
+        directory_record = await self._replica.get(DIRECTORY_USER, session.user_id)
+        if known is not None and known[0] is session and known[1] is directory_record:
+            return known[2]
+        try:
+            identity = await self._identity(session, user, directory_record)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            log.warning("what a token says is malformed, so it names nobody", user_id=session.user_id, error=type(error).__name__)
+            return None
+        if generation == self._generation:
+            self._bearers[session.id] = session, directory_record, identity
+            if len(self._bearers) > MAX_CACHED:
+                del self._bearers[next(iter(self._bearers))]
+        return identity
+
     async def _build(self, record: Record) -> tuple[Sources, Identity]:
         session = checked_session(record)
         user_record, directory_record = await asyncio.gather(
             self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)
         )
+        user = User.from_record(user_record) if user_record else User(session.user_id)
+        return Sources(record, user_record, directory_record), await self._identity(session, user, directory_record)
+
+    async def _identity(self, session: Session, user: User, directory_record: Record | None) -> Identity:
         person = DirectoryUser.from_record(directory_record) if directory_record else DirectoryUser(session.user_id)
         groups = await self._groups(person.group_ids)
         facts = Facts(
             session=session,
-            user=User.from_record(user_record) if user_record else User(session.user_id),
+            user=user,
             person=person,
             group_names=tuple(group.name for group in groups if group.name),
             rule_group_names=await self._rule_group_names(groups) if session.provider in PROVIDERS_WITH_GROUP_NAMES else frozenset(),
         )
-        return Sources(record, user_record, directory_record), identity_of(facts, self._groups_claim)
+        return identity_of(facts, self._groups_claim)
 
     async def _groups(self, ids: tuple[str, ...]) -> list[DirectoryGroup]:
         records = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, id) for id in ids))
@@ -126,6 +151,7 @@ class IdentityLoader:
         if change is EVERYTHING or change.type == DIRECTORY_GROUP:
             self._generation += 1
             self._cached.clear()
+            self._bearers.clear()
         elif change.type == SESSION:
             self._cached.pop(change.id, None)
 

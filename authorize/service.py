@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from authorize import carriers
+from authorize.bearers import Bearers
 from authorize.client import Attestation, Authorizer, Check
 from authorize.client_certificates import ClientCertificates
 from authorize.hosts import Hosts
@@ -19,10 +20,11 @@ from authorize.upstream_credentials import UpstreamCredentials
 from databroker.replica import Replica
 from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options
+from gateproject.config.route import Route
 from gateproject.crypto.program_tokens import ProgramTokens
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import BrokerError, SealError
+from gateproject.errors import BrokerError, ProviderError, SealError
 
 # The administrators' rules look at the person only.
 ADMIN_REQUEST = AccessRequest(method="GET", host="", port=None, path="/")
@@ -38,6 +40,7 @@ class AuthorizeService(Hosts):
         signing_key: SigningKey,
         clock: Callable[[], float] = time.time,
         previous: Authorizer | None = None,
+        bearers: Bearers | None = None,
     ):
         super().__init__(options, previous)
         self._certificates = ClientCertificates()
@@ -48,6 +51,7 @@ class AuthorizeService(Hosts):
         self._program_tokens = ProgramTokens(options)
         self._service_accounts = ServiceAccountLoader(replica)
         self._identities = IdentityLoader(replica, claimed_groups(options))
+        self._bearers = bearers
         self._clock = clock
         self._admin_rules = (criteria.users(options.admin_allowed_users), criteria.groups(options.admin_allowed_groups))
 
@@ -63,13 +67,13 @@ class AuthorizeService(Hosts):
         decision = judge(request, None, route, now)
         identity = None
         if decision.outcome is Outcome.SIGN_IN:
-            identity = await self._identify(request, cookie_headers, now)
+            identity = await self._identify(request, cookie_headers, now, route.route)
             decision = judge(request, identity, route, now) if identity is not None else decision
         elif (route.route.pass_identity_headers or self.credentials.impersonates(route)) and not decision.is_preflight:
-            identity = await self._identify_if_possible(request, cookie_headers, now)
+            identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
         is_told = decision.is_allowed and not decision.is_preflight
         headers = self.identity_headers.headers_for(request, route, identity, now) if is_told else ()
-        challenge = carriers.challenge(request) if decision.outcome is Outcome.SIGN_IN else ""
+        challenge = carriers.challenge(request, route.route.bearer_token is not None) if decision.outcome is Outcome.SIGN_IN else ""
         return Check(decision, identity, headers, challenge)
 
     @property
@@ -85,7 +89,8 @@ class AuthorizeService(Hosts):
         now = self._clock()
 
         async def identify() -> Identity | None:
-            return await self._identify_if_possible(request, cookie_headers, now)
+            route = check.decision.route
+            return await self._identify_if_possible(request, cookie_headers, now, route.route if route is not None else None)
 
         return await self._shadow.would_be(Asked(request, check.decision, check.identity, now), identify, self._certificates)
 
@@ -123,9 +128,11 @@ class AuthorizeService(Hosts):
         """Who is signed in at this host with a browser; None for nobody.  Raises BrokerError."""
         return await self._of_cookies(cookie_headers, host_port, self._clock())
 
-    async def _identify(self, request: AccessRequest, cookie_headers: Iterable[bytes], now: float) -> Identity | None:
+    async def _identify(
+        self, request: AccessRequest, cookie_headers: Iterable[bytes], now: float, route: Route | None = None
+    ) -> Identity | None:
         """A browser's session first: no link and no script makes who is signed in act as somebody else."""
-        return await self._of_cookies(cookie_headers, request.host_port, now) or await self._of_token(request, now)
+        return await self._of_cookies(cookie_headers, request.host_port, now) or await self._of_token(request, now, route)
 
     async def _of_cookies(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Identity | None:
         """The first cookie of our name that opens here and whose session lives: a planted one never hides the real one."""
@@ -138,20 +145,35 @@ class AuthorizeService(Hosts):
                 return identity
         return None
 
-    async def _of_token(self, request: AccessRequest, now: float) -> Identity | None:
+    async def _of_token(self, request: AccessRequest, now: float, route: Route | None) -> Identity | None:
         """Which service account, or whom a program acts for: by the Authorization header, or else by a program's token in the query."""
         scheme, value = carriers.authorization_of(request)
         if carriers.is_service_account(scheme, value):
             return await self._service_accounts.identify(value, now)
+        if scheme == "bearer" and route is not None and route.bearer_token is not None:
+            return await self._of_bearer(route, value, now)
         value = value if scheme == "gate" else carriers.query_token_of(request)
         token = self._program_tokens.open(value, request.host_port, now) if value else None
         return await self._of_session(token.session_id, now) if token is not None else None
 
+    async def _of_bearer(self, route: Route, token: str, now: float) -> Identity | None:
+        if self._bearers is None:
+            raise BrokerError("this process can't verify tokens of the provider")
+        try:
+            bearer = await self._bearers.bearer_of(route.id, token)
+        except ProviderError as error:
+            raise BrokerError(f"a token can't be verified: {error}") from error
+        if bearer is None or now >= bearer.session.expires:
+            return None
+        return await self._identities.of_bearer(bearer.session, bearer.user)
+
     async def _of_session(self, session_id: str, now: float) -> Identity | None:
         return self._identities.peek(session_id, now) or await self._identities.load(session_id, now)
 
-    async def _identify_if_possible(self, request: AccessRequest, cookie_headers: Iterable[bytes], now: float) -> Identity | None:
+    async def _identify_if_possible(
+        self, request: AccessRequest, cookie_headers: Iterable[bytes], now: float, route: Route | None
+    ) -> Identity | None:
         try:
-            return await self._identify(request, cookie_headers, now)
+            return await self._identify(request, cookie_headers, now, route)
         except BrokerError:
             return None

@@ -16,6 +16,9 @@ MOST_SESSIONS = 100_000
 # A session's row comes a moment after the session; what has none after this many seconds has ended.
 PATIENCE = 60.0
 
+# Who comes with a token of a provider has no session, and no row.
+NOT_KEPT = "bearer/"
+
 # Session id -> (Unix seconds, host of the route).
 Seen = Mapping[str, tuple[float, str]]
 
@@ -42,6 +45,8 @@ class Activity:
 
     def saw(self, session_id: str, now: float, route_host: str) -> None:
         """Called for every request: one entry in a dict, and nothing for new sessions beyond the bound."""
+        if session_id.startswith(NOT_KEPT):
+            return
         if session_id in self._seen or len(self._seen) < self._most_sessions:
             self._seen[session_id] = (now, route_host)
 

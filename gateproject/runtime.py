@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from django.conf import settings
 
+from authenticate.bearer_tokens import BearerTokens
 from authenticate.directory.service import DirectoryService
 from authenticate.service import AuthenticateService
 from authorize import decision_rows
@@ -58,6 +59,7 @@ class World:
     options: Options
     broker: BrokerClient
     authorize: Authorizer
+    bearers: BearerTokens | None
     authenticate: AuthenticateService
     directory: DirectoryService
     proxy: ProxyService
@@ -125,7 +127,8 @@ class Runtime:
         services, broker = options.services, self._databroker.client
         previous_key = None if previous is None else previous.signing_key
         signing_key = SigningKey.from_options(options, previous_key) if services not in ("proxy", "databroker") else ABSENT
-        authorize = self._authorizer(options, signing_key, previous)
+        bearers = BearerTokens.of(options, self.clock) if services in ("all", "authorize") else None
+        authorize = self._authorizer(options, signing_key, previous, bearers)
         proxy_before, listener_before = (previous.proxy, previous.listener) if previous else (None, None)
         signs_in, serves_people = services in SIGNS_IN, services in SERVES_PEOPLE
         directory = DirectoryService(options, broker, self.clock) if services in KEEPS_DIRECTORY else ABSENT
@@ -133,6 +136,7 @@ class Runtime:
             options=options,
             broker=broker,
             authorize=authorize,
+            bearers=bearers,
             authenticate=AuthenticateService(options, broker, signing_key, self.clock, directory) if signs_in else ABSENT,
             directory=directory,
             proxy=ProxyService(options, authorize, self._carrying, self.clock, proxy_before) if serves_people else ABSENT,
@@ -141,13 +145,13 @@ class Runtime:
             signing_key=signing_key,
         )
 
-    def _authorizer(self, options: Options, signing_key: SigningKey, previous: World | None) -> Authorizer:
+    def _authorizer(self, options: Options, signing_key: SigningKey, previous: World | None, bearers: BearerTokens | None) -> Authorizer:
         if options.services == "databroker":
             return ABSENT
         before = previous.authorize if previous else None
         if self._rpc.authorize is not None:
             return RemoteAuthorizer(options, self._rpc.authorize, lambda: self._databroker.replica.seen, before)
-        return AuthorizeService(options, self._databroker.replica, signing_key, self.clock, before)
+        return AuthorizeService(options, self._databroker.replica, signing_key, self.clock, before, bearers)
 
     def _keep_decisions(self) -> None:
         if self.options.tells_the_admin:
@@ -237,6 +241,8 @@ class Runtime:
         configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
         self._rpc.reload(options)
         self._background = [task for task in self._background if not task.done()]
+        if old.bearers is not None:
+            self._background.append(spawn(old.bearers.close(SIGN_IN_SECONDS), name="old bearer tokens"))
         if world.authenticate is not ABSENT:
             self._background.append(spawn(old.authenticate.stop(SIGN_IN_SECONDS), name="old sign-ins"))
             await world.authenticate.start()
@@ -270,6 +276,8 @@ class Runtime:
             await self.world.authenticate.stop()
         if self.world.directory is not ABSENT:
             await self.world.directory.stop()
+        if self.world.bearers is not None:
+            await self.world.bearers.close()
         await self._carrying.close()
         await self._carrying.decisions.flush()
         await self._rpc.stop_serving()

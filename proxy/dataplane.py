@@ -107,7 +107,7 @@ class DataPlane:
                 forwarding, is_preflight = self.state.forwarding(compiled), check.decision.is_preflight
                 told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
                 who = self._who(forwarding, incoming, check)
-                outgoing = forwarding.outgoing(incoming, told, is_preflight=is_preflight, who=who)
+                outgoing = forwarding.outgoing(incoming, told, is_preflight=is_preflight, is_bearer=is_bearer(check), who=who)
                 story.result = await self._carry(incoming, check, judged_at, outgoing, receive, send)
         except (AccessEnded, BadRequest, BrokerError, CredentialsError, UpstreamError) as error:
             story.status, story.problem = error.status, str(error)
@@ -138,7 +138,7 @@ class DataPlane:
             raise HandshakeRefused(501, "this server can't hand a connection over")
         told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
         forwarding = self.state.forwarding(compiled)
-        outgoing = forwarding.outgoing(incoming, told, who=self._who(forwarding, incoming, check))
+        outgoing = forwarding.outgoing(incoming, told, is_bearer=is_bearer(check), who=self._who(forwarding, incoming, check))
         outgoing.headers, outgoing.is_upgrade = offer.for_upstream(outgoing.headers), True
         # The default bounds the handshake alone; a timeout that was set bounds the websocket too.
         lifetime = None if outgoing.is_default_timeout else outgoing.timeout
@@ -171,7 +171,8 @@ class DataPlane:
         switch: Switch | None = None,
     ) -> ForwardResult:
         streams = self._carrying.streams
-        is_timed = check.decision.route is not None and check.decision.route.is_timed
+        # A token ends by the clock alone: no record is deleted with it.
+        is_timed = is_bearer(check) or (check.decision.route is not None and check.decision.route.is_timed)
         stream = streams.open(incoming, check.identity.session_id if check.identity else "", judged_at, is_timed=is_timed)
         place, status = outgoing.place, None
         if place is not None:
@@ -217,6 +218,10 @@ class DataPlane:
         )
         await send_redirect(incoming, send, location, status=status, extra_headers=self.state.response_headers.added)
         return status
+
+
+def is_bearer(check: Check) -> bool:
+    return check.identity is not None and check.identity.is_bearer
 
 
 def is_websocket(incoming: Incoming) -> bool:

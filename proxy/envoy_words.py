@@ -12,7 +12,7 @@ from gateproject.errors import BadRequest, GateError
 from gateproject.telemetry.request_id import new_request_id
 from proxy.answers import send_error, send_redirect
 from proxy.carried_elsewhere import is_websocket, require_no_token, require_not_ours, require_websocket_may_open
-from proxy.dataplane import Carrying
+from proxy.dataplane import Carrying, is_bearer
 from proxy.headers import TrustedPeers, fold, is_internal_header, without_our_credentials
 from proxy.incoming import Incoming
 from proxy.redirects import redirect_to
@@ -87,7 +87,8 @@ class Words(EnvoyWords):
             # Before the address that the Envoy believes there may be others, which the client wrote.
             replaced[b"x-forwarded-for"] = asked.client_address.encode()
         if b"cookie" in names or b"authorization" in names:
-            credentials = (b"", b"") if check.decision.is_preflight else without_our_credentials(asked.headers, self._cookie_name)
+            left_over = without_our_credentials(asked.headers, self._cookie_name, is_bearer=is_bearer(check))
+            credentials = (b"", b"") if check.decision.is_preflight else left_over
             for name, left in zip((b"cookie", b"authorization"), credentials, strict=True):
                 if left:
                     replaced[name] = left

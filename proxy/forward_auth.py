@@ -12,7 +12,7 @@ from gateproject.config.options import Options
 from gateproject.errors import BadRequest, BrokerError
 from proxy.answers import Headers, retry_after, send_error, send_redirect, send_response
 from proxy.carried_elsewhere import NOT_IN_A_VERDICT, Refused, is_websocket, require_no_token, require_websocket_may_open
-from proxy.dataplane import Carrying
+from proxy.dataplane import Carrying, is_bearer
 from proxy.headers import TrustedPeers, fold, is_identity_header, without_our_credentials
 from proxy.incoming import Incoming, Receive, Send, source_ip
 from proxy.original_request import ALL_HEADERS, Original, original_request
@@ -150,7 +150,8 @@ class ForwardAuth:
         what the client sent under that name."""
         told = dict(check.identity_headers)
         headers: Headers = [(name, told.get(name, b"")) for name in self._authorize.identity_header_names]
-        credentials = (b"", b"") if check.decision.is_preflight else without_our_credentials(judged.scope["headers"], self._cookie_name)
+        left_over = without_our_credentials(judged.scope["headers"], self._cookie_name, is_bearer=is_bearer(check))
+        credentials = (b"", b"") if check.decision.is_preflight else left_over
         headers += zip((b"cookie", b"authorization"), credentials, strict=True)
         return [*headers, (b"x-request-id", judged.request_id.encode()), *self._caching(check)]
 

@@ -74,11 +74,14 @@ def is_identity_header(folded: bytes) -> bool:
     return is_internal_header(folded) and folded.replace(b"-", b"").startswith((b"xgate", b"impersonate"))
 
 
-def without_our_credentials(headers: Iterable[Header], cookie_name: str) -> tuple[bytes, bytes]:
-    """(Cookie, Authorization) as an upstream may see them; empty where nothing remains.  Two Authorization headers have no reading."""
+def without_our_credentials(headers: Iterable[Header], cookie_name: str, *, is_bearer: bool) -> tuple[bytes, bytes]:
+    """(Cookie, Authorization) as an upstream may see them; empty where nothing remains.
+
+    Two Authorization headers have no reading, and the token of a bearer was for us.
+    """
     cookie = cookies.without((value for name, value in headers if name == b"cookie"), partial(cookies.is_ours, cookie_name=cookie_name))
     given = [value for name, value in headers if name == b"authorization"]
-    authorization = given[0] if len(given) == 1 and _OUR_CREDENTIALS.match(given[0]) is None else b""
+    authorization = given[0] if not is_bearer and len(given) == 1 and _OUR_CREDENTIALS.match(given[0]) is None else b""
     return b"; ".join(cookie), authorization
 
 
@@ -102,6 +105,11 @@ def _known(name: bytes) -> tuple[int, bytes]:
 def without_credentials(headers: Iterable[Header]) -> Headers:
     """What passes of a request that was let in whoever sent it: a CORS preflight."""
     return [pair for pair in headers if _known(pair[0])[0] not in (COOKIE, AUTHORIZATION)]
+
+
+def without_authorization(headers: Iterable[Header]) -> Headers:
+    """What passes of a request whose Authorization let it in here: its token is for us, and an upstream could use it elsewhere."""
+    return [pair for pair in headers if _known(pair[0])[0] != AUTHORIZATION]
 
 
 class TrustedPeers:

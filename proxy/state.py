@@ -6,7 +6,7 @@ from datetime import timedelta
 from authorize.policy.compiled_route import CompiledRoute
 from gateproject.config.options import Options
 from proxy.forwarding.http import framing
-from proxy.headers import Downstream, ResponseHeaders, RouteHeaders, without_credentials
+from proxy.headers import Downstream, ResponseHeaders, RouteHeaders, without_authorization, without_credentials
 from proxy.incoming import Incoming
 from proxy.rewrite import HostRewrite, PathRewrite, own_name, target, without_token
 from proxy.upstreams.client import OutgoingRequest, Upstream
@@ -45,13 +45,23 @@ class RouteForwarding:
         )
 
     def outgoing(
-        self, incoming: Incoming, identity_headers: tuple[tuple[bytes, bytes], ...], *, is_preflight: bool = False, who: str = ""
+        self,
+        incoming: Incoming,
+        identity_headers: tuple[tuple[bytes, bytes], ...],
+        *,
+        is_preflight: bool = False,
+        is_bearer: bool = False,
+        who: str = "",
     ) -> OutgoingRequest:
         """`who` asks, for balancing that sticks.  Raises BadRequest where the request can't be forwarded with one reading, and
         NoHealthyUpstream."""
         scope, request = incoming.scope, incoming.request
         host = incoming.headers[b"host"]
-        client_headers = without_credentials(scope["headers"]) if is_preflight else scope["headers"]
+        client_headers = scope["headers"]
+        if is_preflight:
+            client_headers = without_credentials(client_headers)
+        elif is_bearer:
+            client_headers = without_authorization(client_headers)
         has_body, content_length = framing(scope["headers"])
         downstream = Downstream(incoming.peer, scope["scheme"], host, incoming.request_id)
         upstream, own_host, place = self.upstream, self.own_host, None

@@ -84,7 +84,7 @@ class OIDCProvider:
         return User(
             id=f"{self.name}/{self.subject(claims)}",
             email=self.email(claims),
-            email_verified=_is_verified(claims),
+            email_verified=is_verified(claims),
             name=_text(claims.get("name")) or _text(claims.get("given_name")) or _text(claims.get("preferred_username")),
             claims=claims,
             last_sign_in=now,
@@ -111,6 +111,6 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _is_verified(claims: Mapping[str, Any]) -> bool | None:
+def is_verified(claims: Mapping[str, Any]) -> bool | None:
     """None where the provider says nothing about it."""
     return vouches(claims["email_verified"]) if "email_verified" in claims else None

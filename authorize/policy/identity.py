@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+# What the session ids of those begin with who have no session, but a token of a provider.
+BEARER = "bearer/"
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -31,6 +34,11 @@ class Identity:
     group_names: frozenset[str] = frozenset()
     groups: tuple[str, ...] = ()
     claims: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def is_bearer(self) -> bool:
+        """Named by a token of a provider in the Authorization header, which is then for us and not for the upstream."""
+        return self.session_id.startswith(BEARER)
 
     @property
     def shown_as(self) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from gateproject.config.bearer_tokens import bearer_tokens_fit_the_provider
 from gateproject.config.fields import (
     Base64Secret,
     Bool,
@@ -72,7 +73,7 @@ def _part(rate: Decimal) -> Decimal:
 
 
 class AuthorizeSettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (service_account_is_usable, authorization_is_set_once)
+    RULES: ClassVar[tuple[Rule, ...]] = (service_account_is_usable, authorization_is_set_once, bearer_tokens_fit_the_provider)
 
     enable_cloud_serverless_authentication: Bool = Field(
         False,

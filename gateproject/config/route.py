@@ -17,6 +17,7 @@ from gateproject.config.balancing import (
     RingHashSettings,
     settings_fit_the_policy,
 )
+from gateproject.config.bearer_tokens import BearerTokenKeys, bearer_tokens_are_whole
 from gateproject.config.fields import Base64, Base64Secret, Bool, Duration, File, Text, TextList, or_file
 from gateproject.config.headers import RemovableHeaders, RequestHeaders
 from gateproject.config.policy_language import ENFORCE, MODES, SHADOW, Block, comparisons, policy_blocks
@@ -43,7 +44,7 @@ from gateproject.config.upstream_credentials import (
 )
 from gateproject.config.upstream_health import EXAMPLE_CHECK, HealthCheck, OutlierDetection, checks_need_upstreams
 from gateproject.config.upstream_urls import UpstreamUrls
-from gateproject.config.validation import Finding, Settings
+from gateproject.config.validation import Finding
 
 _BLOCK: Shape = {
     "type": "object",
@@ -90,7 +91,7 @@ def _strength_needs_a_sign_in(route: Any) -> Iterator[Finding]:
                 yield (key,), "has no effect where nobody needs to sign in"
 
 
-class Route(Settings):
+class Route(BearerTokenKeys):
     """`path`, `prefix`, `regex` and `prefix_rewrite` are as written; policy brings them into canonical form."""
 
     RULES = (
@@ -106,6 +107,7 @@ class Route(Settings):
         rewritten_once,
         client_certificate_is_whole,
         checks_need_upstreams,
+        bearer_tokens_are_whole,
     )
     REMOVED: ClassVar[dict[str, str]] = removed.ROUTE_KEYS
 

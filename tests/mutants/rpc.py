@@ -88,7 +88,7 @@ words.without(
 )
 words.without("an Envoy carries nothing of our own pages", "        require_not_ours(asked.request.path)\n", "")
 words.without("an Envoy opens no websocket that we would not", "check.decision.is_allowed and is_websocket(asked.headers):", "False:")
-words.without("no credential goes with a preflight past an Envoy", '(b"", b"") if check.decision.is_preflight else without', "without")
+words.without("no credential goes with a preflight past an Envoy", '(b"", b"") if check.decision.is_preflight else left_over', "left_over")
 
 envoys = door("gateproject/rpc_services.py", "unit/authorize/rpc/test_ext_authz.py")
 envoys.without("an Envoy's token is for one method", "if method != ext_authz_service.CHECK or len(given) != 1:", "if len(given) != 1:")

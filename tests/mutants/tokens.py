@@ -42,8 +42,8 @@ carriers.without("no link chooses who its visitor is", " or _is_led_here(request
 service = door("authorize/service.py", "unit/authorize/test_service.py")
 service.without(
     "who is signed in stays who they are",
-    "return await self._of_cookies(cookie_headers, request.host_port, now) or await self._of_token(request, now)",
-    "return await self._of_token(request, now) or await self._of_cookies(cookie_headers, request.host_port, now)",
+    "return await self._of_cookies(cookie_headers, request.host_port, now) or await self._of_token(request, now, route)",
+    "return await self._of_token(request, now, route) or await self._of_cookies(cookie_headers, request.host_port, now)",
 )
 
 elsewhere = door("proxy/carried_elsewhere.py", "unit/proxy/test_carried_elsewhere.py")
@@ -95,11 +95,72 @@ criteria.without("no person is taken for a service account", ' and not entry.sta
 account_service = door("authorize/carriers.py", "unit/authorize/test_service.py")
 account_service.without(
     "a program with a bad secret is not sent to sign in",
-    'return NOT_GOOD if is_service_account(*authorization_of(request)) else ""',
+    'return NOT_GOOD if is_service_account(scheme, token) or (takes_bearers and scheme == "bearer") else ""',
     'return ""',
+)
+
+bearer_tokens = door("authenticate/bearer_tokens.py", "unit/authenticate/test_bearer_tokens.py")
+bearer_tokens.without("a bearer's token is of the issuer", 'if payload.get("iss") != issuer:', "if False:")
+bearer_tokens.without(
+    "a bearer's token is for the audience",
+    "if not isinstance(audiences, list) or not any(isinstance(name, str) and name in trust.audience for name in audiences):",
+    "if not isinstance(audiences, list):",
+)
+bearer_tokens.without("a bearer's token ends", "    kind.check_times(payload, now)\n", "")
+bearer_tokens.without("a bearer's token names somebody", '    kind.text(payload, "sub")\n', "")
+bearer_tokens.without("a logout token lets nobody in", "    if OF_LOGOUT_TOKENS in payload:\n", "    if False:\n")
+bearer_tokens.without("an ID token is no access token", 'and (has_nonce or says == "ID" or not has_scope):', "and not has_scope:")
+bearer_tokens.without(
+    "what nothing says is no access token", 'and (has_nonce or says == "ID" or not has_scope):', 'and (has_nonce or says == "ID"):'
+)
+bearer_tokens.without(
+    "an access token is no ID token", 'if has_scope or says not in (None, "ID", "JWT"):', 'if says not in (None, "ID", "JWT"):'
+)
+bearer_tokens.without("Keycloak's other tokens are no ID tokens", 'if has_scope or says not in (None, "ID", "JWT"):', "if has_scope:")
+bearer_tokens.without(
+    "a bearer's ID token was issued to us",
+    'if payload.get("azp", trust.audience[0] if len(audiences) == 1 else None) != trust.audience[0]:',
+    "if False:",
+)
+bearer_tokens.without(
+    "a bearer's signature is checked",
+    '            kind.check_signature(token, tuple(key for key in known if signs_for(key, issuer, named)), algorithm, header.get("kid"))\n',
+    "            pass\n",
+)
+bearer_tokens.without("discovery is the issuer's own", 'if document.get("issuer") != self._trust.issuer or', "if")
+bearer_tokens.without("keys come over TLS", " or not is_safe(uri):", ":")
+bearer_tokens.without("an address counts where the issuer says so", '{"email_verified": False, **claims}', "claims")
+bearer_tokens.without("made-up tokens are bounded at the provider", "if len(self._questions) >= MOST_AT_ONCE:", "if False:")
+bearer_tokens.without("a refusal is remembered", "self._clock() + REFUSED_KEPT", "self._clock()")
+bearer_tokens.without("verdicts are bounded", "if len(self._verdicts) > MOST_KEPT:", "if False:")
+bearer_tokens.without(
+    "a route takes its own kind", "key = (trust, hashlib.sha256", "key = (next(iter(self._trusts.values())), hashlib.sha256"
+)
+
+bearers = door("authorize/service.py", "unit/authorize/test_bearers.py")
+bearers.without("a route without the key asks nobody", "route is not None and route.bearer_token is not None:", "route is not None:")
+bearers.without("a token that has ended is nobody", "if bearer is None or now >= bearer.session.expires:", "if bearer is None:")
+
+bearer_settings = door("gateproject/config/bearer_tokens.py", "unit/gateproject/config/test_bearer_tokens.py")
+bearer_settings.without("a public issuer lets in whom the policy names", "    if route.allow_any_authenticated_user:\n", "    if False:\n")
+bearer_settings.without("the audience is never left out", "if kind == ACCESS_TOKEN and not route.bearer_token_audience:", "if False:")
+bearer_settings.without("an issuer is reached by TLS", '(parsed.scheme == "https" or is_loopback(parsed.host))', "True")
+bearer_settings.without("keys are fetched by TLS", 'if url.scheme != "https" and not is_loopback(url.host):', "if False:")
+
+bearer_challenge = door("authorize/carriers.py", "unit/authorize/test_bearers.py")
+bearer_challenge.without("a bearer with a bad token is not sent to sign in", ' or (takes_bearers and scheme == "bearer")', "")
+
+bearer_headers = door("proxy/headers.py", "unit/proxy/test_headers.py::test_a_token_that_let_its_bearer_in_goes_no_further")
+bearer_headers.without("an upstream sees no bearer's token", "if _known(pair[0])[0] != AUTHORIZATION]", "]")
+bearer_headers.without(
+    "another proxy's upstream sees no bearer's token", "given[0] if not is_bearer and len(given) == 1", "given[0] if len(given) == 1"
 )
 
 DOORS = (
     programs, program_views, program, sealed, carriers, service, elsewhere, sign_in, account_token, account_loader, accounts, criteria,
     account_service,
+    bearer_tokens,
+    bearers,
+    bearer_settings,
+    bearer_headers, bearer_challenge,
 )  # fmt: skip

@@ -12,6 +12,7 @@ from proxy.headers import (
     fold,
     is_identity_header,
     is_internal_header,
+    without_authorization,
     without_our_credentials,
 )
 from tests.support.options import make_options
@@ -342,4 +343,13 @@ def test_what_front_proxies_say_is_no_identity(name):
     ],
 )
 def test_credentials_of_others_are_kept_and_ours_are_not(headers, expected):
-    assert without_our_credentials(headers, "_gate") == expected
+    assert without_our_credentials(headers, "_gate", is_bearer=False) == expected
+
+
+def test_a_token_that_let_its_bearer_in_goes_no_further() -> None:
+    given = [(b"accept", b"*/*"), (b"Authorization", b"Bearer of.the.provider"), (b"authorization_", b"x"), (b"cookie", b"a=b")]
+    assert (b"accept", b"*/*") in without_authorization(given)
+    assert (b"cookie", b"a=b") in without_authorization(given)
+    assert not any(b"of.the.provider" in value for _, value in without_authorization(given))
+    assert without_our_credentials([(b"authorization", b"Bearer of.the.provider")], "_gate", is_bearer=True) == (b"", b"")
+    assert without_our_credentials([(b"authorization", b"Bearer of.the.app")], "_gate", is_bearer=False)[1] == b"Bearer of.the.app"

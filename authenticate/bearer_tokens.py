@@ -1,0 +1,278 @@
+"""Whom does a bearer token name: one that our provider gave, or another issuer whom a route trusts?
+
+Every refusal is None; ProviderError only where the provider, which alone could tell, can't be asked.
+"""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from authenticate import key_set, strict_json
+from authenticate.discovery import ACCEPTED_ALGORITHMS, PATH, is_safe
+from authenticate.issuer import issuer_for, signs_for
+from authenticate.key_set import KeySet
+from authenticate.provider_client import ProviderClient
+from authenticate.provider_http import ProviderHttp
+from authenticate.providers.base import AccessRefused
+from authenticate.providers.oidc import is_verified
+from authenticate.providers.registry import provider_of
+from authenticate.remembered import Remembered
+from authenticate.signed_token import MAX_TOKEN, Kind, UnknownKey
+from databroker.records import Session, User
+from gateproject.config.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, JWT
+from gateproject.config.options import Options
+from gateproject.config.route import Route
+from gateproject.errors import ProviderError
+from gateproject.tasks import spawn
+
+log = structlog.get_logger(__name__)
+
+KEPT = 60.0  # seconds for which a good token is not judged again: so late at most is it noticed that the provider withdrew it
+REFUSED_KEPT = 10.0
+MOST_KEPT = 10_000
+MOST_AT_ONCE = 32  # questions to providers; of a flood of made-up tokens they see no more than that
+ATTESTED = 3600.0  # what is attested of a token's owner is good for no longer
+DISCOVERY_LIFETIME = 3600.0
+SHORTEST = 8
+
+KINDS = {
+    ACCESS_TOKEN: Kind("access token", frozenset({"at+jwt", "jwt"})),
+    ID_TOKEN: Kind("ID token", frozenset({"jwt"})),
+    JWT: Kind("bearer token", frozenset({"at+jwt", "jwt"})),
+}
+# What tells tokens of one issuer apart that have the same `typ`, or none.
+OF_ID_TOKENS = ("nonce", "at_hash", "c_hash")
+OF_ACCESS_TOKENS = ("scope", "scp")
+OF_LOGOUT_TOKENS = "events"
+
+Keys = tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Whose tokens a route takes, and for whom they must be."""
+
+    kind: str
+    issuer: str = ""
+    audience: tuple[str, ...] = ()
+    jwks_url: str = ""
+    jwks: bytes = field(default=b"", repr=False)
+
+    @classmethod
+    def of_route(cls, route: Route) -> "Trust":
+        return cls(
+            route.bearer_token or "",
+            route.bearer_token_issuer or "",
+            route.bearer_token_audience,
+            str(route.bearer_token_jwks_url or ""),
+            route.bearer_token_jwks_file.content if route.bearer_token_jwks_file else b"",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """Somebody whom a good token names; `session` has no record, and ends with the token."""
+
+    session: Session
+    user: User
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    bearer: Bearer | None
+    until: float
+
+
+class BearerTokens:
+    def __init__(self, options: Options, clock: Callable[[], float]):
+        self._clock = clock
+        self._http = ProviderHttp(options)
+        self._provider = ProviderClient(options, provider_of(options), clock, http=self._http)
+        self._trusts: dict[str, Trust] = {}
+        for route in options.policy:
+            if route.bearer_token:
+                self._trusts.setdefault(route.id, Trust.of_route(route))
+        self._issuers = {trust: _Issuer(trust, self._http, clock) for trust in self._trusts.values() if trust.kind == JWT}
+        self._verdicts: OrderedDict[tuple[Trust, bytes], _Verdict] = OrderedDict()
+        self._questions: dict[tuple[Trust, bytes], asyncio.Task[_Verdict | ProviderError]] = {}
+
+    def __repr__(self) -> str:
+        return f"<BearerTokens {len(self._trusts)} routes, {len(self._verdicts)} tokens>"
+
+    @classmethod
+    def of(cls, options: Options, clock: Callable[[], float]) -> "BearerTokens | None":
+        return cls(options, clock) if any(route.bearer_token for route in options.policy) else None
+
+    async def bearer_of(self, route_id: str, token: str) -> Bearer | None:
+        """Nobody for a token that this route does not take; ProviderError where that can't be told now."""
+        trust = self._trusts.get(route_id)
+        if trust is None or not SHORTEST <= len(token) <= MAX_TOKEN:
+            return None
+        key = (trust, hashlib.sha256(token.encode()).digest())
+        verdict = self._verdicts.get(key)
+        if verdict is not None and self._clock() < verdict.until:
+            return verdict.bearer
+        answer = await asyncio.shield(self._asked_once(key, trust, token))
+        if isinstance(answer, ProviderError):
+            raise answer
+        return answer.bearer
+
+    async def close(self, grace: float = 0.0) -> None:
+        await asyncio.sleep(grace)
+        await self._http.close()
+
+    def _asked_once(self, key: tuple[Trust, bytes], trust: Trust, token: str) -> "asyncio.Task[_Verdict | ProviderError]":
+        """Requests that come with the same token meanwhile wait for the same answer."""
+        if (question := self._questions.get(key)) is None:
+            if len(self._questions) >= MOST_AT_ONCE:
+                raise ProviderError("too many tokens wait for the provider")
+            question = self._questions[key] = spawn(self._judge(key, trust, token), name="a bearer token is judged")
+        return question
+
+    async def _judge(self, key: tuple[Trust, bytes], trust: Trust, token: str) -> _Verdict | ProviderError:
+        try:
+            claims = await self._claims(trust, token)
+            now = self._clock()
+            bearer = self._bearer(trust, claims, key[1].hex()[:32], now)
+            verdict = _Verdict(bearer, min(now + KEPT, bearer.session.expires))
+        except (_Refused, AccessRefused) as refusal:
+            log.info("a bearer token was refused", kind=trust.kind, issuer=trust.issuer, reason=str(refusal))
+            verdict = _Verdict(None, self._clock() + REFUSED_KEPT)
+        except ProviderError as error:
+            log.warning("a bearer token can't be judged", kind=trust.kind, issuer=trust.issuer, reason=str(error))
+            return error
+        finally:
+            del self._questions[key]
+        self._verdicts[key] = verdict
+        if len(self._verdicts) > MOST_KEPT:
+            self._verdicts.popitem(last=False)
+        return verdict
+
+    async def _claims(self, trust: Trust, token: str) -> dict[str, Any]:
+        """_Refused, AccessRefused; ProviderError where nobody can tell."""
+        if trust.kind == JWT:
+            issuer = self._issuers[trust]
+            return await verified(token, trust, trust.issuer, frozenset(ACCEPTED_ALGORITHMS), issuer.keys, issuer.newer_keys, self._clock)
+        discovery = await self._provider.discovery()
+        if trust.kind == ACCESS_TOKEN and trust.audience == (ANY_CLIENT,):
+            claims = await self._provider.provider.userinfo(self._http, discovery, token)
+            if not isinstance(claims.get("sub"), str) or not claims["sub"]:
+                raise _Refused("the provider does not say whose token it is")
+            return claims
+        expected = trust if trust.kind == ACCESS_TOKEN else Trust(ID_TOKEN, audience=(self._provider.client_id,))
+        return await verified(
+            token,
+            expected,
+            discovery.issuer,
+            discovery.algorithms,
+            lambda: self._provider.keys(discovery),
+            lambda: self._provider.newer_keys(discovery),
+            self._clock,
+        )
+
+    def _bearer(self, trust: Trust, claims: dict[str, Any], id: str, now: float) -> Bearer:
+        expires = min(float(claims.get("exp", now + KEPT)), now + ATTESTED)
+        issued = float(claims.get("iat", now))
+        if trust.kind == JWT:
+            # Of another issuer: no subject of it is one of our provider's people, and an address counts only where it says so.
+            user_id, provider, subject = f"{trust.issuer}#{claims['sub']}", JWT, claims["sub"]
+            email = claims.get("email") if isinstance(claims.get("email"), str) else ""
+            user = User(user_id, email or "", is_verified({"email_verified": False, **claims}), "", claims)
+        else:
+            user = self._provider.provider.user(claims, now)
+            user_id, provider, subject = user.id, self._provider.provider.name, self._provider.provider.subject(claims)
+        return Bearer(Session(f"bearer/{id}", user_id, subject, provider, issued, expires, claims), user)
+
+
+class _Refused(Exception):
+    """The token is not to be believed; why, for the log."""
+
+
+class _Issuer:
+    """Another issuer's keys: from a file, from `bearer_token_jwks_url`, or from where its discovery document says."""
+
+    def __init__(self, trust: Trust, http: ProviderHttp, clock: Callable[[], float]):
+        self._trust = trust
+        self._http = http
+        self._fixed = key_set.parse(strict_json.parse_object(trust.jwks)) if trust.jwks else None
+        self._key_set = KeySet(http, clock)
+        self._uri = Remembered(self._discovered, lifetime=DISCOVERY_LIFETIME, stale=DISCOVERY_LIFETIME, clock=clock)
+
+    async def keys(self) -> Keys:
+        return self._fixed if self._fixed is not None else await self._key_set.keys(await self._jwks_uri())
+
+    async def newer_keys(self) -> Keys:
+        return self._fixed if self._fixed is not None else await self._key_set.newer_keys(await self._jwks_uri())
+
+    async def _jwks_uri(self) -> str:
+        return self._trust.jwks_url or await self._uri.get()
+
+    async def _discovered(self) -> str:
+        answer = await self._http.get(self._trust.issuer.rstrip("/") + PATH)
+        if answer.status != 200:
+            raise ProviderError(f"the issuer's discovery document was answered with status {answer.status}")
+        document = answer.json()
+        uri = document.get("jwks_uri")
+        if document.get("issuer") != self._trust.issuer or not isinstance(uri, str) or not is_safe(uri):
+            raise ProviderError("the discovery document is another issuer's, or names no safe jwks_uri: is bearer_token_issuer exact?")
+        return uri
+
+
+async def verified(
+    token: str,
+    trust: Trust,
+    issuer: str,
+    algorithms: frozenset[str],
+    keys: Callable[[], Any],
+    newer_keys: Callable[[], Any],
+    clock: Callable[[], float],
+) -> dict[str, Any]:
+    """The claims of a token that passes every check; _Refused, or ProviderError where the keys can't be had."""
+    kind = KINDS[trust.kind]
+    try:
+        header, payload = kind.parts(token)
+        algorithm = kind.algorithm(header, algorithms)
+        named = issuer_for(issuer, payload)
+        _check_claims(kind, trust, header, payload, named, clock())
+    except ProviderError as error:
+        raise _Refused(str(error)) from error
+    for source in (keys, newer_keys):
+        known = await source()
+        try:
+            kind.check_signature(token, tuple(key for key in known if signs_for(key, issuer, named)), algorithm, header.get("kid"))
+        except UnknownKey as error:
+            unknown = error
+        except ProviderError as error:
+            raise _Refused(str(error)) from error
+        else:
+            return payload
+    raise _Refused(str(unknown))
+
+
+def _check_claims(kind: Kind, trust: Trust, header: Mapping[str, Any], payload: Mapping[str, Any], issuer: str, now: float) -> None:
+    """Before the signature: what can't be for us is no reason to fetch keys."""
+    if payload.get("iss") != issuer:
+        raise ProviderError("it is of another issuer")
+    audience = payload.get("aud")
+    audiences = [audience] if isinstance(audience, str) else audience
+    if not isinstance(audiences, list) or not any(isinstance(name, str) and name in trust.audience for name in audiences):
+        raise ProviderError("it is for another audience")
+    kind.text(payload, "sub")
+    kind.check_times(payload, now)
+    if OF_LOGOUT_TOKENS in payload:
+        raise ProviderError("it is a logout token")
+    is_access_token = str(header.get("typ", "")).lower().removeprefix("application/") == "at+jwt"
+    says = payload.get("typ")  # as Keycloak names the kind
+    has_scope, has_nonce = (any(name in payload for name in names) for names in (OF_ACCESS_TOKENS, OF_ID_TOKENS))
+    if trust.kind == ACCESS_TOKEN and not is_access_token and (has_nonce or says == "ID" or not has_scope):
+        raise ProviderError("it is no access token")
+    if trust.kind == ID_TOKEN:
+        if has_scope or says not in (None, "ID", "JWT"):
+            raise ProviderError("it is no ID token")
+        if payload.get("azp", trust.audience[0] if len(audiences) == 1 else None) != trust.audience[0]:
+            raise ProviderError("it was issued to another client")

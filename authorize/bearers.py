@@ -1,0 +1,22 @@
+"""Who answers whom a bearer token names?  The authenticate side does (authenticate/bearer_tokens.py); the roof brings the two together."""
+
+from typing import Protocol
+
+from databroker.records import Session, User
+
+
+class Bearer(Protocol):
+    """Somebody whom a good token names.  There is no record of the session: it ends with the token."""
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def user(self) -> User: ...
+
+
+class Bearers(Protocol):
+    async def bearer_of(self, route_id: str, token: str) -> Bearer | None:
+        """None for a token that this route does not take; ProviderError where nobody can tell.  While a token is remembered, the same
+        object."""
+        ...
