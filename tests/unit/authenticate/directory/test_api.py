@@ -119,7 +119,7 @@ async def test_what_passes_is_tried_again_longer_each_time_and_not_for_ever() ->
     assert asked.budget.requests == 4
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 400, 403, 404, 410])
+@pytest.mark.parametrize("status", [301, 302, 307, 400, 401, 403, 404, 410])
 async def test_what_will_not_change_is_not_tried_again(status: int) -> None:
     asked = Asked(Answer(status, "", b""))
     with pytest.raises(DirectoryError, match=f"status {status}"):
