@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, TypeAdapter, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from gateproject.config.places import KeyPath
@@ -34,11 +34,14 @@ class Settings(BaseModel):
     REMOVED: ClassVar[Mapping[str, str]] = {}
     ELSEWHERE: ClassVar[Mapping[str, str]] = {}
 
-    @model_validator(mode="after")
-    def _obey_the_rules(self) -> Self:
-        if findings := list(broken_rules(self.RULES, self)):
+    @model_validator(mode="wrap")
+    @classmethod
+    def _obey_the_rules(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
+        made = make(given)
+        # A route obeyed its rules when it was made, and can't change; it comes by again with the whole configuration.
+        if made is not given and (findings := list(broken_rules(cls.RULES, made))):
             raise PydanticCustomError("rules", "breaks a rule", {"findings": findings})
-        return self
+        return made
 
     @classmethod
     @cache

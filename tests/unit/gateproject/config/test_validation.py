@@ -94,3 +94,19 @@ def test_not_even_the_validators_own_message_holds_the_value() -> None:
     with pytest.raises(ValidationError) as caught:
         Numbered.model_validate({"number": "hunter2"})
     assert "hunter2" not in str(caught.value)
+
+
+def test_what_was_judged_alone_is_not_judged_again_with_all_others():
+    judged = []
+
+    class Part(Settings):
+        RULES = (lambda part: judged.append(part) or (),)
+        n: int
+
+    class Whole(Settings):
+        parts: tuple[Part, ...]
+
+    made = [Part(n=number) for number in range(3)]
+    whole = Whole(parts=(*made, {"n": 3}))
+    assert [part.n for part in judged] == [0, 1, 2, 3]
+    assert all(kept is part for kept, part in zip(whole.parts, made, strict=False))
