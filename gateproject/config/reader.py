@@ -35,32 +35,25 @@ class Reader:
 
     `read` is given the value as it is written, and raises ValueError with the reason; it may ask for pydantic's
     ValidationInfo as a second argument.  `shape` is JSON Schema: it accepts whatever `read` does, and tells types apart.
-    `later` are words that `read` will accept in a later release.
     """
 
     kind: str
     read: Callable[..., Any]
     shape: Shape
-    later: tuple[str, ...] = ()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return PlainValidator(self.read).__get_pydantic_core_schema__(source, handler)
 
 
-def one_of(*choices: str, later: tuple[str, ...] = (), otherwise: str = "") -> Reader:
-    """One of `choices`; `otherwise` is advice to who finds none that fits.
-
-    `later` holds values of the specification that this release does not have: naming one says so.
-    """
+def one_of(*choices: str, otherwise: str = "") -> Reader:
+    """One of `choices`; `otherwise` is advice to who finds none that fits."""
 
     def choose(value: Any) -> str:
         if value in choices:
             return str(value)
-        if value in later:
-            raise ValueError(f"{value} is specified but not available in this release")
-        raise ValueError(f"must be one of {', '.join(choices + later)}" + (f"; {otherwise}" if otherwise else ""))
+        raise ValueError(f"must be one of {', '.join(choices)}" + (f"; {otherwise}" if otherwise else ""))
 
-    return Reader("string", choose, {"type": "string", "enum": list(choices)}, later)
+    return Reader("string", choose, {"type": "string", "enum": list(choices)})
 
 
 def whole_number(least: int, most: int) -> Reader:

@@ -81,8 +81,6 @@ def _meaning(key: Key) -> str:
     choices = key.reader.shape.get("enum", ()) if key.reader else ()
     if choices:
         meaning += f" One of {', '.join(_code(choice) for choice in choices)}."
-    if key.reader is not None and key.reader.later:
-        meaning += f" Not available in this release: {', '.join(_code(choice) for choice in key.reader.later)}."
     return meaning
 
 

@@ -1,7 +1,7 @@
 """Keys of the specification that this release does not have yet, declared as they will be.
 
 Naming one is an error: ignoring `autocert`, say, would leave the operator believing in what does not happen.  Whoever builds a key
-moves its field from here to its group; values of existing keys wait at their declaration, in `later=` of `one_of`.
+moves its field from here to its group.
 """
 
 from decimal import Decimal

@@ -51,16 +51,6 @@ authenticate.without(
 )
 authenticate.without("a configured parameter can't replace state, nonce or PKCE", "if name.lower() in OWN_PARAMETERS:", "if False:")
 
-reader = door("gateproject/config/reader.py", "unit/gateproject/config/test_shared.py", "unit/gateproject/config/test_options.py")
-reader.without(
-    "a value that is not built is an error",
-    '            raise ValueError(f"{value} is specified but not available in this release")',
-    "            return str(value)",
-    "unit/gateproject/config/test_shared.py",
-    "unit/gateproject/config/test_unbuilt.py",
-    "unit/gateproject/config/test_options.py",
-)
-
 load = door("gateproject/config/load.py", "unit/gateproject/config/test_load.py")
 load.without(
     "a configuration with any mistake is refused whole",
@@ -191,5 +181,4 @@ DOORS = (
     places,
     yaml_reader,
     authenticate,
-    reader,
 )

@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field, ValidationError
 
 from gateproject.config.fields import Bool, Text
-from gateproject.config.validation import MOST_DETAILS, Finding, Rule, Settings, validate
+from gateproject.config.validation import MOST_DETAILS, Finding, Rule, Settings, _without_most_unknown, validate
 
 
 def _no_b_with_a(settings: Any) -> Iterator[Finding]:
@@ -42,6 +42,7 @@ def test_of_very_many_unknown_keys_only_the_first_are_described() -> None:
     assert len(found) == MOST_DETAILS
     assert ("a",) in found
     assert ("unknown0",) in found
+    assert len(_without_most_unknown(Sample, {**unknown, "a": "perhaps"})) == MOST_DETAILS + 1
 
 
 def test_what_is_right_becomes_the_model() -> None:
