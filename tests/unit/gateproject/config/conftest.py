@@ -104,7 +104,7 @@ def complete(tmp_path: Path, pair: tuple[bytes, bytes]) -> Complete:
     """Examples name files and base64 of them, and secrets that people must make themselves: here they are."""
     contents = {"fullchain.pem": pair[0], "privkey.pem": pair[1], "ca.pem": pair[0], "signing-key.pem": pair[1]}
     contents |= {"client.pem": pair[0], "client-key.pem": pair[1], "account.json": account_json(), "token": b"PUT-THE-TOKEN-HERE\n"}
-    contents["idp-account.json"] = b'{"api_key": "PUT-THE-KEY-HERE"}'
+    contents |= {"idp-account.json": b'{"api_key": "PUT-THE-KEY-HERE"}', "scim-token": b"PUT-A-RANDOM-TOKEN-OF-32-CHARACTERS-HERE\n"}
     for name, content in {**contents, "directory.yaml": b"users: []\n", "policy-tests.yaml": b"[]\n"}.items():
         (tmp_path / name).write_bytes(content)
     values = {f"BASE64-OF-{name}": base64.b64encode(content).decode() for name, content in contents.items()}

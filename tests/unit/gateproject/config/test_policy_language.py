@@ -118,7 +118,7 @@ def test_an_allow_block_beside_an_open_door_has_no_effect(route_problems: Proble
 def test_the_examples_of_the_documentation_are_right() -> None:
     page = (Path(__file__).parents[4] / "docs" / "policy.md").read_text()
     examples = [part.partition("```")[0] for part in page.split("```yaml\n")[1:]]
-    assert len(examples) == 5
+    assert len(examples) == 6
     for example in examples:
         written = yaml.safe_load(example)
         route = written["policy"][0] if "from" in written["policy"][0] else written

@@ -15,7 +15,7 @@ GOOD = {"url": "https://app.example.com/", "expect": "allow", "user": "ann@examp
 @pytest.mark.parametrize(
     ("changes", "key", "message"),
     [
-        ({"expect": "alow"}, "expect", "must be one of allow, refuse, sign-in, no-route"),
+        ({"expect": "alow"}, "expect", "must be one of allow, refuse, sign-in, step-up, no-route"),
         ({"expect": None}, "expect", "must be one of"),
         ({"usr": "x"}, "usr", "is not a setting; did you mean user?"),
         ({"claims": ["x"]}, "claims", "must be a map"),
