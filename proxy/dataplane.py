@@ -82,7 +82,7 @@ class DataPlane:
         self.state: ProxyState = ProxyState(authorize.routes.routes(), options, previous.state if previous else None)
         self._trusted = TrustedPeers(options.trusted_proxies)
         self._refusals = Refusals(options, authorize.is_route_origin, authorize.may_administer)
-        self.forms = KeptForms(options, self._carrying.broker, self._origin_of)
+        self.forms = KeptForms(options, self._carrying.broker, authorize.scheme_of)
 
     async def __call__(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         story, judged_at = Story(incoming, self._trusted, self._authorize, self._carrying.decisions), self._carrying.streams.changes
@@ -120,10 +120,6 @@ class DataPlane:
         if not asks or check.challenge or not incoming.may_be_sent_elsewhere:
             return None
         return await self.forms.keep(incoming, client_address(incoming, self._trusted), receive, self._clock())
-
-    def _origin_of(self, incoming: Incoming) -> str:
-        request = incoming.request
-        return f"{self._authorize.scheme_of(request.host, request.port)}://{request.host_port}"
 
     async def _websocket(
         self, incoming: Incoming, compiled: CompiledRoute, check: Check, judged_at: int, receive: Receive, send: Send

@@ -79,16 +79,16 @@ class Form:
 
 
 class KeptForms:
-    """`origin_of` is the origin that a request was sent to.  Without a broker nothing is kept."""
+    """`scheme_of` tells it of a host and port.  Without a broker nothing is kept."""
 
-    def __init__(self, options: Options, broker: BrokerClient | None, origin_of: Callable[[Incoming], str]):
+    def __init__(self, options: Options, broker: BrokerClient | None, scheme_of: Callable[[str, int | None], str]):
         # The prefix keeps sibling domains from planting a form of theirs (RFC 6265bis 4.1.3.2); it needs TLS.
         self._prefix = f"{'__Host-' if options.cookie_secure else ''}{options.cookie_name}_form_"
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, "kept form")
         self._places_key = derive_key(options.cookie_secret[0], "places of kept forms")
         self._broker = broker
-        self._origin_of = origin_of
+        self._scheme_of = scheme_of
         self._reading = 0
 
     async def keep(self, incoming: Incoming, client_address: str, receive: Receive, now: float) -> Kept | NotKept | None:
@@ -179,7 +179,7 @@ class KeptForms:
         Browsers say it in Sec-Fetch-Site, older ones in Origin; who says nothing is no browser.
         """
         site, origin = incoming.header(b"sec-fetch-site"), incoming.header(b"origin")
-        own = self._origin_of(incoming)
+        own = f"{self._scheme_of(incoming.request.host, incoming.request.port)}://{incoming.request.host_port}"
         if site:
             # "null": the page keeps its address to itself (Referrer-Policy: no-referrer).
             return site == "same-origin" and origin in ("", "null", own)
