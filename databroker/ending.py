@@ -11,11 +11,11 @@ from django.http import HttpRequest
 from databroker.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, name_of, record_actions
 from databroker.client import BrokerClient
 from databroker.models import Session, User
-from databroker.records import SESSION
+from databroker.records import SESSION, Record
 from gateproject.errors import BrokerError
 
 AT_ONCE = 500
-DELETIONS_AT_ONCE = 16
+AT_ONCE_AT_BROKER = 16
 # An administrator waits for the page no longer than this; what is left then is ended by asking again.
 PATIENCE = 15.0
 
@@ -74,13 +74,16 @@ class Ending:
             self.is_complete = False
         return not self.is_complete
 
-    def _end(self, ids: Sequence[str]) -> None:
+    def _end(self, chosen: Sequence[str]) -> None:
+        """These, and the weaker ones that the same browsers had before (`Session.earlier`): who is out is out at every host."""
+        broker = self.request.scope["gate"].broker
+        ids = list(dict.fromkeys([*chosen, *async_to_sync(_earlier)(broker, chosen)]))
         names = {row.pk: name_of(row) for row in Session.objects.select_related("user").filter(pk__in=ids)}
         # First the log: what can't be told of must not be done.
         record_actions(self.request, ENDS, [(id, names.get(id, id)) for id in ids], Session)
         ended: list[str] = []
         try:
-            async_to_sync(_delete)(self.request.scope["gate"].broker, ids, ended)
+            async_to_sync(_delete)(broker, ids, ended)
         except BrokerError:
             done = set(ended)
             record_actions(self.request, NOT_ENDED, [(id, names.get(id, id)) for id in ids if id not in done], Session)
@@ -91,10 +94,23 @@ class Ending:
             Session.objects.filter(pk__in=ended).delete()
 
 
+async def _earlier(broker: BrokerClient, ids: Sequence[str]) -> list[str]:
+    records = await _records(broker, ids)
+    earlier = [id for record in records for id in record.data.get("earlier", ())]
+    return [record.id for record in await _records(broker, earlier)]
+
+
+async def _records(broker: BrokerClient, ids: Sequence[str]) -> list[Record]:
+    found: list[Record | None] = []
+    for start in range(0, len(ids), AT_ONCE_AT_BROKER):
+        found += await asyncio.gather(*(broker.get(SESSION, id) for id in ids[start : start + AT_ONCE_AT_BROKER]))
+    return [record for record in found if record is not None]
+
+
 async def _delete(broker: BrokerClient, ids: Sequence[str], ended: list[str]) -> None:
     """`ended` grows with each, so that it is right also where the broker fails halfway."""
-    for start in range(0, len(ids), DELETIONS_AT_ONCE):
-        part = ids[start : start + DELETIONS_AT_ONCE]
+    for start in range(0, len(ids), AT_ONCE_AT_BROKER):
+        part = ids[start : start + AT_ONCE_AT_BROKER]
         outcomes = await asyncio.gather(*(broker.delete(SESSION, id) for id in part), return_exceptions=True)
         ended += [id for id, outcome in zip(part, outcomes, strict=True) if not isinstance(outcome, BaseException)]
         for outcome in outcomes:

@@ -88,6 +88,7 @@ ending.without(
 ending.without("the log is written before a person's sessions end", "        record_actions(self.request, ENDS_ALL, whom, User)\n", "")
 ending.without("what could not be ended is told of", "            record_actions(self.request, NOT_ENDED, [", "            ([")
 ending.without("sessions without a row end, too", "            self._end_those_without_row(people)\n", "")
+ending.without("the weaker sessions of a browser end, too", "[*chosen, *async_to_sync(_earlier)(broker, chosen)]", "chosen")
 ending.without("an action has an end", "if self.clock() >= self._until:", "if False:")
 
 details = door("databroker/details.py", "unit/databroker/test_details.py", "integration/test_admin_secrets.py")

@@ -94,6 +94,15 @@ def test_sessions_end_in_store_and_table_and_each_is_told_of(store):
     ]
 
 
+def test_the_weaker_sessions_of_the_same_browser_end_with_the_stronger_one(store):
+    for id in ("weak", "weaker", "anothers"):
+        put(store, id, "oidc/bob")
+    async_to_sync(store.put)(SESSION, "strong", {"user_id": "oidc/bob", "earlier": ["weak", "weaker", "long gone"]})
+    assert end_sessions(store, ["strong"]) == 3
+    assert left(store) == ["anothers"]
+    assert [id for _, id, _ in told()] == ["strong", "weak", "weaker"]
+
+
 def test_what_had_ended_when_the_broker_failed_is_told_of():
     store = FailingStore()
     for id in ("s1", "s2", "s3"):
