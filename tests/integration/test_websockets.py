@@ -455,7 +455,7 @@ async def test_a_stop_closes_websockets_with_1001_on_both_sides_and_exits_0(gate
         assert client.frame().close_code == 1001
         client.say(CLOSE, b"\x03\xe9")
         assert ended(client)
-    assert gate.stop() == 0
+    assert gate.child.ended() == 0
     assert [frame.close_code for frame in upstream.frames()] == [1001]
 
 
@@ -467,6 +467,6 @@ def test_a_client_that_ignores_our_close_does_not_hold_the_stop_up(gate: Running
     with member(gate, asyncio.run(cookie()), "/hold") as client:
         gate.child.process.send_signal(signal.SIGTERM)
         assert client.frame().close_code == 1001
-        assert gate.stop() == 0
+        assert gate.child.ended() == 0
         with pytest.raises((Broken, OSError)):
             client.frame()

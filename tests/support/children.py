@@ -89,12 +89,16 @@ class Child:
         """The exit status."""
         if self.process.poll() is None:
             self.process.send_signal(number)
+        return self.ended(timeout)
+
+    def ended(self, timeout: float = 15) -> int:
+        """The exit status of who was told to stop before; a second signal may end a process that is about to end by itself."""
         try:
             status = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise AssertionError(f"still running {timeout:.0f} s after {number.name}; it said:\n{self.output}") from None
+            raise AssertionError(f"still running {timeout:.0f} s after it was told to stop; it said:\n{self.output}") from None
         finally:
             self._reader.join(5)
             if self.process.stdout is not None:

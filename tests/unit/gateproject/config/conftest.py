@@ -1,6 +1,7 @@
 """A configuration that loads, to be changed one setting at a time."""
 
 import base64
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from gateproject.config.load import parse_options
 from gateproject.config.options import Options
 from gateproject.errors import ConfigError
 from tests.support.cloud import account_json
+from tests.support.fake_idp import RSA_KEY, public_jwk
 from tests.support.options import MINIMAL
 
 Load = Callable[..., Options]
@@ -30,6 +32,11 @@ AROUND_ROUTES = {"tls_downstream_client_ca": _TLS, "tls_downstream_client_ca_fil
 KVSTORE_WITH_TLS = {"databroker_storage_connection_string": "kvstores://127.0.0.1"}
 _HTTPS = {"to": "https://upstream.internal"}
 OKTA = {"idp_provider": "okta", "idp_provider_url": "https://corp.okta.com"}
+_JWT = {
+    "bearer_token": "jwt",
+    "bearer_token_issuer": "https://issuer.example.com",
+    "bearer_token_audience": ["https://app.example.com"],
+}
 # What else a key needs to be accepted.
 COMPANIONS: dict[str, dict[str, Any]] = {
     "authorize_service_url": {"services": "proxy", "databroker_service_url": "https://databroker.internal:5443"},
@@ -52,6 +59,11 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "regex_rewrite_substitution": {"regex_rewrite_pattern": "(a)(b)"},
     "host_path_regex_rewrite_pattern": {"host_path_regex_rewrite_substitution": "a"},
     "host_path_regex_rewrite_substitution": {"host_path_regex_rewrite_pattern": "(a)(b)"},
+    "bearer_token": _JWT,
+    "bearer_token_issuer": _JWT,
+    "bearer_token_audience": _JWT,
+    "bearer_token_jwks_url": _JWT,
+    "bearer_token_jwks_file": _JWT,
     "idp_service_account": OKTA,
     "idp_service_account_file": OKTA,
     "databroker_storage_type": {"databroker_storage_connection_string": "kvstore://127.0.0.1"},
@@ -105,6 +117,7 @@ def complete(tmp_path: Path, pair: tuple[bytes, bytes]) -> Complete:
     contents = {"fullchain.pem": pair[0], "privkey.pem": pair[1], "ca.pem": pair[0], "signing-key.pem": pair[1]}
     contents |= {"client.pem": pair[0], "client-key.pem": pair[1], "account.json": account_json(), "token": b"PUT-THE-TOKEN-HERE\n"}
     contents |= {"idp-account.json": b'{"api_key": "PUT-THE-KEY-HERE"}', "scim-token": b"PUT-A-RANDOM-TOKEN-OF-32-CHARACTERS-HERE\n"}
+    contents["keys.json"] = json.dumps({"keys": [public_jwk(RSA_KEY, "RS256", "one")]}).encode()
     for name, content in {**contents, "directory.yaml": b"users: []\n", "policy-tests.yaml": b"[]\n"}.items():
         (tmp_path / name).write_bytes(content)
     values = {f"BASE64-OF-{name}": base64.b64encode(content).decode() for name, content in contents.items()}

@@ -68,7 +68,7 @@ def test_a_stop_closes_idle_connections_and_takes_no_new_ones(tmp_path):
         assert not accepts(port)
         assert busy.response().body == b"slow"
         busy.socket.close()
-        assert child.stop() == 0
+        assert child.ended() == 0
     assert child.lines[-1] == "stopped", child.output
 
 
@@ -101,7 +101,7 @@ def test_a_request_that_runs_when_the_stop_comes_is_answered(tmp_path):
         assert (response.body, response.announces_close) == (b"slow", True)
         assert client.is_closed()
         client.socket.close()
-        assert child.stop() == 0
+        assert child.ended() == 0
 
 
 async def test_a_request_that_does_not_end_is_ended_after_a_while():
