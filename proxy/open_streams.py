@@ -75,8 +75,11 @@ class OpenStreams:
 
     async def run(self, may_go_on: Callable[[Incoming], Awaitable[bool]]) -> None:
         """Judge open streams anew whenever something may have changed, and now and then where time alone may, for ever."""
+        unjudged: set[Stream] = set()
         while True:
-            streams = await self._due()
+            # Those that couldn't be judged come last: one whose provider is away must not keep the others from being judged.
+            streams = sorted(await self._due(), key=unjudged.__contains__)
+            unjudged.intersection_update(streams)
             for number, stream in enumerate(streams, 1):
                 if number % LOOK_AT_ONCE == 0:
                     await asyncio.sleep(0)
@@ -85,7 +88,9 @@ class OpenStreams:
                 try:
                     if not await may_go_on(stream.incoming):
                         self._end((stream,), "access was withdrawn")
+                    unjudged.discard(stream)
                 except BrokerError:
+                    unjudged.add(stream)
                     # Nothing is known: new requests are refused meanwhile, and the next change is looked at again.
                     self._must_look.set()
                     break

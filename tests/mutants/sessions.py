@@ -38,6 +38,9 @@ replica.without("what was derived hears of a change", "        self._tell(change
 
 streams = door("proxy/open_streams.py", "unit/proxy/test_open_streams.py")
 streams.without("a stream ends with its session", 'self._end(self._by_session.get(change.id, ()), "the session has ended")', "pass")
+streams.without(
+    "one that can't be judged keeps no other waiting", "sorted(await self._due(), key=unjudged.__contains__)", "await self._due()"
+)
 streams.without("a stream ends where its policy does", 'self._end((stream,), "access was withdrawn")', "pass")
 
 LIVE_ADMIN = "integration/test_admin.py"

@@ -140,6 +140,24 @@ async def test_while_the_broker_is_away_nothing_is_decided_and_it_is_asked_again
     assert ended[:1] == ["s1"]
 
 
+async def test_a_stream_that_can_not_be_judged_keeps_no_other_from_being_judged(running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.open_streams.LOOK_EVERY", 0)
+    streams, ended = OpenStreams(), []
+
+    async def judge(incoming: Incoming) -> bool:
+        if incoming is INCOMING:
+            raise BrokerError("the provider of this one is away")
+        return False
+
+    opened(streams, "s1", ended)
+    streams.open(incoming_from("https://app.example.com/"), "s2", streams.changes).end = lambda: ended.append("s2")
+    running(streams, judge)
+    streams.policy_changed()
+    await settle()
+    await settle()
+    assert set(ended) == {"s2"}
+
+
 async def test_what_time_alone_may_end_is_judged_now_and_then_and_nothing_else(running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.open_streams.LOOK_EVERY", 0)
     monkeypatch.setattr("proxy.open_streams.LOOK_AT_CLOCK_EVERY", 0.001)
