@@ -32,7 +32,6 @@ program.without(
 )
 
 sealed = door("gateproject/crypto/program_tokens.py", "unit/gateproject/crypto/test_program_tokens.py")
-sealed.without("a program's token is no cookie's value", '"programmatic token"', '"session cookie"')
 sealed.without("a hand-over to a program is none to a browser", '"programmatic hand-over"', '"hand-over"')
 carriers = door("authorize/carriers.py", "unit/authorize/test_carriers.py")
 carriers.without("two headers carry nothing", "if len(given) != 1:", "if not given:")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gateproject.crypto.service_account_token import hash_of, is_secret, name_in, new_token
+from gateproject.crypto.service_account_token import _checksum, hash_of, is_secret, name_in, new_token
 
 
 def test_a_token_names_its_account_and_no_two_are_alike() -> None:
@@ -33,6 +33,8 @@ def test_only_exact_tokens_are_tokens() -> None:
     token = new_token("ci")
     for wrong in (token + "\n", " " + token, token + "=", token.upper(), token[:-1], token.replace("_ci_", "_c_i_"), f"x{token}"):
         assert name_in(wrong) == ""
+    longer = f"{token}="
+    assert name_in(longer + _checksum(longer)) == ""
 
 
 def test_a_hash_says_nothing_of_its_secret_and_knows_it_again() -> None:
