@@ -314,6 +314,12 @@ async def test_a_discovery_document_of_another_issuer_is_not_believed(world: Wor
         await world.ask("jwt", world.ci_token())
 
 
+async def test_keys_come_from_a_safe_address_only_also_where_another_would_answer(world: World) -> None:
+    world.issuer.bend.discovery = {"jwks_uri": f"{world.issuer.issuer.replace('://', '://somebody@')}/jwks"}
+    with pytest.raises(ProviderError, match="no safe jwks_uri"):
+        await world.ask("jwt", world.ci_token())
+
+
 async def test_a_flood_of_made_up_tokens_is_bounded_at_the_provider(world: World) -> None:
     hold = world.idp.bend.holds["/userinfo"] = asyncio.Event()
     asked = [asyncio.ensure_future(world.ask("opaque", f"made-up-{number}")) for number in range(bearer_tokens.MOST_AT_ONCE)]
