@@ -54,6 +54,16 @@ async def test_a_failed_reading_is_not_remembered(staged) -> None:
     assert await stage.users() == stage.directory.expected()[0]
 
 
+@pytest.mark.parametrize("end", [{}, {"@odata.deltaLink": ""}, {"@odata.deltaLink": ["x"]}, {"@odata.nextLink": ["x"]}])
+async def test_a_listing_that_does_not_say_where_to_go_on_may_not_be_whole(staged, end) -> None:
+    stage = await staged("azure")
+    await stage.read()
+    before = await stage.users()
+    stage.directory.fault = lambda request: as_json({"value": [], **end}, 200) if request.path.endswith("/users/delta") else None
+    assert "deltaLink" in (await stage.read()).error
+    assert await stage.users() == before
+
+
 async def test_groups_that_hold_each_other_end(staged) -> None:
     stage = await staged("azure")
     stage.directory.company.inside = {"backend": "engineering", "engineering": "backend"}
