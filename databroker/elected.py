@@ -54,14 +54,7 @@ async def run_alone(client: Leases, name: str, work: Callable[[], Coroutine[Any,
     lease = await client.acquire(name, ttl)
     if lease is None:
         raise DoneElsewhere(f"another process does this at the moment: {name}")
-    task = spawn(work(), name=name)
-    try:
-        is_ours = await _renew_while(task, client, lease, asked, ttl)
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-        with suppress(BrokerError):
-            await client.release(lease)
+    task, is_ours = await _done_while_held(client, lease, work, asked, ttl)
     if task.cancelled() or not is_ours:
         raise BrokerError(f"another process may do this now: {name}")
     return task.result()
@@ -70,6 +63,16 @@ async def run_alone(client: Leases, name: str, work: Callable[[], Coroutine[Any,
 async def _hold(client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, Any, None]], asked: float, ttl: float) -> bool:
     """Whether the work ended well, or was taken away; a failed one waits longer each time."""
     log.info("this process does the work now", work=lease.name)
+    task, is_ours = await _done_while_held(client, lease, work, asked, ttl)
+    if not is_ours:
+        log.warning("another process may do the work now", work=lease.name)
+    return task.cancelled() or task.exception() is None
+
+
+async def _done_while_held(
+    client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, Any, T]], asked: float, ttl: float
+) -> tuple[asyncio.Task[T], bool]:
+    """The work, which has ended, and whether the lease was ours to the end of it; the lease is free again."""
     task = spawn(work(), name=lease.name)
     try:
         is_ours = await _renew_while(task, client, lease, asked, ttl)
@@ -78,9 +81,7 @@ async def _hold(client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, 
         await asyncio.wait({task})
         with suppress(BrokerError):
             await client.release(lease)
-    if not is_ours:
-        log.warning("another process may do the work now", work=lease.name)
-    return task.cancelled() or task.exception() is None
+    return task, is_ours
 
 
 async def _renew_while(task: asyncio.Task[Any], client: Leases, lease: Lease, asked: float, ttl: float) -> bool:
