@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from authenticate.provider_http import ProviderHttp
 from authenticate.remembered import Remembered
-from gateproject.config.types import is_loopback
+from gateproject.config.types import is_confidential
 from gateproject.errors import ProviderError
 
 PATH = "/.well-known/openid-configuration"
@@ -99,4 +99,4 @@ def is_safe(url: str) -> bool:
         return False
     if not host or parts.username is not None or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
         return False
-    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
+    return is_confidential(parts.scheme, host)

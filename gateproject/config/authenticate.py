@@ -22,7 +22,7 @@ from gateproject.config.fields import (
 )
 from gateproject.config.reader import MAP, WEB_URL, Reader, Shape, one_of
 from gateproject.config.route_values import RewrittenPath
-from gateproject.config.types import SecretBytes, SecretText, is_loopback, parse_url
+from gateproject.config.types import SecretBytes, SecretText, is_confidential, parse_url
 from gateproject.config.validation import Finding, Rule, Settings
 
 PROVIDERS = ("oidc", "google", "azure", "okta", "onelogin", "github", "gitlab", "auth0")
@@ -49,7 +49,7 @@ def provider_url(value: Any) -> str:
     """As written: an issuer is compared character by character (OpenID Connect Discovery 4.3)."""
     written = text(value)
     url = parse_url(written)
-    if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.host)):
+    if not is_confidential(url.scheme, url.host):
         raise ValueError("the scheme must be https (http is accepted for a provider on this machine only)")
     if "?" in written:
         raise ValueError("must not contain a query")
@@ -99,20 +99,13 @@ def _scim_tokens_in_file(content: bytes) -> tuple[SecretText, ...]:
     return _scim_tokens(content.decode("ascii", "replace").split())
 
 
-def _one_directory(settings: Any) -> Iterator[Finding]:
-    """Two sources would each remove what the other wrote."""
-    others = [key for key in ("directory_file", "idp_service_account") if getattr(settings, key, None)]
-    if settings.scim_token and others:
-        yield ("scim_token",), f"is set, and so is {others[0]}: users and groups come from one source"
-
-
 def _https_unless_insecure(settings: Any) -> Iterator[Finding]:
     if settings.authenticate_service_url.scheme != "https" and not settings.insecure_server:
         yield ("authenticate_service_url",), "the scheme must be https (http is accepted with insecure_server only)"
 
 
 class AuthenticateSettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (_https_unless_insecure, _url_is_known, _scopes_bring_a_token, _one_directory)
+    RULES: ClassVar[tuple[Rule, ...]] = (_https_unless_insecure, _url_is_known, _scopes_bring_a_token)
 
     authenticate_service_url: ServiceUrl = Field(
         description="Externally reachable URL of the authenticate service.",

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from gateproject.config.fields import File, TextList, WebUrl, text
 from gateproject.config.reader import WEB_URL, Reader, one_of
-from gateproject.config.types import Url, WatchedFile, is_loopback, parse_url
+from gateproject.config.types import Url, WatchedFile, is_confidential, parse_url
 from gateproject.config.validation import Finding, Settings
 
 ACCESS_TOKEN, ID_TOKEN, JWT = "idp_access_token", "idp_id_token", "jwt"
@@ -22,13 +22,13 @@ def issuer(value: Any) -> str:
     """Compared character by character, so it stays as it is written."""
     url = text(value)
     parsed = parse_url(url) if _ISSUER.fullmatch(url) and "#" not in url else None
-    if parsed is None or not (parsed.scheme == "https" or is_loopback(parsed.host)):
+    if parsed is None or not is_confidential(parsed.scheme, parsed.host):
         raise ValueError("must be an https URL, exactly as it stands in the tokens (http on this machine only)")
     return url
 
 
 def secure(url: Url) -> Url:
-    if url.scheme != "https" and not is_loopback(url.host):
+    if not is_confidential(url.scheme, url.host):
         raise ValueError("must be https (http on this machine only): whoever can change the keys on their way can sign any token")
     return url
 

@@ -11,7 +11,7 @@ from gateproject.config.authorize import claimed_groups
 from gateproject.config.directory_account import PROVIDERS_WITH_DIRECTORY, DirectoryAccount, parse, tenant_of
 from gateproject.config.fields import File, Number, PositiveDuration, base64_bytes, or_file, text
 from gateproject.config.reader import TEXT, WEB_URL, Reader
-from gateproject.config.types import SecretBytes, SecretText, is_loopback, parse_url
+from gateproject.config.types import SecretBytes, SecretText, is_confidential, parse_url
 from gateproject.config.validation import Finding, Rule, Settings
 
 _SLOWEST = Decimal("0.01")
@@ -28,7 +28,7 @@ def _account(value: Any) -> SecretBytes:
 def _directory_url(value: Any) -> str:
     written = text(value)
     url = parse_url(written)
-    if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.host)):
+    if not is_confidential(url.scheme, url.host):
         raise ValueError("the scheme must be https (http is accepted for a directory on this machine only)")
     if url.query:
         raise ValueError("must not contain a query")
@@ -96,8 +96,12 @@ def _account_is_usable(settings: Any) -> Iterator[Finding]:
 
 
 def _one_directory(settings: Any) -> Iterator[Finding]:
-    if settings.directory_file and settings.idp_service_account is not None:
-        yield ("directory_file",), f"and {account_key(settings)} both say who is in which group: choose one"
+    """Two sources would each remove what the other wrote."""
+    account = settings.idp_service_account is not None
+    is_set = {"scim_token": settings.scim_token, "directory_file": settings.directory_file, account_key(settings): account}
+    first, *others = [key for key, value in is_set.items() if value] or [""]
+    for other in others:
+        yield (first,), f"and {other} both say who is in which group: choose one source"
 
 
 class DirectorySettings(Settings):

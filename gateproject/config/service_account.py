@@ -8,7 +8,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from gateproject.config.types import Url, is_loopback, parse_url
+from gateproject.config.types import Url, is_confidential, parse_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def _token_url(written: str) -> Url:
         url = parse_url(written)
     except ValueError as error:
         raise ValueError(f"token_uri of the service account {error}") from None
-    if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.host)):
+    if not is_confidential(url.scheme, url.host):
         raise ValueError("token_uri of the service account must be https")
     return url
 

@@ -110,6 +110,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_confidential(scheme: str, host: str) -> bool:
+    """Does nobody read or change on the way what goes there: by TLS, or without leaving this machine?"""
+    return scheme == "https" or (scheme == "http" and is_loopback(host))
+
+
 def parse_url(text: str, *, wildcard: bool = False, underscore: bool = False) -> Url:
     """Raises ValueError with the reason.  `wildcard` allows `*.` in front, `underscore` allows `_` in host names."""
     match = _URL.fullmatch(text)

@@ -47,7 +47,7 @@ yaml_reader.without("aliases unfold to a bounded size", "if self._aliased > MOST
 
 authenticate = door("gateproject/config/authenticate.py", "unit/gateproject/config/test_authenticate.py")
 authenticate.without(
-    "a provider is reached by https", 'if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.host)):', "if False:"
+    "a provider is reached by https", "if not is_confidential(url.scheme, url.host):", "if False:"
 )
 authenticate.without("a configured parameter can't replace state, nonce or PKCE", "if name.lower() in OWN_PARAMETERS:", "if False:")
 

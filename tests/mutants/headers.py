@@ -119,7 +119,7 @@ signing_key.without("no private member is served", ' or claimed.keys() != {"use"
 service_accounts = door("gateproject/config/service_account.py", "unit/gateproject/config/test_service_account.py")
 service_accounts.without(
     "our assertion goes to a token endpoint by https",
-    'if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.host)):',
+    "if not is_confidential(url.scheme, url.host):",
     "if False:",
 )
 contradictions = door("gateproject/config/upstream_credentials.py", "unit/gateproject/config/test_upstream_credentials.py")

@@ -54,7 +54,7 @@ discovery = door("authenticate/discovery.py", "unit/authenticate/test_discovery.
 discovery.without("the provider is the configured issuer", "if named != issuer:", "if False:")
 discovery.without(
     "endpoints keep to TLS",
-    'return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))',
+    "return is_confidential(parts.scheme, host)",
     'return parts.scheme in ("http", "https")',
 )
 

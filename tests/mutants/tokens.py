@@ -142,8 +142,8 @@ bearers.without("a token that has ended is nobody", "if bearer is None or now >=
 bearer_settings = door("gateproject/config/bearer_tokens.py", "unit/gateproject/config/test_bearer_tokens.py")
 bearer_settings.without("a public issuer lets in whom the policy names", "    if route.allow_any_authenticated_user:\n", "    if False:\n")
 bearer_settings.without("the audience is never left out", "if kind == ACCESS_TOKEN and not route.bearer_token_audience:", "if False:")
-bearer_settings.without("an issuer is reached by TLS", '(parsed.scheme == "https" or is_loopback(parsed.host))', "True")
-bearer_settings.without("keys are fetched by TLS", 'if url.scheme != "https" and not is_loopback(url.host):', "if False:")
+bearer_settings.without("an issuer is reached by TLS", " or not is_confidential(parsed.scheme, parsed.host):", ":")
+bearer_settings.without("keys are fetched by TLS", "if not is_confidential(url.scheme, url.host):", "if False:")
 
 bearer_challenge = door("authorize/carriers.py", "unit/authorize/test_bearers.py")
 bearer_challenge.without("a bearer with a bad token is not sent to sign in", ' or (takes_bearers and scheme == "bearer")', "")

@@ -9,7 +9,7 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificates
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
 from authorize.client_certificates import shown_certificate
@@ -21,14 +21,14 @@ from authorize.policy.request import AccessRequest, ClientCertificate
 from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, route_table
 from databroker.directory_runs import last_reading
+from gateproject.command import ConfiguredCommand, configured, unusable
 from gateproject.config.fields import duration
 from gateproject.config.options import Options
 from gateproject.errors import ConfigError
 
 
-class Command(BaseCommand):
+class Command(ConfiguredCommand):
     help = "Print why a person may, or may not, open a URL: the route that is found, each rule with its reason, and the outcome."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("url", metavar="URL", nargs="?", help="as a browser would ask for it: https://app.example.com/path")
@@ -53,8 +53,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--cert", metavar="FILE", help="the client certificate that is shown, PEM, with its intermediates")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
-        # manage.py takes -config out of the arguments before Django sees them; it is declared here for the help text.
-        parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
+        super().add_arguments(parser)
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options, table = current_routes()
@@ -74,18 +73,11 @@ class Command(BaseCommand):
 
 def current_routes() -> tuple[Options, RouteTable]:
     """Of the configuration that the command was given; CommandError where it has a problem."""
-    if settings.GATE_CONFIG_ERROR is not None:
-        raise _unusable(settings.GATE_CONFIG_ERROR)
-    options: Options = settings.GATE_OPTIONS
+    options = configured()
     try:
         return options, route_table(options)
     except ConfigError as error:
-        raise _unusable(error) from None
-
-
-def _unusable(error: ConfigError) -> CommandError:
-    more = f" (and {len(error.problems) - 1} more; manage.py checkconfig prints all)" if len(error.problems) > 1 else ""
-    return CommandError(f"the configuration has a problem: {error.problems[0]}{more}")
+        raise unusable(error) from None
 
 
 def _logged(request_id: str, options: Options) -> Explanation:

@@ -5,28 +5,28 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 from django.utils import timezone
 
 from authorize.management.commands.explainaccess import current_routes
 from authorize.models import LoggedDecision
 from authorize.replay import ASKED, LET_IN, REFUSED, Report, replay
+from gateproject.command import ConfiguredCommand
 from gateproject.config.fields import positive_duration
 
 _TITLES = {REFUSED: "Newly refused", LET_IN: "Newly let in", ASKED: "Newly asked to sign in"}
 
 
-class Command(BaseCommand):
+class Command(ConfiguredCommand):
     help = "Make the recorded decisions again by the policy of a changed configuration; print who would newly be refused or let in."
-    requires_system_checks: list[str] = []
+    config_is = "the changed configuration; its database holds the decisions"
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--within", metavar="DURATION", help="only the decisions of this last time, as in 168h (default all)")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         parser.add_argument("--strict", action="store_true", help="exit 1 where anything comes out otherwise, or could not be replayed")
-        # manage.py takes -config out of the arguments before Django sees them; it is declared here for the help text.
-        parser.add_argument("-config", metavar="NEW", help="the changed configuration; its database holds the decisions")
+        super().add_arguments(parser)
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         _, table = current_routes()

@@ -3,25 +3,22 @@
 import asyncio
 from typing import Any
 
-from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from databroker.records import RECORD_TYPES
 from databroker.store.open import open_store
 from databroker.store.sealed import CHECK, SealedStore
+from gateproject.command import ConfiguredCommand, configured
 from gateproject.errors import BrokerError
 
 AT_ONCE = 200
 
 
-class Command(BaseCommand):
+class Command(ConfiguredCommand):
     help = "Seal every stored record anew with the first key of shared_secret.  It may run beside gate, be interrupted, and run again."
-    requires_system_checks = ()
 
     def handle(self, *args: Any, **arguments: Any) -> None:
-        if settings.GATE_CONFIG_ERROR is not None:
-            raise CommandError(str(settings.GATE_CONFIG_ERROR))
-        store = open_store(settings.GATE_OPTIONS)
+        store = open_store(configured())
         if not isinstance(store, SealedStore):
             self.stdout.write("databroker_storage_type is memory: nothing is sealed")
             return

@@ -6,18 +6,13 @@ import sys
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandParser
 
+from gateproject.command import ConfiguredCommand
 from gateproject.errors import ConfigError
 
 
-class Command(BaseCommand):
+class Command(ConfiguredCommand):
     help = "Run gate: python manage.py rungate -config config.yaml"
-    requires_system_checks = ()
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        # manage.py takes -config out of the arguments before Django sees them; it is declared here for the help text.
-        parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         # Until there is an event loop to take it; what the file says by then is seen when it is watched.

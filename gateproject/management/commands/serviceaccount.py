@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
 from databroker.audit import record_command
@@ -18,6 +17,7 @@ from databroker.records import ServiceAccount
 from databroker.service_account_admin import CREATES, FAILED, REVOKES, ROTATES
 from databroker.service_accounts import KEEP, NEVER, AccountError, ServiceAccounts, checked_name
 from gateproject.broker_of import opened_broker
+from gateproject.command import ConfiguredCommand, configured
 from gateproject.config.fields import duration
 from gateproject.config.options import Options
 from gateproject.database import migrate
@@ -27,13 +27,11 @@ from gateproject.errors import BrokerError, ConfigError
 HAS_THE_LOG = ("all", "authenticate")
 
 
-class Command(BaseCommand):
+class Command(ConfiguredCommand):
     help = "Make, list, renew or revoke service accounts: programs that get in without a person."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        # manage.py takes -config out of the arguments before Django sees them; it is declared here for the help text.
-        parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
+        super().add_arguments(parser)
         actions = parser.add_subparsers(dest="action", required=True)
         create = actions.add_parser("create", help="make an account and print its secret, which nobody sees again")
         create.add_argument("name", help="a-z, 0-9 and hyphens; rules say service_account/NAME")
@@ -49,9 +47,7 @@ class Command(BaseCommand):
         revoke.add_argument("name")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
-        if settings.GATE_CONFIG_ERROR is not None:
-            raise CommandError(str(settings.GATE_CONFIG_ERROR))
-        options: Options = settings.GATE_OPTIONS
+        options = configured()
         if options.services not in HAS_THE_LOG:
             raise CommandError(f"services is {options.services}: run it with the configuration of authenticate, which has the audit log")
         try:

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from authenticate.directory.follower import FileSource
 from authenticate.directory.reading import COMMAND, Reading, Wish
@@ -15,6 +14,7 @@ from authenticate.directory.source import Source
 from authenticate.directory.sync import Changes, Value
 from databroker.records import DIRECTORY_USER, DirectoryRun, DirectoryUser
 from gateproject.broker_of import opened_broker
+from gateproject.command import ConfiguredCommand, configured
 from gateproject.config.options import Options
 from gateproject.errors import BrokerError
 
@@ -22,23 +22,20 @@ MOST_LINES = 500
 BAR = 30
 
 
-class Command(BaseCommand):
+class Command(ConfiguredCommand):
     help = "Read the provider's directory once, now: print what differs from what gate knows, then write it."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="only print what would be written")
         parser.add_argument("--force", action="store_true", help="also where more than half of the users or groups would be removed")
         parser.add_argument("--json", action="store_true", help="print one JSON object, with every change")
-        # manage.py takes -config out of the arguments before Django sees them; it is declared here for the help text.
-        parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
+        super().add_arguments(parser)
 
     def handle(self, *args: Any, **arguments: Any) -> None:
-        if settings.GATE_CONFIG_ERROR is not None:
-            raise CommandError(str(settings.GATE_CONFIG_ERROR))
+        options = configured()
         self._as_json, self._found = arguments["json"], list[dict[str, Any]]()
         try:
-            run = asyncio.run(self._read(settings.GATE_OPTIONS, force=arguments["force"], dry_run=arguments["dry_run"]))
+            run = asyncio.run(self._read(options, force=arguments["force"], dry_run=arguments["dry_run"]))
         except BrokerError as error:
             raise CommandError(f"nothing was read: {error}") from error
         if self._as_json:

@@ -121,7 +121,7 @@ def test_a_push_token_that_could_be_guessed_is_refused(problems: Problems, token
 
 def test_there_is_one_source_of_users_and_groups(problems: Problems, tmp_path: Path) -> None:
     (tmp_path / "directory.yaml").write_text("users: []")
-    assert "one source" in problems(scim_token=SCIM_TOKEN, directory_file=str(tmp_path / "directory.yaml"))["scim_token"]
+    assert "choose one" in problems(scim_token=SCIM_TOKEN, directory_file=str(tmp_path / "directory.yaml"))["scim_token"]
 
 
 def test_pushed_groups_are_groups(load: Load, problems: Problems) -> None:

@@ -72,6 +72,8 @@ def test_a_file_and_an_account_contradict_each_other(problems: Problems, tmp_pat
     (tmp_path / "directory.yaml").write_text("users: []")
     found = problems(**OKTA, idp_service_account=KEY, directory_file="directory.yaml")
     assert "choose one" in found["directory_file"]
+    found = problems(**OKTA, idp_service_account=KEY, directory_file="directory.yaml", scim_token="a-token-of-32-characters-and-more")
+    assert "choose one" in found["scim_token"]
 
 
 @pytest.mark.parametrize("url", ["http://graph.example.com", "ftp://x.example.com", "https://x.example.com/?a", "x"])

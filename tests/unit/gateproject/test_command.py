@@ -1,0 +1,28 @@
+"""Each command that works by the configuration takes -config, and says in one line what is wrong with it."""
+
+import pytest
+from django.core.management import get_commands, load_command_class
+from django.core.management.base import CommandError
+from django.test import override_settings
+
+from gateproject.command import ConfiguredCommand, configured
+from gateproject.errors import ConfigError, Problem
+
+CONFIGURED = ("rungate", "syncdirectory", "serviceaccount", "reseal", "explainaccess", "replaypolicy")
+
+
+@pytest.mark.parametrize("name", CONFIGURED)
+def test_it_says_which_configuration_it_takes(name: str) -> None:
+    command = load_command_class(get_commands()[name], name)
+    assert isinstance(command, ConfiguredCommand)
+    help_text = " ".join(command.create_parser("manage.py", name).format_help().split())
+    assert f"-config FILE {command.config_is}" in help_text
+
+
+@pytest.mark.parametrize("problems", [1, 2])
+def test_without_a_usable_configuration_nothing_is_done(problems: int) -> None:
+    error = ConfigError([Problem("policy[3].from", "is missing", 7), Problem("address", "is wrong")][:problems])
+    with override_settings(GATE_OPTIONS=None, GATE_CONFIG_ERROR=error), pytest.raises(CommandError) as caught:
+        configured()
+    more = "" if problems == 1 else " (and 1 more; manage.py checkconfig prints all)"
+    assert str(caught.value) == f"the configuration has a problem: line 7: policy[3].from: is missing{more}"
