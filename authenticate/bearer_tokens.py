@@ -18,7 +18,7 @@ from authenticate.issuer import issuer_for, signs_for
 from authenticate.key_set import KeySet
 from authenticate.provider_client import ProviderClient
 from authenticate.provider_http import ProviderHttp
-from authenticate.providers.base import AccessRefused
+from authenticate.providers.base import AccessRefused, ScopeMissing
 from authenticate.providers.oidc import is_verified
 from authenticate.providers.registry import provider_of
 from authenticate.remembered import Remembered
@@ -140,7 +140,7 @@ class BearerTokens:
             now = self._clock()
             bearer = self._bearer(trust, claims, key[1].hex()[:32], now)
             verdict = _Verdict(bearer, min(now + KEPT, bearer.session.expires))
-        except (_Refused, AccessRefused) as refusal:
+        except (_Refused, AccessRefused, ScopeMissing) as refusal:
             log.info("a bearer token was refused", kind=trust.kind, issuer=trust.issuer, reason=str(refusal))
             verdict = _Verdict(None, self._clock() + REFUSED_KEPT)
         except ProviderError as error:
@@ -154,7 +154,7 @@ class BearerTokens:
         return verdict
 
     async def _claims(self, trust: Trust, token: str) -> dict[str, Any]:
-        """_Refused, AccessRefused; ProviderError where nobody can tell."""
+        """_Refused, AccessRefused, ScopeMissing; ProviderError where nobody can tell."""
         if trust.kind == JWT:
             issuer = self._issuers[trust]
             return await verified(token, trust, trust.issuer, frozenset(ACCEPTED_ALGORITHMS), issuer.keys, issuer.newer_keys, self._clock)

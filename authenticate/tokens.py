@@ -1,5 +1,6 @@
 """What did the token endpoint give?  Tokens, the word that the grant is over, or an answer that can't be believed."""
 
+import re
 from dataclasses import dataclass, field
 
 from authenticate.provider_http import Answer
@@ -9,6 +10,8 @@ MAX_TOKEN = 64 * 1024
 MAX_EXPIRES_IN = 10 * 365 * 86400.0
 # RFC 6749 5.2, and the two names that GitHub has for it.
 _OVER = frozenset({"invalid_grant", "bad_verification_code", "bad_refresh_token"})
+# One parameter of a challenge (RFC 9110 11.2); a quoted one as a whole, so that nothing in it is taken for the next.
+_PARAMETER = re.compile(r'([A-Za-z_]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))')
 
 
 class GrantRefused(ProviderError):
@@ -53,6 +56,14 @@ def error_code(answer: Answer) -> str:
     except ProviderError:
         return ""
     return code if isinstance(code, str) and code.isascii() and code.isidentifier() else ""
+
+
+def bearer_error(answer: Answer) -> str:
+    """Why a bearer token was not taken: `error` of the challenge (RFC 6750 3), or of the answer itself; "" where neither says it."""
+    for name, quoted, plain in _PARAMETER.findall(answer.headers.get("www-authenticate", "")):
+        if name.lower() == "error":
+            return quoted or plain
+    return error_code(answer)
 
 
 def _token(value: object) -> str:

@@ -16,6 +16,10 @@ class AccessRefused(ProviderError):
     """The provider no longer takes this access token."""
 
 
+class ScopeMissing(ProviderError):
+    """The access token is good, but may not ask who its owner is."""
+
+
 class AnotherPerson(ProviderError):
     """The provider describes another person than the one who signed in."""
 
@@ -52,7 +56,7 @@ class Provider(Protocol):
     def asked_scopes(self, discovery: Discovery) -> tuple[str, ...]: ...
 
     async def userinfo(self, http: ProviderHttp, discovery: Discovery, access_token: str) -> dict[str, Any]:
-        """What it tells about the person, {} where it tells nothing; AccessRefused, ProviderError."""
+        """What it tells about the person, {} where it tells nothing; AccessRefused, ScopeMissing, ProviderError."""
         ...
 
     async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> bool:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from authenticate.discovery import Discovery, fetched
 from authenticate.provider_http import ProviderHttp
-from authenticate.providers.base import AccessRefused, vouches
-from authenticate.tokens import error_code
+from authenticate.providers.base import AccessRefused, ScopeMissing, vouches
+from authenticate.tokens import bearer_error, error_code
 from databroker.records import Session, User
 from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options
@@ -62,8 +62,12 @@ class OIDCProvider:
         if not discovery.userinfo_endpoint:
             return {}
         answer = await http.get(discovery.userinfo_endpoint, {"Authorization": f"Bearer {access_token}"})
-        if answer.status == 401:
+        # RFC 6750 3.1 gives each error a status, but not everybody keeps to it.
+        error = bearer_error(answer) if answer.status in (400, 401, 403) else ""
+        if answer.status == 401 or error == "invalid_token":
             raise AccessRefused("the provider's userinfo endpoint does not take the access token")
+        if error == "insufficient_scope":
+            raise ScopeMissing("the access token lacks the scope for the provider's userinfo endpoint (openid)")
         if answer.status != 200:
             raise ProviderError(f"the provider's userinfo endpoint answered with status {answer.status}")
         return answer.json()

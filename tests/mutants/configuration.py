@@ -46,9 +46,7 @@ yaml_reader.without("a key that is there twice is a mistake", "        elif key 
 yaml_reader.without("aliases unfold to a bounded size", "if self._aliased > MOST_ALIASED_VALUES:", "if False:")
 
 authenticate = door("gateproject/config/authenticate.py", "unit/gateproject/config/test_authenticate.py")
-authenticate.without(
-    "a provider is reached by https", "if not is_confidential(url.scheme, url.host):", "if False:"
-)
+authenticate.without("a provider is reached by https", "if not is_confidential(url.scheme, url.host):", "if False:")
 authenticate.without("a configured parameter can't replace state, nonce or PKCE", "if name.lower() in OWN_PARAMETERS:", "if False:")
 
 load = door("gateproject/config/load.py", "unit/gateproject/config/test_load.py")

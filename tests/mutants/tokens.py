@@ -135,6 +135,12 @@ bearer_tokens.without(
     "a route takes its own kind", "key = (trust, hashlib.sha256", "key = (next(iter(self._trusts.values())), hashlib.sha256"
 )
 
+userinfo = door("authenticate/providers/oidc.py", "unit/authenticate/test_bearer_tokens.py")
+userinfo.without(
+    "a token that userinfo calls bad is bad", 'if answer.status == 401 or error == "invalid_token":', "if answer.status == 401:"
+)
+userinfo.without("a 403 alone says nothing of a token", 'if error == "insufficient_scope":', "if answer.status == 403:")
+
 bearers = door("authorize/service.py", "unit/authorize/test_bearers.py")
 bearers.without("a route without the key asks nobody", "route is not None and route.bearer_token is not None:", "route is not None:")
 bearers.without("a token that has ended is nobody", "if bearer is None or now >= bearer.session.expires:", "if bearer is None:")
@@ -157,7 +163,7 @@ bearer_headers.without(
 DOORS = (
     programs, program_views, program, sealed, carriers, service, elsewhere, sign_in, account_token, account_loader, accounts, criteria,
     account_service,
-    bearer_tokens,
+    bearer_tokens, userinfo,
     bearers,
     bearer_settings,
     bearer_headers, bearer_challenge,

@@ -307,6 +307,39 @@ async def test_userinfo_that_answers_nonsense_lets_nobody_in(world: World, answe
         await world.ask("opaque", token)
 
 
+def userinfo_error(status: int, error: str, *, in_body: bool = False) -> Answer:
+    """RFC 6750 3: in the challenge; some say it in the body."""
+    challenge = {} if in_body else {"WWW-Authenticate": f'Bearer realm="idp", error="{error}", error_description="no \\"invalid_token\\""'}
+    return Answer(status, json.dumps({"error": error} if in_body else {}).encode(), headers=challenge)
+
+
+BAD_TOKEN = [
+    userinfo_error(401, "invalid_token"),
+    userinfo_error(403, "insufficient_scope"),
+    userinfo_error(403, "invalid_token"),
+    userinfo_error(400, "invalid_token"),
+    userinfo_error(403, "insufficient_scope", in_body=True),
+    userinfo_error(400, "invalid_token", in_body=True),
+]
+TROUBLE = [Answer(400), Answer(403), Answer(429), userinfo_error(400, "invalid_request"), userinfo_error(503, "invalid_token")]
+
+
+@pytest.mark.parametrize("answer", BAD_TOKEN)
+async def test_what_the_provider_says_of_a_token_is_the_token_s_fault(world: World, answer: Answer) -> None:
+    token = world.idp.signed_in("alice")["access_token"]
+    world.idp.bend.answers["/userinfo"] = answer
+    assert await world.ask("opaque", token) is None
+
+
+@pytest.mark.parametrize("answer", TROUBLE)
+async def test_what_it_says_of_anything_else_is_its_own_trouble(world: World, answer: Answer) -> None:
+    """A wall in front of it answers 403, too: that says nothing of anybody's token."""
+    token = world.idp.signed_in("alice")["access_token"]
+    world.idp.bend.answers["/userinfo"] = answer
+    with pytest.raises(ProviderError):
+        await world.ask("opaque", token)
+
+
 @pytest.mark.parametrize("bent", [{"issuer": "https://evil.example"}, {"jwks_uri": "http://evil.example/jwks"}, {"jwks_uri": ABSENT}])
 async def test_a_discovery_document_of_another_issuer_is_not_believed(world: World, bent: dict[str, Any]) -> None:
     world.issuer.bend.discovery = bent

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from authenticate.provider_http import Answer
-from authenticate.tokens import GrantRefused, Tokens, parse
+from authenticate.tokens import GrantRefused, Tokens, bearer_error, parse
 from gateproject.errors import ProviderError
 
 GOOD = {"access_token": "a", "id_token": "i", "refresh_token": "r", "token_type": "bearer", "expires_in": 60}
@@ -54,6 +54,22 @@ def test_trouble_is_not_the_end_of_a_grant(status: int, error: Any) -> None:
     with pytest.raises(ProviderError) as caught:
         parsed(status, error=error)
     assert not isinstance(caught.value, GrantRefused)
+
+
+@pytest.mark.parametrize(
+    ("challenge", "body", "error"),
+    [
+        ('Bearer error="invalid_token"', b"", "invalid_token"),
+        ('Bearer realm="a, error=x", error=insufficient_scope, scope="openid"', b"", "insufficient_scope"),
+        ('Bearer realm="a", error_description="error=\\"invalid_token\\"", Error = "invalid_request"', b"", "invalid_request"),
+        ('Basic realm="error"', b'{"error": "invalid_token"}', "invalid_token"),
+        ("", b'{"error": {"code": 401}}', ""),
+        ("", b"<html>", ""),
+        ('Bearer error="invalid_token', b"", ""),
+    ],
+)
+def test_why_a_bearer_token_was_not_taken(challenge: str, body: bytes, error: str) -> None:
+    assert bearer_error(Answer(403, "application/json", body, {"www-authenticate": challenge})) == error
 
 
 def test_another_type_of_token_is_refused() -> None:

@@ -1,11 +1,15 @@
+import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from pydantic import ValidationError
 
+from authorize.policy.reasons import Reason
+from gateproject.config.route import Route
 from gateproject.crypto.sign_in_attempts import SignInAttempts
 from gateproject.crypto.signed_urls import UrlSigner
-from proxy.sign_in import MAX_RETURN_URL, SignInRedirects, return_url
+from proxy.sign_in import MAX_RETURN_URL, SignInRedirects, challenge, return_url
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
 
@@ -44,3 +48,33 @@ def test_hostile_paths_stay_inside_the_signed_parameter(tmp_path: Path) -> None:
     incoming = incoming_from("https://app.example.com/a&gate_redirect_uri=https://evil.example?x")
     location, _ = SignInRedirects(options).begin(incoming, "https", NOW)
     assert parse_qs(urlsplit(location).query)["gate_redirect_uri"] == ["https://app.example.com/a&gate_redirect_uri=https://evil.example?x"]
+
+
+# RFC 9110 11.2, with quoted strings that need no escape.
+CHALLENGE = re.compile(r'Bearer ([a-z_]+="[ !#-\[\]-~]*")(, [a-z_]+="[ !#-\[\]-~]*")*')
+
+
+def strong_route(acr: str) -> Route | None:
+    keys = {"from": "https://app.example.com", "to": "http://up", "allow_any_authenticated_user": True}
+    try:
+        return Route.model_validate({**keys, "acr_values": [acr], "max_age": "15m"})
+    except ValidationError:
+        return None
+
+
+def test_no_way_to_sign_in_that_a_route_may_name_breaks_the_challenge() -> None:
+    """Every character that could end a quoted string, a parameter or the header, and those beside them."""
+    routes = {char: strong_route(f"a{char}b") for char in map(chr, range(0x180))}
+    assert {char for char, route in routes.items() if route is not None} == set(map(chr, range(0x21, 0x7F))) - set('"\\')
+    for char, route in routes.items():
+        if route is not None:
+            value = challenge(route, Reason.STRENGTH_OTHER.value)
+            assert CHALLENGE.fullmatch(value), value
+            assert dict(re.findall(r'([a-z_]+)="([^"]*)"', value))["acr_values"] == f"a{char}b"
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_fits_into_the_challenge(reason: Reason) -> None:
+    route = strong_route("mfa")
+    assert route is not None
+    assert CHALLENGE.fullmatch(challenge(route, reason.value))
