@@ -1,39 +1,13 @@
 """Okta's directory as npm `emulate` tells it, which nobody here wrote: its people, groups and their changes become records."""
 
-from base64 import b64encode
 from pathlib import Path
 
-import httpx
-
 from tests.support.directory_stage import Stage
-from tests.support.vendors import ALICE, Emulators
-
-
-class Okta:
-    """The emulator's administration, and what gate is told of it."""
-
-    def __init__(self, url: str):
-        self.url = url
-        self._client = httpx.Client(base_url=f"{url}/api/v1", headers={"Authorization": "SSWS gate-tests"}, trust_env=False)
-
-    def settings(self) -> dict[str, str]:
-        account = b64encode(b'{"api_key": "gate-tests"}').decode()
-        return {"idp_provider": "okta", "idp_provider_url": self.url, "idp_service_account": account}
-
-    def ask(self, method: str, path: str, body: object = None) -> dict[str, object]:
-        answer = self._client.request(method, path, json=body)
-        answer.raise_for_status()
-        return answer.json() if answer.content else {}
-
-    def new_group(self, name: str) -> str:
-        return str(self.ask("POST", "/groups", {"profile": {"name": name, "description": name}})["id"])
-
-    def close(self) -> None:
-        self._client.close()
+from tests.support.vendors import ALICE, Emulators, OktaAdministration
 
 
 async def test_people_and_groups_of_okta_and_their_changes_become_records(emulated: Emulators, tmp_path: Path) -> None:
-    okta = Okta(emulated.url("okta"))
+    okta = OktaAdministration(emulated.url("okta"))
     stage = Stage(okta, tmp_path)  # type: ignore[arg-type]  # of a directory it takes the settings only
     alice = str(okta.ask("GET", f"/users/{ALICE}")["id"])
     engineering, sales = okta.new_group("Engineering"), okta.new_group("Sales")

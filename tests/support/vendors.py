@@ -6,11 +6,12 @@ npm `oidc-provider` (certified) and npm `emulate` as Google, Microsoft, GitHub a
 import html
 import json
 import re
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urljoin, urlsplit
 
 import httpx
@@ -59,6 +60,35 @@ def emulators(redirect_uri: str) -> Iterator[Emulators]:
         yield running
     finally:
         running.child.__exit__()
+
+
+class OktaAdministration:
+    """Of the emulator, and what gate is told of its directory."""
+
+    def __init__(self, url: str):
+        self.url = url
+        self._client = httpx.Client(base_url=f"{url}/api/v1", headers={"Authorization": "SSWS gate-tests"}, trust_env=False)
+
+    def settings(self) -> dict[str, str]:
+        account = b64encode(b'{"api_key": "gate-tests"}').decode()
+        return {"idp_provider": "okta", "idp_provider_url": self.url, "idp_service_account": account}
+
+    def ask(self, method: str, path: str, body: object = None) -> dict[str, object]:
+        answer = self._client.request(method, path, json=body)
+        answer.raise_for_status()
+        return answer.json() if answer.content else {}
+
+    def new_group(self, name: str) -> str:
+        return str(self.ask("POST", "/groups", {"profile": {"name": name, "description": name}})["id"])
+
+    def close(self) -> None:
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 async def pick_in_form(authorization_url: str, person: str = "alice") -> str:
