@@ -23,12 +23,17 @@ STARTED_WITHIN = 120  # seconds
 
 NGINX = """
 daemon off; worker_processes 1; pid {directory}/nginx.pid; error_log stderr error;
-events {{ worker_connections 512; }}
+events {{ worker_connections 8192; }}
 http {{
   access_log off; keepalive_requests 1000000; default_type text/plain;
   client_body_temp_path {directory}/body; proxy_temp_path {directory}/proxy; fastcgi_temp_path {directory}/fastcgi;
   uwsgi_temp_path {directory}/uwsgi; scgi_temp_path {directory}/scgi;
-  server {{ listen 127.0.0.1:{port}; location / {{ return 200 "{body}"; }} }}
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{ return 200 "{body}"; }}
+    location /files/ {{ root {directory}; }}
+    location /read {{ proxy_pass http://127.0.0.1:{port}/; }}  # answers after the whole body
+  }}
 }}
 """
 

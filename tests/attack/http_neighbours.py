@@ -26,8 +26,9 @@ http {{
 {servers}
 }}
 """
+# Idle connections end sooner than gate ends them: who writes into one that is just being closed, and asks no second time, answers 502.
 _NGINX_SERVER = """
-  upstream to{number} {{ server 127.0.0.1:{port}; keepalive 32; }}
+  upstream to{number} {{ server 127.0.0.1:{port}; keepalive 32; keepalive_timeout 2s; }}
   server {{ listen 127.0.0.1:{listen}; location / {{ proxy_pass http://to{number};{more} }} }}
 """
 
