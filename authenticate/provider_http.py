@@ -14,6 +14,7 @@ import httpx
 from authenticate import strict_json
 from gateproject.config.options import Options
 from gateproject.errors import ProviderError
+from gateproject.telemetry.tracing.spans import CLIENT, span
 
 TIMEOUT = 10.0  # seconds for a whole exchange, so that a body that drips in can't hold a sign-in
 MAX_BODY = 1024 * 1024
@@ -66,8 +67,10 @@ class ProviderHttp:
         # Not compressed, so that the limit on the body is a limit on memory.
         sent = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "gate", **headers}
         try:
-            async with asyncio.timeout(self._timeout), self._client.stream(method, url, headers=sent, content=content) as response:
-                body = await _bounded(response, self._max_body)
+            with span("provider", CLIENT, {"http.request.method": method, "server.address": _host(url)}) as traced:
+                async with asyncio.timeout(self._timeout), self._client.stream(method, url, headers=sent, content=content) as response:
+                    traced.note({"http.response.status_code": response.status_code})
+                    body = await _bounded(response, self._max_body)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             # The URL's host is enough for an operator, the rest of it may hold what must not be logged.
             raise ProviderError(f"the identity provider at {_host(url)} can't be reached ({type(error).__name__})") from error

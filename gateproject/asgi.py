@@ -20,10 +20,12 @@ from gateproject.errors import BadRequest, ConfigError  # noqa: E402
 from gateproject.runtime import ConfigurationStatus, Runtime, World  # noqa: E402
 from gateproject.start import from_settings  # noqa: E402
 from gateproject.telemetry.request_id import new_request_id  # noqa: E402
+from gateproject.telemetry.tracing import tracer  # noqa: E402
 from proxy.answers import send_error  # noqa: E402
 from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, bounded, client_certificate  # noqa: E402
 from proxy.listener import listen  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
+from proxy.traced import begun, name_page, status_noted  # noqa: E402
 
 # Django gathers a body whole, on disk, before it asks whose it is.  Our largest form is the admin's, with a page of ids.
 PAGE_BODY_BYTES = 64 * 1024
@@ -62,6 +64,13 @@ class Edge:
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         world = self._runtime.world
         incoming = _incoming(scope)
+        if (tracing := tracer.in_force()) is None or (span := begun(tracing, world, incoming)) is None:
+            await self._answer(world, incoming, receive, send)
+        else:
+            with span:
+                await self._answer(world, incoming, receive, status_noted(span, send))
+
+    async def _answer(self, world: World, incoming: Incoming, receive: Receive, send: Send) -> None:
         try:
             incoming.request = _read(incoming, world)
         except BadRequest as error:
@@ -80,6 +89,7 @@ class Edge:
     async def _page(self, world: World, owner: Owner, incoming: Incoming, receive: Receive, send: Send) -> None:
         own = OwnPage(world, self._runtime.status, incoming, owner is Owner.AUTHENTICATE_PAGES)
         path = incoming.request.path
+        name_page(incoming.request)
         # Django sees the canonical path, so that it can't read another one than we did; and the scheme that the browser used,
         # which is not ours where TLS ends in front of us.
         scheme = world.options.authenticate_service_url.scheme

@@ -36,6 +36,8 @@ from gateproject.settings import cookie_settings
 from gateproject.tasks import spawn
 from gateproject.telemetry import metrics
 from gateproject.telemetry.logs import configure_logs
+from gateproject.telemetry.tracing import tracer
+from gateproject.telemetry.tracing.tracer import Tracer
 from gateproject.version import version
 from proxy.dataplane import Carrying
 from proxy.envoy_words import Words
@@ -66,6 +68,7 @@ class World:
     words: Words
     listener: ListenerState
     signing_key: SigningKey
+    tracing: Tracer | None
 
 
 ABSENT: Any = None
@@ -119,6 +122,7 @@ class Runtime:
         with made_beside_requests():
             self.world = self._build(self.options)
         self.status = self._in_force()
+        tracer.use(self.world.tracing)
         metrics.running(self.options.service_label, version())
         self._keep_decisions()
 
@@ -143,6 +147,7 @@ class Runtime:
             words=Words(options, authorize, self._carrying, self.clock) if services in ("all", "authorize") else ABSENT,
             listener=ListenerState.build(options, listener_before, self._wants_certificate),
             signing_key=signing_key,
+            tracing=Tracer.of(options, previous.tracing if previous else None),
         )
 
     def _authorizer(self, options: Options, signing_key: SigningKey, previous: World | None, bearers: BearerTokens | None) -> Authorizer:
@@ -235,6 +240,7 @@ class Runtime:
         for name, value in cookie_settings(options).items():
             setattr(settings, name, value)
         self._metrics.serve(options, taken)
+        tracer.use(world.tracing)
         self._databroker.use(options.shared_secret, options.session_staleness.total_seconds())
         self._carrying.use(options, None if world.proxy is ABSENT else world.proxy.dataplane)
         self._keep_decisions()
@@ -283,4 +289,5 @@ class Runtime:
         await self._rpc.stop_serving()
         await self._databroker.stop()
         await self._rpc.close()
+        await asyncio.to_thread(tracer.stop)
         log.info("gate has stopped")

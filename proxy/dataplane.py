@@ -20,6 +20,7 @@ from gateproject.errors import (
     UpstreamError,
     UpstreamTimeout,
 )
+from gateproject.telemetry.tracing.spans import CLIENT, span
 from proxy.answers import retry_after, send_error, send_redirect
 from proxy.forwarding import spdy
 from proxy.forwarding.handshake import HandshakeRefused, handshake
@@ -33,6 +34,7 @@ from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
 from proxy.state import ProxyState, RouteForwarding
 from proxy.story import Story
+from proxy.traced import carry_trace, tell_answer
 from proxy.upstreams.client import OutgoingRequest, UpstreamClient
 from proxy.upstreams.health import HealthChecks
 
@@ -174,8 +176,13 @@ class DataPlane:
         if place is not None:
             place.begin()
         try:
-            result = await forward(outgoing, self._carrying.client, receive, send, self._response_headers, stream, switch)
-            status = result.status
+            with span("upstream", CLIENT) as traced:
+                if traced:
+                    carry_trace(traced, outgoing)
+                result = await forward(outgoing, self._carrying.client, receive, send, self._response_headers, stream, switch)
+                status = result.status
+                if traced:
+                    tell_answer(traced, result)
             return result
         except UpstreamError as error:
             status = error.status

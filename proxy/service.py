@@ -72,6 +72,10 @@ class ProxyService:
         """The peer, or whom a trusted peer names."""
         return client_address(incoming, self._trusted)
 
+    def is_trusted(self, incoming: Incoming) -> bool:
+        """Is what the peer says of a request's past believed?"""
+        return incoming.peer in self._trusted
+
     def source_ip(self, incoming: Incoming) -> str:
         return source_ip(incoming, self._trusted)
 

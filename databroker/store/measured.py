@@ -8,6 +8,7 @@ from databroker.records import Record
 from databroker.store.base import BackEnd, VersionConflict
 from gateproject.errors import BrokerError
 from gateproject.telemetry.metrics import storage_operation_duration
+from gateproject.telemetry.tracing.spans import span
 
 Result = TypeVar("Result")
 
@@ -45,7 +46,8 @@ class MeasuredStore:
     async def _measured(self, operation: str, work: Awaitable[Result]) -> Result:
         started, result = time.perf_counter(), "success"
         try:
-            return await work
+            with span(f"{self._backend}.{operation}"):
+                return await work
         except VersionConflict:
             raise
         except BrokerError:

@@ -17,6 +17,7 @@ from gateproject.config.proxy import ProxySettings
 from gateproject.config.route import Route
 from gateproject.config.rpc import RpcSettings
 from gateproject.config.shared import SharedSettings
+from gateproject.config.tracing import TracingSettings
 from gateproject.config.types import CertificatePair, SecretBytes, WatchedFile
 from gateproject.config.validation import Finding, Rule
 
@@ -118,7 +119,16 @@ def _routes_fit_timeout_write(settings: Any) -> Iterator[Finding]:
             yield ("policy", index, "timeout"), "is more than timeout_write, which bounds every response (0 is no limit at all)"
 
 
-class Options(DatabrokerSettings, ProxySettings, DirectorySettings, AuthorizeSettings, AuthenticateSettings, RpcSettings, SharedSettings):
+class Options(
+    DatabrokerSettings,
+    ProxySettings,
+    DirectorySettings,
+    AuthorizeSettings,
+    AuthenticateSettings,
+    RpcSettings,
+    TracingSettings,
+    SharedSettings,
+):
     """Attribute names are the file keys of the specification."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -127,6 +137,7 @@ class Options(DatabrokerSettings, ProxySettings, DirectorySettings, AuthorizeSet
         *ProxySettings.RULES,
         *DatabrokerSettings.RULES,
         *RpcSettings.RULES,
+        *TracingSettings.RULES,
         *AuthorizeSettings.RULES,
         *DirectorySettings.RULES,
         _transport_is_decided,

@@ -19,6 +19,7 @@ from gateproject.config.reader import Reader
 from gateproject.config.route import Route
 from gateproject.config.rpc import RpcSettings
 from gateproject.config.shared import SharedSettings
+from gateproject.config.tracing import TracingSettings
 from gateproject.config.unbuilt import UnbuiltSettings
 from gateproject.config.validation import Settings
 
@@ -31,6 +32,7 @@ GROUPS: Mapping[str, type[Settings]] = {
     "Proxied requests": ProxySettings,
     "Records": DatabrokerSettings,
     "Between services": RpcSettings,
+    "Tracing": TracingSettings,
 }
 FILE_ONLY = frozenset({"certificates", "policy_tests"})
 _UNITS = (("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)), ("ms", timedelta(milliseconds=1)))

@@ -15,6 +15,8 @@ from gateproject.config.types import DEFAULT_PORTS, Url
 from gateproject.errors import GateError
 from gateproject.rpc.shared_secret import TOKEN, NotProven, SharedSecret
 from gateproject.telemetry.rpc_calls import RpcCalls
+from gateproject.telemetry.tracing.context import TRACEPARENT
+from gateproject.telemetry.tracing.spans import CLIENT, span
 
 PAUSE = 0.05  # seconds before a call is repeated; until its connection is back it waits by itself
 LARGEST_ANSWER = 64 * 1024 * 1024
@@ -24,6 +26,7 @@ _UNPROVEN_CODES = frozenset(
 )
 
 Message = Any
+RPC = {"rpc.system": "grpc"}
 
 
 class RpcFailed(GateError):
@@ -61,7 +64,8 @@ class RpcChannel:
         deadline = loop.time() + self._timeout
         while True:
             try:
-                return await self._call_once(method, request, answer, deadline - loop.time())
+                with span(method.removeprefix("/"), CLIENT, RPC) as traced:
+                    return await self._call_once(method, request, answer, deadline - loop.time(), traced.traceparent)
             except RpcFailed as error:
                 if not may_repeat or error.code is not grpc.StatusCode.UNAVAILABLE or loop.time() + PAUSE >= deadline:
                     raise
@@ -104,12 +108,13 @@ class RpcChannel:
             self._channel = None
             self._methods.clear()
 
-    async def _call_once(self, method: str, request: Message, answer: type[Message], timeout: float) -> Message:
+    async def _call_once(self, method: str, request: Message, answer: type[Message], timeout: float, trace: str) -> Message:
         token, sent, received = self._secret.token(method), request.SerializeToString(), b""
         if (multicallable := self._methods.get(method)) is None:
             multicallable = self._methods[method] = self._open().unary_unary(method)
             self._calls.tell_apart([method])
-        call = multicallable(sent, metadata=((TOKEN, token),), timeout=timeout, wait_for_ready=True)
+        told = ((TOKEN, token), (TRACEPARENT, trace)) if trace else ((TOKEN, token),)
+        call = multicallable(sent, metadata=told, timeout=timeout, wait_for_ready=True)
         began, status = time.perf_counter(), grpc.StatusCode.CANCELLED
         try:
             self._secret.check_proof(method, token, await call.initial_metadata())

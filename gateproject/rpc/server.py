@@ -15,6 +15,9 @@ from gateproject.config.types import CertificatePair, HostPort
 from gateproject.errors import ConfigError, GateError, Problem
 from gateproject.rpc.shared_secret import PROOF, TOKEN, Metadata, NotProven, SharedSecret
 from gateproject.telemetry.rpc_calls import RpcCalls
+from gateproject.telemetry.tracing import tracer
+from gateproject.telemetry.tracing.context import TRACEPARENT
+from gateproject.telemetry.tracing.spans import NO_SPAN, AnySpan
 
 log = structlog.get_logger(__name__)
 
@@ -103,13 +106,21 @@ class SecretCheck(grpc.aio.ServerInterceptor):
             self.calls.ended(method, grpc.StatusCode.UNAUTHENTICATED, 0.0, 0, 0)
             return _refusal(str(error))
         handler = await continuation(handler_call_details)
-        return handler and _answering(handler, Call(method, proof, self.calls))
+        return handler and _answering(handler, Call(method, proof, self.calls, _trace(metadata)))
 
     def _proof(self, method: str, metadata: Metadata) -> str:
         """What proves us to the caller; nothing for one who was let in without a token, and could not check it."""
         if TOKEN not in dict(metadata or ()) and self._other_proof(method, metadata):
             return ""
         return self._secret.check(method, metadata)
+
+
+def _trace(metadata: Metadata) -> str:
+    """As the caller says, who has proven itself by then; once, or it says nothing."""
+    if tracer.in_force() is None:
+        return ""
+    named = [str(value) for name, value in metadata or () if name == TRACEPARENT]
+    return named[0] if len(named) == 1 else ""
 
 
 def _refusal(reason: str) -> grpc.RpcMethodHandler:
@@ -127,6 +138,12 @@ class Call:
     method: str
     proof: str
     counted: RpcCalls
+    trace: str = ""  # the caller's span, where it is traced
+
+    def span(self) -> AnySpan:
+        if not self.trace or (tracing := tracer.in_force()) is None:
+            return NO_SPAN
+        return tracing.join(self.method.removeprefix("/"), self.trace) or NO_SPAN
 
     async def prove(self, context: grpc.aio.ServicerContext) -> None:
         # Not where there is nothing to prove: what is sent by itself costs a fifth of a call.
@@ -141,8 +158,9 @@ def _answering(handler: grpc.RpcMethodHandler, call: Call) -> grpc.RpcMethodHand
     async def unary(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         began, status, answer = time.perf_counter(), grpc.StatusCode.CANCELLED, b""
         try:
-            await call.prove(context)
-            answer = write(await handler.unary_unary(read(request), context))
+            with call.span():
+                await call.prove(context)
+                answer = write(await handler.unary_unary(read(request), context))
             status = grpc.StatusCode.OK
             return answer
         except Exception as error:

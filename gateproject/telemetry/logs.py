@@ -11,7 +11,10 @@ import structlog
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 
 # Chatty libraries: what they have to say at info is not an operator's business.
-QUIET = ("daphne", "django.request", "django.channels", "asyncio", "httpx", "httpcore", "aiohttp", "mozilla_django_oidc", "urllib3")
+QUIET = (
+    *("daphne", "django.request", "django.channels", "asyncio", "httpx", "httpcore", "aiohttp", "mozilla_django_oidc", "urllib3"),
+    "opentelemetry",
+)
 
 
 _access = logging.getLogger("gate.access")

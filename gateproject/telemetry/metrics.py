@@ -17,6 +17,7 @@ shadow_decisions = Counter(
 decisions_not_kept = Counter(
     "gate_decision_log_dropped", "Decisions that the decision log should have kept and did not: they came too fast.", registry=registry
 )
+spans_not_sent = Counter("gate_trace_spans_dropped", "Spans that the tracing back-end did not take.", registry=registry)
 unreadable_records = Counter(
     "gate_unreadable_records", "Stored records that were left out because they don't decrypt or parse.", ["type"], registry=registry
 )

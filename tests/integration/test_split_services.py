@@ -23,6 +23,7 @@ from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
 from tests.support.split import ROUTE_HOST, Split
+from tests.support.trace_backend import Told, TraceBackend, until
 
 POLICY = [
     {"prefix": "/soon/", "allow_any_authenticated_user": True, "policy": [{"mode": "shadow", "deny": {"groups": "sales"}}]},
@@ -33,7 +34,13 @@ POLICY = [
 
 
 @pytest.fixture(scope="module")
-def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Split]:
+def backend() -> Iterator[TraceBackend]:
+    with TraceBackend() as backend:
+        yield backend
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory, backend: TraceBackend) -> Iterator[Split]:
     directory = tmp_path_factory.mktemp("split")
     with ExitStack() as stack:
         provider = stack.enter_context(DevelopmentProvider())
@@ -42,8 +49,14 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Split]:
         stack.callback(redis.child.__exit__)
         database = stack.enter_context(PostgresServer())
         policy = [{**route, "to": upstream.url} for route in POLICY]
-        more = {"jwt_claims_headers": ["email"], "admin_allowed_users": ["alice@example.com"]}
-        yield stack.enter_context(Split(directory, provider.url, redis, policy, database_url=database.url, **more))
+        more = {
+            "jwt_claims_headers": ["email"],
+            "admin_allowed_users": ["alice@example.com"],
+            "trusted_proxies": ["127.0.0.1/32", "::1/128"],
+        }
+        traced = {"tracing_provider": "otlp", "tracing_span_endpoint": backend.url("/v1/traces"), "tracing_sample_rate": 0}
+        # The proxies believe their peer, so that a test says what is traced.
+        yield stack.enter_context(Split(directory, provider.url, redis, policy, database_url=database.url, **more, **traced))
 
 
 def broker_of(split: Split, directory) -> RemoteBroker:
@@ -156,3 +169,27 @@ async def test_one_of_each_may_die(split):
             async with split.client() as newcomer:
                 newcomer._transport.addresses = ["127.0.0.1"]
                 assert (await sign_in(newcomer, split.url("/"), "bob")).status_code == 200
+
+
+def is_whole(spans: list[Told]) -> bool:
+    """Each service tells its spans by itself: has everybody told theirs, so that all but the first have their parents?"""
+    known = {span.id for span in spans}
+    whole = [span for span in spans if span.service == "gate-proxy" and span.kind == "server"]
+    return len(whole) == 10 and all(span.parent in known for span in spans if span not in whole)
+
+
+async def test_a_trace_goes_through_every_service_that_a_request_goes_through(split, backend):
+    async with split.client() as browser:
+        await sign_in(browser, split.url("/"), "alice")
+        trace = 0x4BF92F3577B34DA6A3CE929D0E0E4736
+        parent = {"traceparent": f"00-{trace:032x}-00f067aa0ba902b7-01"}
+        for number in range(10):
+            assert (await browser.get(split.url(f"/{number}"), headers=parent)).status_code == 200
+        told = until(lambda: [span for span in backend.spans() if span.trace == trace], is_whole)
+    assert {"gate-proxy", "gate-authorize"} <= {span.service for span in told}
+    for asked in (span for span in told if span.service == "gate-authorize" and span.kind == "server"):
+        (caller,) = [span for span in told if span.id == asked.parent]
+        assert (caller.service, caller.kind, caller.name) == ("gate-proxy", "client", asked.name)
+        assert asked.name == "envoy.service.auth.v3.Authorization/Check"
+        (judged,) = [span for span in told if span.id == caller.parent]
+        assert (judged.service, judged.name) == ("gate-proxy", "authorize")

@@ -18,6 +18,7 @@ from tests.mutants import (
     sign_out,
     step_up,
     tokens,
+    tracing,
 )
 from tests.mutants.mutant import Mutant
 
@@ -38,6 +39,7 @@ _CHAPTERS = (
     rpc,
     forward_auth,
     explanations,
+    tracing,
     configuration,
 )
 

@@ -71,6 +71,10 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "databroker_storage_cert_file": {**KVSTORE_WITH_TLS, "databroker_storage_key_file": "client-key.pem"},
     "databroker_storage_key_file": {**KVSTORE_WITH_TLS, "databroker_storage_cert_file": "client.pem"},
     "databroker_storage_tls_skip_verify": KVSTORE_WITH_TLS,
+    "tracing_provider": {
+        "tracing_span_endpoint": "http://localhost:9411/api/v2/spans",
+        "tracing_thrift_agent_endpoint": "localhost:6831",
+    },
 }
 
 

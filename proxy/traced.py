@@ -1,0 +1,91 @@
+"""What does a trace tell of a request?  Names, statuses, hosts and paths: no query, no header, no cookie, and nobody's name."""
+
+from typing import Any
+
+from authorize.client import Check
+from authorize.policy.decision import Decision
+from authorize.policy.request import AccessRequest
+from gateproject.telemetry.tracing.spans import AnySpan, Facts, Span, current
+from gateproject.telemetry.tracing.tracer import Tracer
+from proxy.forwarding.http import Ending, ForwardResult
+from proxy.incoming import Incoming, Send
+from proxy.upstreams.client import OutgoingRequest
+
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"))
+
+
+def begun(tracer: Tracer, trusts: Any, incoming: Incoming) -> Span | None:
+    """The first span of a request, where it is traced; `trusts` has the proxy that knows whom to believe."""
+    method = _known(incoming.scope["method"])
+    span = tracer.begin(method, incoming.scope["headers"], is_trusted=trusts.proxy.is_trusted(incoming))
+    if span is not None:
+        span.note({"http.request.method": method, "gate.request_id": incoming.request_id})
+    return span
+
+
+def status_noted(span: Span, send: Send) -> Send:
+    """`send` that tells the span the answer's status."""
+
+    async def send_and_note(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            note_status(span, message["status"])
+        await send(message)
+
+    return send_and_note
+
+
+def note_status(span: AnySpan, status: int) -> None:
+    span.note({"http.response.status_code": status})
+    if status >= 500:
+        span.fail(str(status))
+
+
+def name_page(request: AccessRequest) -> None:
+    """Of a page of ours; the name has the beginning of its path only, so that there are few names."""
+    if span := current():
+        span.name(f"{_known(request.method)} {'/'.join(request.path.split('/')[:3])}")
+        span.note(_read(request))
+
+
+def decided(decision: Decision) -> Facts:
+    reason = decision.trace[-1].reason.value if decision.trace else ""
+    return {"gate.outcome": decision.outcome.value, "gate.reason": reason, "gate.route": decision.route.id if decision.route else ""}
+
+
+def tell_trace(span: AnySpan, incoming: Incoming, check: Check | None, status: int | None, *, is_trouble: bool) -> None:
+    """The request as a whole."""
+    request = incoming.request
+    span.note(_read(request))
+    if check is not None:
+        span.note(decided(check.decision))
+        if check.decision.route is not None:
+            route = check.decision.route
+            span.name(f"{_known(request.method)} {route.route.from_.host_port}{route.matched_prefix}")
+    if status is not None:
+        note_status(span, status)
+    if is_trouble:
+        span.fail(str(status or "error"))
+
+
+def carry_trace(span: AnySpan, outgoing: OutgoingRequest) -> None:
+    """The upstream hears which span its own go below, in place of what the client said."""
+    outgoing.headers = span.in_headers(outgoing.headers)
+    url = outgoing.upstream.url
+    span.note({"http.request.method": _known(outgoing.method), "server.address": url.raw_host or "", "server.port": url.port or 0})
+
+
+def tell_answer(span: AnySpan, result: ForwardResult) -> None:
+    span.note({"gate.ending": result.ending.value, "gate.bytes_sent": result.bytes_sent})
+    if result.status is not None:
+        note_status(span, result.status)
+    if result.ending in (Ending.BROKE_OFF, Ending.TIMED_OUT):
+        span.fail(result.ending.value)
+
+
+def _read(request: AccessRequest) -> Facts:
+    return {"server.address": request.host, "url.path": request.path}
+
+
+def _known(method: str) -> str:
+    """Clients make methods up, and names of spans are to be few."""
+    return method if method in METHODS else "_OTHER"

@@ -1,0 +1,38 @@
+"""A tracer whose spans can be looked at; chance and time are what the test says."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from gateproject.telemetry.tracing import tracer
+from gateproject.telemetry.tracing.export import Exporter
+from gateproject.telemetry.tracing.tracer import Tracer
+from tests.support.options import make_options
+
+
+class KeptSpans:
+    def __init__(self, directory: Path, **settings: object):
+        self.now, self.chance, self.asked = 0.0, 0.5, 0
+        self.spans: list[ReadableSpan] = []
+        chosen = {"tracing_provider": "span", "tracing_span_endpoint": "http://127.0.0.1:9/", "tracing_sample_rate": 1, **settings}
+        self.tracer = Tracer(make_options(directory, **chosen), clock=lambda: self.now, chance=self._chance)
+        self.tracer._exporter = Exporter(self.spans.extend, "memory")
+        self.tracer.start()
+
+    def _chance(self) -> float:
+        self.asked += 1
+        return self.chance
+
+    def ended(self) -> list[ReadableSpan]:
+        self.tracer._provider.force_flush()
+        return self.spans
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        tracer.use(self.tracer)
+        try:
+            yield
+        finally:
+            tracer.use(None)

@@ -1,0 +1,223 @@
+"""Tracing back-ends for tests: a real HTTP server and a real UDP socket, and readers of each wire format that our encoders don't share.
+
+Thrift is read by what Apache's compiler made of Jaeger's own definitions, OTLP by OpenTelemetry's own messages.
+"""
+
+import importlib
+import importlib.metadata
+import json
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+import msgpack
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.protocol.TCompactProtocol import TCompactProtocol
+from thrift.transport.TTransport import TMemoryBuffer
+
+# The rest of that package is for an OpenTelemetry of long ago and can't be imported; what the compiler made of the definitions can.
+_PACKAGE = "opentelemetry-exporter-jaeger-thrift"
+sys.path.append(str(importlib.metadata.distribution(_PACKAGE).locate_file("opentelemetry/exporter/jaeger/thrift/gen")))
+Agent = importlib.import_module("agent.Agent")
+Batch = importlib.import_module("jaeger.ttypes").Batch
+
+
+@dataclass(frozen=True)
+class Told:
+    """A span as its back-end understands it; ids are numbers, a root's `parent` is 0."""
+
+    service: str
+    name: str
+    trace: int
+    id: int
+    parent: int
+    kind: str
+    is_error: bool
+    tags: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Taken:
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class TraceBackend:
+    """An HTTP server; `status` is its answer, and while `is_slow` is set it doesn't give it."""
+
+    def __init__(self, status: int = 200):
+        self.status = status
+        self.is_slow = threading.Event()
+        self.go_on = threading.Event()
+        self.taken: list[Taken] = []
+        backend = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if backend.is_slow.is_set():
+                    backend.go_on.wait(60)
+                backend.taken.append(Taken(self.command, self.path, {name.lower(): value for name, value in self.headers.items()}, body))
+                self.send_response(backend.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            do_PUT = do_POST
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def over_tls(self, context: ssl.SSLContext) -> None:
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+
+    def spans(self) -> list[Told]:
+        return [span for taken in list(self.taken) for span in READERS[taken.headers["content-type"]](taken.body)]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.go_on.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class TraceAgent:
+    """A UDP socket that reads as Jaeger's agent does."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.settimeout(0.05)
+        self.port: int = self._socket.getsockname()[1]
+        self._spans: list[Told] = []
+
+    def spans(self) -> list[Told]:
+        try:
+            while True:
+                self._spans += read_datagram(self._socket.recv(65_536))
+        except TimeoutError:
+            return list(self._spans)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+
+def until(spans: Callable[[], list[Told]], found: Callable[[list[Told]], bool], seconds: float = 30) -> list[Told]:
+    """What the back-end was told, as soon as that is enough."""
+    deadline = time.monotonic() + seconds
+    while not found(told := spans()):
+        assert time.monotonic() < deadline, f"the back-end was told no more than {[(span.name, span.tags) for span in told]}"
+        time.sleep(0.05)
+    return told
+
+
+def read_zipkin(body: bytes) -> list[Told]:
+    """https://zipkin.io/zipkin-api/: ids in hexadecimal, times in microseconds, tags are text."""
+    told = []
+    for span in json.loads(body):
+        assert isinstance(span["timestamp"], int)
+        assert span["duration"] >= 1
+        assert all(isinstance(value, str) for value in span["tags"].values())
+        ids = (int(span["traceId"], 16), int(span["id"], 16), int(span.get("parentId", "0"), 16))
+        kind = span.get("kind", "INTERNAL").lower()
+        told.append(Told(span["localEndpoint"]["serviceName"], span["name"], *ids, kind, "error" in span["tags"], span["tags"]))
+    return told
+
+
+def read_datadog(body: bytes) -> list[Told]:
+    """The agent's v0.4: lists of lists of maps, ids of 64 bits, `meta` holds text and `metrics` numbers."""
+    told = []
+    for trace in msgpack.unpackb(body):
+        assert len({span["trace_id"] for span in trace}) == 1
+        for span in trace:
+            assert all(isinstance(value, str) for value in span["meta"].values())
+            assert all(isinstance(value, float | int) for value in span["metrics"].values())
+            assert 0 < span["trace_id"] < 1 << 64
+            assert span["duration"] >= 0
+            trace_id = int(span["meta"]["_dd.p.tid"], 16) << 64 | span["trace_id"]
+            tags = {**span["meta"], **span["metrics"]}
+            kind = span["meta"]["span.kind"]
+            told.append(
+                Told(span["service"], span["resource"], trace_id, span["span_id"], span["parent_id"], kind, bool(span["error"]), tags)
+            )
+    return told
+
+
+def read_thrift(body: bytes) -> list[Told]:
+    batch = Batch()
+    batch.read(TBinaryProtocol(TMemoryBuffer(body)))
+    return _read_batch(batch)
+
+
+def read_datagram(datagram: bytes) -> list[Told]:
+    protocol = TCompactProtocol(TMemoryBuffer(datagram))
+    name, _, _ = protocol.readMessageBegin()
+    assert name == "emitBatch"
+    arguments = Agent.emitBatch_args()
+    arguments.read(protocol)
+    return _read_batch(arguments.batch)
+
+
+def _read_batch(batch: Any) -> list[Told]:
+    batch.validate()
+    told = []
+    for span in batch.spans:
+        tags = {tag.key: {0: tag.vStr, 1: tag.vDouble, 2: tag.vBool, 3: tag.vLong}[tag.vType] for tag in span.tags}
+        assert span.flags == 1
+        ids = (_unsigned(span.traceIdHigh) << 64 | _unsigned(span.traceIdLow), _unsigned(span.spanId), _unsigned(span.parentSpanId))
+        kind = tags.pop("span.kind", "internal")
+        told.append(Told(batch.process.serviceName, span.operationName, *ids, kind, tags.get("error", False), tags))
+    return told
+
+
+def _unsigned(value: int) -> int:
+    return value & (1 << 64) - 1
+
+
+def read_otlp(body: bytes) -> list[Told]:
+    told = []
+    for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+        service = _values(resource.resource.attributes)["service.name"]
+        for span in (span for scope in resource.scope_spans for span in scope.spans):
+            ids = (_from_bytes(span.trace_id), _from_bytes(span.span_id), _from_bytes(span.parent_span_id))
+            kind = {1: "internal", 2: "server", 3: "client"}[span.kind]
+            told.append(Told(service, span.name, *ids, kind, span.status.code == 2, _values(span.attributes)))
+    return told
+
+
+def _from_bytes(value: bytes) -> int:
+    return int.from_bytes(value, "big")
+
+
+def _values(attributes: Any) -> dict[str, Any]:
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in attributes}
+
+
+READERS: dict[str, Callable[[bytes], list[Told]]] = {
+    "application/json": read_zipkin,
+    "application/msgpack": read_datadog,
+    "application/x-thrift": read_thrift,
+    "application/x-protobuf": read_otlp,
+}
