@@ -7,7 +7,7 @@ from typing import Any
 
 from authorize.described import Described, described_identity, described_request
 from authorize.policy import explain
-from authorize.policy.compiled_route import grants_of, usable_conditions
+from authorize.policy.compiled_route import lets_somebody_in, usable_conditions
 from authorize.policy.decision import Decision, Outcome, decide
 from authorize.policy.request import AccessRequest, ClientCertificate
 from authorize.policy.route_table import RouteTable
@@ -49,7 +49,7 @@ def unreachable_routes(settings: Any) -> Iterator[Finding]:
 
 def routes_without_people(settings: Any) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
-        if next(grants_of(route), None) is None and not any(block.effect == "allow" and block.mode == ENFORCE for block in route.policy):
+        if not lets_somebody_in(route):
             yield ("policy", index), "lets nobody in: give allowed_users, allowed_groups, allowed_domains or allow_any_authenticated_user"
 
 

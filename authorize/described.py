@@ -10,11 +10,11 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from authorize.account_identity import PROVIDER
+from authorize.account_identity import identity_of as account_identity
 from authorize.identity_facts import Facts, identity_of
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest, access_request
-from authorize.service_accounts import PROVIDER
-from authorize.service_accounts import identity_of as account_identity
 from databroker.records import DirectoryUser, ServiceAccount, Session, User
 from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options

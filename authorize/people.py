@@ -8,10 +8,10 @@ from asgiref.sync import async_to_sync
 from django.db.models import F, Q
 from django.utils import timezone
 
+from authorize.account_identity import PROVIDER, identity_of
 from authorize.described import Described, described_identity
 from authorize.identity_loader import Sources
 from authorize.policy.identity import Identity
-from authorize.service_accounts import PROVIDER, identity_of
 from databroker.models import User
 from databroker.records import SERVICE_ACCOUNT, ServiceAccount
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from authorize.account_identity import identity_of
 from authorize.policy.identity import Identity
 from databroker.records import SERVICE_ACCOUNT, Record, ServiceAccount
 from databroker.replica import Replica
@@ -11,9 +12,6 @@ from gateproject.crypto.service_account_token import is_secret, name_in
 
 log = structlog.get_logger(__name__)
 
-PROVIDER = "service_account"
-# What is attested of an account is good for no longer, however long the account itself lives.
-IDENTITY_SECONDS = 3600.0
 MAX_CACHED = 10_000
 
 
@@ -62,23 +60,6 @@ class ServiceAccountLoader:
         if len(self._known) > MAX_CACHED:
             del self._known[next(iter(self._known))]
         return known
-
-
-def identity_of(account: ServiceAccount, now: float) -> Identity:
-    """It has no e-mail address and no claims.  Its id is of a provider that no person has: rules can't take one for the other."""
-    id = f"{PROVIDER}/{account.name}"
-    groups = tuple(map(str, account.groups))
-    return Identity(
-        session_id=id,
-        user_id=id,
-        subject=id,
-        provider=PROVIDER,
-        expires=min(float(account.expires), now + IDENTITY_SECONDS),
-        issued=max(float(account.created), float(account.rotated)),
-        name=account.name,
-        group_ids=frozenset(groups),
-        groups=groups,
-    )
 
 
 def _is_its_secret(token: str, account: ServiceAccount, now: float) -> bool:

@@ -2,7 +2,8 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import re2
 
@@ -33,10 +34,12 @@ class ClientAuthority:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledRoute:
-    """`matched_prefix` is the canonical `path` or `prefix` that `prefix_rewrite` replaces, "" where the route has neither."""
+    """`matched_prefix` is the canonical `path` or `prefix` that `prefix_rewrite` replaces, "" where the route has neither.
+
+    `id` and `grants` are made for the first request that asks, and then kept: of ten thousand routes most are never asked.
+    """
 
     route: Route
-    id: str
     matched_prefix: str
     matches: Matcher  # the canonical path
     resembles: Matcher  # a lenient reading of it
@@ -44,11 +47,23 @@ class CompiledRoute:
     client_ca: ClientAuthority | None  # who must have issued the client's certificate
     requirements: tuple[Criterion, ...]  # all must hold, before anything else
     denials: tuple[CompiledBlock, ...]  # none may hold, and each must be known not to
-    grants: tuple[Evaluation, ...]  # any one suffices
+    allows: tuple[CompiledBlock, ...]
     strengths: tuple[Criterion, ...]  # what the sign-in of whoever may enter must be like
     policy_judges_strength: bool
     has_policy: bool
     is_timed: bool  # the decision may change as time goes by
+    id: str = field(init=False)
+    grants: tuple[Evaluation, ...] = field(init=False)  # any one suffices
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "id":
+            made: Any = self.route.id
+        elif name == "grants":
+            made = (*map(single, grants_of(self.route)), *(block.evaluate for block in self.allows))
+        else:
+            raise AttributeError(name)
+        object.__setattr__(self, name, made)
+        return made
 
     def __repr__(self) -> str:
         return f"<CompiledRoute {self.route.from_}{self.matched_prefix}>"
@@ -68,7 +83,6 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
     matches, has_escapes = _matcher(path, prefix, pattern), "%" in f"{path}{prefix}"
     return CompiledRoute(
         route=route,
-        id=route.id,
         matched_prefix=path or prefix or "",
         matches=matches,
         resembles=_matcher(path and decoded_reading(path), prefix and decoded_reading(prefix), pattern) if has_escapes else matches,
@@ -76,7 +90,7 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
         client_ca=authority,
         requirements=() if authority is None else (criteria.certificate(authority.id, setting),),
         denials=tuple(block for block in blocks if block.effect == "deny"),
-        grants=(*map(single, grants_of(route)), *(block.evaluate for block in blocks if block.effect == "allow")),
+        allows=tuple(block for block in blocks if block.effect == "allow"),
         strengths=tuple(strengths_of(route)),
         policy_judges_strength=policy_judges_strength(route),
         has_policy=bool(blocks),
@@ -147,6 +161,21 @@ def _matcher(path: str | None, prefix: str | None, pattern: Matcher | None) -> M
     if len(conditions) == 1:
         return conditions[0]
     return lambda candidate: all(condition(candidate) for condition in conditions)
+
+
+def lets_somebody_in(route: Route) -> bool:
+    """Has it any grant at all?"""
+    return bool(
+        route.allow_any_authenticated_user
+        or route.allowed_users
+        or route.allowed_groups
+        or route.allowed_domains
+        or route.allowed_idp_claims
+        or route.allow_public_unauthenticated_access
+        or route.redirect is not None
+        or route.cors_allow_preflight
+        or any(block.effect == "allow" and block.mode == ENFORCE for block in route.policy)
+    )
 
 
 def grants_of(route: Route) -> Iterator[Criterion]:

@@ -15,18 +15,18 @@ MOST_VALUES = 600_000  # in any document: thrice those of ten thousand routes
 MOST_TWICE = 1_000  # keys in any document
 
 # A position is one number, line and column together: a large document has hundreds of thousands of them.
-_COLUMN_BITS = 20
-_LAST_COLUMN = (1 << _COLUMN_BITS) - 1
+COLUMN_BITS = 20
+LAST_COLUMN = (1 << COLUMN_BITS) - 1
 _KEY_PART = re.compile(r"\[(\d+)\]|\.?([^.\[\]]+)")
 
 
 def packed(line: int, column: int) -> int:
     """Both count from 1."""
-    return line << _COLUMN_BITS | (column if column < _LAST_COLUMN else _LAST_COLUMN)
+    return line << COLUMN_BITS | (column if column < LAST_COLUMN else LAST_COLUMN)
 
 
 def unpacked(position: int) -> tuple[int, int]:
-    return position >> _COLUMN_BITS, position & _LAST_COLUMN
+    return position >> COLUMN_BITS, position & LAST_COLUMN
 
 
 def position_in(text: str, offset: int) -> tuple[int, int]:

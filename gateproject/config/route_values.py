@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import AfterValidator
@@ -16,9 +17,12 @@ FROM_URL: Shape = {"type": "string", "pattern": r"^([Hh][Tt][Tt][Pp][Ss]|[Tt][Cc
 
 
 def from_url(value: Any) -> Url:
-    if isinstance(value, Url):
-        return value
-    parsed = parse_url(text(value), wildcard=True)
+    return value if isinstance(value, Url) else _from_url(text(value))
+
+
+@lru_cache(maxsize=1024)  # a host has several routes, which mostly stand together
+def _from_url(written: str) -> Url:
+    parsed = parse_url(written, wildcard=True)
     if parsed.scheme not in ("https", "tcp+https"):
         raise ValueError("the scheme must be https or tcp+https")
     if parsed.path not in ("", "/"):

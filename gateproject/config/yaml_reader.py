@@ -5,11 +5,12 @@ A plain scalar is a number or a truth only where YAML 1.1 and 1.2 agree: `no`, `
 """
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import yaml
 
-from gateproject.config.places import DEEPEST, MOST_VALUES, Document, DocumentError, packed, position_in, unpacked
+from gateproject.config.places import COLUMN_BITS, DEEPEST, LAST_COLUMN, MOST_VALUES, Document, DocumentError, packed, position_in, unpacked
 
 MOST_ALIASED_VALUES = 1_000_000
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
@@ -35,6 +36,7 @@ _CURES = {
 def read_yaml(text: str) -> Document:
     if found := _NOT_YAML.search(text):
         raise DocumentError("is not valid YAML: it holds a character that YAML does not allow", *position_in(text, found.start()))
+    _bound(text)
     builder = _Builder()
     try:
         builder.read(yaml.CSafeLoader(text))
@@ -47,6 +49,12 @@ def read_yaml(text: str) -> Document:
     except yaml.YAMLError:
         raise DocumentError("is not valid YAML") from None
     return builder.document
+
+
+def _bound(text: str) -> None:
+    """Before its parser, which takes two seconds for a million values: no honest document has so many signs of them."""
+    if max(2 * (text.count(": ") + text.count(":\n")), text.count("\n") + text.count(",")) > MOST_VALUES:
+        raise DocumentError(f"holds more than {MOST_VALUES} values and lines")
 
 
 class _Merge:
@@ -78,11 +86,10 @@ class _Builder:
         self._documents = 0
 
     def read(self, loader: Any) -> None:
-        """Everything is called once a value, of which there may be hundreds of thousands."""
-        next_event = loader.get_event
+        """Everything is called once a value, of which there may be hundreds of thousands; two thirds of them are scalars."""
+        next_event, scalar = loader.get_event, self._scalar
         # Not kept in `self`: that would be a circle, with the whole document in it (gateproject/large.py).
         takers = {
-            yaml.ScalarEvent: self._scalar,
             yaml.MappingStartEvent: self._start,
             yaml.SequenceStartEvent: self._start,
             yaml.MappingEndEvent: self._end,
@@ -91,9 +98,13 @@ class _Builder:
             yaml.DocumentStartEvent: self._start_document,
         }
         while (event := next_event()) is not None:
-            if taker := takers.get(type(event)):
-                mark = event.start_mark
-                taker(event, packed(mark.line + 1, mark.column + 1))
+            mark = event.start_mark
+            line, column = mark.line + 1, mark.column + 1
+            at = line << COLUMN_BITS | column if column < LAST_COLUMN else packed(line, column)
+            if type(event) is yaml.ScalarEvent:
+                scalar(event, at)
+            elif taker := takers.get(type(event)):
+                taker(event, at)
 
     def _start_document(self, event: Any, at: int) -> None:
         self._documents += 1
@@ -105,8 +116,24 @@ class _Builder:
             raise DocumentError("a tag is not allowed here", *unpacked(at))
         value, is_plain = event.value, event.implicit[0]
         if is_plain and (not value or value[0] in _MAYBE_NO_TEXT):
-            value = plain_value(value)
-        self._add(value, 1, at, event.anchor, is_plain)
+            value = _plain_value(value)
+        if event.anchor or not self._open or self._values >= MOST_VALUES:
+            self._add(value, 1, at, event.anchor, is_plain)
+            return
+        # What nearly all of them are, without the calls: `_add` says the same.
+        self._values += 1
+        parent = self._open[-1]
+        parent.size += 1
+        if parent.is_list:
+            parent.places.append(at)
+            parent.container.append(value)
+        elif not parent.has_key:
+            self._key(parent, value, at, is_plain)
+        elif parent.key is _Merge or parent.key in parent.container:
+            self._pair(parent, value, at)
+        else:
+            parent.has_key = False
+            parent.container[parent.key] = value
 
     def _start(self, event: Any, at: int) -> None:
         if event.tag not in _TAGS:
@@ -153,12 +180,14 @@ class _Builder:
         elif parent.has_key:
             self._pair(parent, value, at)
         else:
-            if type(value) is not str:
-                raise DocumentError("a key must be text: put it in quotes", *unpacked(at))
-            key: Any = _Merge if is_plain and value == "<<" else value
-            parent.key, parent.has_key = key, True
-            if key not in parent.places:
-                parent.places[key] = at
+            self._key(parent, value, at, is_plain)
+
+    def _key(self, parent: _Open, value: Any, at: int, is_plain: bool) -> None:
+        if type(value) is not str:
+            raise DocumentError("a key must be text: put it in quotes", *unpacked(at))
+        parent.key, parent.has_key = _Merge if is_plain and value == "<<" else value, True
+        if parent.key not in parent.places:
+            parent.places[parent.key] = at
 
     def _pair(self, parent: _Open, value: Any, at: int) -> None:
         key, parent.has_key = parent.key, False
@@ -186,3 +215,6 @@ def plain_value(text: str) -> Any:
     if _INTEGER.fullmatch(text) and not _LEADING_ZERO.match(text):  # 007 is a name, not a number
         return int(text)
     return float(text) if _FLOAT.fullmatch(text) else text
+
+
+_plain_value = lru_cache(maxsize=1024)(plain_value)  # `to` and `timeout`, `true` and `30s`: thousands of routes have the same few

@@ -74,7 +74,8 @@ account_loader.without("an account ends", "if account.name != name or now >= ide
 account_loader.without(
     "a record is its own account's", "if account.name != name or now >= identity.expires:", "if now >= identity.expires:"
 )
-account_loader.without(
+account_identity = door("authorize/account_identity.py", "unit/authorize/test_service_accounts.py")
+account_identity.without(
     "an attestation is of the last hour", "min(float(account.expires), now + IDENTITY_SECONDS)", "float(account.expires)"
 )
 
@@ -161,7 +162,8 @@ bearer_headers.without(
 )
 
 DOORS = (
-    programs, program_views, program, sealed, carriers, service, elsewhere, sign_in, account_token, account_loader, accounts, criteria,
+    programs, program_views, program, sealed, carriers, service, elsewhere, sign_in, account_token, account_loader, account_identity,
+    accounts, criteria,
     account_service,
     bearer_tokens, userinfo,
     bearers,

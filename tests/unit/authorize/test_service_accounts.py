@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from authorize.policy import criteria
-from authorize.service_accounts import IDENTITY_SECONDS, ServiceAccountLoader, identity_of
+from authorize.account_identity import IDENTITY_SECONDS
+from authorize.service_accounts import ServiceAccountLoader
 from databroker.records import SERVICE_ACCOUNT, ServiceAccount
 from databroker.service_accounts import ServiceAccounts
 from gateproject.crypto.service_account_token import hash_of, new_token
 from gateproject.errors import BrokerError
 from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
-from tests.unit.authorize.builders import request, user
 
 NOW = 1500.0
 
@@ -100,19 +99,3 @@ async def test_a_broker_that_is_away_lets_nobody_in(world: World) -> None:
     world.broker.is_down = True
     with pytest.raises(BrokerError):
         await world.loader.identify(new_token("ci"), NOW)
-
-
-def test_rules_can_not_take_an_account_for_a_person_nor_a_person_for_an_account() -> None:
-    account = identity_of(ServiceAccount("ann", ("sales",), 1000.0, 99_000.0, ""), NOW)
-    person = user("ann@corp.com", subject="service_account/ann")
-
-    def holds(entry: str, who) -> bool:
-        return criteria.users([entry])(request(), who).holds
-
-    assert holds("service_account/ann", account)
-    assert not holds("service_account/ann", person)
-    assert holds("oidc/service_account/ann", person)
-    for entry in ("ann", "ann@corp.com", "oidc/ann", "service_account/bob", "service_account/"):
-        assert not holds(entry, account)
-    assert criteria.groups(["sales"])(request(), account).holds
-    assert not criteria.domains(["corp.com"])(request(), account).holds

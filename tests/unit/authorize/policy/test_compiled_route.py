@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authorize.policy.compiled_route import compile_route
+from authorize.policy.compiled_route import compile_route, grants_of, lets_somebody_in
 from gateproject.errors import ConfigError
 from tests.unit.authorize.builders import make_route
 
@@ -64,3 +64,32 @@ def test_a_long_subject_does_not_slow_an_expression_down() -> None:
     """RE2 is linear; a backtracking engine would take longer than the universe for this one."""
     route = compile_route(make_route(regex="/(a|a)*b"), "policy[0]")
     assert not route.matches("/" + "a" * 8000)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"allow_public_unauthenticated_access": True},
+        {"allow_any_authenticated_user": True},
+        {"cors_allow_preflight": True},
+        {"allowed_users": ["ann@corp.com"]},
+        {"allowed_groups": ["sales"]},
+        {"allowed_domains": ["corp.com"]},
+        {"allowed_idp_claims": {"department": ["sales"]}},
+        {"redirect": {"https_redirect": True}},
+        {"allow_websockets": True, "max_age": "15m"},
+    ],
+)
+def test_whether_a_route_lets_somebody_in_is_what_its_grants_say(keys: dict[str, Any]) -> None:
+    route = make_route(**keys)
+    assert lets_somebody_in(route) is bool(list(grants_of(route)))
+    assert len(compile_route(route, "policy[0]").grants) == len(list(grants_of(route)))
+
+
+def test_what_is_made_for_the_first_request_is_made_once() -> None:
+    compiled = compile_route(make_route(allowed_users=["ann@corp.com"]), "policy[0]")
+    assert compiled.grants is compiled.grants
+    assert compiled.id == compiled.route.id
+    with pytest.raises(AttributeError):
+        _ = compiled.nothing_of_that_name
