@@ -16,6 +16,7 @@ from authenticate.refresh_worker import RefreshWorker
 from authenticate.scim.access import ScimAccess
 from authenticate.scim.directory import ScimDirectory
 from authenticate.scim.errors import ScimError
+from authenticate.scim.trail import Trail
 from authenticate.session_refresh import SessionRefresh
 from authenticate.sessions import Sessions
 from authenticate.targets import Target, Targets
@@ -73,6 +74,7 @@ class AuthenticateService:
         self.directory = directory or DirectoryService(options, broker, clock)
         self.refresh = SessionRefresh(self.provider_client, broker, clock)
         self.scim = ScimDirectory(options, broker, clock)
+        self.scim_trail = Trail()
         self.scim_access = ScimAccess(options.scim_token or ())
         self.published_keys = PublishedKeys.from_options(options, signing_key, broker, clock)
         self._background: list[asyncio.Task[None]] = []
@@ -80,6 +82,7 @@ class AuthenticateService:
 
     async def start(self) -> None:
         if self.scim_access:
+            self.scim_trail.start()
             self._background.append(spawn(self._tidy_scim(), name="tidying of the pushed directory"))
         self._background.append(spawn(self.published_keys.run(), name="published keys"))
         interval = self.options.idp_refresh_directory_interval.total_seconds()
@@ -106,6 +109,7 @@ class AuthenticateService:
             task.cancel()
         if self._revocations:
             await asyncio.wait(self._revocations)
+        await self.scim_trail.stop()
         await self.provider_client.close()
 
     def revoke_soon(self, session: Session) -> None:

@@ -2,7 +2,8 @@
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import structlog
@@ -23,6 +24,7 @@ NOT_ENDED_ALL = "could not end all sessions of this person"
 STRANGERS_PAUSE = timedelta(minutes=1)
 # Who acts where nobody is signed in to the admin.
 STRANGER = "not an administrator"
+PUSHED = "the provider (SCIM)"
 AUDIT_COLUMNS = ("when", "who", "account", "address", "action", "object_type", "object_id", "object_words")
 
 
@@ -64,6 +66,36 @@ def record_command(by: str, message: str, name: str, model: type[Model]) -> None
         object_id=name[:LONGEST_ID],
         object_words=name[:255],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """One change that the provider made by SCIM; `when` in Unix seconds, `object_id` and `object_words` as of any action."""
+
+    when: float
+    address: str
+    action: str
+    object_type: str
+    object_id: str
+    object_words: str
+
+
+def record_pushes(pushes: Iterable[Push]) -> None:
+    """As `record_actions`, but after it is done: a change that a provider pushes must not wait for a log, and has its line already."""
+    entries = [
+        AuditEntry(
+            when=datetime.fromtimestamp(push.when, UTC),
+            who=PUSHED,
+            account="scim",
+            address=push.address[:64],
+            action=push.action[:255],
+            object_type=push.object_type,
+            object_id=push.object_id[:LONGEST_ID],
+            object_words=push.object_words[:255],
+        )
+        for push in pushes
+    ]
+    AuditEntry.objects.bulk_create(entries, batch_size=100)
 
 
 def who(account: Any) -> str:

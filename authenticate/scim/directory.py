@@ -33,6 +33,14 @@ AT_ONCE = 500
 CHANGES_AT_ONCE = 16
 
 
+# Hears what a change was, before and after; None is not there.
+Told = Callable[[Record | None, Record | None], None]
+
+
+def _to_nobody(before: Record | None, after: Record | None) -> None:
+    pass
+
+
 class ScimDirectory:
     def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float]):
         self._provider = options.idp_provider
@@ -83,24 +91,22 @@ class ScimDirectory:
                     if record.id not in ids:
                         await self._broker.delete(type, record.id)
 
-    async def create_user(self, document: Mapping[str, Any]) -> Record:
+    async def create_user(self, document: Mapping[str, Any], *, told: Told = _to_nobody) -> Record:
         user = user_of(document)
         async with self._alone():
-            return await self._write_user(None, secrets.token_urlsafe(16), user, {}, self._clock())
+            return await self._write_user(None, secrets.token_urlsafe(16), user, told)
 
-    async def replace_user(self, id: str, document: Mapping[str, Any], if_match: str = "") -> Record:
+    async def replace_user(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: Told = _to_nobody) -> Record:
         user = user_of(document)
         async with self._alone():
-            old = await self._to_change(SCIM_USER, id, if_match)
-            return await self._write_user(old, id, user, old.data["groups"], old.data["created"])
+            return await self._write_user(await self._to_change(SCIM_USER, id, if_match), id, user, told)
 
-    async def patch_user(self, id: str, document: Mapping[str, Any], if_match: str = "") -> Record:
+    async def patch_user(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: Told = _to_nobody) -> Record:
         async with self._alone():
             old = await self._to_change(SCIM_USER, id, if_match)
-            user = user_of(patched(old.data["resource"], document))
-            return await self._write_user(old, id, user, old.data["groups"], old.data["created"])
+            return await self._write_user(old, id, user_of(patched(old.data["resource"], document)), told)
 
-    async def delete_user(self, id: str, if_match: str = "") -> None:
+    async def delete_user(self, id: str, if_match: str = "", *, told: Told = _to_nobody) -> None:
         async with self._alone():
             old = await self._to_change(SCIM_USER, id, if_match)
             for group_id in old.data["groups"]:
@@ -111,34 +117,37 @@ class ScimDirectory:
             await self._take_access(old.data["subject"])
             await self._index.forget(SCIM_USER, id, self._user_keys(old.data["resource"], old.data["subject"]).items())
             await self._broker.delete(SCIM_USER, id)
+            told(old, None)
 
-    async def create_group(self, document: Mapping[str, Any]) -> Record:
+    async def create_group(self, document: Mapping[str, Any], *, told: Told = _to_nobody) -> Record:
         group, members = group_of(document)
         async with self._alone():
-            return await self._write_group(None, secrets.token_urlsafe(16), group, members)
+            return await self._write_group(None, secrets.token_urlsafe(16), group, members, told)
 
-    async def replace_group(self, id: str, document: Mapping[str, Any], if_match: str = "") -> Record:
+    async def replace_group(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: Told = _to_nobody) -> Record:
         group, members = group_of(document)
         async with self._alone():
-            return await self._write_group(await self._to_change(SCIM_GROUP, id, if_match), id, group, members)
+            return await self._write_group(await self._to_change(SCIM_GROUP, id, if_match), id, group, members, told)
 
-    async def patch_group(self, id: str, document: Mapping[str, Any], if_match: str = "") -> Record:
+    async def patch_group(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: Told = _to_nobody) -> Record:
         async with self._alone():
             old = await self._to_change(SCIM_GROUP, id, if_match)
             members = [{"value": member} for member in old.data["members"]]
             group, ids = group_of(patched({**old.data["resource"], "members": members}, document))
-            return await self._write_group(old, id, group, ids)
+            return await self._write_group(old, id, group, ids, told)
 
-    async def delete_group(self, id: str, if_match: str = "") -> None:
+    async def delete_group(self, id: str, if_match: str = "", *, told: Told = _to_nobody) -> None:
         async with self._alone():
             old = await self._to_change(SCIM_GROUP, id, if_match)
             await self._set_memberships(old.data["members"], id, "")
             await self._broker.delete(DIRECTORY_GROUP, old.data["directory_id"])
             await self._index.forget(SCIM_GROUP, id, _group_keys(old.data["resource"], old.data["directory_id"]).items())
             await self._broker.delete(SCIM_GROUP, id)
+            told(old, None)
 
-    async def _write_user(self, old: Record | None, id: str, user: Mapping[str, Any], groups: Mapping[str, str], created: float) -> Record:
+    async def _write_user(self, old: Record | None, id: str, user: Mapping[str, Any], told: Told) -> Record:
         subject = self._subject(user)
+        groups, created = (old.data["groups"], old.data["created"]) if old is not None else ({}, self._clock())
         keys = self._user_keys(user, subject)
         await self._index.check(SCIM_USER, id, keys)
         await self._index.put(SCIM_USER, id, keys)
@@ -154,6 +163,7 @@ class ScimDirectory:
             await self._give_access(record)
         else:
             await self._take_access(subject)
+        told(old, record)
         return record
 
     async def _give_access(self, user: Record) -> None:
@@ -174,7 +184,7 @@ class ScimDirectory:
         for id in ids:
             log.info("session ended", session_id=id, user_id=user_id, reason="the provider deactivated the person")
 
-    async def _write_group(self, old: Record | None, id: str, group: Mapping[str, Any], named: Iterable[str]) -> Record:
+    async def _write_group(self, old: Record | None, id: str, group: Mapping[str, Any], named: Iterable[str], told: Told) -> Record:
         directory_id = str(group.get(self._group_id_is, "")) or id
         keys = _group_keys(group, directory_id)
         await self._index.check(SCIM_GROUP, id, keys)
@@ -193,7 +203,9 @@ class ScimDirectory:
         created = old.data["created"] if old is not None else self._clock()
         data = {"resource": dict(group), "members": members, "directory_id": directory_id, "created": created}
         # Last: what broke off before is done again by the same request.
-        return await self._broker.put(SCIM_GROUP, id, data)
+        record = await self._broker.put(SCIM_GROUP, id, data)
+        told(old, record)
+        return record
 
     async def _set_memberships(self, user_ids: Iterable[str], group_id: str, directory_id: str) -> set[str]:
         """Those of the ids that are users."""

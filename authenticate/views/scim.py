@@ -10,12 +10,13 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from authenticate import strict_json
-from authenticate.scim import filters, schemas
+from authenticate.scim import changes, filters, schemas
 from authenticate.scim.access import PATH
 from authenticate.scim.directory import ScimDirectory
 from authenticate.scim.errors import ScimError, not_found
 from authenticate.scim.resources import shown_group, shown_user, version_of
 from authenticate.service import AuthenticateService
+from databroker.audit import Push
 from databroker.records import SCIM_GROUP, SCIM_USER, Record
 from gateproject.errors import BrokerError
 from gateproject.responses import error_page, finished
@@ -39,10 +40,21 @@ class Endpoint:
     type: str
     noun: str
     show: Show
-    create: Callable[[ScimDirectory, Mapping[str, Any]], Awaitable[Record]]
-    replace: Callable[[ScimDirectory, str, Mapping[str, Any], str], Awaitable[Record]]
-    patch: Callable[[ScimDirectory, str, Mapping[str, Any], str], Awaitable[Record]]
-    delete: Callable[[ScimDirectory, str, str], Awaitable[None]]
+    create: Callable[..., Awaitable[Record]]
+    replace: Callable[..., Awaitable[Record]]
+    patch: Callable[..., Awaitable[Record]]
+    delete: Callable[..., Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Change:
+    """What one request changed; None was, or is, not there."""
+
+    before: Record | None = None
+    after: Record | None = None
+
+    def tell(self, before: Record | None, after: Record | None) -> None:
+        self.before, self.after = before, after
 
 
 _D = ScimDirectory
@@ -92,24 +104,24 @@ async def _answer(request: HttpRequest, service: AuthenticateService, steps: lis
 
 
 async def _resources(request: HttpRequest, directory: ScimDirectory, endpoint: Endpoint, id: str, base: str) -> HttpResponse:
-    if_match = request.headers.get("If-Match", "")
+    if_match, change = request.headers.get("If-Match", ""), Change()
     match request.method, bool(id):
         case "GET", False:
             return await _listed(request, directory, endpoint, base)
         case "GET", True:
             return _shown(request, 200, await directory.find(endpoint.type, id), endpoint, base)
         case "POST", False:
-            record = await endpoint.create(directory, _document(request))
-            _tell(request, endpoint, "created", record.id)
+            record = await endpoint.create(directory, _document(request), told=change.tell)
+            await _tell(request, endpoint, "created", record.id, change)
             return _shown(request, 201, record, endpoint, base)
         case "PUT" | "PATCH" as method, True:
-            change = endpoint.replace if method == "PUT" else endpoint.patch
-            record = await change(directory, id, _document(request), if_match)
-            _tell(request, endpoint, "changed", id, is_active=record.data["resource"].get("active"))
+            write = endpoint.replace if method == "PUT" else endpoint.patch
+            record = await write(directory, id, _document(request), if_match, told=change.tell)
+            await _tell(request, endpoint, "changed", id, change, is_active=record.data["resource"].get("active"))
             return _shown(request, 200, record, endpoint, base)
         case "DELETE", True:
-            await endpoint.delete(directory, id, if_match)
-            _tell(request, endpoint, "deleted", id)
+            await endpoint.delete(directory, id, if_match, told=change.tell)
+            await _tell(request, endpoint, "deleted", id, change)
             return finished(HttpResponse(status=204))
         case _:
             raise ScimError(405, f"{request.method} is not possible here")
@@ -206,8 +218,13 @@ def _refused(error: ScimError) -> HttpResponse:
     return response
 
 
-def _tell(request: HttpRequest, endpoint: Endpoint, what: str, id: str, **more: Any) -> None:
-    """One line a change.  What the resource says of a person is not for the log."""
+async def _tell(request: HttpRequest, endpoint: Endpoint, what: str, id: str, change: Change, **more: Any) -> None:
+    """One line of the log, where what the resource says of a person does not belong, and a row of the audit log where anything is new."""
     gate = request.scope["gate"]
     facts = {name: value for name, value in more.items() if value is not None}
     log.info(f"{endpoint.noun} {what} by the provider", id=id, client_address=gate.client_address, request_id=gate.request_id, **facts)
+    record, action = change.after or change.before, changes.action(change.before, change.after)
+    if record is None or not action:
+        return
+    id, words = changes.object_of(record, gate.authenticate.options.idp_provider)
+    await gate.authenticate.scim_trail.note(Push(record.modified, gate.client_address, action, endpoint.noun, id, words))

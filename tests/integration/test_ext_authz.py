@@ -12,7 +12,7 @@ from authorize.policy.canonical import canonical_path
 from gateproject.errors import BadRequest
 from tests.support.browser import headless_browser
 from tests.support.client_certificates import authority
-from tests.support.development_provider import DevelopmentProvider
+from tests.support.development_provider import DevelopmentProvider, tokens_of
 from tests.support.gate import sign_in
 from tests.support.own_envoy import APP, AUTHENTICATE, OwnEnvoy, own_envoy
 from tests.support.raw_http import RawClient, RawResponse
@@ -106,6 +106,25 @@ async def test_a_refused_person_reads_why_and_the_log_says_it(envoy: OwnEnvoy, a
     ]
     assert (line["user_id"], line["outcome"], line["client"]) == ("oidc/bob", "forbidden", "127.0.0.1")
     assert line["request_id"] in page.text
+
+
+async def test_a_program_gets_in_with_its_token_which_the_application_never_sees(
+    envoy: OwnEnvoy, application: SampleUpstream, provider: DevelopmentProvider
+) -> None:
+    token = (await tokens_of(provider.url, "alice"))["id_token"]
+    page = ask(envoy, "/data", "", f"Authorization: Bearer {token}")
+    assert page.status == 200
+    assert heard(page)["x-gate-claim-email"] == ["alice@example.com"]
+    assert "authorization" not in heard(page)
+    assert token.encode() not in page.body
+    before = application.hits
+    refused = ask(envoy, "/data", "", f"Authorization: Bearer {token[:-5]}")
+    assert (refused.status, refused.header("www-authenticate")) == (401, 'Bearer realm="gate", error="invalid_token"')
+    # A route that takes no such tokens, and two of them: nobody is signed in.
+    assert ask(envoy, "/anybody/", "", f"Authorization: Bearer {token}").status in (302, 401)
+    assert ask(envoy, "/data", "", f"Authorization: Bearer {token}", f"Authorization: Bearer {token}").status in (302, 400, 401)
+    assert application.hits == before
+    assert token not in envoy.gate[-1].output
 
 
 async def test_scripts_and_strangers_are_answered_in_their_way(envoy: OwnEnvoy) -> None:

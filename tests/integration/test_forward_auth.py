@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.support import front_proxies
-from tests.support.development_provider import DevelopmentProvider
+from tests.support.development_provider import DevelopmentProvider, tokens_of
 from tests.support.front_proxies import AUTHENTICATE, Front, front
 from tests.support.gate import sign_in
 from tests.support.raw_http import RawClient
@@ -100,6 +100,25 @@ async def test_after_signing_out_the_next_request_is_refused(proxy: Front, appli
         after = await client.get(proxy.url("/"), headers=HTML)
         assert application.hits == before
     assert after.status_code == 302
+
+
+async def test_a_program_gets_in_with_its_token_which_the_application_never_sees(proxy: Front, provider: DevelopmentProvider) -> None:
+    tokens = {sub: (await tokens_of(provider.url, sub))["id_token"] for sub in ("alice", "bob")}
+    async with proxy.client() as program:
+
+        async def ask(token: str, path: str = "/programs/x") -> httpx.Response:
+            return await program.get(proxy.url(path), headers={"Authorization": f"Bearer {token}"})
+
+        page = await ask(tokens["alice"])
+        assert page.status_code == 200, page.text
+        assert heard(page)["x-gate-claim-email"] == ["alice@example.com"]
+        # Some of them replace it by nothing.
+        assert heard(page).get("authorization", [""]) == [""]
+        assert tokens["alice"] not in page.text
+        assert (await ask(tokens["bob"])).status_code == 403
+        assert (await ask(tokens["alice"][:-5])).status_code == 401
+        assert (await ask(tokens["alice"], "/only-people")).status_code in (302, 401)
+    assert not any(token in proxy.gate.child.output for token in tokens.values())
 
 
 async def test_bodies_and_methods_pass_for_the_signed_in(proxy: Front) -> None:

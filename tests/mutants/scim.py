@@ -50,4 +50,13 @@ filters = door("authenticate/scim/filters.py", "unit/authenticate/scim/test_filt
 filters.without("a filter is bounded in depth", "if depth > DEEPEST:", "if False:")
 filters.without("a filter is bounded in length", "if len(text) > LONGEST:", "if False:")
 
-DOORS = (access, view, callback, directory, index, patch, resources, filters)
+trail = door("authenticate/scim/trail.py", "unit/authenticate/scim/test_trail.py", "unit/authenticate/views/test_scim.py")
+trail.without("what waits to be told is bounded", "if len(self._waiting) >= MOST_WAITING:", "if False:")
+trail.without("what can't be told is done all the same", "    except Error as error:\n", "    except ZeroDivisionError as error:\n")
+
+changes = door("authenticate/scim/changes.py", "unit/authenticate/scim/test_changes.py")
+changes.without(
+    "a deactivation is called one", 'if old["resource"]["active"] != is_active:', 'if old["resource"]["active"] == is_active == "no":'
+)
+
+DOORS = (access, view, callback, directory, index, patch, resources, filters, trail, changes)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
@@ -39,3 +40,21 @@ async def pick_person(client: httpx.AsyncClient, page: httpx.Response, sub: str)
     if not re.search(rf'name="sub" value="{re.escape(sub)}"', page.text):
         raise AssertionError(f"{page.url} does not offer {sub}: {page.status_code}\n{page.text[:2000]}")
     return await client.post(page.url, data={"sub": sub})
+
+
+async def tokens_of(provider_url: str, sub: str) -> dict[str, str]:
+    """As a program of this person gets them that is the provider's client, too."""
+    redirect_uri = "http://localhost:7000/cb"
+    asked = {
+        "client_id": "gate-tests",
+        "response_type": "code",
+        "redirect_uri": redirect_uri,
+        "scope": "openid profile email",
+        "state": "s",
+    }
+    async with httpx.AsyncClient(trust_env=False) as person:
+        page = await person.get(f"{provider_url}/oauth2/authorize", params=asked)
+        (code,) = parse_qs(urlsplit((await pick_person(person, page, sub)).headers["location"]).query)["code"]
+        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
+        tokens = await person.post(f"{provider_url}/oauth2/token", data=form, auth=("gate-tests", "not a secret"))
+        return dict(tokens.raise_for_status().json())

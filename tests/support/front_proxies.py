@@ -97,6 +97,8 @@ def front(directory: Path, provider_url: str, app_url: str, start: Callable[[Pla
     builder.setting(authenticate_service_url=f"https://{AUTHENTICATE}:{port}", forward_auth_url=f"http://{FORWARD}")
     builder.setting(trusted_proxies=["127.0.0.1/32"], groups_claim="groups", jwt_claims_headers=["email", "groups"], **settings)
     builder.route(APP, to=app_url, prefix="/anybody/", allow_any_authenticated_user=True, cors_allow_preflight=True)
+    programs = {"bearer_token": "idp_id_token", "allowed_users": ["oidc/alice"], "pass_identity_headers": True}
+    builder.route(APP, to=app_url, prefix="/programs/", **programs)
     builder.route(APP, to=app_url, allowed_groups=["engineering"], pass_identity_headers=True, allow_websockets=True)
     certificates = certificate_files(directory, AUTHENTICATE, APP, FORWARD)
     place = Place(directory, port, gate_port, int(app_url.rpartition(":")[2]), certificates)

@@ -87,6 +87,7 @@ def own_envoy(directory: Path, provider_url: str, app_url: str, *, envoy_names: 
         "https://idp.example.com": provider_url,
         "PUT-A-SECRET-HERE": _secret(),
         "PUT-ANOTHER-SECRET-HERE": _secret(),
+        "    allowed_groups: [engineering]\n": "    allowed_groups: [engineering]\n    bearer_token: idp_id_token\n",
         "idp_client_id: gate": "idp_client_id: gate-tests\nidp_scopes: [openid, profile, email]",
         "the-secret-that-the-provider-gave-you": "not a secret",
     }

@@ -1,16 +1,20 @@
 """SCIM as Okta and Entra ID speak it: the message sequences that they document, and what nobody may say."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from django.core.handlers.asgi import ASGIHandler
+from django.db import connection
+from structlog.testing import capture_logs
 
+from databroker.models import AuditEntry
 from databroker.records import DIRECTORY_USER, DirectoryUser
 from tests.support.authenticate_site import Response, Site
+from tests.support.database import in_database
 from tests.support.fake_idp import FakeIdP
 
 TOKEN = "0123456789abcdefghijklmnopqrstuv"
@@ -22,7 +26,7 @@ ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
 
 
 @pytest.fixture
-async def site(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> AsyncIterator[Site]:
+async def site(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database: None) -> AsyncIterator[Site]:
     site = Site(tmp_path, idp, django_pages, scim_token=TOKEN)
     await site.service.start()
     yield site
@@ -265,3 +269,55 @@ async def test_without_the_setting_there_is_no_such_page(tmp_path: Path, idp: Fa
     response = await ask(site, "GET", "Users", accept="text/html")
     assert (response.status, "There is no such page" in response.text) == (404, True)
     await site.service.stop()
+
+
+def told() -> list[tuple[str, ...]]:
+    return list(
+        AuditEntry.objects.order_by("pk").values_list("who", "account", "address", "action", "object_type", "object_id", "object_words")
+    )
+
+
+async def test_what_is_pushed_is_in_the_audit_log_once_for_each_change(site: Site) -> None:
+    ann = {"userName": "ann@example.com", "externalId": "id-of-ann", "displayName": "Ann"}
+    user = await done(site, "POST", "Users", ann, status=201)
+    members = {"displayName": "Sales", "externalId": "g-1", "members": [{"value": user["id"]}]}
+    group = await done(site, "POST", "Groups", members, status=201)
+    await done(site, "PUT", f"Users/{user['id']}", ann)  # as it was
+    await done(site, "PUT", f"Groups/{group['id']}", members)
+    await done(site, "PATCH", f"Users/{user['id']}", patch({"op": "replace", "value": {"active": False}}))
+    assert (await ask(site, "DELETE", f"Groups/{group['id']}")).status == 204
+    assert (await ask(site, "DELETE", f"Groups/{group['id']}")).status == 404
+    assert (await ask(site, "POST", "Users", ann)).status == 409
+    await site.service.scim_trail.stop()
+    rows = await in_database(told)
+    assert {row[:2] for row in rows} == {("the provider (SCIM)", "scim")}
+    assert {row[2] for row in rows} == {"192.0.2.7"}
+    assert [row[3:] for row in rows] == [
+        ("created the user", "user", "oidc/id-of-ann", "Ann (ann@example.com)"),
+        ("created the group, with 1 members", "group", "g-1", "Sales"),
+        ("deactivated the user", "user", "oidc/id-of-ann", "Ann (ann@example.com)"),
+        ("deleted the group, with 1 members", "group", "g-1", "Sales"),
+    ]
+
+
+@pytest.fixture
+def no_audit_log(database: None) -> Iterator[None]:
+    table, away = AuditEntry._meta.db_table, "audit_log_elsewhere"
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {table} RENAME TO {away}")
+        yield
+        cursor.execute(f"ALTER TABLE {away} RENAME TO {table}")
+
+
+@pytest.mark.usefixtures("no_audit_log")
+async def test_a_person_is_shut_out_also_where_it_can_not_be_written_down(site: Site) -> None:
+    user = await done(site, "POST", "Users", {"userName": "ann@example.com", "externalId": "id-of-ann"}, status=201)
+    with capture_logs() as logged:
+        await done(site, "PATCH", f"Users/{user['id']}", patch({"op": "replace", "value": {"active": False}}))
+        await site.service.scim_trail.stop()
+    assert await groups_of(site, "id-of-ann") is None
+    missing = [entry for entry in logged if "missing in the audit log" in entry["event"]]
+    assert [(entry["action"], entry["log_level"]) for entry in missing] == [
+        ("created the user", "error"),
+        ("deactivated the user", "error"),
+    ]

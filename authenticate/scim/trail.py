@@ -1,0 +1,68 @@
+"""What the provider pushes becomes rows of the audit log a moment later, many at once: a push of everybody is a great many of them."""
+
+import asyncio
+
+import structlog
+from asgiref.sync import sync_to_async
+from django.db import Error
+
+from databroker.audit import Push, record_pushes
+from gateproject.tasks import spawn
+
+log = structlog.get_logger(__name__)
+
+GATHERED = 0.2  # seconds
+AT_ONCE = 500
+MOST_WAITING = 5_000
+
+
+class Trail:
+    """Bounded: who is faster than the database waits for it."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Push] = []
+        self._noted = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._is_over = False
+        self._writer: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Not from within a request: what asgiref runs for a task's request ends with that request."""
+        self._writer = spawn(self._write(), name="audit log of what is pushed")
+
+    async def stop(self) -> None:
+        """Returns when all that was noted is in the log, or can't be."""
+        self._is_over = True
+        self._noted.set()
+        if self._writer is not None:
+            await asyncio.wait({self._writer})
+
+    async def note(self, push: Push) -> None:
+        await self._room.wait()
+        self._waiting.append(push)
+        self._noted.set()
+        if len(self._waiting) >= MOST_WAITING:
+            self._room.clear()
+
+    async def _write(self) -> None:
+        while True:
+            await self._noted.wait()
+            if not self._is_over:
+                await asyncio.sleep(GATHERED)
+            self._noted.clear()
+            while some := self._waiting[:AT_ONCE]:
+                await _written(some)
+                del self._waiting[: len(some)]
+                self._room.set()
+            if self._is_over:
+                return
+
+
+async def _written(some: list[Push]) -> None:
+    try:
+        await sync_to_async(record_pushes)(some)
+    except Error as error:
+        # The provider's word counts all the same: whoever it shuts out must be out.
+        for push in some:
+            log.error("a change by the provider is missing in the audit log", action=push.action, id=push.object_id, error=str(error))

@@ -1,0 +1,61 @@
+"""Rows of the audit log come a moment later, all of them and in their order; and memory is bounded where the database is slow."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from authenticate.scim import trail
+from authenticate.scim.trail import Trail
+from databroker.audit import Push
+from databroker.models import AuditEntry
+from tests.support.database import in_database
+
+pytestmark = pytest.mark.usefixtures("database")
+NOW = 1_800_000_000.0
+
+
+def push(number: int) -> Push:
+    return Push(NOW + number, "192.0.2.7", "changed the user", "user", f"okta/{number}", "Ann")
+
+
+def rows() -> list[tuple[str, float]]:
+    return [(entry.object_id, entry.when.timestamp()) for entry in AuditEntry.objects.order_by("pk")]
+
+
+@pytest.fixture
+async def started() -> AsyncIterator[Trail]:
+    noted = Trail()
+    noted.start()
+    yield noted
+    await noted.stop()
+
+
+async def test_every_change_is_written_in_its_order_and_with_its_time(started: Trail) -> None:
+    for number in range(1200):
+        await started.note(push(number))
+    assert await in_database(rows) == []
+    await until_written(1200)
+    assert await in_database(rows) == [(f"okta/{number}", NOW + number) for number in range(1200)]
+    await started.note(push(1200))
+    await started.stop()
+    assert len(await in_database(rows)) == 1201
+
+
+async def test_who_is_faster_than_the_database_waits_for_it(started: Trail, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trail, "MOST_WAITING", 3)
+    for number in range(3):
+        await started.note(push(number))
+    fourth = asyncio.ensure_future(started.note(push(3)))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not fourth.done()
+    await fourth
+    await started.stop()
+    assert [id for id, _ in await in_database(rows)] == [f"okta/{number}" for number in range(4)]
+
+
+async def until_written(number: int) -> None:
+    async with asyncio.timeout(20):
+        while len(await in_database(rows)) < number:
+            await asyncio.sleep(0.01)
