@@ -32,12 +32,13 @@ class Known:
     since: float
     users: dict[str, tuple[str, str]] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
-    members: dict[str, frozenset[str]] = field(default_factory=dict)
+    members: dict[str, tuple[str, ...]] = field(default_factory=dict)  # a set of them takes five times the room
+    ids: dict[str, str] = field(default_factory=dict)  # one text for each member, whom many groups name
     groups_link: str = ""
     users_link: str = ""
 
     def copy(self) -> "Known":
-        return Known(self.since, dict(self.users), dict(self.groups), dict(self.members), self.groups_link, self.users_link)
+        return Known(self.since, dict(self.users), dict(self.groups), dict(self.members), self.ids, self.groups_link, self.users_link)
 
 
 class Expired(Exception):
@@ -127,8 +128,9 @@ def _take_group(known: Known, entry: Any) -> None:
     # A group with many members comes in several pieces.
     members = set(known.members.get(id, ()))
     for member in entries(changes):
-        (members.discard if "@removed" in member else members.add)(id_of(member))
-    known.members[id] = frozenset(members)
+        member_id = id_of(member)
+        (members.discard if "@removed" in member else members.add)(known.ids.setdefault(member_id, member_id))
+    known.members[id] = tuple(members)
 
 
 def _take_user(known: Known, entry: Any) -> None:
@@ -158,6 +160,7 @@ def _company(known: Known) -> Company:
         company.group(id, name=name)
     for group, members in known.members.items():
         company.members(group, (member for member in members if member in known.users))
-        for member in members & known.groups.keys():
-            company.nested(member, group)
+        for member in members:
+            if member in known.groups:
+                company.nested(member, group)
     return company

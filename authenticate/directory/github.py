@@ -1,7 +1,6 @@
 """GitHub, its own site or a server of one's own: the teams of every organisation that our account belongs to."""
 
 import json
-from base64 import b64encode
 from typing import Any
 
 from authenticate.directory.api import AT_ONCE, Api
@@ -41,8 +40,9 @@ class GitHubDirectory(Vendor):
         return api_url(self.provider_url.rstrip("/"))
 
     def proof(self) -> FixedHeaders:
-        account = f"{self.account.reveal('username')}:{self.account.reveal('personal_access_token')}"
-        return FixedHeaders({"Authorization": f"Basic {b64encode(account.encode()).decode()}", "Accept": "application/vnd.github+json"})
+        # As GitHub's documentation has it since passwords are no longer taken; the token says whose it is.
+        token = self.account.reveal("personal_access_token")
+        return FixedHeaders({"Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json"})
 
     async def fetch(self, api: Api) -> DirectorySnapshot:
         company = Company()

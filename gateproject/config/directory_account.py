@@ -14,7 +14,7 @@ from gateproject.config.types import SecretText
 SHAPES: Mapping[str, tuple[str, ...]] = {
     "auth0": ("client_id", "secret"),
     "azure": ("client_id", "client_secret", "directory_id"),
-    "github": ("username", "personal_access_token"),
+    "github": ("personal_access_token",),
     "gitlab": ("private_token",),
     "okta": ("api_key",),
     "onelogin": ("client_id", "client_secret"),

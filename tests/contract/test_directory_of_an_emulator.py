@@ -1,9 +1,12 @@
-"""Okta's directory as npm `emulate` tells it, which nobody here wrote: its people, groups and their changes become records."""
+"""Okta's and GitHub's directories as npm `emulate` tells them, which nobody here wrote: people, groups and their changes become records."""
 
+from base64 import b64encode
 from pathlib import Path
 
+import httpx
+
 from tests.support.directory_stage import Stage
-from tests.support.vendors import ALICE, Emulators, OktaAdministration
+from tests.support.vendors import ALICE, ROBOT_TOKEN, Emulators, OktaAdministration
 
 
 async def test_people_and_groups_of_okta_and_their_changes_become_records(emulated: Emulators, tmp_path: Path) -> None:
@@ -39,3 +42,44 @@ async def test_people_and_groups_of_okta_and_their_changes_become_records(emulat
             okta.ask("DELETE", f"/groups/{group}")
         okta.close()
         await stage.source.close()
+
+
+class GitHub:
+    """What gate is told of it.  Its GraphQL, of which a look-up at sign-in asks a person's teams, the emulator lacks."""
+
+    def __init__(self, url: str):
+        self.url = url
+
+    def settings(self) -> dict[str, str]:
+        account = b64encode(f'{{"personal_access_token": "{ROBOT_TOKEN}"}}'.encode()).decode()
+        return {"idp_provider": "github", "idp_provider_url": self.url, "idp_directory_url": self.url, "idp_service_account": account}
+
+
+async def test_teams_of_github_and_their_changes_become_records(emulated: Emulators, tmp_path: Path) -> None:
+    url = emulated.url("github")
+    stage = Stage(GitHub(url), tmp_path)  # type: ignore[arg-type]
+    with httpx.Client(base_url=f"{url}/orgs/corp", headers={"Authorization": f"Bearer {ROBOT_TOKEN}"}, trust_env=False) as owner:
+        # More than one page holds.
+        numbers = {f"team-{number}": str(owner.post("/teams", json={"name": f"team-{number}"}).json()["id"]) for number in range(101)}
+        try:
+            owner.put("/teams/team-100/memberships/alice", json={"role": "member"}).raise_for_status()
+            assert (await stage.read()).error == ""
+            groups = await stage.groups()
+            assert {slug: groups[id].name for slug, id in numbers.items()} == {slug: slug for slug in numbers}
+            alice = (await stage.users())["github/alice"]
+            assert (alice.name, alice.email) == ("Alice Adams", ALICE)
+            assert numbers["team-100"] in alice.group_ids
+            assert numbers["team-1"] not in alice.group_ids
+
+            owner.put("/teams/team-1/memberships/alice", json={"role": "member"}).raise_for_status()
+            owner.delete("/teams/team-100/memberships/alice").raise_for_status()
+            assert (await stage.read()).error == ""
+            teams = (await stage.users())["github/alice"].group_ids
+            assert (numbers["team-1"] in teams, numbers["team-100"] in teams) == (True, False)
+            before = await stage.versions()
+            assert (await stage.read()).changed == 0
+            assert await stage.versions() == before
+        finally:
+            for slug in numbers:
+                owner.delete(f"/teams/{slug}")
+            await stage.source.close()

@@ -394,7 +394,7 @@ class GitHub(FakeDirectory):
         return {"username": "robot", "personal_access_token": "ghp_token"}
 
     def is_proven(self, request: Request) -> bool:
-        return request.headers.get("authorization") == "Basic " + b64encode(b"robot:ghp_token").decode()
+        return request.headers.get("authorization") == "Bearer ghp_token"
 
     def answer(self, request: Request, path: str) -> Answer | None:
         match path.removeprefix("/").split("/"):

@@ -21,6 +21,7 @@ from tests.support.children import Child, free_port
 EMULATORS = Path(__file__).parent / "emulators"
 CLIENT_ID, CLIENT_SECRET = "gate-tests", "not-a-secret"  # some emulators do not decode Basic credentials
 ALICE = "alice@corp.example"
+ROBOT_TOKEN = "ghp_robot_of_gate_tests"  # of an owner of GitHub's organisation `corp`
 _FORM = re.compile(r'<form\b[^>]*action="([^"]*)"[^>]*>(.*?)</form>', re.DOTALL)
 _FIELD = re.compile(r'<input[^>]*name="([^"]*)"[^>]*value="([^"]*)"')
 
@@ -45,7 +46,7 @@ class Vendor:
 class Emulators:
     def __init__(self, redirect_uri: str):
         self.ports = {name: free_port() for name in ("google", "microsoft", "github", "okta", "github_server")}
-        arguments = json.dumps({"ports": self.ports, "redirect_uri": redirect_uri})
+        arguments = json.dumps({"ports": self.ports, "redirect_uri": redirect_uri, "token": ROBOT_TOKEN})
         self.child = Child(EMULATORS / "node_modules" / ".bin" / "node", EMULATORS / "server.mjs", arguments)
         self.child.wait_for_line('"ready"')
 

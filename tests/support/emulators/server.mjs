@@ -4,14 +4,18 @@
 import { createServer, request } from "node:http";
 import { createEmulator } from "emulate";
 
-const { ports, redirect_uri } = JSON.parse(process.argv[2]);
+const { ports, redirect_uri, token } = JSON.parse(process.argv[2]);
 const client = { client_id: "gate-tests", client_secret: "not-a-secret", name: "gate", redirect_uris: [redirect_uri] };
 const person = { email: "alice@corp.example", name: "Alice Adams" };
 
 const seeds = {
   google: { users: [person], oauth_clients: [client] },
   microsoft: { users: [person], oauth_clients: [client] },
-  github: { users: [{ login: "alice", ...person }], oauth_apps: [client] },
+  github: {
+    users: [{ login: "alice", ...person }, { login: "robot", email: "robot@corp.example", name: "Robot" }],
+    orgs: [{ login: "corp", name: "Corp", members: [{ login: "alice" }, { login: "robot", role: "admin" }] }],
+    oauth_apps: [client],
+  },
   okta: {
     users: [{ login: person.email, email: person.email, first_name: "Alice", last_name: "Adams" }],
     authorization_servers: [{ id: "default", name: "default", audiences: ["api://default"] }],
@@ -21,7 +25,8 @@ const seeds = {
 
 const services = Object.keys(seeds).filter((service) => ports[service]);
 for (const service of services) {
-  await createEmulator({ service, port: ports[service], seed: { [service]: seeds[service] } });
+  const tokens = { [token]: { login: "robot", scopes: ["repo", "user", "read:org", "admin:org"] } };
+  await createEmulator({ service, port: ports[service], seed: { ...(service === "github" && { tokens }), [service]: seeds[service] } });
 }
 
 // A GitHub server of one's own has its API below /api/v3, the emulator at the root as api.github.com: this door leads from one to the other.
