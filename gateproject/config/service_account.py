@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -52,6 +53,8 @@ def _token_url(written: str) -> Url:
     return url
 
 
+# OpenSSL proves each time that the factors are prime, which takes a tenth of a second, and a configuration is read again and again.
+@lru_cache(maxsize=4)
 def _private_key(pem: str) -> RSAPrivateKey:
     try:
         key = load_pem_private_key(pem.encode(), password=None)
