@@ -1,11 +1,18 @@
-"""Bytes both ways between two connections, read no faster than the other end takes them."""
+"""Bytes both ways between two connections, read no faster than the other end takes them, until one of them ends."""
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Any, Protocol
+
+from gateproject.errors import UpstreamError
+from proxy.forwarding.http import Ending, ForwardResult, Leash
+from proxy.upstreams.client import Exchange
 
 # An end that takes nothing for so long is gone, whatever its kernel says.
 STALL_SECONDS = 300.0
+# Of an upstream whose client has gone, to take what was sent to it.
+CLOSE_SECONDS = 10.0
 # A peer that vanished without a word is found after about two minutes.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 
@@ -18,6 +25,9 @@ class Connection(Protocol):
     def write(self, data: bytes) -> None: ...
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
+    def write_eof(self) -> None:
+        """After everything that was written; what comes is still read."""
+
     def close(self) -> None:
         """After everything that was written."""
 
@@ -28,13 +38,14 @@ class Connection(Protocol):
 class Side(asyncio.Protocol):
     """What comes from one connection; `peer` is where it goes.  An asyncio protocol that is also told when the listener stops."""
 
-    __slots__ = ("_holds", "_stalled", "connection", "passed", "peer")
+    __slots__ = ("_holds", "_stalled", "connection", "has_ended", "passed", "peer")
 
     connection: Connection
     peer: "Side"
 
     def __init__(self) -> None:
         self.passed = 0
+        self.has_ended = False  # it says nothing more, and may still listen
         self._holds = 0
         self._stalled: asyncio.TimerHandle | None = None
 
@@ -74,8 +85,152 @@ class Side(asyncio.Protocol):
             self.connection.resume_reading()
 
 
-def pair(first: Side, second: Side) -> None:
-    first.peer, second.peer = second, first
+class Tunnel:
+    """Two sides.  `ending` becomes what it is by whatever comes first; from then on `ended` is done."""
+
+    client: Side
+    upstream: Side
+
+    def __init__(self, client: Side, upstream: Side) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self.ending = Ending.COMPLETE
+        self.client, self.upstream = client, upstream
+        client.peer, upstream.peer = upstream, client
+        self._timer: asyncio.TimerHandle | None = None
+
+    def revoke(self) -> None:
+        """Access has ended."""
+        raise NotImplementedError
+
+    def time_is_up(self) -> None:
+        raise NotImplementedError
+
+    def begin(self, from_client: bytes, from_upstream: bytes, timeout: float | None) -> None:
+        for connection in (self.client.connection, self.upstream.connection):
+            keep_alive(connection)
+        if timeout is not None:
+            self._restart(timeout, self.time_is_up)
+        for side, data in ((self.client, from_client), (self.upstream, from_upstream)):
+            if data:
+                side.data_received(data)
+
+    def stop(self) -> None:
+        """Both connections end, whatever has become of them."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.client.stop()
+        self.upstream.stop()
+
+    def _finish(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _restart(self, seconds: float, callback: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, callback)
+
+
+class ByteTunnel(Tunnel):
+    """Opaque bytes.  `half_closes`: one direction may end before the other, as TCP has it."""
+
+    def __init__(self, *, half_closes: bool = False) -> None:
+        super().__init__(_BytesSide(self), _BytesSide(self))
+        self.half_closes = half_closes
+
+    def revoke(self) -> None:
+        self.cut(Ending.REVOKED)
+
+    def time_is_up(self) -> None:
+        self.cut(Ending.TIMED_OUT)
+
+    def cut(self, ending: Ending) -> None:
+        """At once: no byte passes any more."""
+        self._end(ending)
+        for side in (self.client, self.upstream):
+            side.connection.abort()
+
+    def lost(self, side: Side, error: Exception | None) -> None:
+        """What one end has sent still reaches the other, if that takes it in time; that it broke off reaches it, too."""
+        self._end(Ending.CLIENT_LEFT if side is self.client else Ending.BROKE_OFF if error else Ending.COMPLETE)
+        if error is not None and self.half_closes:
+            side.peer.connection.abort()
+        else:
+            side.peer.connection.close()
+        if side is self.client:  # the listener has deadlines of its own
+            self._loop.call_later(CLOSE_SECONDS, self.upstream.connection.abort)
+
+    def half_closed(self) -> None:
+        if self.client.has_ended and self.upstream.has_ended:
+            self._end(Ending.COMPLETE)
+
+    def _end(self, ending: Ending) -> None:
+        if not self.ended.done():
+            self.ending = ending
+            self._finish()
+
+
+class _BytesSide(Side):
+    __slots__ = ("_tunnel",)
+
+    def __init__(self, tunnel: ByteTunnel):
+        super().__init__()
+        self._tunnel = tunnel
+
+    def data_received(self, data: bytes) -> None:
+        if not self._tunnel.ended.done():
+            self.passed += len(data)
+            self.peer.connection.write(data)
+
+    def eof_received(self) -> bool:
+        """True: it has said everything, and still listens."""
+        if not self._tunnel.half_closes or self._tunnel.ended.done():
+            return False
+        self.has_ended = True
+        self.peer.connection.write_eof()
+        self._tunnel.half_closed()
+        return not self._tunnel.ended.done()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._tunnel.lost(self, error)
+
+    def stopped(self) -> None:
+        """The listener stops."""
+        self._tunnel.cut(Ending.STOPPED)
+
+
+async def carry_after_101(
+    tunnel: Tunnel,
+    take_over: Callable[[Side], tuple[Connection, bytes]],
+    exchange: Exchange,
+    timeout: float | None,
+    leash: Leash,
+    result: ForwardResult,
+) -> None:
+    """Both ends have agreed to leave HTTP: take the connections over, and carry until the end."""
+    try:
+        tunnel.client.connection, sent_ahead = take_over(tunnel.client)
+    except ValueError as error:
+        raise UpstreamError("the upstream sent headers that can't be passed on") from error
+    result.status = 101
+    tunnel.upstream.connection, answered_ahead = exchange.take_over(tunnel.upstream)
+    await carry(tunnel, sent_ahead, answered_ahead, timeout, leash, result)
+
+
+async def carry(
+    tunnel: Tunnel, sent_ahead: bytes, answered_ahead: bytes, timeout: float | None, leash: Leash, result: ForwardResult
+) -> None:
+    """Until the end, which the leash may bring; `result` tells of it.  `timeout` is in seconds from now, None for none."""
+    leash.end = tunnel.revoke
+    try:
+        tunnel.begin(sent_ahead, answered_ahead, timeout)
+        await tunnel.ended
+    finally:
+        tunnel.stop()
+        result.ending = tunnel.ending
+        result.bytes_sent, result.bytes_received = tunnel.upstream.passed, tunnel.client.passed
 
 
 def keep_alive(connection: Connection) -> None:

@@ -8,11 +8,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gateproject.errors import UpstreamError
 from proxy.forwarding.frames import GOING_AWAY, POLICY, FrameWalker, close_frame
 from proxy.forwarding.handshake import PREFIX, Handshake
 from proxy.forwarding.http import Ending, ForwardResult, Header, Leash, ResponseRule
-from proxy.forwarding.tunnel import RATE, Connection, Side, keep_alive, pair
+from proxy.forwarding.tunnel import RATE, Connection, Side, Tunnel, carry_after_101
 from proxy.upstreams.client import Exchange
 
 # Frames of one direction, on average; a faster sender is read more slowly.
@@ -46,47 +45,27 @@ class Upgrade:
         others = [pair for pair in raw_headers if not pair[0].lower().startswith((PREFIX, *_FRAMING))]
         relay = _Relay(allows_rsv=any(name == b"sec-websocket-extensions" for name, _ in accepted))
         headers = [*self.response_headers(101, others), *accepted]
-        try:
-            relay.client.connection, sent_ahead = self.take_over(headers, relay.client)
-        except ValueError as error:
-            raise UpstreamError("the upstream sent headers that can't be passed on") from error
-        result.status = 101
-        relay.upstream.connection, answered_ahead = exchange.take_over(relay.upstream)
-        leash.end = relay.revoke
-        try:
-            relay.begin(sent_ahead, answered_ahead, self.timeout)
-            await relay.ended
-        finally:
-            relay.stop()
-            result.ending = relay.ending
-            result.bytes_sent, result.bytes_received = relay.upstream.passed, relay.client.passed
+        await carry_after_101(relay, lambda side: self.take_over(headers, side), exchange, self.timeout, leash, result)
 
 
-class _Relay:
-    """Two sides with a walker each.  `ending` becomes what it is by whatever comes first."""
+class _Relay(Tunnel):
+    """Two sides with a walker each."""
+
+    client: "_FramesSide"
+    upstream: "_FramesSide"
 
     def __init__(self, *, allows_rsv: bool):
-        self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[None] = self._loop.create_future()
-        self.ending = Ending.COMPLETE
-        self.client = _FramesSide(self, is_masked=True, allows_rsv=allows_rsv)
-        self.upstream = _FramesSide(self, is_masked=False, allows_rsv=allows_rsv)
-        pair(self.client, self.upstream)
+        super().__init__(
+            _FramesSide(self, is_masked=True, allows_rsv=allows_rsv), _FramesSide(self, is_masked=False, allows_rsv=allows_rsv)
+        )
         self._has_closed = False
         self._is_told = False
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self, from_client: bytes, from_upstream: bytes, timeout: float | None) -> None:
-        for connection in (self.client.connection, self.upstream.connection):
-            keep_alive(connection)
-        if timeout is not None:
-            self._timer = self._loop.call_later(timeout, self.end, GOING_AWAY, "the time of this connection is up", Ending.TIMED_OUT)
-        for side, data in ((self.client, from_client), (self.upstream, from_upstream)):
-            if data:
-                side.data_received(data)
 
     def revoke(self) -> None:
         self.end(POLICY, "access has ended", Ending.REVOKED)
+
+    def time_is_up(self) -> None:
+        self.end(GOING_AWAY, "the time of this connection is up", Ending.TIMED_OUT)
 
     def end(self, code: int, reason: str, ending: Ending) -> None:
         """Put a Close into both directions, each at the end of the frame that is passing, and wait a while for the answers."""
@@ -129,27 +108,11 @@ class _Relay:
         else:
             self._finish()
 
-    def stop(self) -> None:
-        """Both connections end, whatever has become of them."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self.client.stop()
-        self.upstream.stop()
-
     def _give_up(self) -> None:
         for side in (self.client, self.upstream):
             if not side.is_over and (side.is_congested or not side.peer.is_done):
                 side.connection.abort()
         self._finish()
-
-    def _finish(self) -> None:
-        if not self.ended.done():
-            self.ended.set_result(None)
-
-    def _restart(self, seconds: float, callback: Callable[[], None]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(seconds, callback)
 
 
 class _FramesSide(Side):

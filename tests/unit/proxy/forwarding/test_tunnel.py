@@ -4,7 +4,7 @@ import asyncio
 import socket
 
 from proxy.forwarding import tunnel
-from proxy.forwarding.tunnel import CONGESTED, RATE, Side, keep_alive, pair
+from proxy.forwarding.tunnel import CONGESTED, RATE, Side, keep_alive
 
 
 class Recorder:
@@ -37,7 +37,7 @@ class Recorder:
 
 def connected() -> tuple[Side, Side]:
     sides = (Side(), Side())
-    pair(*sides)
+    sides[0].peer, sides[1].peer = sides[1], sides[0]
     for side in sides:
         side.connection = Recorder()
     return sides
