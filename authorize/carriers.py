@@ -9,6 +9,8 @@ NOT_GOOD = 'Bearer realm="gate", error="invalid_token"'
 
 # Whatever is read here is taken out before a request is forwarded; proxy/headers.py and proxy/rewrite.py are more lenient readers.
 _TOKEN = re.compile(r"[A-Za-z0-9_.~+/-]+=*", re.ASCII)  # RFC 6750 2.1
+_OF_A_REQUEST = (b"authorization",)
+_OF_A_TUNNEL = (b"authorization", b"proxy-authorization")
 _QUERY_NAME = "gate_session"
 # A page of another site that leads a browser here chooses the query: its visitor would act as whoever made the link.
 _FOREIGN_SITES = (b"cross-site", b"same-site")
@@ -17,9 +19,11 @@ _FOREIGN_SITES = (b"cross-site", b"same-site")
 def authorization_of(request: AccessRequest) -> tuple[str, str]:
     """(scheme in lower case, the token) of the one Authorization header; ("", "") where there is none, several, or no token.
 
-    `Gate <token>` and `Bearer Gate-<token>` are one scheme, `gate`.
+    `Gate <token>` and `Bearer Gate-<token>` are one scheme, `gate`.  Who asks for a tunnel may speak to us as to a proxy (RFC 9110
+    11.7.2), and has one credential all the same.
     """
-    given = [value for name, value in request.headers if name == b"authorization"]
+    names = _OF_A_TUNNEL if request.is_tunnel else _OF_A_REQUEST
+    given = [value for name, value in request.headers if name in names]
     if len(given) != 1:
         return "", ""
     value = given[0].decode("latin-1").strip(" \t")

@@ -14,10 +14,11 @@ from authorize.account_identity import PROVIDER
 from authorize.account_identity import identity_of as account_identity
 from authorize.identity_facts import Facts, identity_of
 from authorize.policy.identity import Identity
-from authorize.policy.request import AccessRequest, access_request
+from authorize.policy.request import CONNECT, AccessRequest, access_request
 from databroker.records import DirectoryUser, ServiceAccount, Session, User
 from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options
+from gateproject.config.tcp_routes import SCHEME as TCP
 from gateproject.config.types import canonical_host
 from gateproject.errors import BadRequest
 
@@ -69,9 +70,15 @@ def described_request(url: str, method: str, ports: frozenset[int], **facts: Any
     """What a browser would send for this URL; `facts` are those of AccessRequest that a URL does not say."""
     try:
         parts = urlsplit(url)
-        if _CONTROLS.search(url) or parts.scheme not in ("https", "http") or not parts.hostname or "@" in parts.netloc:
+        if _CONTROLS.search(url) or parts.scheme not in ("https", "http", TCP) or not parts.hostname or "@" in parts.netloc:
             raise ValueError("write it as in https://app.example.com/path")
-        port = parts.port if parts.port or parts.scheme == "https" else 80
+        if parts.scheme == TCP:
+            method = CONNECT
+        elif method.upper() == CONNECT:
+            raise ValueError("CONNECT is for tcp+https://host:port")
+        if parts.scheme == TCP and (parts.path not in ("", "/") or parts.query):
+            raise ValueError("a tunnel has no path")
+        port = 80 if parts.scheme == "http" and not parts.port else parts.port
         host = canonical_host(f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname)
         path, query = (quote(part, safe="".join(map(chr, range(0x21, 0x7F)))).encode() for part in (parts.path or "/", parts.query))
         return access_request(method.upper(), f"{host}:{port}".encode() if port else host.encode(), path, query, ports, **facts)

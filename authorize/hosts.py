@@ -25,9 +25,18 @@ class Hosts:
         self.routes: RouteTable = route_table(options, previous.routes if previous else None)
         self._with_credentials = frozenset(route.id for route in self.routes.routes() if shows_credentials(route.route, options))
         self._certificate_hosts = CertificateHosts(self.routes.routes())
+        # Where browsers reach the pages of a host that has tunnels alone: a tunnel's own port is a name, nobody listens there.
+        self._page_ports = tuple(dict.fromkeys((None, options.authenticate_service_url.port, *self.routes.ports)))
 
     def knows_host(self, host: str, port: int | None) -> bool:
-        return self.routes.knows_host(host, port)
+        """Has it pages of ours?  So has the host of tunnels: people sign in there for their programs."""
+        return self.routes.knows_host(host, port) or (port in self._page_ports and self.routes.has_tunnels_at(host))
+
+    def audiences(self, request: AccessRequest) -> tuple[str, ...]:
+        """For whom a credential was issued that counts in this request.  For a tunnel, one of its host's pages, whatever its port."""
+        if not request.is_tunnel:
+            return (request.host_port,)
+        return tuple(request.host if port is None else f"{request.host}:{port}" for port in self._page_ports)
 
     def scheme_of(self, host: str, port: int | None) -> str:
         """The external scheme of a route host: `https` unless its routes say otherwise, whatever our listener speaks."""

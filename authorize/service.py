@@ -132,7 +132,10 @@ class AuthorizeService(Hosts):
         self, request: AccessRequest, cookie_headers: Iterable[bytes], now: float, route: Route | None = None
     ) -> Identity | None:
         """A browser's session first: no link and no script makes who is signed in act as somebody else."""
-        return await self._of_cookies(cookie_headers, request.host_port, now) or await self._of_token(request, now, route)
+        for audience in self.audiences(request):
+            if (identity := await self._of_cookies(cookie_headers, audience, now)) is not None:
+                return identity
+        return await self._of_token(request, now, route)
 
     async def _of_cookies(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Identity | None:
         """The first cookie of our name that opens here and whose session lives: a planted one never hides the real one."""
@@ -153,7 +156,8 @@ class AuthorizeService(Hosts):
         if scheme == "bearer" and route is not None and route.bearer_token is not None:
             return await self._of_bearer(route, value, now)
         value = value if scheme == "gate" else carriers.query_token_of(request)
-        token = self._program_tokens.open(value, request.host_port, now) if value else None
+        opened = (self._program_tokens.open(value, audience, now) for audience in self.audiences(request)) if value else ()
+        token = next(filter(None, opened), None)
         return await self._of_session(token.session_id, now) if token is not None else None
 
     async def _of_bearer(self, route: Route, token: str, now: float) -> Identity | None:

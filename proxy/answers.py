@@ -52,7 +52,7 @@ async def send_error(
     if incoming.is_grpc:
         await send_grpc_error(send, status, reason)
         return
-    accept = "application/json" if incoming.is_script else incoming.header(b"accept")
+    accept = "application/json" if incoming.is_script else incoming.header(b"accept") or "text/plain" * incoming.is_connect
     content_type, body = pages.error_response(status, reason, incoming.request_id, accept, advice=advice, links=links)
     headers = [(name.lower().encode(), value.encode()) for name, value in pages.headers()]
     headers += [(b"content-type", content_type.encode()), (b"x-request-id", incoming.request_id.encode()), (b"vary", b"Accept")]
@@ -64,9 +64,12 @@ def retry_after(error: BrokerError) -> Headers:
     return [(b"retry-after", str(error.retry_after).encode())]
 
 
-async def send_unknown_address(incoming: Incoming, send: Send) -> None:
+async def send_unknown_address(incoming: Incoming, send: Send, *, has_tunnels: bool = False) -> None:
     """For a host, or a path of it, that no route has."""
-    await send_error(incoming, send, 404, "No application is configured at this address.", advice="Check the address for a typo.")
+    reason, advice = "No application is configured at this address.", "Check the address for a typo."
+    if has_tunnels and not incoming.is_connect:
+        reason, advice = "This address carries TCP, not web pages.", f"Connect with `manage.py tunnel {incoming.request.host}:PORT`."
+    await send_error(incoming, send, 404, reason, advice=advice)
 
 
 async def send_grpc_error(send: Send, status: int, reason: str) -> None:

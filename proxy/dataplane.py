@@ -1,7 +1,7 @@
 """The story of one proxied request: ask authorize, then redirect, refuse, or forward; then one line in the log."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from authorize.client import Authorizer, Check
@@ -15,28 +15,31 @@ from gateproject.errors import (
     BadRequest,
     BrokerError,
     CredentialsError,
-    GateError,
-    NobodyToActFor,
     UpstreamError,
-    UpstreamTimeout,
 )
 from gateproject.telemetry.tracing.spans import CLIENT, span
-from proxy.answers import retry_after, send_error, send_redirect
+from proxy.answers import send_redirect
 from proxy.forwarding import spdy
 from proxy.forwarding.handshake import HandshakeRefused, handshake
-from proxy.forwarding.http import ForwardResult, Switch, forward
+from proxy.forwarding.http import ForwardResult, Leash, Switch, forward
+from proxy.forwarding.tcp import carry_tcp
 from proxy.forwarding.websocket import Upgrade
 from proxy.headers import Headers, TrustedPeers
 from proxy.incoming import Incoming, Receive, Send, client_address
-from proxy.kept_forms import FormGone, Kept, KeptForms, NotKept
+from proxy.kept_forms import Kept, KeptForms, NotKept
 from proxy.open_streams import OpenStreams
 from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
 from proxy.state import ProxyState, RouteForwarding
 from proxy.story import Story
 from proxy.traced import carry_trace, tell_answer
-from proxy.upstreams.client import OutgoingRequest, UpstreamClient
+from proxy.troubles import TooManyTunnels, explain_trouble
+from proxy.upstreams.client import OutgoingRequest, Place, UpstreamClient
+from proxy.upstreams.dialing import dial
 from proxy.upstreams.health import HealthChecks
+
+# Of one session, or of nobody's from one address, in one process.
+MOST_TUNNELS = 1024
 
 Saw = Callable[[str, float, str], None]
 
@@ -83,7 +86,7 @@ class DataPlane:
         self._clock = clock
         self.state: ProxyState = ProxyState(authorize.routes.routes(), options, previous.state if previous else None)
         self._trusted = TrustedPeers(options.trusted_proxies)
-        self._refusals = Refusals(options, authorize.is_route_origin, authorize.may_administer)
+        self._refusals = Refusals(options, authorize.is_route_origin, authorize.may_administer, authorize.routes.has_tunnels_at)
         self.forms = KeptForms(options, self._carrying.broker, authorize.scheme_of)
 
     async def __call__(self, incoming: Incoming, receive: Receive, send: Send) -> None:
@@ -99,6 +102,8 @@ class DataPlane:
             if compiled is None or not check.decision.is_allowed:
                 form = await self._kept(incoming, check, receive)
                 story.status = await self._refusals.send(incoming, check, send, self._clock(), form)
+            elif incoming.is_connect:
+                story.result = await self._tunnel(incoming, compiled, check, judged_at, receive)
             elif compiled.route.redirect is not None:
                 story.status = await self._redirect(incoming, compiled, send)
             elif compiled.route.allow_spdy and incoming.is_upgrade and spdy.is_offered(incoming.scope["headers"]):
@@ -110,10 +115,10 @@ class DataPlane:
                 told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
                 who = self._who(forwarding, incoming, check)
                 outgoing = forwarding.outgoing(incoming, told, is_preflight=is_preflight, is_bearer=is_bearer(check), who=who)
-                story.result = await self._carry(incoming, check, judged_at, outgoing, receive, send)
+                story.result = await self._forward(incoming, check, judged_at, outgoing, receive, send)
         except (AccessEnded, BadRequest, BrokerError, CredentialsError, UpstreamError) as error:
             story.status, story.problem = error.status, str(error)
-            await _explain(incoming, error, send)
+            await explain_trouble(incoming, error, send)
         finally:
             story.tell()
 
@@ -141,7 +146,7 @@ class DataPlane:
         # The default bounds the handshake alone; a timeout that was set bounds the websocket too.
         lifetime = None if outgoing.is_default_timeout else outgoing.timeout
         upgrade = Upgrade(offer, tunnel["take_over"], self._response_headers, lifetime)
-        return await self._carry(incoming, check, judged_at, outgoing, receive, send, upgrade.carry)
+        return await self._forward(incoming, check, judged_at, outgoing, receive, send, upgrade.carry)
 
     async def _spdy(
         self, incoming: Incoming, compiled: CompiledRoute, check: Check, judged_at: int, receive: Receive, send: Send
@@ -156,9 +161,31 @@ class DataPlane:
         outgoing.is_upgrade = True
         lifetime = None if outgoing.is_default_timeout else outgoing.timeout
         upgrade = spdy.SpdyUpgrade(tunnel["take_over"], self._response_headers, lifetime)
-        return await self._carry(incoming, check, judged_at, outgoing, receive, send, upgrade.carry)
+        return await self._forward(incoming, check, judged_at, outgoing, receive, send, upgrade.carry)
 
-    async def _carry(
+    async def _tunnel(self, incoming: Incoming, compiled: CompiledRoute, check: Check, judged_at: int, receive: Receive) -> ForwardResult:
+        """Where it leads is the route's alone: nothing of the request has a say in what is dialled."""
+        extension = incoming.scope.get("extensions", {}).get("gate.tunnel")
+        if extension is None:
+            raise HandshakeRefused(501, "this server can't hand a connection over")
+        session_id = check.identity.session_id if check.identity is not None else ""
+        if self._carrying.streams.tunnels(session_id, incoming.peer) >= MOST_TUNNELS:
+            raise TooManyTunnels(f"{MOST_TUNNELS} tunnels are open already")
+        forwarding = self.state.forwarding(compiled)
+        upstream, place = forwarding.chosen(self._who(forwarding, incoming, check))
+        family, headers = self._carrying.client.family, [(b"x-request-id", incoming.request_id.encode())]
+        lifetime = None if forwarding.is_default_timeout else forwarding.timeout
+        return await self._carry(
+            incoming,
+            check,
+            judged_at,
+            place,
+            lambda leash: carry_tcp(
+                lambda side: dial(upstream, place, family, side), extension["take_over"], headers, receive, lifetime, leash
+            ),
+        )
+
+    async def _forward(
         self,
         incoming: Incoming,
         check: Check,
@@ -168,21 +195,37 @@ class DataPlane:
         send: Send,
         switch: Switch | None = None,
     ) -> ForwardResult:
+        client = self._carrying.client
+
+        async def carried(leash: Leash) -> ForwardResult:
+            with span("upstream", CLIENT) as traced:
+                if traced:
+                    carry_trace(traced, outgoing)
+                result = await forward(outgoing, client, receive, send, self._response_headers, leash, switch)
+                if traced:
+                    tell_answer(traced, result)
+                return result
+
+        return await self._carry(incoming, check, judged_at, outgoing.place, carried)
+
+    async def _carry(
+        self,
+        incoming: Incoming,
+        check: Check,
+        judged_at: int,
+        place: Place | None,
+        carried: Callable[[Leash], Awaitable[ForwardResult]],
+    ) -> ForwardResult:
         streams = self._carrying.streams
         # A token ends by the clock alone: no record is deleted with it.
         is_timed = is_bearer(check) or (check.decision.route is not None and check.decision.route.is_timed)
         stream = streams.open(incoming, check.identity.session_id if check.identity else "", judged_at, is_timed=is_timed)
-        place, status = outgoing.place, None
+        status = None
         if place is not None:
             place.begin()
         try:
-            with span("upstream", CLIENT) as traced:
-                if traced:
-                    carry_trace(traced, outgoing)
-                result = await forward(outgoing, self._carrying.client, receive, send, self._response_headers, stream, switch)
-                status = result.status
-                if traced:
-                    tell_answer(traced, result)
+            result = await carried(stream)
+            status = result.status
             return result
         except UpstreamError as error:
             status = error.status
@@ -207,6 +250,8 @@ class DataPlane:
         if check.decision.route is None or not check.decision.is_allowed:
             return False
         route = check.decision.route.route
+        if incoming.is_connect:
+            return True
         if incoming.is_upgrade and spdy.is_offered(incoming.scope["headers"]) and not route.allow_spdy:
             return False
         return route.allow_websockets or not is_websocket(incoming)
@@ -230,29 +275,3 @@ def is_bearer(check: Check) -> bool:
 def is_websocket(incoming: Incoming) -> bool:
     upgrades = (value.lower() for name, value in incoming.scope["headers"] if name == b"upgrade")
     return incoming.is_upgrade and any(b"websocket" in value for value in upgrades)
-
-
-async def _explain(incoming: Incoming, error: GateError, send: Send) -> None:
-    """What a person is told; the cause itself is for the log."""
-    extra_headers: Headers = []
-    match error:
-        case HandshakeRefused():
-            reason, advice, extra_headers = f"This upgrade is refused: {error}.", "", list(error.headers)
-        case FormGone():
-            reason, advice = f"{str(error).capitalize()}.", "Look whether it has arrived before you write it again."
-        case BadRequest():
-            reason, advice = f"This request can't be answered: {error}.", ""
-        case AccessEnded():
-            reason, advice = "Your access ended while this request was under way.", "Sign in, then try again."
-        case BrokerError():
-            reason, advice = "Your session can't be read right now.", "Please try again in a moment."
-            extra_headers = retry_after(error)
-        case NobodyToActFor():
-            reason, advice = f"The application behind this address acts in people's names: {error}.", "Sign in at another page of it."
-        case CredentialsError():
-            reason, advice = "gate can't prove itself to the application behind this address right now.", "Please try again in a moment."
-        case UpstreamTimeout():
-            reason, advice = "The application behind this address did not answer in time.", "Please try again in a moment."
-        case _:
-            reason, advice = "The application behind this address can't be reached.", "Please try again in a moment."
-    await send_error(incoming, send, error.status, reason, advice=advice, extra_headers=extra_headers)

@@ -7,7 +7,7 @@ from typing import Any
 
 from authorize.client_certificates import shown_certificate
 from authorize.policy.canonical import canonical_host
-from authorize.policy.request import AccessRequest, ClientCertificate
+from authorize.policy.request import CONNECT, AccessRequest, ClientCertificate
 from gateproject.errors import BadRequest
 
 # What the listener says of the TLS connection: the name that the client asked for (None: none), and the chain it showed, DER.
@@ -50,6 +50,11 @@ class Incoming:
         return any(b"upgrade" in value.lower() for name, value in self.scope["headers"] if name == b"connection")
 
     @property
+    def is_connect(self) -> bool:
+        """A tunnel, on our connection (not one that another proxy asks about)."""
+        return bool(self.scope["method"] == CONNECT)
+
+    @property
     def is_grpc(self) -> bool:
         return self.headers.get(b"content-type", b"").startswith(b"application/grpc")
 
@@ -67,7 +72,7 @@ class Incoming:
     @property
     def may_be_sent_elsewhere(self) -> bool:
         """A person's navigation, or a plain client: what follows a redirect to a page and can make something of it."""
-        return not (self.is_upgrade or self.is_script or self.is_grpc)
+        return not (self.is_upgrade or self.is_script or self.is_grpc or self.is_connect)
 
 
 class BodyTooLarge(BadRequest):

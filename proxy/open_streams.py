@@ -54,6 +54,11 @@ class OpenStreams:
         self._by_session.setdefault(session_id, set()).add(stream)
         return stream
 
+    def tunnels(self, session_id: str, peer: str) -> int:
+        """How many are open for this session; for nobody's, from this address."""
+        streams = self._by_session.get(session_id, ())
+        return sum(stream.incoming.is_connect and (bool(session_id) or stream.incoming.peer == peer) for stream in streams)
+
     def close(self, stream: Stream) -> None:
         streams = self._by_session[stream.session_id]
         streams.discard(stream)

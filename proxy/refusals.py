@@ -16,6 +16,7 @@ from proxy.sign_in_loops import SignInLoops
 NOT_GOOD = "The token in the Authorization header is not good here."
 NOT_GOOD_ADVICE = "It may have expired, been replaced or revoked, or be meant for somebody else."
 SIGN_IN_ADVICE = "Sign in, then try again."
+TUNNEL_ADVICE = "Send `Authorization: Gate <token>`; `manage.py tunnel {}` signs you in with a browser and does that."
 FORBIDDEN_ADVICE = "If you should have access, ask the people who run this application to let you in."
 CERTIFICATE_ADVICE = "Choose the certificate that you were given for this application, or ask the people who run it for one."
 # Below /.gate/ of the authenticate host (authorize/admin.py).
@@ -33,7 +34,11 @@ LOOP_ADVICE = (
 
 class Refusals:
     def __init__(
-        self, options: Options, is_route_origin: Callable[[str], bool], may_administer: Callable[[Identity], bool] = lambda identity: False
+        self,
+        options: Options,
+        is_route_origin: Callable[[str], bool],
+        may_administer: Callable[[Identity], bool] = lambda identity: False,
+        has_tunnels_at: Callable[[str], bool] = lambda host: False,
     ):
         own = f"{options.authenticate_service_url.origin}/.gate/"
         self._links = (("Who am I signed in as?", own), ("Sign in as somebody else", f"{own}signout/"))
@@ -41,6 +46,7 @@ class Refusals:
         self._loops = SignInLoops(options)
         self._is_route_origin = is_route_origin
         self._may_administer = may_administer
+        self._has_tunnels_at = has_tunnels_at
         self._explanation = f"{own}{EXPLANATION}"
 
     async def send(self, incoming: Incoming, check: Check, send: Send, now: float, form: Kept | NotKept | None = None) -> int:
@@ -69,7 +75,7 @@ class Refusals:
                 await send_error(incoming, send, 495, sentence(decision), advice=CERTIFICATE_ADVICE, extra_headers=extra)
                 return 495
             case _:
-                await send_unknown_address(incoming, send)
+                await send_unknown_address(incoming, send, has_tunnels=self._has_tunnels_at(incoming.request.host))
                 return 404
 
     def _links_for(self, incoming: Incoming, identity: Identity | None) -> tuple[tuple[str, str], ...]:
@@ -108,7 +114,11 @@ class Refusals:
             reason = sentence(decision)
             extra.append((b"www-authenticate", challenge(decision.route.route, decision.trace[-1].reason.value).encode("ascii")))
             extra.append((b"access-control-expose-headers", b"WWW-Authenticate"))
-        await send_error(incoming, send, 401, reason, advice=SIGN_IN_ADVICE, extra_headers=extra)
+        elif incoming.is_connect:
+            # RFC 9110 11.6.1; what the program does next stands in docs/tcp.md.
+            extra.append((b"www-authenticate", f'Gate realm="{incoming.request.host_port}"'.encode("ascii")))
+        advice = TUNNEL_ADVICE.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_ADVICE
+        await send_error(incoming, send, 401, reason, advice=advice, extra_headers=extra)
 
     async def _loop(self, incoming: Incoming, scheme: str, send: Send) -> int:
         links = (("Try again", return_url(incoming, scheme)), *self._links[:1])

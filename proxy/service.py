@@ -54,6 +54,8 @@ class ProxyService:
         return self.dataplane.state.clusters
 
     def owner(self, request: AccessRequest) -> Owner:
+        if request.is_tunnel:  # none of our pages is reached by one
+            return Owner.DATA_PLANE if self._serves_routes else Owner.NOTHING
         found = owner(
             request.path,
             is_authenticate_host=self._serves_authenticate and (request.host, request.port) == self._authenticate_host,

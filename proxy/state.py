@@ -44,6 +44,13 @@ class RouteForwarding:
             is_default_timeout=route.timeout is None,
         )
 
+    def chosen(self, who: str) -> tuple[Upstream, Place | None]:
+        """For what is no HTTP request.  Raises NoHealthyUpstream."""
+        if self.cluster is None:
+            return self.upstream, None
+        place = Place(self.cluster, who.encode())
+        return place.upstream, place
+
     def outgoing(
         self,
         incoming: Incoming,

@@ -80,12 +80,12 @@ def route_looks(request: AccessRequest, policy: Sequence[Route], default_ports: 
 
     Each is asked alone, in a table of its own, so the answers are those of the real table and no second account of its rules.
     """
-    fitting = {index for index, route in enumerate(policy) if _alone(route, default_ports).knows_host(request.host, request.port)}
+    fitting = {index for index, route in enumerate(policy) if _fits(request, route, default_ports)}
     exact_hosts = {index for index in fitting if not policy[index].from_.host.startswith("*.") and policy[index].mode != SHADOW}
     looks = []
     for index, route in enumerate(policy):
         if index not in fitting:
-            misses = _other_port(request, route, default_ports)
+            misses = _other_address(request, route, default_ports)
             if not misses:
                 continue
         elif exact_hosts and index not in exact_hosts:
@@ -101,11 +101,17 @@ def route_looks(request: AccessRequest, policy: Sequence[Route], default_ports: 
     return looks
 
 
-def _other_port(request: AccessRequest, route: Route, default_ports: frozenset[int]) -> list[str]:
+def _fits(request: AccessRequest, route: Route, default_ports: frozenset[int]) -> bool:
+    return _alone(route, default_ports).knows_host(request.host, request.port, request.is_tunnel)
+
+
+def _other_address(request: AccessRequest, route: Route, default_ports: frozenset[int]) -> list[str]:
     """Empty where not even the host is the request's."""
-    port = None if route.from_.port in default_ports else route.from_.port
-    if not _alone(route, default_ports).knows_host(request.host, port):
+    port = None if route.from_.port in default_ports and not route.is_tcp else route.from_.port
+    if not _alone(route, default_ports).knows_host(request.host, port, route.is_tcp):
         return []
+    if route.is_tcp is not request.is_tunnel:
+        return ["from: the route carries TCP, and CONNECT alone asks for that" if route.is_tcp else "from: the route carries no tunnels"]
     return [f"port: the route is for {_port(port)}, the request is for {_port(request.port)}"]
 
 

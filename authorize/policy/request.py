@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from authorize.policy.canonical import canonical_host, canonical_path
 from gateproject.errors import BadRequest
 
+# Asks for a tunnel to a host and port (RFC 9110 9.3.6).
+CONNECT = "CONNECT"
+
 _REFUSED_IN_QUERY = re.compile(rb"[\x00-\x20\x7f#]")
 
 
@@ -27,7 +30,7 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True)
 class AccessRequest:
-    """`host` is lower-case, without port or trailing dot; `port` is None where it is the scheme's default.
+    """`host` is lower-case, without port or trailing dot; `port` is None where it is the scheme's default, never for a tunnel.
 
     `method` is empty where nobody trustworthy said it (forward auth): a rule about it can't be known to hold, so it must refuse.
     `path` is the canonical path (percent-encoded ASCII, dot segments resolved) that is matched, decided on and forwarded.
@@ -44,6 +47,11 @@ class AccessRequest:
     source_ip: str = ""
     headers: Sequence[tuple[bytes, bytes]] = field(default=(), repr=False, hash=False)
     client_certificate: ClientCertificate | None = None
+
+    @property
+    def is_tunnel(self) -> bool:
+        """Is a connection for TCP asked for?  Only routes for TCP are for it, and it only for them."""
+        return self.method == CONNECT
 
     @property
     def host_port(self) -> str:
@@ -71,10 +79,12 @@ def access_request(
     if _REFUSED_IN_QUERY.search(query):
         raise BadRequest("the query holds a character that must be percent-encoded")
     name, port = canonical_host(host)
+    if method == CONNECT and port is None:
+        raise BadRequest("a tunnel needs a host and a port")
     return AccessRequest(
         method=method,
         host=name,
-        port=None if port in default_ports else port,
+        port=None if port in default_ports and method != CONNECT else port,
         path=canonical_path(raw_path),
         query=query.decode("latin-1"),
         origin=origin.decode("latin-1"),

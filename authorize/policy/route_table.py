@@ -37,11 +37,17 @@ class HostRoutes:
                 raise BadRequest("the path can be read in two ways that belong to different routes")
 
 
-class RouteTable:
-    """Indexed by host and port, so that ten thousand routes cost what ten do."""
+# Host, port, and whether for TCP: two routes of one host and port, one for each, never stand in for each other.
+Address = tuple[str, int | None, bool]
 
-    def __init__(self, by_host: dict[tuple[str, int | None], HostRoutes], conditions: tuple[bytes | None, bool]):
+
+class RouteTable:
+    """Indexed by address, so that ten thousand routes cost what ten do."""
+
+    def __init__(self, by_host: dict[Address, HostRoutes], conditions: tuple[bytes | None, bool]):
         self._by_host = by_host
+        self.ports = sorted({port for _, port, is_tunnel in by_host if port is not None and not is_tunnel})
+        self._tunnel_hosts = frozenset(host for host, _, is_tunnel in by_host if is_tunnel)
         self._conditions = conditions
 
     def __repr__(self) -> str:
@@ -65,7 +71,7 @@ class RouteTable:
         conditions = (client_ca, with_shadow)
         compiled_before = previous._compiled_under(conditions) if previous is not None else {}
         problems: list[Problem] = []
-        lists: dict[tuple[str, int | None], list[CompiledRoute]] = {}
+        lists: dict[Address, list[CompiledRoute]] = {}
         for index, route in enumerate(routes):
             try:
                 compiled = compiled_before.get(id(route))
@@ -76,8 +82,9 @@ class RouteTable:
                 continue
             if route.mode == SHADOW and not with_shadow:
                 continue
-            port = None if route.from_.port in default_ports else route.from_.port
-            lists.setdefault((route.from_.host, port), []).append(compiled)
+            # A tunnel's port is a name that the client spells out; no scheme leaves it unsaid.
+            port = None if route.from_.port in default_ports and not route.is_tcp else route.from_.port
+            lists.setdefault((route.from_.host, port, route.is_tcp), []).append(compiled)
         if problems:
             raise ConfigError(problems)
         return cls({key: HostRoutes(tuple(found), any(route.has_escapes for route in found)) for key, found in lists.items()}, conditions)
@@ -88,11 +95,15 @@ class RouteTable:
 
     def match(self, request: AccessRequest) -> CompiledRoute | None:
         """BadRequest where upstreams may read the path as one of an earlier route."""
-        found = self._host_routes(request.host, request.port)
+        found = self._host_routes(request.host, request.port, request.is_tunnel)
         return found.match(request.path) if found is not None else None
 
-    def knows_host(self, host: str, port: int | None) -> bool:
-        return self._host_routes(host, port) is not None
+    def knows_host(self, host: str, port: int | None, is_tunnel: bool = False) -> bool:
+        return self._host_routes(host, port, is_tunnel) is not None
+
+    def has_tunnels_at(self, host: str) -> bool:
+        """At any port."""
+        return host in self._tunnel_hosts or f"*.{host.partition('.')[2]}" in self._tunnel_hosts
 
     def routes_of(self, host: str, port: int | None) -> tuple[CompiledRoute, ...]:
         found = self._host_routes(host, port)
@@ -106,6 +117,6 @@ class RouteTable:
     def routes(self) -> tuple[CompiledRoute, ...]:
         return tuple(route for host in self._by_host.values() for route in host.routes)
 
-    def _host_routes(self, host: str, port: int | None) -> HostRoutes | None:
+    def _host_routes(self, host: str, port: int | None, is_tunnel: bool = False) -> HostRoutes | None:
         """A host with routes of its own never falls back to a wildcard's, which may be more generous."""
-        return self._by_host.get((host, port)) or self._by_host.get((f"*.{host.partition('.')[2]}", port))
+        return self._by_host.get((host, port, is_tunnel)) or self._by_host.get((f"*.{host.partition('.')[2]}", port, is_tunnel))

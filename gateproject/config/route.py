@@ -34,6 +34,7 @@ from gateproject.config.rewrites import (
     rewritten_once,
 )
 from gateproject.config.route_values import AbsolutePath, AcrValues, Claims, Domains, FromUrl, MaxAge, Origins, RewrittenPath
+from gateproject.config.tcp_routes import SCHEME, tcp_has_no_http, tcp_leads_to_tcp
 from gateproject.config.types import SecretBytes, canonical_host
 from gateproject.config.upstream_credentials import (
     ClusterToken,
@@ -59,14 +60,6 @@ POLICY: Shape = {"anyOf": [_BLOCK, {"type": "array", "minItems": 1, "items": _BL
 def _leads_somewhere(route: Any) -> Iterator[Finding]:
     if not route.to and route.redirect is None:
         yield (), "needs `to` or `redirect`"
-
-
-def _tcp_leads_to_tcp(route: Any) -> Iterator[Finding]:
-    is_tcp = route.from_.scheme == "tcp+https"
-    if route.to and any((upstream.url.scheme == "tcp") != is_tcp for upstream in route.to):
-        yield ("to",), "must be tcp://host:port for tcp+https" if is_tcp else "must be http or https: tcp is for tcp+https only"
-    if is_tcp:
-        yield ("from",), "the scheme tcp+https is specified but not available in this release"
 
 
 def _open_routes_have_no_lists(route: Any) -> Iterator[Finding]:
@@ -96,7 +89,8 @@ class Route(BearerTokenKeys):
 
     RULES = (
         _leads_somewhere,
-        _tcp_leads_to_tcp,
+        tcp_leads_to_tcp,
+        tcp_has_no_http,
         _open_routes_have_no_lists,
         _origins_need_websockets,
         _strength_needs_a_sign_in,
@@ -113,7 +107,8 @@ class Route(BearerTokenKeys):
 
     from_: FromUrl = Field(
         alias="from",
-        description="External URL: scheme and host, no path. A first label `*` matches any one label.",
+        description="External URL: scheme and host, no path. A first label `*` matches any one label. "
+        "`tcp+https://host:port` carries TCP through a tunnel (docs/tcp.md).",
         examples=["https://app.example.com"],
     )
     to: UpstreamUrls = Field(
@@ -200,7 +195,7 @@ class Route(BearerTokenKeys):
         None,
         description="From the end of the request to the end of the response; 0 is no limit.",
         examples=["2m"],
-        json_schema_extra={"when_unset": "`default_upstream_timeout`; none for websockets and upgrades"},
+        json_schema_extra={"when_unset": "`default_upstream_timeout`; none for websockets, upgrades and TCP"},
     )
     set_request_headers: RequestHeaders = Field(
         default_factory=dict, description="Request headers that the upstream receives.", examples=[{"X-Environment": "staging"}]
@@ -277,6 +272,10 @@ class Route(BearerTokenKeys):
         None, description="Leaves an upstream that answers badly out for a while.", examples=[{"consecutive_5xx": 5}]
     )
     name: Text | None = Field(None, description="The route's name in metrics and logs.", examples=["app"])
+
+    @cached_property
+    def is_tcp(self) -> bool:
+        return self.from_.scheme == SCHEME
 
     @cached_property
     def has_shadow(self) -> bool:

@@ -84,7 +84,7 @@ async def forward(
 ) -> ForwardResult:
     """Raises UpstreamError, UpstreamTimeout or AccessEnded only while nothing has been sent; later, the client sees a broken response."""
     result = ForwardResult()
-    watch = _Watch(receive, request.timeout)
+    watch = Watch(receive, request.timeout)
     leash.end = watch.revoke
     try:
         if not request.has_body:
@@ -116,7 +116,7 @@ async def forward(
     return result
 
 
-async def _ask(request: OutgoingRequest, client: UpstreamClient, watch: "_Watch") -> tuple[int, Sequence[Header]]:
+async def _ask(request: OutgoingRequest, client: UpstreamClient, watch: "Watch") -> tuple[int, Sequence[Header]]:
     """The head of the answer; asked twice where an idle connection turned out to be closed, and nothing speaks against it."""
     watch.exchange = await client.open(request)
     if request.has_body:
@@ -161,7 +161,7 @@ def _is_event_stream(headers: Sequence[Header]) -> bool:
     return any(name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream") for name, value in headers)
 
 
-class _Watch:
+class Watch:
     """Cancels the carrying task when its client leaves or its time is up, and remembers which of the two it was.
 
     `exchange` is where the request, and a body of it, goes; it may change until `has_begun_upload`.

@@ -16,7 +16,10 @@ CLOSE_SECONDS = 10.0
 # A peer that vanished without a word is found after about two minutes.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 
-CONGESTED, RATE = 1, 2
+# A server that stops lets tunnels go on for so long; nobody can tell their ends to hurry.
+STOP_SECONDS = 5.0
+
+CONGESTED, RATE, OPENING = 1, 2, 4
 
 
 class Connection(Protocol):
@@ -48,6 +51,10 @@ class Side(asyncio.Protocol):
         self.has_ended = False  # it says nothing more, and may still listen
         self._holds = 0
         self._stalled: asyncio.TimerHandle | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        return hasattr(self, "connection")
 
     @property
     def is_congested(self) -> bool:
@@ -138,12 +145,24 @@ class ByteTunnel(Tunnel):
     def __init__(self, *, half_closes: bool = False) -> None:
         super().__init__(_BytesSide(self), _BytesSide(self))
         self.half_closes = half_closes
+        self.has_begun = False
 
     def revoke(self) -> None:
         self.cut(Ending.REVOKED)
 
     def time_is_up(self) -> None:
         self.cut(Ending.TIMED_OUT)
+
+    def begin(self, from_client: bytes, from_upstream: bytes, timeout: float | None) -> None:
+        self.has_begun = True
+        super().begin(from_client, from_upstream, timeout)
+        self.upstream.release(OPENING)
+
+    def stop_soon(self) -> None:
+        if self.half_closes:
+            self._restart(STOP_SECONDS, lambda: self.cut(Ending.STOPPED))
+        else:
+            self.cut(Ending.STOPPED)
 
     def cut(self, ending: Ending) -> None:
         """At once: no byte passes any more."""
@@ -178,6 +197,11 @@ class _BytesSide(Side):
         super().__init__()
         self._tunnel = tunnel
 
+    def connection_made(self, transport: Any) -> None:
+        """For who dials: nothing is read before the other end is there."""
+        self.connection = transport
+        self.hold(OPENING)
+
     def data_received(self, data: bytes) -> None:
         if not self._tunnel.ended.done():
             self.passed += len(data)
@@ -188,17 +212,24 @@ class _BytesSide(Side):
         if not self._tunnel.half_closes or self._tunnel.ended.done():
             return False
         self.has_ended = True
-        self.peer.connection.write_eof()
+        if not self.peer.is_congested:
+            self.peer.connection.write_eof()
         self._tunnel.half_closed()
         return not self._tunnel.ended.done()
 
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.peer.has_ended and not self._tunnel.ended.done():
+            self.connection.write_eof()
+
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
-        self._tunnel.lost(self, error)
+        if self._tunnel.has_begun:
+            self._tunnel.lost(self, error)
 
     def stopped(self) -> None:
         """The listener stops."""
-        self._tunnel.cut(Ending.STOPPED)
+        self._tunnel.stop_soon()
 
 
 async def carry_after_101(

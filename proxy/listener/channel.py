@@ -8,15 +8,14 @@ exchange    | the body; later ones wait       | timeout_read a gap, only while  
 drain       | nobody: answered early, little  | DRAIN_SECONDS                     | head or closing
             | of the body is left             |                                   |
 closing     | nobody                          | LINGER_SECONDS                    | closed
-tunnel      | who took it over after a 101    | none                              | closing, or closed
+tunnel      | who took it over: 101, CONNECT  | none                              | closing, or closed
 """
 
 import asyncio
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from twisted.internet.interfaces import IHandshakeListener, IPushProducer, ISSLTransport, ITCPTransport
+from twisted.internet.interfaces import IHalfCloseableProtocol, IHandshakeListener, IPushProducer, ISSLTransport, ITCPTransport
 from twisted.internet.protocol import Protocol
 from zope.interface import implementer
 
@@ -27,7 +26,7 @@ from proxy.listener.head import HeadSearch, Refused, RequestHead
 from proxy.listener.request import Exchange
 from proxy.listener.response import ResponseHead, refusal
 from proxy.listener.site import Site, TunnelProtocol, scope_address
-from proxy.listener.tunnel import TunnelEnd
+from proxy.listener.tunnel import PlainHalfClose, TunnelEnd
 
 
 @implementer(IHandshakeListener, IPushProducer)
@@ -44,9 +43,12 @@ class Channel(Protocol):
         self._buffer, self._heads, self._has_begun_head = bytearray(), HeadSearch(), False
         self._exchange: Exchange | None = None
         self._body: Body | None = None
-        self._tunnel: TunnelProtocol | None = None
+        self.tunnel: TunnelProtocol | None = None
         self._window, self._window_bytes = site.limits.read, 0
         self._linger_left = limits.LINGER_BYTES
+
+    def __conform__(self, interface: object) -> PlainHalfClose | None:
+        return PlainHalfClose(self) if interface is IHalfCloseableProtocol and self.tunnel is not None else None
 
     # Twisted calls these.
 
@@ -68,8 +70,8 @@ class Channel(Protocol):
             self._deadline.start(self.site.limits.read, self._close_idle)
 
     def dataReceived(self, data: bytes) -> None:
-        if self._tunnel is not None:
-            self._tunnel.data_received(data)
+        if self.tunnel is not None:
+            self.tunnel.data_received(data)
         elif self._is_closing:
             self._linger_left -= len(data)
             if self._linger_left < 0:
@@ -98,16 +100,16 @@ class Channel(Protocol):
     def pauseProducing(self) -> None:
         self.is_write_paused = True
         self._stall.start(self.site.limits.idle, self.transport.abortConnection)
-        if self._tunnel is not None:
-            self._tunnel.pause_writing()
+        if self.tunnel is not None:
+            self.tunnel.pause_writing()
 
     def resumeProducing(self) -> None:
         self.is_write_paused = False
         self._stall.close()
         if self._is_closing:
             self._half_close()
-        elif self._tunnel is not None:
-            self._tunnel.resume_writing()
+        elif self.tunnel is not None:
+            self.tunnel.resume_writing()
         elif self._exchange is not None:
             self._exchange.writable()
         else:
@@ -122,9 +124,6 @@ class Channel(Protocol):
 
     def write(self, data: bytes) -> None:
         self.transport.write(data)
-
-    def write_all(self, parts: Iterable[bytes]) -> None:
-        self.transport.writeSequence(parts)
 
     def wait_for_body(self, exchange: Exchange) -> None:
         exchange.send_continue()
@@ -147,7 +146,7 @@ class Channel(Protocol):
 
     def begin_tunnel(self, protocol: TunnelProtocol) -> tuple[TunnelEnd, bytes]:
         """Every byte from now on is the protocol's; returned with the connection are those that have come already."""
-        self._tunnel = protocol
+        self.tunnel = protocol
         sent_ahead, self._buffer = bytes(self._buffer), bytearray()
         self._deadline.close()
         self.resume_reading()
@@ -184,7 +183,7 @@ class Channel(Protocol):
         if self._is_closing:
             return
         self._is_closing = True
-        exchange, self._exchange, self._body, self._tunnel = self._exchange, None, None, None
+        exchange, self._exchange, self._body, self.tunnel = self._exchange, None, None, None
         self._buffer.clear()
         self._deadline.clear()
         if not self.is_write_paused:
@@ -195,8 +194,8 @@ class Channel(Protocol):
     def finish_soon(self) -> None:
         """The listener stops: an idle connection closes now, a busy one after its answer."""
         self._closes_after_answer = True
-        if self._tunnel is not None:
-            self._tunnel.stopped()
+        if self.tunnel is not None:
+            self.tunnel.stopped()
         elif self._exchange is None:
             self._close_idle()
 
@@ -223,7 +222,7 @@ class Channel(Protocol):
         (self.transport.transport if self._is_tls else self.transport).loseConnection()
 
     def _lose_tunnel(self) -> None:
-        tunnel, self._tunnel = self._tunnel, None
+        tunnel, self.tunnel = self.tunnel, None
         if tunnel is not None:
             tunnel.connection_lost(None)
 

@@ -16,8 +16,10 @@ _REQUEST_LINE = re.compile(rb"(%b++) ([\x21\x22\x24-\x7e]++) HTTP/([0-9])\.([0-9
 _ABSOLUTE_FORM = re.compile(rb"https?://([^/?]*+)(.*+)", re.IGNORECASE | re.DOTALL)
 _HOST = re.compile(rb"(?:[0-9A-Za-z._\-]++|\[[0-9A-Fa-f:.]++\])(?::[0-9]{1,5})?")
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,18}")
+_AUTHORITY_FORM = re.compile(rb"(?:[0-9A-Za-z._\-]++|\[[0-9A-Fa-f:.]++\]):[1-9][0-9]{0,4}")
 _METHOD_BYTES = 32
-_REFUSED_METHODS = frozenset({b"TRACE", b"TRACK", b"CONNECT"})
+_CONNECT = b"CONNECT"
+_REFUSED_METHODS = frozenset({b"TRACE", b"TRACK"})
 # Daphne would take its root path from a client's header.
 _DROPPED = frozenset({b"daphne-root-path"})
 _WATCHED = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade"})
@@ -36,6 +38,7 @@ class Refused(BadRequest):
 @dataclass(slots=True)
 class RequestHead:
     """`body_length` is None for a chunked body; `headers` have lower-case names; `has_bare_query`: the target ends in a bare `?`.
+    `is_handshake`: what follows is for who takes the connection over, or for nobody.  A CONNECT has the path `/`, its target is the Host.
 
     `ignored` are the names of headers that were left out for an underscore in them.
     """
@@ -95,6 +98,9 @@ def parse_head(text: bytes) -> RequestHead:
     method, target = _parse_request_line(line)
     head = RequestHead(method, b"", b"", [])
     host = _parse_headers(header_lines, head)
+    if method == _CONNECT:
+        _read_connect(target, host, head)
+        return head
     head.raw_path, mark, head.query_string = _origin_form(target, host).partition(b"?")
     head.has_bare_query = bool(mark) and not head.query_string
     return head
@@ -113,7 +119,7 @@ def _parse_request_line(line: bytes) -> tuple[bytes, bytes]:
         raise Refused(414, "The URL is too long.")
     if len(method) > _METHOD_BYTES:
         raise Refused(501, "The method is not known.")
-    if method.upper() in _REFUSED_METHODS:
+    if method.upper() in _REFUSED_METHODS or (method.upper() == _CONNECT != method):
         raise Refused(405, "The method is not allowed.")
     return method, target
 
@@ -184,6 +190,19 @@ def _require_chunked(codings: list[bytes]) -> None:
         raise Refused(400, "Transfer-Encoding may be given once.")
     if codings[0].lower() != b"chunked":
         raise Refused(501, "The only transfer coding known is chunked.")
+
+
+def _read_connect(target: bytes, host: bytes, head: RequestHead) -> None:
+    """RFC 9112 3.2.3: a host and a port, nothing else; RFC 9110 9.3.6: no content, and what follows is not HTTP."""
+    if _AUTHORITY_FORM.fullmatch(target) is None:
+        raise Refused(400, "CONNECT is for a host and a port.")
+    # RFC 9110 7.2; whoever reads the other one would connect elsewhere.
+    if target.lower() != host.lower():
+        raise Refused(400, "The request target names another host than the Host header.")
+    if any(name in (b"content-length", b"transfer-encoding") for name, _ in head.headers):
+        raise Refused(400, "A CONNECT request has no body.")
+    head.raw_path = b"/"
+    head.is_handshake = head.wants_close = True
 
 
 def _origin_form(target: bytes, host: bytes) -> bytes:

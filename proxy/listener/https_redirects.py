@@ -25,6 +25,11 @@ class HttpsRedirects:
         if scope["path"] in HEALTH and scope["method"] in ("GET", "HEAD"):
             await _answer(scope, send, 200, b"OK\n", _PLAIN)
             return
+        if scope["method"] == "CONNECT":
+            await _answer(
+                scope, send, 405, b"Tunnels begin with TLS.\n", [*_PLAIN, (b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")]
+            )
+            return
         try:
             location = _location(scope)
         except BadRequest as error:

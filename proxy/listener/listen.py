@@ -16,6 +16,7 @@ from proxy.listener.limits import ListenerLimits
 from proxy.listener.server import ChannelFactory, GateServer, SideDoor, install, run, use_event_loop, when_running
 from proxy.listener.site import Application
 from proxy.listener.state import ListenerState
+from proxy.listener.tunnel import HalfClosingTLS
 
 __all__ = ["SideDoor", "bind", "install", "lead_to_https", "run", "serve", "use_event_loop", "when_running"]
 
@@ -90,4 +91,9 @@ def _tls(current: Callable[[], ListenerState]) -> Callable[[ChannelFactory], IPr
         assert found is not None, "a listener that began with TLS keeps it"
         return found
 
-    return lambda factory: TLSMemoryBIOFactory(CurrentCertificates(certificates), False, factory)
+    def with_tls(factory: ChannelFactory) -> IProtocolFactory:
+        wrapped = TLSMemoryBIOFactory(CurrentCertificates(certificates), False, factory)
+        wrapped.protocol = HalfClosingTLS
+        return wrapped
+
+    return with_tls

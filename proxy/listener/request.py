@@ -2,7 +2,7 @@
 
 Besides ASGI's own messages, `{"type": "gate.response.abort"}` ends the connection without ending the body, so that the
 client sees a broken answer as broken.  Raising after the answer has begun, and stopping before its end, do the same.
-A websocket handshake offers the extension "gate.tunnel": its `take_over` answers 101 and gives the connection away.
+A handshake, or CONNECT, offers the extension "gate.tunnel": its `take_over` answers 101, or 200, and gives the connection away.
 `send()` waits while the client does not read, and raises `ClientGone` once it has left.
 """
 
@@ -18,7 +18,7 @@ from gateproject.tasks import spawn
 from proxy.listener.certificates import tls_facts
 from proxy.listener.head import Refused, RequestHead
 from proxy.listener.limits import APPLICATION_GRACE_SECONDS
-from proxy.listener.response import CONTINUE, LAST_CHUNK, ResponseHead, switching_protocols
+from proxy.listener.response import CONTINUE, LAST_CHUNK, ResponseHead, connected, switching_protocols
 from proxy.listener.site import TunnelProtocol
 from proxy.listener.tunnel import TunnelEnd
 
@@ -149,7 +149,7 @@ class Exchange:
     def take_over(
         self, headers: Iterable[tuple[bytes, bytes]], protocol: TunnelProtocol, upgrade: bytes = b"websocket"
     ) -> tuple[TunnelEnd, bytes]:
-        """Answer 101; returns the connection, used like an asyncio transport, and what the client sent ahead.
+        """Answer 101, or CONNECT with 200; returns the connection, used like an asyncio transport, and what the client sent ahead.
 
         The connection ends with the application at the latest.  Raises ValueError for malformed headers, with nothing written.
         """
@@ -157,7 +157,8 @@ class Exchange:
             raise ClientGone("the client has gone")
         if self.is_started:
             raise RuntimeError("the response has begun already")
-        self._channel.write(switching_protocols(headers, upgrade))
+        is_connect = self.head.method == b"CONNECT"
+        self._channel.write(connected(headers) if is_connect else switching_protocols(headers, upgrade))
         self._is_tunnel = self.is_answered = True
         if self._late is not None:
             self._late.cancel()
@@ -215,7 +216,7 @@ class Exchange:
             pass
         elif response.content_length is None:
             if data:
-                self._channel.write_all((b"%x\r\n" % len(data), data, b"\r\n"))
+                self._channel.transport.writeSequence((b"%x\r\n" % len(data), data, b"\r\n"))
             if is_last:
                 self._channel.write(LAST_CHUNK)
         else:

@@ -81,6 +81,11 @@ def switching_protocols(headers: Iterable[tuple[bytes, bytes]], upgrade: bytes =
     return b"".join((_STATUS_LINES[101], b"Upgrade: %b\r\nConnection: Upgrade\r\n" % upgrade, lines, b"\r\n"))
 
 
+def connected(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The head of a 200 to CONNECT: what follows is the tunnel, so there is no framing (RFC 9110 9.3.6)."""
+    return b"".join((_STATUS_LINES[200], ResponseHead(b"GET", 204, headers).lines, b"\r\n"))
+
+
 def refusal(refused: Refused, *, with_body: bool = True) -> bytes:
     """A whole answer of our own, after which the connection closes."""
     body = f"{refused.status} {refused}\n".encode()

@@ -1,19 +1,24 @@
-"""A connection that was taken over, as its new owner uses it: like a transport of asyncio."""
+"""A connection that was taken over, as its new owner uses it: like a transport of asyncio, one direction of which may end first."""
 
 from typing import TYPE_CHECKING, Any
 
+from OpenSSL import SSL
+from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import ITCPTransport
+from twisted.protocols.tls import BufferingTLSTransport
+from twisted.python.failure import Failure
 
 if TYPE_CHECKING:
     from proxy.listener.channel import Channel
 
 
 class TunnelEnd:
-    __slots__ = ("_channel", "_is_plain", "_transport")
+    __slots__ = ("_channel", "_is_plain", "_is_tls", "_transport")
 
     def __init__(self, channel: "Channel", *, is_tls: bool):
         self._channel = channel
         self._transport = channel.transport
+        self._is_tls = is_tls
         self._is_plain = not is_tls and ITCPTransport.providedBy(channel.transport)
 
     def write(self, data: bytes) -> None:
@@ -31,6 +36,15 @@ class TunnelEnd:
     def resume_reading(self) -> None:
         self._channel.resume_reading()
 
+    def write_eof(self) -> None:
+        # With a producer registered Twisted would wait for it instead.
+        self._transport.unregisterProducer()
+        if self._is_tls:
+            # close_notify ends our side only; Twisted goes on reading.
+            self._transport.loseConnection()
+        else:
+            self._transport.loseWriteConnection()
+
     def close(self) -> None:
         self._channel.close()
 
@@ -41,3 +55,48 @@ class TunnelEnd:
         """Knows `socket` alone."""
         transport: Any = self._transport if self._is_plain else getattr(self._transport, "transport", None)
         return transport.getHandle() if name == "socket" and ITCPTransport.providedBy(transport) else None
+
+
+def end_of_input(channel: "Channel") -> bool:
+    """The client has ended its side.  True where it is to be spoken to still."""
+    return channel.tunnel is not None and bool(channel.tunnel.eof_received())
+
+
+class PlainHalfClose:
+    """Of a TCP connection, as Twisted's IHalfCloseableProtocol; without one it ends the connection with the client's FIN."""
+
+    def __init__(self, channel: "Channel"):
+        self._channel = channel
+
+    def readConnectionLost(self) -> None:
+        if not end_of_input(self._channel):
+            self._channel.transport.connectionLost(Failure(ConnectionDone()))
+
+    def writeConnectionLost(self) -> None:
+        pass
+
+
+class _InputEnded(Exception):
+    pass
+
+
+class HalfClosingTLS(BufferingTLSTransport):
+    """Twisted (26.4) answers a client's close_notify at once with its own, and closes: whatever was still to be said is lost.
+    (RFC 8446 6.1: each side ends its own direction.)"""
+
+    _has_input_ended = False
+
+    def _flushReceiveBIO(self) -> None:
+        if self._has_input_ended:
+            return
+        try:
+            super()._flushReceiveBIO()
+        except _InputEnded:
+            self._has_input_ended = True
+            self._flushSendBIO()
+
+    def _shutdownTLS(self) -> None:
+        is_clients = bool(self._tlsConnection.get_shutdown() & SSL.RECEIVED_SHUTDOWN) and not self.disconnecting
+        if is_clients and end_of_input(self.wrappedProtocol):
+            raise _InputEnded
+        super()._shutdownTLS()

@@ -110,15 +110,15 @@ class UpstreamClient:
     """The connections to all upstreams.  Pools are kept apart by address, TLS rules and server name."""
 
     def __init__(self) -> None:
-        self._family = socket.AF_UNSPEC
+        self.family = socket.AF_UNSPEC
         self._connector: aiohttp.TCPConnector | None = None
         self._timeout = aiohttp.ClientTimeout(connect=CONNECT_TIMEOUT)
 
     def use(self, dns_lookup_family: str) -> None:
         """From the next connection on."""
-        self._family = _FAMILIES[dns_lookup_family]
+        self.family = _FAMILIES[dns_lookup_family]
         if self._connector is not None:
-            self._connector._family = self._family
+            self._connector._family = self.family
             self._connector.clear_dns_cache()
 
     async def open(self, request: OutgoingRequest, *, is_fresh: bool = False) -> "Exchange":
@@ -144,7 +144,7 @@ class UpstreamClient:
 
     async def _connection(self, upstream: Upstream, is_fresh: bool) -> Connection:
         if self._connector is None:  # needs the running loop
-            self._connector = aiohttp.TCPConnector(limit=0, family=self._family, keepalive_timeout=KEEPALIVE_TIMEOUT)
+            self._connector = aiohttp.TCPConnector(limit=0, family=self.family, keepalive_timeout=KEEPALIVE_TIMEOUT)
             make = partial(UpstreamConnection, asyncio.get_running_loop())
             self._connector._factory = cast("partial[ResponseHandler]", make)
         destination = cast(aiohttp.ClientRequest, upstream)

@@ -128,6 +128,15 @@ class Place:
 
     def move_on(self, request: OutgoingRequest) -> bool:
         """Nobody could be reached here, so nothing was sent: take the request to another upstream, if there is one."""
+        if not self.take_another():
+            return False
+        request.upstream = self.upstream
+        if self._other_host is not None:
+            request.headers = [(b"host", self.host or self._other_host), *request.headers[1:]]
+        return True
+
+    def take_another(self) -> bool:
+        """False where there is none left."""
         if len(self._tried) == min(MOST_TRIES, len(self._cluster.members)):
             return False
         try:
@@ -138,9 +147,6 @@ class Place:
         self.end(NoHealthyUpstream.status)
         self._member = self._cluster.members[index]
         self.begin()
-        request.upstream = self.upstream
-        if self._other_host is not None:
-            request.headers = [(b"host", self.host or self._other_host), *request.headers[1:]]
         return True
 
 

@@ -67,3 +67,12 @@ def test_the_query_carries_one_token_under_one_name(query: str, token: str) -> N
 @pytest.mark.parametrize(("site", "counts"), [(b"cross-site", False), (b"Same-Site", False), (b"same-origin", True), (b"none", True)])
 def test_a_link_of_another_site_makes_nobody_act_as_its_author(site: bytes, counts: bool) -> None:
     assert bool(query_token_of(request("/?gate_session=abc", headers=[(b"sec-fetch-site", site)]))) is counts
+
+
+def test_who_asks_for_a_tunnel_may_speak_as_to_a_proxy_and_has_one_credential() -> None:
+    def read(method: str, *names: bytes) -> tuple[str, str]:
+        return authorization_of(request("/", "db.example.com:5432", method, headers=[(name, b"Gate abc") for name in names]))
+
+    assert [read("CONNECT", name) for name in (b"authorization", b"proxy-authorization")] == [("gate", "abc")] * 2
+    assert read("CONNECT", b"authorization", b"proxy-authorization") == ("", "")
+    assert read("GET", b"proxy-authorization") == ("", "")

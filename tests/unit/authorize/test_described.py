@@ -45,3 +45,15 @@ def test_what_can_not_be_asked_for_is_refused(url: str) -> None:
 
 def test_without_tls_port_80_is_a_default_too(tmp_path: Path) -> None:
     assert default_ports(make_options(tmp_path)) == {80, 443}
+
+
+def test_a_tunnel_is_described_by_its_url() -> None:
+    tunnel = described_request("tcp+https://db.example.com:443", "GET", PORTS)
+    assert (tunnel.method, tunnel.host_port, tunnel.path) == ("CONNECT", "db.example.com:443", "/")
+    for url, method, said in (
+        ("tcp+https://db.example.com", "GET", "a host and a port"),
+        ("tcp+https://db.example.com:22/x", "GET", "no path"),
+        ("https://db.example.com:22", "connect", "CONNECT is for"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            described_request(url, method, PORTS)

@@ -132,3 +132,13 @@ def test_a_path_with_two_readings_names_the_route_it_could_belong_to() -> None:
         ("prefix: //admin/x does not begin with /b",),
         (),
     ]
+
+
+def test_a_route_is_passed_over_for_what_it_carries() -> None:
+    routes = [
+        make_route(**{"from": "tcp+https://app.example.com:5432", "to": "tcp://db.internal:5432"}),
+        make_route(),
+    ]
+    assert route_looks(request(), routes, HTTPS)[0].misses == ("from: the route carries TCP, and CONNECT alone asks for that",)
+    looks = route_looks(request("/", "app.example.com:5432", "CONNECT"), routes[::-1], HTTPS)
+    assert [look.misses for look in looks] == [("from: the route carries no tunnels",), ()]

@@ -38,3 +38,10 @@ def test_a_query_that_could_end_a_line_is_refused(query: bytes) -> None:
 def test_the_headers_of_a_preflight_are_kept() -> None:
     found = access_request("OPTIONS", b"h", b"/", b"", HTTPS, origin=b"https://a", access_control_request_method=b"PUT")
     assert (found.method, found.origin, found.access_control_request_method) == ("OPTIONS", "https://a", "PUT")
+
+
+def test_a_tunnel_is_for_a_port_that_is_said_and_kept() -> None:
+    tunnel = access_request("CONNECT", b"DB.example.com:443", b"/", b"", HTTPS)
+    assert (tunnel.is_tunnel, tunnel.host_port) == (True, "db.example.com:443")
+    with pytest.raises(BadRequest, match="a host and a port"):
+        access_request("CONNECT", b"db.example.com", b"/", b"", HTTPS)

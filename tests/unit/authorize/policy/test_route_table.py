@@ -174,3 +174,24 @@ def test_routes_that_stay_are_compiled_once_and_anew_for_another_authority_of_al
     assert not {*map(id, fifth.routes())} & {*map(id, fourth.routes())}
     sixth = RouteTable.build((new, kept), client_ca=None, previous=fifth)
     assert not {*map(id, sixth.routes())} & {*map(id, fifth.routes())}
+
+
+def test_tunnels_and_requests_never_match_each_others_routes() -> None:
+    tunnel = make_route(name="tunnel", **{"from": "tcp+https://db.example.com:5432", "to": "tcp://db.internal:5432"})
+    default = make_route(name="443", **{"from": "tcp+https://app.example.com:443", "to": "tcp://a.internal:22"})
+    wild = make_route(name="wild", **{"from": "tcp+https://*.example.com:22", "to": "tcp://b.internal:22"})
+    routes = table(tunnel, default, wild, make_route(name="app"), make_route("db.example.com:5432", name="web"))
+
+    def found(method: str, host: str) -> str | None:
+        match = routes.match(request("/", host, method))
+        return match.route.name if match else None
+
+    assert [found("CONNECT", f"{host}.example.com:{port}") for host, port in (("db", 5432), ("app", 443), ("x", 22))] == [
+        "tunnel",
+        "443",
+        "wild",
+    ]
+    assert [found("CONNECT", f"{host}.example.com:{port}") for host, port in (("db", 5433), ("app", 80), ("x.y", 22))] == [None] * 3
+    assert [found(method, "db.example.com:5432") for method in ("GET", "connect", "")] == ["web"] * 3
+    assert [found("GET", host) for host in ("app.example.com", "app.example.com:443", "x.example.com:22")] == ["app", "app", None]
+    assert [routes.has_tunnels_at(f"{host}.example.com") for host in ("db", "x", "a.b")] == [True, True, False]

@@ -34,15 +34,6 @@ def test_a_timeout_of_0_is_not_an_unset_one() -> None:
     assert route(timeout="0").timeout == timedelta(0)
 
 
-def test_tcp_leads_to_tcp_and_is_not_available(route_problems: Problems) -> None:
-    unavailable = "the scheme tcp+https is specified but not available in this release"
-    assert route_problems(**{"from": "tcp+https://ssh.example.com:22", "to": "tcp://ssh.internal:22"}) == {"from": unavailable}
-    assert route_problems(**{"from": "tcp+https://ssh.example.com:22", "to": "http://ssh.internal:22"}) == {
-        "from": unavailable,
-        "to": "must be tcp://host:port for tcp+https",
-    }
-
-
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [

@@ -29,7 +29,14 @@ REFUSED = {
     "TRACE": (405, request(line=b"TRACE / HTTP/1.1")),
     "TRACK": (405, request(line=b"TRACK / HTTP/1.1")),
     "trace": (405, request(line=b"trace / HTTP/1.1")),
-    "CONNECT": (405, request(line=b"CONNECT db:5432 HTTP/1.1")),
+    "connect": (405, request(line=b"connect db:5432 HTTP/1.1")),
+    "CONNECT without a port": (400, request(line=b"CONNECT db HTTP/1.1")),
+    "CONNECT to another host than Host": (400, request(line=b"CONNECT db:5432 HTTP/1.1")),
+    "CONNECT to a path": (400, request(line=b"CONNECT / HTTP/1.1")),
+    "CONNECT to a URL": (400, request(line=b"CONNECT https://db:5432 HTTP/1.1")),
+    "CONNECT with a body": (400, b"CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\nContent-Length: 0\r\n\r\n"),
+    "CONNECT with chunks": (400, b"CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    "CONNECT by HTTP/1.0": (426, b"CONNECT db:5432 HTTP/1.0\r\nHost: db:5432\r\n\r\n"),
     "asterisk": (400, request(line=b"OPTIONS * HTTP/1.1")),
     "a relative target": (400, request(line=b"GET a HTTP/1.1")),
     "a fragment": (400, request(line=b"GET /public#/../admin HTTP/1.1")),
@@ -223,3 +230,11 @@ def test_the_names_of_dropped_headers_are_told():
     head = parse_head(GOOD + b"X_Gate_Claim_Email: a\r\nX-Fine: b\r\n")
     assert head.ignored == [b"X_Gate_Claim_Email"]
     assert b"x-fine" in dict(head.headers)
+
+
+@pytest.mark.parametrize("authority", [b"db.example.com:5432", b"[::1]:22", b"DB.example.com:443"])
+def test_a_connect_is_for_its_host_and_nothing_after_it_is_a_request(authority: bytes) -> None:
+    head = parse_head(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n" % (authority, authority))
+    assert (head.method, head.raw_path, head.query_string, head.body_length) == (b"CONNECT", b"/", b"", 0)
+    assert head.is_handshake
+    assert head.wants_close

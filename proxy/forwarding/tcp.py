@@ -1,0 +1,49 @@
+"""Carry one tunnel for TCP: CONNECT was let in, so dial its upstream, answer 200, and let bytes pass both ways.
+
+What the client sends before it has our 200 waits in the listener: it goes to the upstream with the tunnel, or nowhere.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from gateproject.errors import AccessEnded
+from proxy.forwarding.http import Ending, ForwardResult, Header, Leash, Receive, Watch
+from proxy.forwarding.tunnel import ByteTunnel, Connection, Side, carry
+
+
+class TakeOver(Protocol):
+    """The listener's: answers 200 with these headers, gives the connection to the side, and returns it with what was sent ahead."""
+
+    def __call__(self, headers: Sequence[Header], protocol: Side) -> tuple[Connection, bytes]: ...
+
+
+Dial = Callable[[Side], Awaitable[object]]
+
+
+async def carry_tcp(
+    dial: Dial, take_over: TakeOver, headers: Sequence[Header], receive: Receive, timeout: float | None, leash: Leash
+) -> ForwardResult:
+    """`timeout` is in seconds from the 200, None for none.  Raises UpstreamError or AccessEnded only while nothing has been sent."""
+    tunnel, result = ByteTunnel(half_closes=True), ForwardResult()
+    watch = Watch(receive, None)
+    leash.end = watch.revoke
+    watch.start_quietly()
+    try:
+        await dial(tunnel.upstream)
+        tunnel.client.connection, sent_ahead = take_over(headers, tunnel.client)
+        result.status = 200
+    except asyncio.CancelledError:
+        result.ending = watch.ending()
+        if result.ending is Ending.REVOKED:
+            raise AccessEnded from None
+        return result
+    except OSError:  # ASGI: the client has gone
+        result.ending = Ending.CLIENT_LEFT
+        return result
+    finally:
+        watch.stop()
+        if result.status is None and tunnel.upstream.is_connected:
+            tunnel.upstream.connection.abort()
+    await carry(tunnel, sent_ahead, b"", timeout, leash, result)
+    return result

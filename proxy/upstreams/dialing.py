@@ -1,0 +1,39 @@
+"""A plain TCP connection to one upstream of a route, for whoever carries bytes that nobody reads.
+
+Never one of the pool: what an earlier exchange left on a connection would be the first thing that a tunnel's client hears.
+"""
+
+import asyncio
+from typing import Any
+
+from gateproject.errors import UpstreamError
+from proxy.upstreams.client import CONNECT_TIMEOUT, READ_AT_ONCE, Upstream
+from proxy.upstreams.cluster import Place
+
+_NEXT_ADDRESS_AFTER = 0.25  # seconds (RFC 8305)
+
+
+async def dial(upstream: Upstream, place: Place | None, family: int, protocol: asyncio.Protocol) -> asyncio.Transport:
+    """`place` is where the upstream was chosen among several: where it can't be reached, another is tried.  Raises UpstreamError."""
+    while True:
+        try:
+            return await _dialed(upstream, family, protocol)
+        except UpstreamError:
+            if place is None or not place.take_another():
+                raise
+            upstream = place.upstream
+
+
+async def _dialed(upstream: Upstream, family: int, protocol: asyncio.Protocol) -> asyncio.Transport:
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            transport, _ = await asyncio.get_running_loop().create_connection(
+                lambda: protocol, upstream.host, upstream.port or 0, family=family, happy_eyeballs_delay=_NEXT_ADDRESS_AFTER
+            )
+    except TimeoutError as error:
+        raise UpstreamError(f"no connection to the upstream within {CONNECT_TIMEOUT:.0f} s") from error
+    except OSError as error:
+        raise UpstreamError("no connection to the upstream") from error
+    connection: Any = transport
+    connection.max_size = READ_AT_ONCE  # asyncio's own attribute
+    return connection

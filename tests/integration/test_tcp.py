@@ -1,0 +1,277 @@
+"""TCP through the running product: CONNECT by raw bytes over TLS, under `rungate` and under the stock `daphne`."""
+
+import contextlib
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.certs import certificate_files
+from tests.support.children import Child, clean_environment
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate
+from tests.support.raw_http import Broken, RawClient
+from tests.support.tcp_upstream import TcpUpstream
+from tests.support.tunnels import TunnelClient, token_of
+
+pytestmark = pytest.mark.slow
+
+BIG = bytes(range(256)) * 4096  # 1 MiB
+OPEN, PEOPLE, APP = "open.localhost", "db.localhost", "app.localhost"
+ECHO_PORT, SILENT_PORT, DEAD_PORT, TIMED_PORT = 7, 5432, 9, 1234
+
+
+@dataclass
+class Stage:
+    gate: RunningGate
+    echo: TcpUpstream
+    held: TcpUpstream
+
+    def connect(self, host: str = OPEN) -> TunnelClient:
+        return TunnelClient(self.gate.port, host)
+
+    def logged(self, **fields: object) -> dict:
+        return self.gate.wait_for_event("request", lambda entry: fields.items() <= entry.items())
+
+
+def _free_port_of_nobody() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    everybody = {"allow_public_unauthenticated_access": True}
+    with DevelopmentProvider() as provider, TcpUpstream(is_echo=True) as echo, TcpUpstream() as held:
+        dead = f"tcp://127.0.0.1:{_free_port_of_nobody()}"
+        builder = GateBuilder(provider.url).setting(groups_claim="groups")
+        builder.policy += [
+            {"from": f"tcp+https://{OPEN}:{ECHO_PORT}", "to": echo.url, **everybody},
+            {"from": f"tcp+https://{OPEN}:{SILENT_PORT}", "to": held.url, **everybody},
+            {"from": f"tcp+https://{OPEN}:{DEAD_PORT}", "to": dead, **everybody},
+            {"from": f"tcp+https://{OPEN}:{TIMED_PORT}", "to": held.url, "timeout": "300ms", **everybody},
+            {"from": f"tcp+https://several.localhost:{ECHO_PORT}", "to": [dead, echo.url], **everybody},
+            {"from": f"tcp+https://{PEOPLE}:{SILENT_PORT}", "to": held.url, "allowed_groups": ["engineering"]},
+        ]
+        builder.route(APP, to="http://127.0.0.1:9", allow_any_authenticated_user=True)
+        with builder.start(tmp_path_factory.mktemp("tcp")) as gate:
+            yield Stage(gate, echo, held)
+
+
+def test_bytes_pass_both_ways_and_each_side_ends_its_own_direction(stage: Stage) -> None:
+    with stage.connect() as client:
+        assert client.open(f"{OPEN}:{SILENT_PORT}") == 200
+        with stage.held.accepted() as upstream:
+            client.send(b"query")
+            assert upstream.recv(100) == b"query"
+            client.finish()
+            assert upstream.recv(100) == b""
+            upstream.sendall(b"a late answer")
+            upstream.shutdown(socket.SHUT_WR)
+            assert client.ends() == b"a late answer"
+    ended = stage.logged(host=f"{OPEN}:{SILENT_PORT}", bytes_received=5)
+    assert (ended["method"], ended["status"], ended["bytes_sent"], ended["ending"]) == ("CONNECT", 200, 13, "complete")
+
+
+def test_what_the_upstream_ends_first_the_client_may_still_speak_to(stage: Stage) -> None:
+    with stage.connect() as client:
+        assert client.open(f"{OPEN}:{SILENT_PORT}") == 200
+        with stage.held.accepted() as upstream:
+            upstream.sendall(b"done")
+            upstream.shutdown(socket.SHUT_WR)
+            assert client.ends() == b"done"
+            client.send(b"and one more thing")
+            client.finish()
+            assert upstream.recv(100) == b"and one more thing"
+            assert upstream.recv(100) == b""
+
+
+def test_megabytes_pass_whole_both_ways_at_once(stage: Stage) -> None:
+    with stage.connect() as client:
+        assert client.open(f"{OPEN}:{ECHO_PORT}") == 200
+        for _ in range(8):
+            client.send(BIG)
+            assert client.exactly(len(BIG)) == BIG
+        client.finish()
+        assert client.ends() == b""
+
+
+def test_what_is_sent_ahead_reaches_the_upstream_after_it_was_let_in(stage: Stage) -> None:
+    with stage.connect() as client:
+        ahead = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+        assert client.open(f"{OPEN}:{ECHO_PORT}", ahead=ahead) == 200
+        assert client.exactly(len(ahead)) == ahead
+
+
+def test_a_reader_that_stops_stops_the_writer(stage: Stage) -> None:
+    with stage.connect() as client:
+        assert client.open(f"{OPEN}:{SILENT_PORT}") == 200
+        with stage.held.accepted() as upstream:
+            upstream.settimeout(2)
+            sent = 0
+            with contextlib.suppress(TimeoutError):
+                while sent < 64 * len(BIG):
+                    sent += upstream.send(BIG)
+            assert sent < 32 * len(BIG)
+            upstream.settimeout(15)
+            upstream.shutdown(socket.SHUT_WR)
+            assert len(client.ends()) == sent
+
+
+@pytest.mark.parametrize(
+    ("authority", "lines", "host", "status"),
+    [
+        (f"{PEOPLE}:{SILENT_PORT}", (), None, 401),
+        (f"{PEOPLE}:{SILENT_PORT}", ("Authorization: Gate nonsense",), None, 401),
+        (f"{OPEN}:6379", (), None, 404),
+        ("127.0.0.1:22", (), None, 404),
+        (f"{APP}:443", (), None, 404),
+        (f"{OPEN}:{ECHO_PORT}", (), f"{PEOPLE}:{ECHO_PORT}", 400),
+        (OPEN, (), None, 400),
+        (f"{OPEN}:0", (), None, 400),
+        (f"{OPEN}:99999", (), None, 400),
+        (f"https://{OPEN}:{ECHO_PORT}/", (), f"{OPEN}:{ECHO_PORT}", 400),
+        (f"ann@{OPEN}:{ECHO_PORT}", (), f"{OPEN}:{ECHO_PORT}", 400),
+        (f"{OPEN}:{ECHO_PORT}", ("Content-Length: 5",), None, 400),
+        (f"{OPEN}:{ECHO_PORT}", ("Transfer-Encoding: chunked",), None, 400),
+        (f"{OPEN}:{DEAD_PORT}", (), None, 502),
+    ],
+)
+def test_what_is_refused_ends_the_connection_and_what_was_sent_ahead(
+    stage: Stage, authority: str, lines: tuple[str, ...], host: str | None, status: int
+) -> None:
+    before = stage.echo.count, stage.held.count
+    with stage.connect() as client:
+        assert client.open(authority, *lines, host=host, ahead=b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n") == status
+        rest = client.ends()
+        assert b"HTTP/1.1" not in rest
+    assert (stage.echo.count, stage.held.count) == before
+
+
+def test_a_refusal_says_what_a_program_needs(stage: Stage) -> None:
+    with stage.connect(PEOPLE) as client:
+        client.send(f"CONNECT {PEOPLE}:{SILENT_PORT} HTTP/1.1\r\nHost: {PEOPLE}:{SILENT_PORT}\r\n\r\n".encode())
+        answer = client.response()
+    assert (answer.status, answer.header("www-authenticate")) == (401, f'Gate realm="{PEOPLE}:{SILENT_PORT}"')
+    assert f"manage.py tunnel {PEOPLE}:{SILENT_PORT}" in answer.body.decode()
+
+
+async def test_a_page_is_none(stage: Stage) -> None:
+    async with stage.gate.client() as browser:
+        page = await browser.get(stage.gate.url(PEOPLE))
+        assert (page.status_code, "carries TCP" in page.text) == (404, True)
+
+
+def test_an_upstream_that_is_away_is_stood_in_for_by_another(stage: Stage) -> None:
+    for _ in range(4):
+        with stage.connect("several.localhost") as client:
+            assert client.open(f"several.localhost:{ECHO_PORT}") == 200
+            assert client.send(b"x").exactly(1) == b"x"
+
+
+def test_a_timeout_that_was_set_ends_it(stage: Stage) -> None:
+    with stage.connect() as client:
+        assert client.open(f"{OPEN}:{TIMED_PORT}") == 200
+        with stage.held.accepted():
+            assert client.ends() == b""
+    assert stage.logged(host=f"{OPEN}:{TIMED_PORT}")["ending"] == "timed out"
+
+
+@pytest.mark.parametrize("header", ["Authorization: Gate", "Authorization: Bearer Gate-", "Proxy-Authorization: Gate"])
+async def test_a_program_is_let_in_by_its_token_and_by_policy(stage: Stage, header: str) -> None:
+    name, scheme = header.split(" ", 1)
+    statuses = {}
+    for person in ("alice", "bob"):
+        async with stage.gate.client() as browser:
+            token = await token_of(browser, stage.gate.url(PEOPLE, ""), person)
+        with stage.connect(PEOPLE) as client:
+            joiner = "" if scheme.endswith("-") else " "
+            statuses[person] = client.open(f"{PEOPLE}:{SILENT_PORT}", f"{name} {scheme}{joiner}{token}")
+            if statuses[person] == 200:
+                stage.held.accepted().close()
+                with contextlib.suppress(Broken):
+                    client.ends()
+        with stage.connect(PEOPLE) as client:
+            twice = (f"Authorization: Gate {token}", f"Proxy-Authorization: Gate {token}")
+            assert client.open(f"{PEOPLE}:{SILENT_PORT}", *twice) == 401
+        assert token not in stage.gate.child.output
+    assert statuses == {"alice": 200, "bob": 403}
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Stage]:
+    """Its own gate, to be changed and stopped."""
+    with DevelopmentProvider() as provider, TcpUpstream(is_echo=True) as echo, TcpUpstream() as held:
+        builder = GateBuilder(provider.url).setting(groups_claim="groups")
+        builder.policy += [
+            {"from": f"tcp+https://{PEOPLE}:{ECHO_PORT}", "to": echo.url, "allowed_groups": ["engineering"]},
+            {"from": f"tcp+https://{PEOPLE}:{SILENT_PORT}", "to": held.url, "allow_any_authenticated_user": True},
+        ]
+        with builder.start(tmp_path) as gate:
+            yield Stage(gate, echo, held)
+
+
+async def test_a_tunnel_ends_with_the_session_and_goes_on_with_a_reload_that_leaves_its_route_alone(running: Stage) -> None:
+    gate = running.gate
+    async with gate.client() as browser:
+        token = f"Authorization: Gate {await token_of(browser, gate.url(PEOPLE, ''), 'alice')}"
+        with running.connect(PEOPLE) as kept, running.connect(PEOPLE) as withdrawn:
+            assert kept.open(f"{PEOPLE}:{SILENT_PORT}", token) == withdrawn.open(f"{PEOPLE}:{ECHO_PORT}", token) == 200
+            upstream = running.held.accepted()
+            gate.builder.policy[0]["allowed_groups"] = ["sales"]
+            gate.builder.write(gate.config_file.parent, gate.certificates)
+            assert withdrawn.ends() == b""
+            upstream.sendall(b"still here")
+            assert kept.exactly(10) == b"still here"
+            assert running.logged(host=f"{PEOPLE}:{ECHO_PORT}")["ending"] == "access ended"
+            with running.connect(PEOPLE) as again:
+                assert again.open(f"{PEOPLE}:{ECHO_PORT}", token) == 403
+            page = await browser.get(gate.url("authenticate.localhost", "/.gate/signout/"))
+            csrf = re.search(r'name="_gate_csrf" value="([^"]+)"', page.text)[1]
+            await browser.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": csrf})
+            assert kept.ends() == b""
+            upstream.close()
+        with running.connect(PEOPLE) as again:
+            assert again.open(f"{PEOPLE}:{SILENT_PORT}", token) == 401
+
+
+async def test_a_stop_lets_tunnels_go_on_for_a_while_and_then_ends_them(running: Stage) -> None:
+    gate = running.gate
+    async with gate.client() as browser:
+        token = f"Authorization: Gate {await token_of(browser, gate.url(PEOPLE, ''), 'alice')}"
+    with running.connect(PEOPLE) as client:
+        assert client.open(f"{PEOPLE}:{ECHO_PORT}", token) == 200
+        gate.child.process.send_signal(signal.SIGTERM)
+        gate.child.wait_for(lambda: not _listens(gate.port), "gate listens no more")
+        assert client.send(b"last words").exactly(10) == b"last words"
+        assert client.ends() == b""
+    assert running.logged(host=f"{PEOPLE}:{ECHO_PORT}")["ending"] == "gate stopped"
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+def test_the_stock_server_carries_tunnels_too(tmp_path: Path) -> None:
+    with TcpUpstream() as held:
+        builder = GateBuilder("http://127.0.0.1:9")
+        builder.policy.append({"from": f"tcp+https://{OPEN}:{ECHO_PORT}", "to": held.url, "allow_public_unauthenticated_access": True})
+        config = builder.write(tmp_path, certificate_files(tmp_path, OPEN))
+        arguments = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(builder.port), "gateproject.asgi:application")
+        with Child.python(*arguments, environment=clean_environment(GATE_CONFIG=str(config))) as child:
+            child.wait_for(lambda: _listens(builder.port), "daphne listens")
+            with RawClient(builder.port) as client:
+                client.send(f"CONNECT {OPEN}:{ECHO_PORT} HTTP/1.1\r\nHost: {OPEN}:{ECHO_PORT}\r\n\r\n".encode())
+                assert client.one_response("HEAD").status == 200
+                with held.accepted() as upstream:
+                    client.send(b"up").socket.shutdown(socket.SHUT_WR)
+                    assert upstream.recv(100) + upstream.recv(100) == b"up"
+                    upstream.sendall(b"a late answer")
+                    upstream.shutdown(socket.SHUT_WR)
+                    assert client.rest() == b"a late answer"

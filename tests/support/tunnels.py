@@ -1,0 +1,74 @@
+"""CONNECT by raw bytes over TLS, one direction of which may end before the other; and how a program gets its token without a browser."""
+
+import re
+import socket
+from html import unescape
+from typing import Self
+from urllib.parse import parse_qs, quote, urljoin, urlsplit
+
+import httpx
+from OpenSSL import SSL
+
+from tests.support.development_provider import pick_person
+from tests.support.gate import follow
+from tests.support.raw_http import WAIT, Broken, RawClient
+
+NOWHERE = "http://localhost:9/back?state=mine"
+
+
+class TunnelClient(RawClient):
+    """TLS by OpenSSL itself: `finish` ends our direction alone, as Go's CloseWrite does.  Nothing of the server is verified."""
+
+    def __init__(self, port: int, server_name: str):
+        super().__init__(port)
+        self._tls = SSL.Connection(SSL.Context(SSL.TLS_CLIENT_METHOD), self.socket)
+        self._tls.set_tlsext_host_name(server_name.encode())
+        self._tls.set_connect_state()
+        self.socket.settimeout(None)  # OpenSSL wants to block; the socket's own timeouts bound it
+        seconds = int(WAIT).to_bytes(8, "little") + bytes(8)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self.socket.setsockopt(socket.SOL_SOCKET, option, seconds)
+        self._tls.do_handshake()
+
+    def send(self, data: bytes) -> Self:
+        self._tls.sendall(data)
+        return self
+
+    def open(self, authority: str, *lines: str, ahead: bytes = b"", host: str | None = None) -> int:
+        """The status; what follows a 200 is the tunnel's."""
+        head = "\r\n".join([f"CONNECT {authority} HTTP/1.1", f"Host: {host or authority}", *lines, "", ""])
+        self.send(head.encode() + ahead)
+        status = int(self._until(b"\r\n").split(b" ")[1])
+        self.answer = self._until(b"\r\n\r\n") if status == 200 else b""
+        return status
+
+    def finish(self) -> None:
+        """close_notify: we have said everything."""
+        self._tls.shutdown()
+
+    def ends(self) -> bytes:
+        """Everything until the server ends its direction, or breaks off."""
+        return self.rest()
+
+    def _receive(self) -> None:
+        try:
+            data = self._tls.recv(65536)
+        except SSL.Error:  # also its close_notify
+            data = b""
+        if not data:
+            raise Broken(self._buffer)
+        self._buffer += data
+
+
+async def token_of(client: httpx.AsyncClient, pages: str, sub: str) -> str:
+    """`pages` is the origin where browsers reach the host; `client` keeps the person's cookies."""
+    answer = await client.get(f"{pages}/.gate/api/v1/login?gate_redirect_uri={quote(NOWHERE, safe='')}")
+    assert answer.status_code == 200, answer.text
+    page = await follow(client, await client.get(answer.text))
+    if "/.gate/program" not in str(page.url):
+        page = await follow(client, await pick_person(client, page, sub))
+    fields = {name: unescape(value) for name, value in re.findall(r'<input[^>]*name="([^"]+)"[^>]*value="([^"]*)"', page.text)}
+    agreed = await client.post(str(page.url), data=fields, headers={"Origin": f"https://{urlsplit(str(page.url)).netloc}"})
+    while not (location := urljoin(str(agreed.url), agreed.headers["location"])).startswith(NOWHERE):
+        agreed = await client.get(location)
+    return parse_qs(urlsplit(location).query)["gate_jwt"][0]

@@ -1,0 +1,47 @@
+"""A route for TCP says where from and where to, and nothing that only HTTP knows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Problems = Callable[..., dict[str, str]]
+FROM, TO = {"from": "tcp+https://ssh.example.com:22"}, {"to": "tcp://ssh.internal:22"}
+CHECK = {"timeout": "1s", "interval": "5s", "unhealthy_threshold": 1, "healthy_threshold": 1}
+
+
+def test_tcp_leads_to_tcp_alone(route_problems: Problems) -> None:
+    assert route_problems(**FROM, **TO) == {}
+    assert route_problems(**FROM, to=["tcp://a:22,3", "tcp://b:22,1"], timeout="1h", lb_policy="LEAST_REQUEST") == {}
+    assert route_problems(**FROM, to="http://ssh.internal:22") == {"to": "must be tcp://host:port for tcp+https"}
+    assert route_problems(**FROM, to=["tcp://a:22", "http://b:22"]) == {"to": "must be tcp://host:port for tcp+https"}
+
+
+def test_a_tunnel_is_asked_for_by_its_port(route_problems: Problems) -> None:
+    assert "needs the port" in route_problems(**{"from": "tcp+https://ssh.example.com"}, **TO)["from"]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"path": "/x"},
+        {"prefix": "/x/"},
+        {"allow_websockets": True},
+        {"pass_identity_headers": True},
+        {"set_request_headers": {"X-A": "b"}},
+        {"tls_skip_verify": True},
+        {"enable_cloud_serverless_authentication": True},
+        {"preserve_host_header": True},
+        {"cors_allow_preflight": True},
+    ],
+)
+def test_what_only_http_knows_is_a_mistake(route_problems: Problems, keys: dict[str, Any]) -> None:
+    (key,) = keys
+    assert "is for HTTP" in route_problems(**FROM, **TO, **keys)[key]
+    assert route_problems(**{"from": "https://app.example.com", "to": "https://app.internal"}, **keys) == {}
+
+
+def test_an_upstream_is_checked_by_what_it_speaks(route_problems: Problems) -> None:
+    assert route_problems(**FROM, **TO, health_checks=[{**CHECK, "tcp_health_check": {}}]) == {}
+    found = route_problems(**FROM, **TO, health_checks=[{**CHECK, "http_health_check": {"path": "/"}}])
+    assert "needs tcp_health_check" in found["health_checks[0].http_health_check"]

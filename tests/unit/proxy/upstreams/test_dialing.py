@@ -1,0 +1,64 @@
+"""A tunnel's connection is a new one, to the upstream that was chosen or to another."""
+
+import asyncio
+import socket
+
+import pytest
+
+from gateproject.config.route import Route
+from gateproject.errors import UpstreamError
+from proxy.upstreams import dialing
+from proxy.upstreams.client import Upstream
+from proxy.upstreams.cluster import Clusters, Place
+from proxy.upstreams.dialing import dial
+
+
+def route(*urls: str) -> Route:
+    return Route.model_validate({"from": "tcp+https://db.example.com:5432", "to": list(urls)})
+
+
+@pytest.fixture
+def dead() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+async def alive():
+    async def serve(reader, writer):
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_the_upstream_is_connected_to(alive):
+    transport = await dial(Upstream.build(route(alive)), None, socket.AF_UNSPEC, asyncio.Protocol())
+    assert transport.get_extra_info("peername")[1] == int(alive.rpartition(":")[2])
+    transport.abort()
+
+
+async def test_one_that_is_away_is_stood_in_for_by_another_and_counted_where_it_ended(dead, alive):
+    configured = route(dead, alive)
+    cluster = Clusters().of(configured)
+    while cluster.choose() != 1:  # the next choice is the dead one
+        pass
+    place = Place(cluster, b"")
+    place.begin()
+    (await dial(place.upstream, place, socket.AF_UNSPEC, asyncio.Protocol())).abort()
+    assert [member.standing.active for member in cluster.members] == [0, 1]
+    place.end(200)
+    assert [member.standing.active for member in cluster.members] == [0, 0]
+
+
+async def test_where_there_is_none_left_it_is_an_error_of_the_upstream(dead, monkeypatch):
+    with pytest.raises(UpstreamError, match="no connection"):
+        await dial(Upstream.build(route(dead)), None, socket.AF_UNSPEC, asyncio.Protocol())
+    monkeypatch.setattr(dialing, "CONNECT_TIMEOUT", 0)
+    with pytest.raises(UpstreamError, match="within"):
+        await dial(Upstream.build(route(dead)), None, socket.AF_UNSPEC, asyncio.Protocol())
+
+
+async def test_only_addresses_of_the_family_that_is_set_are_used(alive):
+    with pytest.raises(UpstreamError):
+        await dial(Upstream.build(route(alive)), None, socket.AF_INET6, asyncio.Protocol())
