@@ -64,9 +64,12 @@ class AuthorizeService(Hosts):
         if route.client_ca is not None:
             request = self._certificates.judged(request, route.client_ca, now)
         # Judged as nobody first: what is open to everyone must work while the data broker is down.
-        decision = judge(request, None, route, now)
+        decision = judge(request, None, route, now) if not route.is_for_people else None
         identity = None
-        if decision.outcome is Outcome.SIGN_IN:
+        if decision is None:
+            identity = await self._identify(request, cookie_headers, now, route.route)
+            decision = judge(request, identity, route, now)
+        elif decision.outcome is Outcome.SIGN_IN:
             identity = await self._identify(request, cookie_headers, now, route.route)
             decision = judge(request, identity, route, now) if identity is not None else decision
         elif (route.route.pass_identity_headers or self.credentials.impersonates(route)) and not decision.is_preflight:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -60,7 +61,7 @@ class Words(EnvoyWords):
         require_not_ours(asked.request.path)
         require_no_token(asked.request.query)
         route = check.decision.route
-        if route is not None and check.decision.is_allowed and is_websocket(asked.headers):
+        if route is not None and _told(asked).may_be_websocket and check.decision.is_allowed and is_websocket(asked.headers):
             own_origin = f"{route.route.from_.scheme}://{asked.request.host_port}"
             require_websocket_may_open(asked.headers, own_origin, route.route)
 
@@ -77,8 +78,7 @@ class Words(EnvoyWords):
         story.tell()
 
     def cleaned(self, asked: Asked, check: Check) -> tuple[Mapping[bytes, bytes], Sequence[bytes]]:
-        names = {name for name, _ in asked.headers}
-        removed = [name for name in names if _is_not_the_envoys(name)]
+        names, removed = _told(asked).names, list(_told(asked).not_the_envoys)
         if removed and check.identity_headers:
             told = {name for name, _ in check.identity_headers}
             removed = [name for name in removed if name not in told]
@@ -97,9 +97,27 @@ class Words(EnvoyWords):
         return replaced, sorted(removed)
 
 
-@lru_cache(maxsize=4096)  # bounded, because clients choose the names
-def _is_not_the_envoys(name: bytes) -> bool:
-    return name not in WRITTEN_BY_ENVOYS and is_internal_header(fold(name))
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What follows from the names of a request's headers alone."""
+
+    names: frozenset[bytes]
+    not_the_envoys: tuple[bytes, ...]  # what only we may tell an upstream
+    may_be_websocket: bool
+
+
+def _told(asked: Asked) -> Told:
+    return _told_by_names(tuple([name for name, _ in asked.headers]))
+
+
+@lru_cache(maxsize=256)  # browsers send the same names again and again; bounded, because clients choose them
+def _told_by_names(sent: tuple[bytes, ...]) -> Told:
+    names = frozenset(sent)
+    return Told(
+        names,
+        tuple(name for name in names if name not in WRITTEN_BY_ENVOYS and is_internal_header(fold(name))),
+        is_websocket([(name, b"websocket") for name in names]),
+    )
 
 
 class _Said:

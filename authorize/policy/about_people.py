@@ -62,7 +62,7 @@ def domain(comparison: Comparison) -> Criterion:
     def judge(identity: Identity) -> int:
         if not identity.rule_email:
             return UNKNOWN
-        return TRUE if fits(identity.rule_email.rpartition("@")[2]) else FALSE
+        return TRUE if fits(identity.rule_domain) else FALSE
 
     return on_person(described(comparison, criteria.compared_email), criteria.DOMAIN, judge, is_negated=comparison.is_negated)
 

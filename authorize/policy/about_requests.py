@@ -64,9 +64,8 @@ def http_path(comparison: Comparison) -> Criterion:
     has_escapes = decoded != operand
 
     def judge(case: Case) -> int:
-        path = case.request.path
+        path, reading = case.request.path, case.reading or case.read()
         holds = fits(path)
-        reading = case.reading or case.read()
         if (reading is not path or has_escapes) and fits_decoded(reading) is not holds:
             return UNKNOWN
         return TRUE if holds else FALSE
@@ -95,12 +94,14 @@ def _header_sent(name: bytes, should_exist: bool) -> Callable[[Case], int]:
 
 def _header_judge(name: bytes, comparison: Comparison) -> Callable[[Case], int]:
     fits = text_test(comparison.operator, comparison.operand)
+    # A value that is listed needs no decoding to be found; any other must be text before it can be said to be another.
+    listed = frozenset(text.encode() for text in comparison.operand) if comparison.operator in ("is", "in") else frozenset()
 
     def judge(case: Case) -> int:
         value = (case.headers or case.fold()).get(name)
         if value is None:
             return UNKNOWN
-        return TRUE if fits(value.decode("utf-8")) else FALSE
+        return TRUE if value in listed or fits(value.decode("utf-8")) else FALSE
 
     return judge
 

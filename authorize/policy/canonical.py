@@ -51,7 +51,8 @@ def require_plain(raw: bytes, canonical: str) -> None:
 
     For proxies that ask us and then forward what the client wrote, not what we judged.
     """
-    if _ANY_ESCAPE.sub(lambda escape: escape[0].upper(), raw) != canonical.encode("ascii"):
+    written = canonical.encode("ascii")
+    if raw != written and _ANY_ESCAPE.sub(lambda escape: escape[0].upper(), raw) != written:
         raise BadRequest("the path is not in its plain form, so the application might read another path than the one judged")
 
 

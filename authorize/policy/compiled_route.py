@@ -9,9 +9,9 @@ import re2
 
 from authorize.policy import criteria
 from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix, decoded_reading
-from authorize.policy.criteria import Criterion, Reason
+from authorize.policy.criteria import Criterion, Evaluation, Reason
 from authorize.policy.email_address import canonical_domain
-from authorize.policy.expressions import CompiledBlock, Evaluation, UnusableOperand, compile_block, single
+from authorize.policy.expressions import CompiledBlock, UnusableOperand, compile_block, single
 from authorize.policy.step_up import policy_judges_strength, strengths_of
 from gateproject.config.policy_language import ENFORCE
 from gateproject.config.route import Route
@@ -36,7 +36,7 @@ class ClientAuthority:
 class CompiledRoute:
     """`matched_prefix` is the canonical `path` or `prefix` that `prefix_rewrite` replaces, "" where the route has neither.
 
-    `id` and `grants` are made for the first request that asks, and then kept: of ten thousand routes most are never asked.
+    `id`, `grants` and `is_for_people` are made for the first request that asks, and then kept: of ten thousand routes most are never asked.
     """
 
     route: Route
@@ -54,12 +54,16 @@ class CompiledRoute:
     is_timed: bool  # the decision may change as time goes by
     id: str = field(init=False)
     grants: tuple[Evaluation, ...] = field(init=False)  # any one suffices
+    is_for_people: bool = field(init=False)  # only who is asking decides: nobody is let in unasked, and everybody may sign in
 
     def __getattr__(self, name: str) -> Any:
         if name == "id":
             made: Any = self.route.id
         elif name == "grants":
             made = (*map(single, grants_of(self.route)), *(block.evaluate for block in self.allows))
+        elif name == "is_for_people":
+            is_free = self.client_ca is None and not self.has_policy
+            made = is_free and all(criterion.look.nobody is not None for criterion in grants_of(self.route))
         else:
             raise AttributeError(name)
         object.__setattr__(self, name, made)

@@ -10,7 +10,7 @@ from authorize.policy.email_address import canonical_domain, canonical_email
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from authorize.policy.request import AccessRequest
-from authorize.policy.truth import FALSE, MAYBE, TRUE, UNKNOWN
+from authorize.policy.truth import AND, FALSE, MAYBE, TRUE, UNKNOWN
 
 __all__ = ["Case", "Criterion", "Reason", "Step"]
 
@@ -31,11 +31,17 @@ class Case:
     # Made by the first criterion that asks, for all; not by a property, whose call each of a hundred criteria would pay for.
     reading: str | None = field(default=None, init=False, repr=False, compare=False)
     headers: dict[bytes, bytes | None] | None = field(default=None, init=False, repr=False, compare=False)
+    second: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def read(self) -> str:
         """The path as a lenient upstream may read it; the path itself where there is but one reading."""
         self.reading = lenient_reading(self.request.path)
         return self.reading
+
+    def tell_second(self) -> int:
+        """`now` without its fraction."""
+        self.second = int(self.now)
+        return self.second
 
     def fold(self) -> dict[bytes, bytes | None]:
         """The value of each header; None where it comes twice: which of them an upstream takes is not known."""
@@ -59,12 +65,56 @@ class Step(NamedTuple):  # several are made for each rule of each route
         return self.value == TRUE
 
 
-Test = Callable[[Case], Step]
+# Evaluates a case, and leaves a Step for each criterion it looked at.
+Evaluation = Callable[[Case, list[Step]], int]
+
+
+class Look(NamedTuple):  # taken apart for each criterion of each request
+    """How one criterion is asked: `judge` answers TRUE, FALSE, UNKNOWN or NOTHING, and `steps` has the Step for each.
+
+    `judge` is shown the case, or the identity where `subject` is 1.  `nobody` is the Step before anybody has signed in, None where
+    that makes no difference.  `yes` is the one Step that holds.
+    """
+
+    judge: Callable[[Any], int]
+    subject: int
+    nobody: Step | None
+    steps: tuple[Step, ...]
+    yes: Step
+
+
+def every(looks: Iterable[Look]) -> Evaluation:
+    """All must hold.  The one place where criteria are evaluated: what can't be is unknown.
+
+    A loop and no call for each: the long lists are of this kind.
+    """
+    # Plain tuples, which are taken apart in half the time.
+    asked = [(look.judge, look.subject, look.nobody, look.steps, look.yes) for look in looks]
+
+    def evaluate(case: Case, trace: list[Step]) -> int:
+        value, identity, look_at = TRUE, case.identity, trace.append
+        subjects = (case, identity)
+        for judge, subject, nobody, steps, yes in asked:
+            if nobody is not None and identity is None:
+                step = nobody
+            else:
+                try:
+                    step = steps[judge(subjects[subject])]
+                except _CANT_EVALUATE:
+                    step = steps[UNKNOWN]
+            look_at(step)
+            if step is not yes:
+                value = AND[value][step.value]
+                if value == FALSE:
+                    break
+        return value
+
+    return evaluate
 
 
 @dataclass(slots=True, eq=False)
 class Criterion:
-    """`test` is all that a request costs.  `compared` (what the case has) and `wanted` (what would hold) are for explanations,
+    """`look` is all that a request costs.  `compared` (what the case has) and `wanted` (what would hold) are for explanations,
     and made when one is asked for.
 
     `is_told`: a refused person may be told the reason; not where the answer counts the other way round.
@@ -73,12 +123,17 @@ class Criterion:
     rule: str
     wants: str | Callable[[], str]
     compared: Callable[[Case], str]
-    test: Test = lambda case: Step("", UNKNOWN, Reason.ALLOW_UNKNOWN)
+    look: Look = field(init=False)
     is_told: bool = True
 
     @property
     def wanted(self) -> str:
         return self.wants if isinstance(self.wants, str) else self.wants()
+
+    def test(self, case: Case) -> Step:
+        trace: list[Step] = []
+        every((self.look,))(case, trace)
+        return trace[0]
 
     def __call__(self, request: AccessRequest, identity: Identity | None, now: float = 0.0) -> Step:
         return self.test(Case(request, identity, now))
@@ -104,37 +159,22 @@ CLAIM = Answers(Reason.CLAIM_LISTED, Reason.CLAIM_NOT_LISTED, Reason.CLAIM_MISSI
 def on_request(
     criterion: Criterion, answers: Answers, judge: Callable[[Case], int], *, is_negated: bool = False, needs_person: bool = False
 ) -> Criterion:
-    """`judge` answers TRUE, FALSE, UNKNOWN or NOTHING.  The Steps are made once: a decision is too frequent to build them again."""
-    steps = _steps(criterion, answers, is_negated=is_negated)
-    unknown, nobody = steps[UNKNOWN], Step(criterion.rule, MAYBE, Reason.NOT_SIGNED_IN, criterion)
-
-    def test(case: Case) -> Step:
-        if needs_person and case.identity is None:
-            return nobody
-        try:
-            return steps[judge(case)]
-        except _CANT_EVALUATE:
-            return unknown
-
-    criterion.test = test
-    return criterion
+    """What the case decides; with `needs_person` the answer is MAYBE before anybody has signed in."""
+    return _asked(criterion, answers, judge, 0, is_negated=is_negated, needs_person=needs_person)
 
 
 def on_person(criterion: Criterion, answers: Answers, judge: Callable[[Identity], int], *, is_negated: bool = False) -> Criterion:
     """As `on_request`, for what only the person decides; before anybody has signed in the answer is MAYBE."""
+    return _asked(criterion, answers, judge, 1, is_negated=is_negated, needs_person=True)
+
+
+def _asked(
+    criterion: Criterion, answers: Answers, judge: Callable[[Any], int], subject: int, *, is_negated: bool, needs_person: bool
+) -> Criterion:
+    """The Steps are made once: a decision is too frequent to build them again."""
     steps = _steps(criterion, answers, is_negated=is_negated)
-    unknown, nobody = steps[UNKNOWN], Step(criterion.rule, MAYBE, Reason.NOT_SIGNED_IN, criterion)
-
-    def test(case: Case) -> Step:
-        identity = case.identity
-        if identity is None:
-            return nobody
-        try:
-            return steps[judge(identity)]
-        except _CANT_EVALUATE:
-            return unknown
-
-    criterion.test = test
+    nobody = Step(criterion.rule, MAYBE, Reason.NOT_SIGNED_IN, criterion) if needs_person else None
+    criterion.look = Look(judge, subject, nobody, steps, steps[FALSE if is_negated else TRUE])
     return criterion
 
 
@@ -153,10 +193,7 @@ def _steps(criterion: Criterion, answers: Answers, *, is_negated: bool) -> tuple
 
 
 def always(rule: str, reason: Reason) -> Criterion:
-    criterion = Criterion(rule, "true", lambda case: "true")
-    step = Step(rule, TRUE, reason, criterion)
-    criterion.test = lambda case: step
-    return criterion
+    return on_request(Criterion(rule, "true", lambda case: "true"), Answers(reason, reason, reason), lambda case: TRUE)
 
 
 def preflight() -> Criterion:
@@ -214,7 +251,7 @@ def domains(entries: Iterable[str], rule: str = "allowed_domains", *, is_negated
     def judge(identity: Identity) -> int:
         if not identity.rule_email:
             return UNKNOWN
-        return TRUE if identity.rule_email.rpartition("@")[2] in listed else FALSE
+        return TRUE if identity.rule_domain in listed else FALSE
 
     return on_person(Criterion(rule, partial(wanted, listed), compared_email), DOMAIN, judge, is_negated=is_negated)
 

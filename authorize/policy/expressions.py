@@ -1,14 +1,11 @@
 """A written policy, made ready: functions that evaluate a case and leave a Step for each criterion they looked at."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from authorize.policy.comparisons import TIMED, criterion_of
-from authorize.policy.criteria import Case, Criterion, Reason, Step, Test
+from authorize.policy.criteria import Case, Criterion, Evaluation, Reason, Step, every
 from authorize.policy.truth import AND, FALSE, MAYBE, NOT, OR, TRUE, UNKNOWN
 from gateproject.config.policy_language import Block, Comparison, Expression, comparisons
-
-Evaluation = Callable[[Case, list[Step]], int]
 
 _REASONS = {
     "allow": {TRUE: Reason.ALLOWED_BY_POLICY, FALSE: Reason.NOT_ALLOWED_BY_POLICY, UNKNOWN: Reason.ALLOW_UNKNOWN},
@@ -51,14 +48,7 @@ def compile_block(block: Block) -> CompiledBlock:
 
 
 def single(criterion: Criterion) -> Evaluation:
-    test = criterion.test
-
-    def evaluate(case: Case, trace: list[Step]) -> int:
-        step = test(case)
-        trace.append(step)
-        return step.value
-
-    return evaluate
+    return every((criterion.look,))
 
 
 def _block_steps(block: Block) -> tuple[Step, ...]:
@@ -77,7 +67,7 @@ def _evaluation(expression: Expression, *, is_told: bool) -> Evaluation:
         return single(_criterion(expression, is_told=is_told))
     is_told = is_told and expression.operator in ("and", "or")
     if expression.operator == "and" and all(isinstance(part, Comparison) for part in expression.parts):
-        return _every(tuple(_criterion(part, is_told=is_told).test for part in expression.parts if isinstance(part, Comparison)))
+        return every(_criterion(part, is_told=is_told).look for part in expression.parts if isinstance(part, Comparison))
     parts = tuple(_evaluation(part, is_told=is_told) for part in expression.parts)
     match expression.operator:
         case "and":
@@ -95,23 +85,6 @@ def _criterion(comparison: Comparison, *, is_told: bool) -> Criterion:
         raise UnusableOperand(comparison.key, str(error)) from None
     criterion.is_told = criterion.is_told and is_told
     return criterion
-
-
-def _every(tests: tuple[Test, ...]) -> Evaluation:
-    """As `_all`, for criteria alone: the long lists are of this kind, and a call each is saved."""
-
-    def evaluate(case: Case, trace: list[Step]) -> int:
-        value = TRUE
-        for test in tests:
-            step = test(case)
-            trace.append(step)
-            if step.value != TRUE:
-                value = AND[value][step.value]
-                if value == FALSE:
-                    break
-        return value
-
-    return evaluate
 
 
 def _all(parts: tuple[Evaluation, ...]) -> Evaluation:

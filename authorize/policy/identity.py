@@ -13,7 +13,7 @@ class Identity:
     """A signed-in caller; times are Unix seconds.
 
     `email` is what the provider claims; `rule_email` is the same in the form that rules compare (canonical, ASCII lower-case),
-    and empty wherever no rule on e-mail may match: unverified, malformed, not a string.
+    and empty wherever no rule on e-mail may match: unverified, malformed, not a string.  `rule_domain` is the domain of that.
     `group_ids` are ids; `group_names` are names and e-mails of those groups, empty for providers whose rules take ids only, and
     without any that is the id of a known group.  `groups` is what upstreams are told: ids, then names.
     `claims` is flattened: dotted keys, each with a tuple of scalar values.
@@ -34,6 +34,10 @@ class Identity:
     group_names: frozenset[str] = frozenset()
     groups: tuple[str, ...] = ()
     claims: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    rule_domain: str = field(init=False, default="", repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rule_domain", self.rule_email.rpartition("@")[2])
 
     @property
     def is_bearer(self) -> bool:

@@ -81,7 +81,7 @@ def session_age(comparison: Comparison) -> Criterion:
 def _once_a_second(answer: Callable[[int], int]) -> Callable[[Case], int]:
     """The clock of a zone costs more than all else in a decision."""
     known = lru_cache(maxsize=4)(answer)
-    return lambda case: known(int(case.now))
+    return lambda case: known(case.second or case.tell_second())
 
 
 def _moment(comparison: Comparison, judge: Callable[[Case], int], operand: str) -> Criterion:

@@ -3,6 +3,7 @@
 import re
 import ssl
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeAlias
 from urllib.parse import quote, unquote
 
@@ -90,8 +91,13 @@ def _chain(certificate: str) -> tuple[bytes, ...]:
 def headers_of(http: Http) -> tuple[tuple[bytes, bytes], ...]:
     """Lower-case names; every value where Envoy sends them raw (`encode_raw_headers`), else its own joining of them."""
     if sent_raw := http.header_map.headers:
-        return tuple([(raw(header.key.lower()), header.raw_value or raw(header.value)) for header in sent_raw])
-    return tuple([(raw(name.lower()), raw(value)) for name, value in http.headers.items() if not name.startswith(":")])
+        return tuple([(_name(header.key), header.raw_value or raw(header.value)) for header in sent_raw])
+    return tuple([(_name(name), raw(value)) for name, value in http.headers.items() if not name.startswith(":")])
+
+
+@lru_cache(maxsize=4096)  # bounded, because clients choose the names
+def _name(name: str) -> bytes:
+    return raw(name.lower())
 
 
 def raw(text: str) -> bytes:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import grpc
 from envoy.config.core.v3 import base_pb2
@@ -30,6 +30,7 @@ SERVICE = "envoy.service.auth.v3.Authorization"
 CHECK = f"/{SERVICE}/Check"
 # How long a decision waits for records that the data plane has seen already.
 PATIENCE = 2.0
+LONGEST_REMEMBERED = 2048  # bytes
 _APPEND = base_pb2.HeaderValueOption.HeaderAppendAction.APPEND_IF_EXISTS_OR_ADD
 _OVERWRITE = base_pb2.HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
 _STATUS = {Outcome.SIGN_IN: 401, Outcome.STEP_UP: 401, Outcome.FORBIDDEN: 403, Outcome.NO_ROUTE: 404, Outcome.CERTIFICATE: 495}
@@ -112,12 +113,12 @@ class ExtAuthz:
         self._patience = patience
 
     def methods(self) -> dict[str, grpc.RpcMethodHandler]:
-        handler = grpc.unary_unary_rpc_method_handler(self.check, pb.CheckRequest.FromString, pb.CheckResponse.SerializeToString)
-        return {"Check": handler}
+        return {"Check": grpc.unary_unary_rpc_method_handler(self.check, pb.CheckRequest.FromString)}
 
-    async def check(self, request: pb.CheckRequest, context: grpc.aio.ServicerContext) -> pb.CheckResponse:
+    async def check(self, request: pb.CheckRequest, context: grpc.aio.ServicerContext) -> bytes:
+        """A CheckResponse as it is sent, because most answers have been given before (`_let_through`)."""
         if any(name == TOKEN for name, _ in context.invocation_metadata() or ()):
-            return await self._for_our_proxy(request)
+            return (await self._for_our_proxy(request)).SerializeToString()
         return await self._for_an_envoy(request)
 
     async def _for_our_proxy(self, told: pb.CheckRequest) -> pb.CheckResponse:
@@ -139,14 +140,14 @@ class ExtAuthz:
         _require_same_route(check, extensions.get(attributes.ROUTE, ""))
         return _decided(check)
 
-    async def _for_an_envoy(self, told: pb.CheckRequest) -> pb.CheckResponse:
-        authorize, words = self._authorize(), self._words()
+    async def _for_an_envoy(self, told: pb.CheckRequest) -> bytes:
+        authorize, words, http = self._authorize(), self._words(), told.attributes.request.http
         asked, story, problem = None, None, ""
         try:
             request, cookies = attributes.from_check_request(told, authorize.default_ports)
             asked = _asked(told, request, request.headers, cookies)
             # An Envoy forwards what it told us, where our own data plane forwards what was judged.
-            require_plain(attributes.raw(told.attributes.request.http.path.partition("?")[0]), request.path)
+            require_plain(attributes.raw(http.path.partition("?")[0]), request.path)
             story = words.story(asked)
             check = await story.judge()
             _require_same_route(check, told.attributes.context_extensions.get(attributes.ROUTE, ""))
@@ -155,7 +156,7 @@ class ExtAuthz:
             refusal = await self._refusal(words, asked, check)
             answer = _denied(refusal) if refusal is not None else _allowed(check, *words.cleaned(asked, check))
         except GateError as error:
-            asked = asked or _asked(told, _unread(told), attributes.headers_of(told.attributes.request.http))
+            asked = asked or _asked(told, _unread(told), attributes.headers_of(http))
             refusal, problem = await words.explain(asked, error), str(error)
             answer = _denied(refusal)
         words.tell(story or words.story(asked), refusal.status if refusal is not None else 200, problem)
@@ -245,32 +246,43 @@ def _identity(identity: Identity | None) -> dict[str, Any] | None:
     return {name: getattr(identity, name) for name in names} | {"expires": identity.expires, "issued": identity.issued}
 
 
-def _allowed(check: Check, replaced: Mapping[bytes, bytes], removed: Sequence[bytes]) -> pb.CheckResponse:
+def _allowed(check: Check, replaced: Mapping[bytes, bytes], removed: Sequence[bytes]) -> bytes:
     route = check.decision.route
-    answer = pb.CheckResponse()
-    answer.CopyFrom(_let_through(check.decision.outcome, route.id if route is not None else "", check.identity_headers))
-    for name, value in replaced.items():
-        _add(answer.ok_response.headers, name, value)
-    answer.ok_response.headers_to_remove.extend([name.decode("latin-1") for name in removed])
-    return answer
+    said = LetThrough(
+        check.decision.outcome, route.id if route is not None else "", check.identity_headers, tuple(replaced.items()), tuple(removed)
+    )
+    # Clients choose what is replaced and removed: what is long is not remembered.
+    size = sum(map(len, replaced.values())) + sum(map(len, removed))
+    return _let_through(said) if size <= LONGEST_REMEMBERED else _let_through.__wrapped__(said)
+
+
+class LetThrough(NamedTuple):
+    """All that an answer which lets a request through is made of, and nothing else."""
+
+    outcome: Outcome
+    route_id: str
+    identity_headers: IdentityHeaders
+    replaced: tuple[tuple[bytes, bytes], ...]
+    removed: tuple[bytes, ...]
 
 
 @lru_cache(maxsize=4096)
-def _let_through(outcome: Outcome, route_id: str, identity_headers: IdentityHeaders) -> pb.CheckResponse:
-    """What the requests of one session to one route have in common, to be copied."""
-    answer = _ok(identity_headers)
-    answer.dynamic_metadata.update({"outcome": outcome.name, "route": route_id})
-    return answer
+def _let_through(said: LetThrough) -> bytes:
+    """The requests of one browser to one route are answered alike; each is judged, and then its answer need not be written anew."""
+    answer = _ok((*said.identity_headers, *said.replaced))
+    answer.ok_response.headers_to_remove.extend([name.decode("latin-1") for name in said.removed])
+    answer.dynamic_metadata.update({"outcome": said.outcome.name, "route": said.route_id})
+    return answer.SerializeToString()
 
 
-def _denied(answer: Answer) -> pb.CheckResponse:
+def _denied(answer: Answer) -> bytes:
     denied = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.PERMISSION_DENIED))
     denied.denied_response.status.CopyFrom(_http_status(answer.status))
     denied.denied_response.body = answer.body.decode("utf-8", "replace")
     for name, value in answer.headers:
         if name != b"content-length":  # Envoy counts the body itself
             _add(denied.denied_response.headers, name, value, append=name == b"set-cookie")
-    return denied
+    return denied.SerializeToString()
 
 
 def _add(headers: Any, name: bytes, value: bytes, *, append: bool = False) -> None:

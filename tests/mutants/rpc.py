@@ -65,10 +65,15 @@ ext_authz.without(
 ext_authz.without("an Envoy's client is told no more than people are", "if not check.decision.is_allowed:", "if False:")
 ext_authz.without(
     "an Envoy forwards what was judged",
-    '            require_plain(attributes.raw(told.attributes.request.http.path.partition("?")[0]), request.path)\n',
+    '            require_plain(attributes.raw(http.path.partition("?")[0]), request.path)\n',
     "",
 )
 ext_authz.without("a redirect route carries nothing", "check.decision.route.route.redirect is not None:", "False:")
+
+ext_authz.without(
+    "an answer is remembered with whom it names", "check.identity_headers, tuple(replaced.items())", "(), tuple(replaced.items())"
+)
+ext_authz.without("an answer is remembered with what it takes away", "tuple(removed)\n", "()\n")
 
 told = door("authorize/rpc/attributes.py", "unit/authorize/rpc/test_attributes.py")
 told.without(
@@ -80,14 +85,16 @@ authorizer.without("an answer about another route is none", 'if facts.get("route
 authorizer.without("a permission without a reason is none", " or (outcome is Outcome.ALLOWED and not trace):", ":")
 
 words = door("proxy/envoy_words.py", "unit/proxy/test_envoy_words.py", "unit/authorize/rpc/test_ext_authz.py")
-words.without("an Envoy takes claimed identities away", "[name for name in names if _is_not_the_envoys(name)]", "[name for name in ()]")
+words.without("an Envoy takes claimed identities away", "list(_told(asked).not_the_envoys)", "[]")
 words.without(
     "an Envoy's client hides behind no forwarded address",
     '            replaced[b"x-forwarded-for"] = asked.client_address.encode()\n',
     "            pass\n",
 )
 words.without("an Envoy carries nothing of our own pages", "        require_not_ours(asked.request.path)\n", "")
-words.without("an Envoy opens no websocket that we would not", "check.decision.is_allowed and is_websocket(asked.headers):", "False:")
+words.without(
+    "an Envoy opens no websocket that we would not", "_told(asked).may_be_websocket and check.decision", "False and check.decision"
+)
 words.without("no credential goes with a preflight past an Envoy", '(b"", b"") if check.decision.is_preflight else left_over', "left_over")
 
 envoys = door("gateproject/rpc_services.py", "unit/authorize/rpc/test_ext_authz.py")

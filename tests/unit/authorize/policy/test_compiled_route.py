@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from authorize.policy.compiled_route import compile_route, grants_of, lets_somebody_in
+from authorize.policy.decision import Outcome, judge
 from gateproject.errors import ConfigError
-from tests.unit.authorize.builders import make_route
+from tests.unit.authorize.builders import NOW, make_route, request
 
 
 @pytest.mark.parametrize(
@@ -93,3 +94,28 @@ def test_what_is_made_for_the_first_request_is_made_once() -> None:
     assert compiled.id == compiled.route.id
     with pytest.raises(AttributeError):
         _ = compiled.nothing_of_that_name
+
+
+@pytest.mark.parametrize(
+    ("keys", "client_ca", "is_for_people"),
+    [
+        ({}, None, True),
+        ({"allow_any_authenticated_user": True}, None, True),
+        ({"allowed_users": ["a@b.org"], "allowed_groups": ["g"], "allowed_domains": ["b.org"]}, None, True),
+        ({"allowed_idp_claims": {"team": ["x"]}}, None, True),
+        ({"allow_any_authenticated_user": True, "acr_values": ["mfa"], "max_age": "1h"}, None, True),
+        ({"allow_public_unauthenticated_access": True}, None, False),
+        ({"allowed_users": ["a@b.org"], "cors_allow_preflight": True}, None, False),
+        ({"allow_any_authenticated_user": True}, b"PEM", False),
+        ({"policy": [{"allow": {"http_method": "GET"}}]}, None, False),
+    ],
+)
+def test_only_where_nobody_is_ever_let_in_unasked_are_people_asked_first(
+    keys: dict[str, Any], client_ca: bytes | None, is_for_people: bool
+) -> None:
+    route = compile_route(make_route(**keys), "policy[0]", client_ca)
+    assert route.is_for_people is is_for_people
+    if is_for_people:
+        preflight = {"origin": b"https://o.example", "access_control_request_method": b"PUT"}
+        for asked in (request(), request(method="OPTIONS", **preflight)):
+            assert judge(asked, None, route, NOW).outcome is Outcome.SIGN_IN

@@ -12,6 +12,7 @@ from google.rpc import code_pb2
 from authorize.rpc.attributes import ROUTE, SEEN
 from authorize.rpc.ext_authz import CHECK, ExtAuthz
 from authorize.service import AuthorizeService
+from databroker.records import SESSION
 from gateproject.config.types import HostPort
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
@@ -53,8 +54,8 @@ class Envoy:
         call = self.channel.unary_unary(CHECK, pb.CheckRequest.SerializeToString, pb.CheckResponse.FromString)
         return await call(asked, metadata=metadata, timeout=5)
 
-    def cookie(self) -> str:
-        return f"theme=dark; _gate={self.cookies.seal('s1', 'app.example.com', 1000.0, 2000.0)}"
+    def cookie(self, session_id: str = "s1") -> str:
+        return f"theme=dark; _gate={self.cookies.seal(session_id, 'app.example.com', 1000.0, 2000.0)}"
 
 
 @pytest.fixture
@@ -105,6 +106,24 @@ async def test_who_is_let_in_is_described_and_cleaned(envoy):
     assert "x-other" not in removed
     assert answer.dynamic_metadata["outcome"] == "ALLOWED"
     assert "s1" not in str(answer.dynamic_metadata)
+
+
+async def test_an_answer_that_was_given_before_is_nobody_elses(envoy):
+    await envoy.broker.sign_in("s2", "oidc/2", email="eve@corp.com")
+    await settled()
+    cookies = {"ann@corp.com": envoy.cookie(), "eve@corp.com": envoy.cookie("s2"), "": "", "long": f"{envoy.cookie()}; a={'x' * 4000}"}
+    for _ in range(2):
+        for person, cookie in cookies.items():
+            answer = await envoy.ask(cookie=cookie, x_gate_role="admin", **({"x_gate_other": "1"} if person == "long" else {}))
+            assert added(answer).get("x-gate-claim-email", "") == (person if "@" in person else "ann@corp.com" if person else "")
+            removed = set(answer.ok_response.headers_to_remove)
+            assert removed == ({"x-gate-role", "x-gate-other"} if person == "long" else {"x-gate-role"} if person else set())
+            assert added(answer).get("cookie", "") == (
+                f"theme=dark; a={'x' * 4000}" if person == "long" else "theme=dark" if person else ""
+            )
+    await envoy.broker.delete(SESSION, "s2")
+    await settled()
+    assert (await envoy.ask(cookie=envoy.cookie("s2"), x_gate_role="admin")).status.code == code_pb2.PERMISSION_DENIED
 
 
 async def test_a_public_route_takes_away_what_a_stranger_claims(envoy):
