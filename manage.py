@@ -20,6 +20,12 @@ def main() -> None:
 
         Command().run_from_argv(arguments)
         return
+    if arguments[1:2] == ["tunnel"]:
+        # It runs on machines of people, where there is no configuration.
+        from gateproject.management.commands.tunnel import Command as Tunnel
+
+        Tunnel().run_from_argv(arguments)
+        return
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateproject.settings")
     # What gRPC's C core would print about a taken port or a failed handshake is no log of ours; we log what matters ourselves.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -1,0 +1,118 @@
+"""A tunnel from this machine through gate to a route for TCP; works on any machine, without a configuration of the server."""
+
+import asyncio
+import os
+import ssl
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from gateproject.config.fields import host_port
+from gateproject.config.types import HostPort, Url, parse_url
+from gateproject.tunnel.client import Tunnels
+from gateproject.tunnel.connection import TunnelFailed
+from gateproject.tunnel.sign_in import sign_in
+from gateproject.tunnel.token_file import TokenFile, cache_directory, is_token
+
+STANDARD_STREAMS = "-"
+
+
+class Command(BaseCommand):
+    help = "Open a local port (or standard input and output) that leads through gate to HOST:PORT, and sign in with a browser where needed."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "destination", metavar="HOST:PORT", help="as the route names it: db.example.com:5432 for tcp+https://db.example.com:5432"
+        )
+        parser.add_argument(
+            "--listen",
+            default="127.0.0.1:0",
+            metavar="ADDRESS",
+            help="where to listen; - for standard input and output, as ssh's ProxyCommand (default 127.0.0.1:0)",
+        )
+        parser.add_argument("--url", metavar="URL", help="where gate is reached (default https://HOST)")
+        parser.add_argument("--ca", metavar="FILE", help="the authority of gate's certificate, PEM (default: the system's)")
+        parser.add_argument(
+            "--token-file", metavar="FILE", help="a token, as the secret of a service account; then nobody is asked to sign in"
+        )
+        parser.add_argument("--no-browser", action="store_true", help="only print the address to sign in at")
+
+    def handle(self, *args: Any, **arguments: Any) -> None:
+        tunnels = self._tunnels(arguments)
+        listen = arguments["listen"]
+        try:
+            if listen == STANDARD_STREAMS:
+                asyncio.run(tunnels.carry_standard_streams())
+            else:
+                asyncio.run(self._listen(tunnels, _read("--listen", host_port, listen)))
+        except TunnelFailed as error:
+            raise CommandError(f"tunnel to {tunnels.destination}: {error}") from None
+
+    def _tunnels(self, arguments: dict[str, Any]) -> Tunnels:
+        destination = _read("HOST:PORT", _destination, arguments["destination"])
+        url = _read("--url", _gate_url, arguments["url"] or f"https://{destination.host}")
+        try:
+            context = ssl.create_default_context(cafile=arguments["ca"])
+        except (OSError, ssl.SSLError) as error:
+            raise CommandError(f"--ca {arguments['ca']} can't be used: {error}") from None
+        token = _token(arguments["token_file"]) if arguments["token_file"] else ""
+
+        def show(address: str) -> None:
+            self.stderr.write(f"Sign in here: {address}")
+            if not arguments["no_browser"]:
+                webbrowser.open(address)
+
+        return Tunnels(
+            destination.host_port,
+            url,
+            context,
+            TokenFile(cache_directory(os.environ) / "tunnel", destination.host, url.origin),  # noqa: TID251 - an entry point
+            None if token else lambda: sign_in(destination.host, url, context, show),
+            lambda message: self.stderr.write(f"tunnel to {destination.host_port}: {message}"),
+            token,
+        )
+
+    async def _listen(self, tunnels: Tunnels, address: HostPort) -> None:
+        try:
+            server = await asyncio.get_running_loop().create_server(tunnels.accept, address.host or None, address.port)
+        except OSError as error:
+            raise CommandError(f"--listen {address}: {error.strerror or error}") from None
+        async with server:
+            host, port = server.sockets[0].getsockname()[:2]
+            self.stdout.write(f"listening on {HostPort(host, port)} for {tunnels.destination}")
+            self.stdout.flush()
+            await server.serve_forever()
+
+
+def _destination(written: str) -> Url:
+    parsed = parse_url(f"tcp+https://{written}")
+    if parsed.port is None or parsed.path or parsed.query:
+        raise ValueError("must be a host and a port, as in db.example.com:5432")
+    return parsed
+
+
+def _gate_url(written: str) -> Url:
+    parsed = parse_url(written)
+    if parsed.scheme != "https" or parsed.path not in ("", "/") or parsed.query:
+        raise ValueError("must be https://host, perhaps with a port")
+    return Url(parsed.scheme, parsed.host, parsed.port)
+
+
+def _token(file: str) -> str:
+    try:
+        token = Path(file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"--token-file {file} can't be read: {error}") from None
+    if not is_token(token):
+        raise CommandError(f"--token-file {file} holds no token")
+    return token
+
+
+def _read(option: str, read: Any, written: str) -> Any:
+    try:
+        return read(written)
+    except ValueError as error:
+        raise CommandError(f"{option} {written}: {error}") from None

@@ -1,0 +1,141 @@
+"""TLS to gate, either direction of which may end first; asyncio's own (3.11) can only end both at once."""
+
+import asyncio
+import ssl
+from typing import Any
+
+from gateproject.config.types import Url, is_loopback
+
+CONNECT_SECONDS = 15.0
+_MOST_READ = 64 * 1024  # bytes
+
+
+class TunnelFailed(Exception):
+    """In words for the person who opened the tunnel."""
+
+
+class TlsConnection(asyncio.Protocol):
+    """A transport and a protocol in one: tells `protocol` what comes, and takes what it says.  (RFC 8446 6.1)"""
+
+    def __init__(self, context: ssl.SSLContext, server_name: str, protocol: asyncio.Protocol):
+        self.protocol = protocol
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        self._has_input_ended = False
+
+    # asyncio calls these.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: Any = transport
+        self._shake_hands()
+
+    def data_received(self, data: bytes) -> None:
+        self._incoming.write(data)
+        if not self.opened.done():
+            self._shake_hands()
+        if self.opened.done() and not self.opened.cancelled() and self.opened.exception() is None:
+            self._read()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(error or ConnectionResetError("the connection was closed"))
+        self.protocol.connection_lost(error)
+
+    def pause_writing(self) -> None:
+        self.protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.protocol.resume_writing()
+
+    # Its owner calls these.
+
+    def write(self, data: bytes) -> None:
+        if data and not self._transport.is_closing():
+            self._tls.write(data)
+            self._flush()
+
+    def write_eof(self) -> None:
+        """close_notify: everything is said.  All that has come is read by now, so OpenSSL looks for more in vain."""
+        try:
+            self._tls.unwrap()
+        except ssl.SSLWantReadError:
+            self._flush()
+        except ssl.SSLError:
+            self._transport.abort()
+        else:
+            self._flush()
+            self._transport.close()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def close(self) -> None:
+        if not self._transport.is_closing():
+            self.write_eof()
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def get_extra_info(self, name: str) -> Any:
+        return self._transport.get_extra_info(name)
+
+    def _shake_hands(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            self.opened.set_exception(error)
+        else:
+            self.opened.set_result(None)
+        self._flush()
+
+    def _read(self) -> None:
+        while not self._has_input_ended:
+            try:
+                data = self._tls.read(_MOST_READ)
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLZeroReturnError:  # both directions have ended
+                data = b""
+            except ssl.SSLError:
+                self._transport.abort()
+                return
+            if data:
+                self.protocol.data_received(data)
+            else:
+                self._has_input_ended = True
+                if not self.protocol.eof_received():
+                    self.close()
+        self._flush()
+
+    def _flush(self) -> None:
+        if data := self._outgoing.read():
+            self._transport.write(data)
+
+
+async def connect(url: Url, context: ssl.SSLContext, protocol: asyncio.Protocol) -> TlsConnection:
+    """Where gate is reached.  Names below `localhost` are this machine's (RFC 6761), whatever a resolver thinks.  Raises TunnelFailed."""
+    host = url.host.strip("[]")
+    dialled = "127.0.0.1" if is_loopback(host) and host.endswith("localhost") else host
+    connection = TlsConnection(context, host, protocol)
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await asyncio.get_running_loop().create_connection(lambda: connection, dialled, url.port or 443)
+            await connection.opened
+    except ssl.SSLCertVerificationError as error:
+        raise TunnelFailed(
+            f"{url.host_port} can't be trusted: {error.verify_message}; --ca names the authority of its certificate"
+        ) from None
+    except ssl.SSLError as error:
+        raise TunnelFailed(f"{url.host_port} speaks no TLS that we know: {error.reason}") from None
+    except TimeoutError:
+        raise TunnelFailed(f"{url.host_port} does not answer within {CONNECT_SECONDS:.0f} s") from None
+    except OSError as error:
+        raise TunnelFailed(f"{url.host_port} can't be reached: {error.strerror or error}") from None
+    return connection

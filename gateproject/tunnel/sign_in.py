@@ -1,0 +1,83 @@
+"""Signs a person in with their browser, as RFC 8252 has it for native programs: the token comes back to a loopback address."""
+
+import asyncio
+import hmac
+import secrets
+import ssl
+from collections.abc import Callable
+from urllib.parse import parse_qs, quote, urlsplit
+
+from gateproject.config.types import Url
+from gateproject.tunnel.connection import TunnelFailed
+from gateproject.tunnel.http_exchange import ask
+from gateproject.tunnel.token_file import is_token
+
+SIGN_IN_SECONDS = 600.0
+_REQUEST_SECONDS = 10.0
+_MOST_HEAD = 32 * 1024  # bytes
+_DONE = b"You are signed in. This page can be closed.\n"
+_NOTHING = b"There is nothing here.\n"
+
+
+async def sign_in(host: str, url: Url, context: ssl.SSLContext, show: Callable[[str], None]) -> str:
+    """A token for tunnels of `host`; `show` leads the person's browser to a URL.  Raises TunnelFailed."""
+    waiting = _Waiting()
+    server = await asyncio.start_server(waiting.answer, "127.0.0.1", 0, limit=_MOST_HEAD)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        back = f"http://127.0.0.1:{port}/?state={waiting.state}"
+        at = host if url.port is None else f"{host}:{url.port}"
+        answer, _ = await ask(url, context, "GET", f"/.gate/api/v1/login?gate_redirect_uri={quote(back, safe='')}", at)
+        if answer.status != 200:
+            raise TunnelFailed(f"gate at {url.host_port} offers no sign-in for {at}: {_reason(answer.body) or answer.status}")
+        show(_checked(answer.body.strip()))
+        try:
+            async with asyncio.timeout(SIGN_IN_SECONDS):
+                return await waiting.token
+        except TimeoutError:
+            raise TunnelFailed(f"nobody has signed in within {SIGN_IN_SECONDS / 60:.0f} minutes") from None
+
+
+def _checked(address: str) -> str:
+    """What a browser is started with is a web address and nothing else."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("https", "http") or not parts.hostname or not is_token(address):
+        raise TunnelFailed("gate's answer is no address to sign in at: does this address lead to gate?")
+    return address
+
+
+def _reason(body: str) -> str:
+    return " ".join(body.split())[:300]
+
+
+class _Waiting:
+    """`state` tells our browser's request from that of any other page that knows the port."""
+
+    def __init__(self) -> None:
+        self.state = secrets.token_urlsafe(24)
+        self.token: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            token = self._token_of(head.split(b"\r\n", 1)[0])
+            status, body = (b"200 OK", _DONE) if token else (b"404 Not Found", _NOTHING)
+            headers = b"Content-Type: text/plain\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n"
+            writer.write(b"HTTP/1.1 %b\r\n%bContent-Length: %d\r\n\r\n%b" % (status, headers, len(body), body))
+            await writer.drain()
+            if token and not self.token.done():
+                self.token.set_result(token)
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+            pass  # not our browser, or it has left
+        finally:
+            writer.close()
+
+    def _token_of(self, line: bytes) -> str:
+        """Empty for any other request than the one that we wait for."""
+        method, _, rest = line.decode("latin-1").partition(" ")
+        query = parse_qs(urlsplit(rest.partition(" ")[0]).query)
+        states, tokens = query.get("state", []), query.get("gate_jwt", [])
+        if method != "GET" or len(states) != 1 or len(tokens) != 1 or not hmac.compare_digest(states[0].encode(), self.state.encode()):
+            return ""
+        return tokens[0] if is_token(tokens[0]) else ""

@@ -1,0 +1,59 @@
+"""The token that our own browser brings is taken, and nobody else's."""
+
+import asyncio
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from gateproject.tunnel.connection import TunnelFailed
+from gateproject.tunnel.sign_in import sign_in
+from tests.support.tunnel_server import Spoken, TunnelServer
+
+SOON = 10.0  # seconds
+PAGE = "https://auth.localhost/.gate/sign_in?a=b"
+
+
+def offering(address: str):
+    def script(spoken: Spoken):
+        spoken.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(address), address.encode()))
+
+    return script
+
+
+async def browse(url: str, method: str = "GET") -> bytes:
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    writer.write(f"{method} {parts.path}?{parts.query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    return answer.split(b"\r\n")[0]
+
+
+async def test_the_person_is_led_to_the_page_and_the_token_comes_back(tmp_path):
+    shown: asyncio.Queue[str] = asyncio.Queue()
+    with TunnelServer(tmp_path, offering(PAGE)) as server:
+        async with asyncio.timeout(SOON):
+            signing_in = asyncio.ensure_future(sign_in("db.localhost", server.url, server.context, shown.put_nowait))
+            assert await shown.get() == PAGE
+            head = server.heads[0].decode()
+            assert f"Host: db.localhost:{server.url.port}" in head
+            back = parse_qs(urlsplit(head.split(" ")[1]).query)["gate_redirect_uri"][0]
+            assert urlsplit(back).hostname == "127.0.0.1"
+            for wrong in (back, f"{back}&gate_jwt=", f"{back}&gate_jwt=a&gate_jwt=b", f"{back.partition('?')[0]}?state=x&gate_jwt=evil"):
+                assert await browse(wrong) == b"HTTP/1.1 404 Not Found"
+            assert await browse(f"{back}&gate_jwt=evil", "POST") == b"HTTP/1.1 404 Not Found"
+            assert not signing_in.done()
+            assert await browse(f"{back}&gate_jwt=good") == b"HTTP/1.1 200 OK"
+            assert await signing_in == "good"
+
+
+@pytest.mark.parametrize("address", ["file:///etc/passwd", "javascript:alert(1)", "--help", "https://a b", ""])
+async def test_a_browser_is_started_with_a_web_address_alone(tmp_path, address):
+    with TunnelServer(tmp_path, offering(address)) as server, pytest.raises(TunnelFailed, match="no address to sign in at"):
+        await sign_in("db.localhost", server.url, server.context, lambda shown: None)
+
+
+async def test_a_gate_that_offers_no_sign_in_says_why(tmp_path):
+    refusal = b"HTTP/1.1 404 Not Found\r\nContent-Length: 7\r\nConnection: close\r\n\r\nnothing"
+    with TunnelServer(tmp_path, lambda spoken: spoken.say(refusal)) as server, pytest.raises(TunnelFailed, match=r"no sign-in.*nothing"):
+        await sign_in("db.localhost", server.url, server.context, lambda shown: None)
