@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,22 +14,18 @@ django.setup()
 from channels.routing import ProtocolTypeRouter  # noqa: E402 - Django must be set up first
 from django.core.asgi import get_asgi_application  # noqa: E402
 
-from authorize.policy.request import AccessRequest, access_request  # noqa: E402
 from gateproject.errors import BadRequest, ConfigError  # noqa: E402
 from gateproject.runtime import ConfigurationStatus, Runtime, World  # noqa: E402
 from gateproject.start import from_settings  # noqa: E402
-from gateproject.telemetry.request_id import new_request_id  # noqa: E402
 from gateproject.telemetry.tracing import tracer  # noqa: E402
 from proxy.answers import send_error  # noqa: E402
-from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, bounded, client_certificate  # noqa: E402
+from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, arrived, bounded  # noqa: E402
 from proxy.listener import listen  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
 from proxy.traced import begun, name_page, status_noted  # noqa: E402
 
 # Django gathers a body whole, on disk, before it asks whose it is.  Our largest form is the admin's, with a page of ids.
 PAGE_BODY_BYTES = 64 * 1024
-
-UNREADABLE = AccessRequest(method="", host="", port=None, path="/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +58,7 @@ class Edge:
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         world = self._runtime.world
-        incoming = _incoming(scope)
+        incoming = arrived(scope)
         if (tracing := tracer.in_force()) is None or (span := begun(tracing, world, incoming)) is None:
             await self._answer(world, incoming, receive, send)
         else:
@@ -72,7 +67,7 @@ class Edge:
 
     async def _answer(self, world: World, incoming: Incoming, receive: Receive, send: Send) -> None:
         try:
-            incoming.request = _read(incoming, world)
+            incoming.request = world.proxy.read(incoming)
         except BadRequest as error:
             await send_error(incoming, send, error.status, f"This address can't be used: {error}.")
             return
@@ -103,33 +98,13 @@ class Edge:
             await send_error(incoming, send, error.status, f"This request can't be answered: {error}.")
 
 
-def _read(incoming: Incoming, world: World) -> AccessRequest:
-    scope, headers = incoming.scope, incoming.headers
-    return access_request(
-        scope["method"],
-        headers.get(b"host", b""),
-        scope["raw_path"],
-        scope["query_string"],
-        world.authorize.default_ports,
-        origin=headers.get(b"origin", b""),
-        access_control_request_method=headers.get(b"access-control-request-method", b""),
-        source_ip=world.proxy.source_ip(incoming),
-        headers=scope["headers"],
-        client_certificate=client_certificate(incoming),
-    )
-
-
-def _incoming(scope: dict[str, Any]) -> Incoming:
-    headers = scope["headers"]
-    cookies = [value for name, value in headers if name == b"cookie"]
-    return Incoming(scope, UNREADABLE, dict(headers), cookies, new_request_id(), time.monotonic())
-
-
 runtime = from_settings()
 application = ProtocolTypeRouter({"http": Edge(runtime)})
 
 
 def _served_by_daphne() -> None:
+    if runtime.options.data_plane == "envoy":
+        sys.exit("nothing was started\ndata_plane: envoy is started by `manage.py rungate`, not by the daphne command")
     runtime.say_served_by_daphne()
     try:
         runtime.open_metrics()

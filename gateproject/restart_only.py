@@ -10,6 +10,7 @@ log = structlog.get_logger(__name__)
 NEEDS_RESTART = (
     "services",
     "address",
+    "data_plane",
     *("insecure_server", "http_redirect_addr", "use_proxy_protocol"),
     "data_dir",
     "database_url",

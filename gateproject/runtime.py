@@ -40,6 +40,7 @@ from gateproject.telemetry.tracing import tracer
 from gateproject.telemetry.tracing.tracer import Tracer
 from gateproject.version import version
 from proxy.dataplane import Carrying
+from proxy.envoy.service import EnvoyPlane
 from proxy.envoy_words import Words
 from proxy.incoming import Incoming
 from proxy.listener.state import ListenerState
@@ -101,6 +102,7 @@ class Runtime:
     _rpc: RpcServices = field(init=False)
     _databroker: DataBrokerService = field(init=False)
     _carrying: Carrying = field(init=False)
+    envoy: EnvoyPlane | None = None
     _metrics: MetricsListener = field(default_factory=MetricsListener)
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -256,6 +258,13 @@ class Runtime:
             await old.directory.stop(SIGN_IN_SECONDS)  # first, so that the new one finds the lease free
             await world.directory.start()
         self._carrying.streams.policy_changed()
+        if self.envoy is not None:
+            self.envoy.use(options)
+            try:
+                await self.envoy.taken()
+            except ConfigError as error:
+                self._refuse(error)
+                return
         log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
 
     def _next_world(self) -> tuple[Options, World]:
@@ -284,6 +293,8 @@ class Runtime:
             await self.world.directory.stop()
         if self.world.bearers is not None:
             await self.world.bearers.close()
+        if self.envoy is not None:
+            await self.envoy.stop()
         await self._carrying.close()
         await self._carrying.decisions.flush()
         await self._rpc.stop_serving()

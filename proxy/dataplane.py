@@ -27,7 +27,7 @@ from proxy.forwarding.websocket import Upgrade
 from proxy.headers import Headers, TrustedPeers
 from proxy.incoming import Incoming, Receive, Send, client_address
 from proxy.kept_forms import Kept, KeptForms, NotKept
-from proxy.open_streams import OpenStreams
+from proxy.open_streams import OpenStreams, Stream
 from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
 from proxy.state import ProxyState, RouteForwarding
@@ -90,14 +90,13 @@ class DataPlane:
         self.forms = KeptForms(options, self._carrying.broker, authorize.scheme_of)
 
     async def __call__(self, incoming: Incoming, receive: Receive, send: Send) -> None:
-        story, judged_at = Story(incoming, self._trusted, self._authorize, self._carrying.decisions), self._carrying.streams.changes
+        story, judged_at = self.story(incoming), self.streams.changes
         try:
             if incoming.request.method == "POST":
                 story.incoming, receive = await self.forms.unpacked(incoming, receive, self._clock())
                 incoming = story.incoming
             check = await story.judge()
-            if check.identity is not None and check.decision.is_allowed:
-                self._carrying.saw(check.identity.session_id, self._clock(), incoming.request.host_port)
+            self.saw(incoming, check)
             compiled = check.decision.route
             if compiled is None or not check.decision.is_allowed:
                 form = await self._kept(incoming, check, receive)
@@ -111,16 +110,44 @@ class DataPlane:
             elif is_websocket(incoming):
                 story.result = await self._websocket(incoming, compiled, check, judged_at, receive, send)
             else:
-                forwarding, is_preflight = self.state.forwarding(compiled), check.decision.is_preflight
-                told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
-                who = self._who(forwarding, incoming, check)
-                outgoing = forwarding.outgoing(incoming, told, is_preflight=is_preflight, is_bearer=is_bearer(check), who=who)
+                outgoing = await self.outgoing(incoming, compiled, check)
                 story.result = await self._forward(incoming, check, judged_at, outgoing, receive, send)
         except (AccessEnded, BadRequest, BrokerError, CredentialsError, UpstreamError) as error:
             story.status, story.problem = error.status, str(error)
             await explain_trouble(incoming, error, send)
         finally:
             story.tell()
+
+    @property
+    def streams(self) -> OpenStreams:
+        return self._carrying.streams
+
+    def story(self, incoming: Incoming) -> Story:
+        return Story(incoming, self._trusted, self._authorize, self._carrying.decisions)
+
+    def saw(self, incoming: Incoming, check: Check) -> None:
+        if check.identity is not None and check.decision.is_allowed:
+            self._carrying.saw(check.identity.session_id, self._clock(), incoming.request.host_port)
+
+    def only_forwards(self, check: Check, *, may_choose: bool) -> CompiledRoute | None:
+        """The route, where all that is left to do is to send the request to its upstream: to one of several if it `may_choose`."""
+        compiled = check.decision.route
+        if compiled is None or not check.decision.is_allowed or compiled.route.redirect is not None:
+            return None
+        return compiled if may_choose or self.state.forwarding(compiled).cluster is None else None
+
+    async def outgoing(self, incoming: Incoming, compiled: CompiledRoute, check: Check) -> OutgoingRequest:
+        """The request that its upstream gets.  Raises CredentialsError, BadRequest, NoHealthyUpstream."""
+        forwarding = self.state.forwarding(compiled)
+        told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
+        who, is_preflight = self._who(forwarding, incoming, check), check.decision.is_preflight
+        return forwarding.outgoing(incoming, told, is_preflight=is_preflight, is_bearer=is_bearer(check), who=who)
+
+    def begin(self, incoming: Incoming, check: Check, judged_at: int) -> Stream:
+        """It is carried from now on; `streams` wants to be told of its end."""
+        # A token ends by the clock alone: no record is deleted with it.
+        is_timed = is_bearer(check) or (check.decision.route is not None and check.decision.route.is_timed)
+        return self.streams.open(incoming, check.identity.session_id if check.identity else "", judged_at, is_timed=is_timed)
 
     async def _kept(self, incoming: Incoming, check: Check, receive: Receive) -> Kept | NotKept | None:
         asks = check.decision.outcome in (Outcome.SIGN_IN, Outcome.STEP_UP)
@@ -216,11 +243,7 @@ class DataPlane:
         place: Place | None,
         carried: Callable[[Leash], Awaitable[ForwardResult]],
     ) -> ForwardResult:
-        streams = self._carrying.streams
-        # A token ends by the clock alone: no record is deleted with it.
-        is_timed = is_bearer(check) or (check.decision.route is not None and check.decision.route.is_timed)
-        stream = streams.open(incoming, check.identity.session_id if check.identity else "", judged_at, is_timed=is_timed)
-        status = None
+        stream, status = self.begin(incoming, check, judged_at), None
         if place is not None:
             place.begin()
         try:
@@ -231,7 +254,7 @@ class DataPlane:
             status = error.status
             raise
         finally:
-            streams.close(stream)
+            self.streams.close(stream)
             if place is not None:
                 place.end(status)
 

@@ -1,5 +1,6 @@
 """One request as it arrived: its ASGI scope, its one canonical reading, and the headers that decide how we answer."""
 
+import time
 from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -9,6 +10,7 @@ from authorize.client_certificates import shown_certificate
 from authorize.policy.canonical import canonical_host
 from authorize.policy.request import CONNECT, AccessRequest, ClientCertificate
 from gateproject.errors import BadRequest
+from gateproject.telemetry.request_id import new_request_id
 
 # What the listener says of the TLS connection: the name that the client asked for (None: none), and the chain it showed, DER.
 TLS = "gate.tls"
@@ -73,6 +75,16 @@ class Incoming:
     def may_be_sent_elsewhere(self) -> bool:
         """A person's navigation, or a plain client: what follows a redirect to a page and can make something of it."""
         return not (self.is_upgrade or self.is_script or self.is_grpc or self.is_connect)
+
+
+UNREADABLE = AccessRequest(method="", host="", port=None, path="/")
+
+
+def arrived(scope: dict[str, Any]) -> Incoming:
+    """Just now; its request is still to be read."""
+    headers = scope["headers"]
+    cookies = [value for name, value in headers if name == b"cookie"]
+    return Incoming(scope, UNREADABLE, dict(headers), cookies, new_request_id(), time.monotonic())
 
 
 class BodyTooLarge(BadRequest):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from authorize.client import Authorizer
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import AccessRequest, access_request
 from gateproject.config.options import Options
 from gateproject.crypto.hand_over import HandOvers
 from gateproject.crypto.program_tokens import ProgramHandOvers, ProgramTokens
@@ -13,7 +13,7 @@ from proxy import own_pages
 from proxy.dataplane import Carrying, DataPlane
 from proxy.forward_auth import ForwardAuth
 from proxy.headers import TrustedPeers
-from proxy.incoming import Incoming, Send, client_address, source_ip
+from proxy.incoming import Incoming, Send, client_address, client_certificate, source_ip
 from proxy.own_paths import Owner, owner
 from proxy.programs import Programs
 from proxy.sign_in import SignInRedirects
@@ -52,6 +52,22 @@ class ProxyService:
     @property
     def clusters(self) -> Clusters:
         return self.dataplane.state.clusters
+
+    def read(self, incoming: Incoming) -> AccessRequest:
+        """The one reading of a request that came to us; BadRequest where it has two."""
+        scope, headers = incoming.scope, incoming.headers
+        return access_request(
+            scope["method"],
+            headers.get(b"host", b""),
+            scope["raw_path"],
+            scope["query_string"],
+            self._authorize.default_ports,
+            origin=headers.get(b"origin", b""),
+            access_control_request_method=headers.get(b"access-control-request-method", b""),
+            source_ip=self.source_ip(incoming),
+            headers=scope["headers"],
+            client_certificate=client_certificate(incoming),
+        )
 
     def owner(self, request: AccessRequest) -> Owner:
         if request.is_tunnel:  # none of our pages is reached by one

@@ -65,9 +65,34 @@ def _addresses_can_be_reached(settings: Any) -> Iterator[Finding]:
                 yield ("policy", index, "to"), f"is an IPv{address.version} address, and dns_lookup_family is {settings.dns_lookup_family}"
 
 
-class ProxySettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (_forward_auth_has_its_own_host, _programs_are_named_by_host, _addresses_can_be_reached)
+def _envoy_can_carry_it(settings: Any) -> Iterator[Finding]:
+    if settings.data_plane != "envoy":
+        return
+    if settings.services not in ("all", "proxy"):
+        yield ("data_plane",), "envoy is for services that carry traffic: all or proxy"
+    for index, route in enumerate(settings.policy):
+        if route.is_tcp:
+            yield ("policy", index, "from"), "needs data_plane: embedded, because Envoy opens no tunnels for gate"
 
+
+def _only_envoy_speaks_http2(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy if settings.data_plane == "embedded" else ()):
+        if route.upstream_http2:
+            yield ("policy", index, "upstream_http2"), "needs data_plane: envoy"
+
+
+class ProxySettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        _envoy_can_carry_it,
+        _only_envoy_speaks_http2,
+        _forward_auth_has_its_own_host,
+        _programs_are_named_by_host,
+        _addresses_can_be_reached,
+    )
+
+    data_plane: Annotated[str, one_of("embedded", "envoy")] = Field(
+        "embedded", description="Who carries proxied traffic: this process, or an Envoy child.", examples=["envoy"]
+    )
     default_upstream_timeout: Duration = Field(
         timedelta(seconds=30), description="For a route without `timeout`; 0 is no limit.", examples=["30s"]
     )

@@ -227,6 +227,7 @@ class Route(BearerTokenKeys):
         json_schema_extra={"when_unset": "as the setting of that name"},
     )
     tls_skip_verify: Bool = Field(False, description="Accepts any upstream certificate and name; for testing only.", examples=[True])
+    upstream_http2: Bool = Field(False, description="Speaks HTTP/2 to it, for gRPC (`data_plane: envoy`).", examples=[True])
     tls_server_name: Annotated[Text, AfterValidator(canonical_host)] | None = Field(
         None, description="The name to verify the upstream's certificate against.", examples=["upstream.internal"]
     )

@@ -4,15 +4,9 @@ Naming one is an error: ignoring `autocert`, say, would leave the operator belie
 moves its field from here to its group.
 """
 
-from typing import Annotated
-
 from pydantic import Field
 
-from gateproject.config.fields import (
-    Bool,
-    FilePath,
-)
-from gateproject.config.reader import one_of
+from gateproject.config.fields import Bool, FilePath
 from gateproject.config.validation import Settings
 
 
@@ -26,9 +20,6 @@ class UnbuiltSettings(Settings):
     )
     autocert_must_staple: Bool = Field(False, description="Asks for certificates with the Must-Staple extension.", examples=[True])
     autocert_use_staging: Bool = Field(False, description="Uses the authority's staging environment.", examples=[True])
-    data_plane: Annotated[str, one_of("embedded", "envoy")] = Field(
-        "embedded", description="Who carries proxied traffic: this process, or an Envoy child.", examples=["envoy"]
-    )
 
 
 SETTINGS = tuple(UnbuiltSettings.attributes())

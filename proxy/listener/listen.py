@@ -18,7 +18,7 @@ from proxy.listener.site import Application
 from proxy.listener.state import ListenerState
 from proxy.listener.tunnel import HalfClosingTLS
 
-__all__ = ["SideDoor", "bind", "install", "lead_to_https", "run", "serve", "use_event_loop", "when_running"]
+__all__ = ["SideDoor", "bind", "install", "lead_to_https", "run", "serve", "serve_behind", "use_event_loop", "when_running"]
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +52,20 @@ def serve(
         return BehindBalancer(wrapped, limits) if is_behind_balancer else wrapped
 
     GateServer(application, [listener], limits).serve(wrap, on_ready=on_ready, on_stop=on_stop)
+
+
+def serve_behind(
+    application: Application,
+    listener: socket.socket,
+    current: Callable[[], ListenerState],
+    *,
+    on_ready: Callable[[], None],
+    on_stop: Callable[[], Awaitable[None]],
+    before_stop: Callable[[], Awaitable[None]],
+) -> None:
+    """As `serve`, on a Unix socket, for a process of ours that people's connections end at.  `before_stop` is awaited first."""
+    server = GateServer(application, [listener], lambda: current().limits)
+    server.serve(_plain, on_ready=on_ready, on_stop=on_stop, before_stop=before_stop)
 
 
 def lead_to_https(address: HostPort, headers: Callable[[], Mapping[str, str]]) -> SideDoor:

@@ -63,6 +63,7 @@ class GateServer(daphne.server.Server):
         self._limits = limits
         self._ports: list[IListeningPort] = []
         self._is_stopping = False
+        self._before_stop: OnStop | None = None
 
     def serve(
         self,
@@ -70,10 +71,12 @@ class GateServer(daphne.server.Server):
         *,
         on_ready: Callable[[], None],
         on_stop: OnStop,
+        before_stop: OnStop | None = None,
     ) -> None:
-        """Run until SIGTERM or SIGINT.  `wrap` may put TLS around the connections."""
+        """Run until SIGTERM or SIGINT, and then as long as `before_stop` takes.  `wrap` may put TLS around the connections."""
         globalLogBeginner.beginLoggingTo([_report], redirectStandardIO=False, discardBuffer=True)
         use_event_loop()
+        self._before_stop = before_stop
         self.http_factory = ChannelFactory(self, self._limits, on_stop)
         factory = wrap(self.http_factory)
         self._ports = [reactor.adoptStreamPort(each.fileno(), each.family, factory) for each in self._sockets]
@@ -89,10 +92,19 @@ class GateServer(daphne.server.Server):
         """The first signal lets running requests end, the next one ends them."""
         if not self._is_stopping:
             self._is_stopping = True
-            reactor.stop()
+            if self._before_stop is None:
+                reactor.stop()
+            else:
+                spawn(self._stop_after(self._before_stop), name="before the stop")
         else:
             for channel in list(self.http_factory.site.channels):
                 channel.transport.abortConnection()
+
+    async def _stop_after(self, before_stop: OnStop) -> None:
+        try:
+            await before_stop()
+        finally:
+            reactor.stop()
 
     def _stop_accepting(self) -> None:
         for port in self._ports:

@@ -13,6 +13,7 @@ with DevelopmentProvider() as provider:
 """
 
 import base64
+import os
 import secrets
 import signal
 from collections.abc import Callable
@@ -47,6 +48,8 @@ class GateBuilder:
             "idp_scopes": ["openid", "profile", "email"],
             "shared_secret": _secret(),
             "cookie_secret": _secret(),
+            # So that suites which were written for one data plane can be run over another.
+            "data_plane": os.environ.get("GATE_TESTED_DATA_PLANE", "embedded"),
         }
 
     def url(self, host: str, path: str = "/") -> str:

@@ -1,14 +1,19 @@
 """Run gate with its own listeners, as the configuration says."""
 
+import os
 import resource
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
 from gateproject.command import ConfiguredCommand
 from gateproject.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gateproject.runtime import Runtime
+    from proxy.listener.site import Application
 
 
 class Command(ConfiguredCommand):
@@ -36,6 +41,9 @@ class Command(ConfiguredCommand):
             runtime.open_metrics()
             if runtime.options.http_redirect_addr is not None:
                 listen.lead_to_https(runtime.options.http_redirect_addr, lambda: runtime.world.options.headers)
+            if runtime.options.data_plane == "envoy":
+                serve_behind_envoy(runtime, application)
+                return
             listen.serve(
                 application,
                 runtime.options.address,
@@ -46,6 +54,38 @@ class Command(ConfiguredCommand):
             )
         except ConfigError as error:
             sys.exit(f"nothing was started\n{error}")
+
+
+def serve_behind_envoy(runtime: "Runtime", application: "Application") -> None:
+    """Until SIGTERM or SIGINT.  ConfigError where Envoy is missing, can't have the address, or refuses what it is told."""
+    from gateproject.tasks import spawn
+    from proxy.envoy.service import EnvoyPlane
+    from proxy.listener import listen
+
+    runtime.envoy = envoy = EnvoyPlane(runtime.options, application, lambda: runtime.world.proxy)
+    refused: list[ConfigError] = []
+
+    async def begin() -> None:
+        try:
+            await envoy.start()
+            runtime.say_ready()
+        except ConfigError as error:
+            refused.append(error)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def begin_soon() -> None:
+        spawn(begin(), name="envoy begins")
+
+    listen.serve_behind(
+        envoy.doorway,
+        envoy.socket,
+        lambda: runtime.world.listener,
+        on_ready=begin_soon,
+        on_stop=runtime.stop,
+        before_stop=envoy.drain,
+    )
+    if refused:
+        raise refused[0]
 
 
 def allow_many_connections() -> None:

@@ -28,7 +28,7 @@ Complete = Callable[[Any], Any]
 
 _TLS = {"insecure_server": False, "certificate_file": "fullchain.pem", "certificate_key_file": "privkey.pem"}
 # What else the configuration needs for a key of a route to be accepted.
-AROUND_ROUTES = {"tls_downstream_client_ca": _TLS, "tls_downstream_client_ca_file": _TLS}
+AROUND_ROUTES = {"tls_downstream_client_ca": _TLS, "tls_downstream_client_ca_file": _TLS, "upstream_http2": {"data_plane": "envoy"}}
 KVSTORE_WITH_TLS = {"databroker_storage_connection_string": "kvstores://127.0.0.1"}
 _HTTPS = {"to": "https://upstream.internal"}
 OKTA = {"idp_provider": "okta", "idp_provider_url": "https://corp.okta.com"}

@@ -1,0 +1,125 @@
+"""The upstreams of all routes as Envoy's clusters: one for each address with its TLS rules and its HTTP."""
+
+import hashlib
+import ipaddress
+import json
+import ssl
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gateproject.config.route import Route
+from proxy.envoy.bootstrap import TYPE, Json, endpoint
+from proxy.upstreams.client import CONNECT_TIMEOUT, KEEPALIVE_TIMEOUT, MAX_RESPONSE_HEADER_COUNT, Upstream
+
+_HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+_CONTEXT = f"{TYPE}extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+_FAMILIES = {"AUTO": "ALL", "V4_ONLY": "V4_ONLY", "V6_ONLY": "V6_ONLY"}
+# Of all requests at once; a route has no such bound in gate's own data plane.
+_UNBOUNDED = {"max_connections": 1_000_000, "max_pending_requests": 1_000_000, "max_requests": 1_000_000, "max_retries": 3}
+_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem")
+
+
+class Clusters:
+    """Those of one configuration.  Names follow from the content, so that what is the same keeps its connections over a reload."""
+
+    def __init__(self, routes: Iterable[Route], dns_lookup_family: str):
+        self.resources: dict[str, Json] = {}
+        self._names: dict[tuple[object, bool], str] = {}
+        bundle = system_bundle()
+        for route in routes:
+            for position in range(len(route.to)):
+                upstream = Upstream.build(route, position)
+                key = upstream.connection_key, route.upstream_http2
+                if key not in self._names and _can_verify(route, upstream, bundle):
+                    cluster = _cluster(route, upstream, _FAMILIES[dns_lookup_family], bundle)
+                    self.resources[cluster["name"]] = cluster
+                    self._names[key] = cluster["name"]
+
+    def __repr__(self) -> str:
+        return f"<Clusters of {len(self._names)} upstreams>"
+
+    def name(self, upstream: Upstream, *, is_http2: bool) -> str | None:
+        """None where Envoy can't reach it as gate would."""
+        return self._names.get((upstream.connection_key, is_http2))
+
+
+def system_bundle() -> str | None:
+    """The file of the authorities that this system trusts, which OpenSSL would use."""
+    own = ssl.get_default_verify_paths().cafile
+    return next((path for path in (own, *_BUNDLES) if path is not None and Path(path).is_file()), None)
+
+
+def _can_verify(route: Route, upstream: Upstream, bundle: str | None) -> bool:
+    return not upstream.is_ssl() or route.tls_skip_verify or route.tls_custom_ca is not None or bundle is not None
+
+
+def _cluster(route: Route, upstream: Upstream, family: str, bundle: str | None) -> Json:
+    host, port = upstream.host.strip("[]"), upstream.port
+    cluster: Json = {
+        "connect_timeout": f"{CONNECT_TIMEOUT:.0f}s",
+        "circuit_breakers": {"thresholds": [_UNBOUNDED]},
+        "typed_extension_protocol_options": {
+            _HTTP: {
+                "@type": f"{TYPE}extensions.upstreams.http.v3.HttpProtocolOptions",
+                "common_http_protocol_options": {
+                    "idle_timeout": f"{KEEPALIVE_TIMEOUT:.0f}s",
+                    "max_headers_count": MAX_RESPONSE_HEADER_COUNT,
+                },
+                "explicit_http_config": {"http2_protocol_options": {}} if route.upstream_http2 else {"http_protocol_options": {}},
+            }
+        },
+    }
+    if _is_address(host):
+        cluster["type"] = "STATIC"
+    else:
+        cluster |= {"type": "STRICT_DNS", "dns_lookup_family": family}
+    if upstream.is_ssl():
+        cluster["transport_socket"] = {
+            "name": "envoy.transport_sockets.tls",
+            "typed_config": _tls(route, upstream, host, bundle),
+        }
+    place = {"socket_address": {"address": host, "port_value": port}}
+    digest = hashlib.sha256(json.dumps([cluster, place], sort_keys=True).encode()).hexdigest()[:24]
+    name = f"upstream-{digest}"
+    return {
+        "@type": f"{TYPE}config.cluster.v3.Cluster",
+        "name": name,
+        **cluster,
+        "load_assignment": endpoint(name, place),
+    }
+
+
+def _tls(route: Route, upstream: Upstream, host: str, bundle: str | None) -> Mapping[str, Any]:
+    """As `proxy/upstreams/tls.py` says it to OpenSSL."""
+    name = upstream.server_hostname or host
+    common: Json = {
+        "alpn_protocols": ["h2" if route.upstream_http2 else "http/1.1"],
+        "tls_params": {"tls_minimum_protocol_version": "TLSv1_2", "tls_maximum_protocol_version": "TLSv1_3"},
+    }
+    if not route.tls_skip_verify:
+        custom = route.tls_custom_ca
+        trusted: Json = {"filename": bundle} if custom is None else {"inline_string": custom.decode("ascii")}
+        kind = "IP_ADDRESS" if _is_address(name) else "DNS"
+        common["validation_context"] = {
+            "trusted_ca": trusted,
+            "match_typed_subject_alt_names": [{"san_type": kind, "matcher": {"exact": name}}],
+        }
+    if route.tls_client_cert is not None and route.tls_client_key is not None:
+        common["tls_certificates"] = [
+            {
+                "certificate_chain": {"inline_string": route.tls_client_cert.decode("ascii")},
+                "private_key": {"inline_string": bytes(route.tls_client_key).decode("ascii")},
+            }
+        ]
+    # RFC 6066 3: an address is no server name.
+    sni = {} if _is_address(name) else {"sni": name}
+    return {"@type": _CONTEXT, "common_tls_context": common, **sni}
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

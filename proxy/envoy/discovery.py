@@ -1,0 +1,119 @@
+"""Tell a running Envoy what has changed, by files that it watches, and learn whether it took it."""
+
+import asyncio
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from proxy.envoy.bootstrap import CERTIFICATES, CLUSTERS, LISTENERS, Json
+
+LOOK_EVERY = 0.1  # seconds
+PATIENCE = 15.0  # seconds: as long may Envoy take to read the files
+
+
+class Refused(Exception):
+    """Envoy kept what it had; the text is its own."""
+
+
+def write(path: Path, content: Json) -> None:
+    """As one step, readable by us alone: it holds keys."""
+    new = path.with_suffix(".new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(content, file)
+    new.replace(path)
+
+
+class Discovery:
+    """`known` are the names of the clusters that Envoy has."""
+
+    def __init__(self, files: Path, admin: Path):
+        self._files = files
+        self._admin = admin
+        self._versions: dict[str, str] = {}
+        self.known: frozenset[str] = frozenset()
+
+    def publish(self, listener: Json, clusters: Mapping[str, Json], certificates: Iterable[Json]) -> None:
+        """Certificates and clusters come first: Envoy waits for what a listener names, but not for ever."""
+        self._write(CERTIFICATES, certificates)
+        self._write(CLUSTERS, clusters.values())
+        self._write(LISTENERS, [listener])
+
+    async def taken(self, wanted: Iterable[str]) -> None:
+        """Returns when Envoy has all that was published last; raises Refused with its reasons, or where it says nothing for too long."""
+        wanted = frozenset(wanted)
+        reasons: list[str] = []
+        try:
+            async with asyncio.timeout(PATIENCE), self._client() as client:
+                while True:
+                    state = await _state(client)
+                    if state is not None:
+                        reasons = _refusals(state)
+                        self.known = _clusters(state)
+                        if wanted <= self.known and _has_listener(state, self._versions[LISTENERS]) and not reasons:
+                            return
+                        if reasons and _refused_versions(state) & set(self._versions.values()):
+                            break
+                    await asyncio.sleep(LOOK_EVERY)
+        except TimeoutError:
+            reasons = reasons or ["it has not taken the new configuration in time"]
+        raise Refused("; ".join(reasons))
+
+    async def stop_accepting(self) -> None:
+        async with self._client() as client:
+            await client.post("http://envoy/drain_listeners")
+
+    def _write(self, name: str, resources: Iterable[Json]) -> None:
+        """A version follows from the content: Envoy takes no note of the same under another name."""
+        content = list(resources)
+        version = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        if self._versions.get(name) != version:
+            self._versions[name] = version
+            write(self._files / name, {"version_info": version, "resources": content})
+
+    def _client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(self._admin)), timeout=5)
+
+
+async def _state(client: httpx.AsyncClient) -> list[dict[str, Any]] | None:
+    """None while Envoy does not answer yet."""
+    try:
+        answer = await client.get("http://envoy/config_dump")
+    except httpx.TransportError:
+        return None
+    configs: list[dict[str, Any]] = answer.json().get("configs", [])
+    return configs
+
+
+def _of_type(state: list[dict[str, Any]], kind: str) -> Json:
+    return next((config for config in state if config.get("@type", "").endswith(f".{kind}")), {})
+
+
+def _clusters(state: list[dict[str, Any]]) -> frozenset[str]:
+    return frozenset(each["cluster"]["name"] for each in _of_type(state, "ClustersConfigDump").get("dynamic_active_clusters", ()))
+
+
+def _has_listener(state: list[dict[str, Any]], version: str) -> bool:
+    dump = _of_type(state, "ListenersConfigDump")
+    return dump.get("version_info") == version and all("active_state" in each for each in dump.get("dynamic_listeners", ()))
+
+
+def _failures(state: list[dict[str, Any]]) -> list[Json]:
+    listeners = _of_type(state, "ListenersConfigDump").get("dynamic_listeners", ())
+    dump = _of_type(state, "ClustersConfigDump")
+    clusters = [*dump.get("dynamic_active_clusters", ()), *dump.get("dynamic_warming_clusters", ())]
+    secrets = _of_type(state, "SecretsConfigDump").get("dynamic_warming_secrets", ())
+    return [each["error_state"] for each in (*listeners, *clusters, *secrets) if "error_state" in each]
+
+
+def _refusals(state: list[dict[str, Any]]) -> list[str]:
+    return [failure.get("details", "no reason given") for failure in _failures(state)]
+
+
+def _refused_versions(state: list[dict[str, Any]]) -> set[str]:
+    return {failure.get("version_info", "") for failure in _failures(state)}

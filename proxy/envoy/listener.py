@@ -1,0 +1,222 @@
+"""The listener that people reach, as Envoy reads it.  It decides nothing: whatever arrives is shown to gate first.
+
+There is one route, and gate names the cluster of each request.  So there is no second reading of hosts and paths that could differ
+from gate's: Envoy passes them on as they came, and sends what gate wrote.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gateproject.config.options import Options
+from gateproject.config.types import CertificatePair
+from proxy.envoy.bootstrap import CERTIFICATES, JUDGE, TYPE, Json, watched
+from proxy.listener.limits import ListenerLimits
+
+# What gate and Envoy tell each other in a request; nothing of it comes from a client, or goes to an upstream.
+CLUSTER, TICKET = "x-gate-edge-cluster", "x-gate-edge-ticket"
+# What Envoy would overwrite or leave out before gate sees it.
+TOLD_PROTO, TOLD_CONNECTION = "x-gate-edge-proto", "x-gate-edge-connection"
+# How long gate may take for one answer to Envoy; the records' own limits end long before.
+JUDGE_SECONDS = 15
+TLS_1_2 = (
+    *("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+    *("ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305"),
+)
+
+
+def listener(options: Options, files: Path, token: str, certificate_hosts: Sequence[str]) -> Json:
+    """`token` proves to gate that it is this Envoy that asks; `certificate_hosts` are those whose clients show certificates."""
+    limits = ListenerLimits.from_options(options)
+    address = options.address
+    chains = [_chain(options, limits, files, token, "everybody")]
+    if certificate_hosts and not options.insecure_server:
+        # Who names no host, or one that nobody has, is asked for a certificate, too: gate will look at the Host.
+        chains = [_chain(options, limits, files, token, "certified", certificate_hosts, asks=True)]
+        if others := sorted(_hosts(options).difference(certificate_hosts)):
+            chains.append(_chain(options, limits, files, token, "others", others))
+        chains.append(_chain(options, limits, files, token, "nameless", asks=True))
+    filters: list[Json] = []
+    if options.use_proxy_protocol:
+        filters.append(_typed("envoy.filters.listener.proxy_protocol", "extensions.filters.listener.proxy_protocol.v3.ProxyProtocol"))
+    if not options.insecure_server:
+        filters.append(_typed("envoy.filters.listener.tls_inspector", "extensions.filters.listener.tls_inspector.v3.TlsInspector"))
+    return {
+        "@type": f"{TYPE}config.listener.v3.Listener",
+        "name": "edge",
+        "address": {"socket_address": {"address": address.host or "::", "port_value": address.port, "ipv4_compat": not address.host}},
+        # Another process on the same port would share its connections unnoticed.
+        "enable_reuse_port": False,
+        "per_connection_buffer_limit_bytes": 256 * 1024,
+        "listener_filters": filters,
+        "listener_filters_timeout": _seconds(limits.read),
+        "filter_chains": chains,
+    }
+
+
+def certificates(pairs: Sequence[CertificatePair]) -> list[Json]:
+    """The secrets that the listener names."""
+    return [
+        {
+            "@type": f"{TYPE}extensions.transport_sockets.tls.v3.Secret",
+            "name": f"certificate-{number}",
+            "tls_certificate": {
+                "certificate_chain": {"inline_string": pair.certificate.decode("ascii")},
+                "private_key": {"inline_string": pair.key.reveal().decode("ascii")},
+            },
+        }
+        for number, pair in enumerate(pairs)
+    ]
+
+
+def _hosts(options: Options) -> set[str]:
+    own = (options.authenticate_service_url, options.forward_auth_url)
+    return {route.from_.host for route in options.policy} | {url.host for url in own if url is not None}
+
+
+def _chain(
+    options: Options, limits: ListenerLimits, files: Path, token: str, name: str, hosts: Sequence[str] = (), *, asks: bool = False
+) -> Json:
+    """For connections to these hosts, or to all others; `asks` for a client certificate."""
+    chain: Json = {"name": name, "filters": [_connections(limits, token, asks=asks)]}
+    if hosts:
+        chain["filter_chain_match"] = {"server_names": list(hosts)}
+    if options.insecure_server:
+        return chain
+    common: Json = {
+        "alpn_protocols": ["h2", "http/1.1"],
+        "tls_params": {
+            "tls_minimum_protocol_version": "TLSv1_2",
+            "tls_maximum_protocol_version": "TLSv1_3",
+            "cipher_suites": list(TLS_1_2),
+        },
+        "tls_certificate_sds_secret_configs": [
+            {"name": f"certificate-{number}", "sds_config": watched(files, CERTIFICATES)}
+            for number in range(len(options.certificate_pairs))
+        ],
+    }
+    context: Json = {"@type": f"{TYPE}extensions.transport_sockets.tls.v3.DownstreamTlsContext", "common_tls_context": common}
+    if asks:
+        # Nobody is turned away here: gate verifies what was shown, and explains.
+        common["validation_context"] = {
+            "trusted_ca": {"inline_string": _authorities(options)},
+            "trust_chain_verification": "ACCEPT_UNTRUSTED",
+        }
+        # A resumed connection would bring along a certificate that nobody has proved to hold in it.
+        context |= {"disable_stateless_session_resumption": True, "disable_stateful_session_resumption": True}
+    chain["transport_socket"] = {"name": "envoy.transport_sockets.tls", "typed_config": context}
+    chain["transport_socket_connect_timeout"] = _seconds(limits.read)
+    return chain
+
+
+def _authorities(options: Options) -> str:
+    """For the list of names that a handshake brings to browsers, which choose by it what they offer."""
+    found = dict.fromkeys(pem for pem in (options.client_ca, *(route.tls_downstream_client_ca for route in options.policy)) if pem)
+    return "\n".join(pem.decode("ascii") for pem in found)
+
+
+def _connections(limits: ListenerLimits, token: str, *, asks: bool) -> Json:
+    manager: Json = {
+        "@type": f"{TYPE}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "edge",
+        # The peer is who asks, whatever X-Forwarded-For says; gate believes that of trusted_proxies only.
+        "use_remote_address": True,
+        "skip_xff_append": True,
+        "generate_request_id": False,
+        "preserve_external_request_id": True,
+        "server_header_transformation": "PASS_THROUGH",
+        # gate reads the path as it came, once, and writes what the upstream gets.
+        "normalize_path": False,
+        "merge_slashes": False,
+        "path_with_escaped_slashes_action": "KEEP_UNCHANGED",
+        "forward_client_cert_details": "SANITIZE",
+        "max_request_headers_kb": 64,
+        "request_headers_timeout": _seconds(limits.read),
+        "stream_idle_timeout": "0s",
+        "delayed_close_timeout": "2s",
+        "common_http_protocol_options": {
+            "idle_timeout": _seconds(limits.idle),
+            "max_headers_count": 128,
+            # gate leaves such headers out, as it always does.
+            "headers_with_underscores_action": "ALLOW",
+        },
+        "http2_protocol_options": {
+            "max_concurrent_streams": 128,
+            "initial_stream_window_size": 256 * 1024,
+            "initial_connection_window_size": 1024 * 1024,
+        },
+        "upgrade_configs": [{"upgrade_type": "websocket"}, {"upgrade_type": "spdy/3.1"}],
+        "early_header_mutation_extensions": [_told_by_the_client()],
+        "http_filters": [
+            {"name": "gate", "typed_config": _judge(token)},
+            _typed("envoy.filters.http.router", "extensions.filters.http.router.v3.Router", suppress_envoy_headers=True),
+        ],
+        "route_config": {"name": "gate", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": _routes()}]},
+    }
+    if asks:
+        manager["forward_client_cert_details"] = "SANITIZE_SET"
+        manager["set_current_client_cert_details"] = {"cert": True, "chain": True}
+    return {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
+
+
+def _routes() -> list[Json]:
+    """One way for all.  Not every target is a path: `*` of OPTIONS is refused by gate."""
+    route = {"cluster_header": CLUSTER, "timeout": "0s", "idle_timeout": "0s"}
+    removed = [CLUSTER, TOLD_PROTO, TOLD_CONNECTION]
+    matches: list[Json] = [{"prefix": "/"}, {"safe_regex": {"regex": ".*"}}]
+    return [{"match": match, "route": route, "request_headers_to_remove": removed} for match in matches]
+
+
+def _told_by_the_client() -> Json:
+    """Overwritten whatever the client sent under these names, and with nothing where it sent nothing."""
+    mutations = [
+        {
+            "append": {
+                "header": {"key": ours, "value": f"%REQ({theirs})%"},
+                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+                "keep_empty_value": True,
+            }
+        }
+        for ours, theirs in ((TOLD_PROTO, "x-forwarded-proto"), (TOLD_CONNECTION, "connection"))
+    ]
+    name = "envoy.http.early_header_mutation.header_mutation"
+    return _typed(name, "extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation", mutations=mutations)
+
+
+def _judge(token: str) -> Json:
+    return {
+        "@type": f"{TYPE}extensions.filters.http.ext_proc.v3.ExternalProcessor",
+        "grpc_service": {
+            "envoy_grpc": {"cluster_name": JUDGE},
+            "initial_metadata": [{"key": "authorization", "value": f"Bearer {token}"}],
+            "timeout": "0s",
+        },
+        # Without gate nobody passes, and what was under way ends.
+        "failure_mode_allow": False,
+        "status_on_error": {"code": "ServiceUnavailable"},
+        "message_timeout": f"{JUDGE_SECONDS}s",
+        # With its answer gate says what else it wants to see of a request that it has read.  What Envoy itself answers to one that
+        # can't be read must not wait for anybody: its connection closes at once.
+        "processing_mode": {
+            "request_header_mode": "SEND",
+            "response_header_mode": "SKIP",
+            "request_body_mode": "NONE",
+            "response_body_mode": "NONE",
+            "request_trailer_mode": "SKIP",
+            "response_trailer_mode": "SKIP",
+        },
+        "allow_mode_override": True,
+        "request_attributes": ["source.address", "connection.requested_server_name"],
+        "response_attributes": ["response.code_details"],
+        # Only now is it known where the request goes.
+        "route_cache_action": "CLEAR",
+        "mutation_rules": {"allow_all_routing": True, "allow_envoy": True, "disallow_is_error": True},
+    }
+
+
+def _typed(name: str, type_: str, **fields: object) -> Json:
+    return {"name": name, "typed_config": {"@type": TYPE + type_, **fields}}
+
+
+def _seconds(seconds: float) -> str:
+    """Envoy's 0 is no limit, as infinity is ours."""
+    return "0s" if seconds == float("inf") else f"{seconds:.3f}s"

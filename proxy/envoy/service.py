@@ -1,0 +1,121 @@
+"""The Envoy data plane: a child process that carries, the judge that it asks, and the doorway for what it doesn't carry."""
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import grpc
+import structlog
+
+from gateproject.config.options import Options
+from gateproject.errors import ConfigError, Problem
+from proxy.envoy.bootstrap import bootstrap
+from proxy.envoy.clusters import Clusters
+from proxy.envoy.discovery import Discovery, Refused, write
+from proxy.envoy.doorway import Doorway
+from proxy.envoy.judge import SERVICE, Judge
+from proxy.envoy.listener import certificates, listener
+from proxy.envoy.process import EnvoyProcess, find
+from proxy.listener.listen import bind
+from proxy.listener.site import Application
+from proxy.service import ProxyService
+from proxy.upstreams.client import Upstream
+
+log = structlog.get_logger(__name__)
+
+DRAIN_SECONDS = 10.0
+_MOST_STREAMS = 1_000_000
+
+
+class EnvoyPlane:
+    """Made before the event loop runs: ConfigError where there is no Envoy, or somebody else has the address."""
+
+    def __init__(self, options: Options, application: Application, service: Callable[[], ProxyService]):
+        program = find(os.environ.get("PATH", ""))  # noqa: TID251 - where programs are, no setting
+        bind(options.address, "address").close()
+        scheme = "http" if options.insecure_server else "https"
+        self._options = options
+        self._token = secrets.token_urlsafe(32)
+        self._files = options.data_dir / "envoy"
+        self._files.mkdir(mode=0o700, exist_ok=True)
+        # Paths of sockets are short: 107 bytes.
+        self.socket_directory = Path(tempfile.mkdtemp(prefix="gate-"))
+        judge, gate, admin = (self.socket_directory / name for name in ("judge", "gate", "admin"))
+        self.socket = _listening(gate)
+        self.doorway = Doorway(application, scheme)
+        self._judge = Judge(service, self.doorway, self._cluster_of, self._token, scheme)
+        self._judge_socket = judge
+        self._server: grpc.aio.Server | None = None
+        self._clusters = Clusters((), options.dns_lookup_family)
+        self._discovery = Discovery(self._files, admin)
+        write(self._files / "bootstrap.json", bootstrap(self._files, judge, gate, admin))
+        arguments = ["-c", str(self._files / "bootstrap.json"), "--disable-hot-restart", "--log-level", "error", "--drain-time-s", "60"]
+        self._process = EnvoyProcess(program, arguments, os.getpid(), time.monotonic)
+
+    def __repr__(self) -> str:
+        return f"<EnvoyPlane {self._process}>"
+
+    async def start(self) -> None:
+        """Returns when Envoy listens; ConfigError where it refuses to."""
+        self._server = grpc.aio.server(options=[("grpc.max_concurrent_streams", _MOST_STREAMS), ("grpc.so_reuseport", 0)])
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._judge.methods()),))
+        self._server.add_insecure_port(f"unix:{self._judge_socket}")
+        await self._server.start()
+        self.use(self._options)
+        self._process.start()
+        await self.taken()
+        log.info("envoy is listening", address=str(self._options.address), tls=not self._options.insecure_server)
+
+    def use(self, options: Options) -> None:
+        """From now on; until Envoy knows a new upstream, our own data plane carries what is for it."""
+        # A request that was judged just now may still name a cluster of before.
+        before, self._clusters = self._clusters, Clusters(options.policy, options.dns_lookup_family)
+        hosts = sorted(
+            {route.from_.host for route in options.policy if route.tls_downstream_client_ca is not None or options.client_ca is not None}
+        )
+        pairs = () if options.insecure_server else options.certificate_pairs
+        clusters = before.resources | self._clusters.resources
+        self._discovery.publish(listener(options, self._files, self._token, hosts), clusters, certificates(pairs))
+
+    async def taken(self) -> None:
+        """ConfigError with Envoy's reasons where it did not take what it was told last."""
+        try:
+            await self._discovery.taken(self._clusters.resources)
+        except Refused as error:
+            raise ConfigError([Problem("data_plane", f"envoy refuses what follows from the configuration: {error}")]) from error
+
+    async def drain(self) -> None:
+        """Accept no more connections, and let what is carried end, for a while."""
+        await self._discovery.stop_accepting()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await self._judge.is_idle.wait()
+
+    async def stop(self) -> None:
+        await self._process.stop()
+        if self._server is not None:
+            await self._server.stop(1.0)
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+        shutil.rmtree(self.socket_directory, ignore_errors=True)
+
+    def _cluster_of(self, upstream: Upstream, is_http2: bool) -> str | None:
+        name = self._clusters.name(upstream, is_http2=is_http2)
+        return name if name in self._discovery.known else None
+
+
+def _listening(path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening.bind(str(path))
+    listening.listen(1024)
+    listening.setblocking(False)
+    return listening

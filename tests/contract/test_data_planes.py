@@ -1,0 +1,385 @@
+"""Do both data planes behave the same, seen from outside?  gate's own, and a real Envoy that gate runs (`data_plane: envoy`).
+
+Whole suites that were written for the one run over the other by `GATE_TESTED_DATA_PLANE=envoy` in the environment (tests/support/gate.py).
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from tests.support.children import free_port
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
+from tests.support.raw_http import Broken, RawClient, RawResponse
+from tests.support.reloading import reload
+from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstreams import OK, CanaryUpstream, Conversation
+from tests.support.websockets import CLOSE, TEXT, RawWebSocket, SocketUpstream
+
+pytestmark = pytest.mark.slow
+APP, PUBLIC, CANARY, SOCKETS, DOWN = (f"{name}.localhost" for name in ("app", "public", "canary", "sockets", "down"))
+HTML = {"Accept": "text/html"}
+SOON = 10.0  # seconds; a generous bound for what takes less than one
+SPELLINGS = (
+    "X-Gate-Claim-Email",
+    "x-gate-claim-email",
+    "X_Gate_Claim_Email",
+    "X-Gate_Claim.Email",
+    "XGateClaimEmail",
+    "X--Gate-Claim-Email",
+)
+PUBLIC_KEYS = {"allow_public_unauthenticated_access": True}
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[DevelopmentProvider]:
+    with DevelopmentProvider() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def application() -> Iterator[SampleUpstream]:
+    with SampleUpstream() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def sockets() -> Iterator[SocketUpstream]:
+    with SocketUpstream() as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["embedded", "envoy"])
+def gate(
+    request: pytest.FixtureRequest,
+    provider: DevelopmentProvider,
+    application: SampleUpstream,
+    sockets: SocketUpstream,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[RunningGate]:
+    member = {"allowed_groups": ["engineering"], "pass_identity_headers": True}
+    builder = (
+        GateBuilder(provider.url)
+        .route(APP, prefix="/in", prefix_rewrite="/out", to=application.url, **member, set_request_headers={"X-Set": "by the route"})
+        .route(APP, to=application.url, **member, remove_request_headers=["X-Unwanted"])
+        .route(PUBLIC, prefix="/open/", to=application.url, **PUBLIC_KEYS)
+        .route(PUBLIC, to=application.url, **member)
+        .route(SOCKETS, to=sockets.url, allow_any_authenticated_user=True, allow_websockets=True)
+        .route(DOWN, to=f"http://127.0.0.1:{free_port()}", **PUBLIC_KEYS)
+        .route(CANARY, to="http://127.0.0.1:9", **PUBLIC_KEYS)
+        .setting(groups_claim="groups", jwt_claims_headers=["email"], data_plane=request.param)
+    )
+    with builder.start(tmp_path_factory.mktemp(request.param)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def is_envoy(gate: RunningGate) -> bool:
+    return gate.builder.settings["data_plane"] == "envoy"
+
+
+async def session(gate: RunningGate, person: str = "alice", host: str = APP) -> str:
+    async with gate.client() as client:
+        await sign_in(client, gate.url(host, "/not-here"), person)
+        return next(f"_gate={cookie.value}" for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain == host)
+
+
+def ask(
+    gate: RunningGate,
+    target: str,
+    *lines: str,
+    host: str = APP,
+    server_name: str = "",
+    cookie: str = "",
+    method: str = "GET",
+    body: bytes = b"",
+) -> RawResponse:
+    """One request, byte for byte."""
+    head = [f"{method} {target} HTTP/1.1", f"Host: {host}:{gate.port}", *([f"Cookie: {cookie}"] if cookie else []), *lines]
+    with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=server_name or host) as client:
+        return client.send("\r\n".join([*head, "", ""]).encode("latin-1") + body).response(method)
+
+
+def heard(answer: RawResponse | httpx.Response) -> dict[str, list[str]]:
+    """The headers that the application received."""
+    found: dict[str, list[str]] = {}
+    for name, value in json.loads(answer.body if isinstance(answer, RawResponse) else answer.content)["headers"]:
+        found.setdefault(name.lower(), []).append(value)
+    return found
+
+
+def logged(gate: RunningGate, matches: Callable[[dict], bool]) -> dict:
+    return gate.wait_for_event("request", matches)
+
+
+async def test_a_person_signs_in_and_lands_where_they_wanted(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        page = await sign_in(client, gate.url(APP, "/a%20b/c?x=1&y=%C3%BC&x=2"), "alice")
+        assert (page.status_code, page.json()["target"]) == (200, "/a%20b/c?x=1&y=%C3%BC&x=2")
+        again = heard(await client.get(gate.url(APP, "/again"), headers=HTML | {"x-forwarded-for": "192.0.2.9", "x-unwanted": "1"}))
+        rewritten = await client.get(gate.url(APP, "/in/x?y=1"), headers=HTML)
+        posted = await client.post(gate.url(APP, "/form"), content=b"a body", headers=HTML)
+    assert again["x-gate-claim-email"] == ["alice@example.com"]
+    assert (again["x-forwarded-for"], again["x-forwarded-proto"]) == (["127.0.0.1"], ["https"])
+    assert "_gate" not in str(again)
+    assert not {name for name in again if name.startswith(("x-gate-edge", "x-envoy"))} | ({"x-unwanted"} & again.keys())
+    assert (rewritten.json()["target"], heard(rewritten)["x-set"]) == ("/out/x?y=1", ["by the route"])
+    assert (posted.json()["method"], posted.json()["body"]) == ("POST", "a body")
+
+
+async def test_who_may_not_pass_does_not_and_is_told_why(gate: RunningGate, application: SampleUpstream) -> None:
+    bob, before = await session(gate, "bob"), application.hits
+    refused = ask(gate, "/reports", "Accept: text/html", cookie=bob)
+    assert (refused.status, b"bob@example.com" in refused.body) == (403, True)
+    stranger, script = ask(gate, "/x", "Accept: text/html"), ask(gate, "/x", "Sec-Fetch-Mode: cors")
+    assert (stranger.status, script.status) == (302, 401)
+    assert (stranger.header("location") or "").startswith(gate.url("authenticate.localhost", "/.gate/sign_in?"))
+    assert ask(gate, "/x", "X: y", host="unknown.localhost", server_name=APP).status == 404
+    assert ask(gate, "/x", cookie="_gate=forged").status == 302
+    assert application.hits == before
+    line = logged(gate, lambda entry: entry["path"] == "/reports" and entry["status"] == 403)
+    assert line["user_id"]
+
+
+async def test_each_request_has_one_line_in_the_log(gate: RunningGate) -> None:
+    alice = await session(gate)
+    identifier = heard(ask(gate, "/for-the-log?secret=1", cookie=alice))["x-request-id"][0]
+    line = logged(gate, lambda entry: entry["request_id"] == identifier)
+    assert (line["status"], line["path"], line["client"], line["outcome"]) == (200, "/for-the-log", "127.0.0.1", "allowed")
+    assert len([entry for entry in gate.log if entry.get("event") == "request" and entry["path"] == "/for-the-log"]) == 1
+
+
+async def test_no_spelling_of_an_identity_header_reaches_the_application(gate: RunningGate) -> None:
+    alice = await session(gate)
+    for name, lines in itertools.product(SPELLINGS, (1, 2)):
+        answer = ask(gate, "/", *[f"{name}: evil@example.com"] * lines, cookie=alice)
+        assert answer.status == 200
+        assert b"evil@example.com" not in answer.body, name
+        assert heard(answer)["x-gate-claim-email"] == ["alice@example.com"]
+    for name in (
+        "Forwarded",
+        "X-Real-Ip",
+        "X-Original-Url",
+        "X-Envoy-Original-Path",
+        "X-Gate-Edge-Cluster",
+        "X-Gate-Edge-Ticket",
+        "X-Request-Id",
+    ):
+        assert b"192.0.2.66" not in ask(gate, "/", f"{name}: 192.0.2.66", cookie=alice).body, name
+
+
+async def test_hop_by_hop_headers_stop_here(gate: RunningGate) -> None:
+    answer = heard(ask(gate, "/", "Connection: x-hop", "X-Hop: 1", "Keep-Alive: 5", "TE: trailers", cookie=await session(gate)))
+    assert not {"x-hop", "keep-alive", "te"} & answer.keys()
+
+
+# Whoever is nobody gets to what is below /open/ on this host, and to nothing else.
+ODD = [
+    "/open/../secret", "/open/%2e%2e/secret", "/open/..%2fsecret", "/open/%2e%2e%2fsecret", "/open/..;/secret", "/open/.%2e/secret",
+    "/open//../secret", "//open/secret", "/open", "/OPEN/x", "/open/..\\secret", "/open/%5c../secret", "/open/x/../../secret",
+    "/%6fpen/x", "/open%2fx", "/open/%00", "/open/a%2Fb", "/./open/x", "/open/./x", "/open/x?/../secret", "/open/x/%252e%252e/secret",
+]  # fmt: skip
+
+
+async def test_what_is_judged_is_what_is_forwarded(gate: RunningGate) -> None:
+    passed = {}
+    for target in ODD:
+        answer = ask(gate, target, host=PUBLIC)
+        assert answer.status in (200, 302, 400, 404), target
+        if answer.status == 200:
+            passed[target] = json.loads(answer.body)["target"]
+    for target, forwarded in passed.items():
+        path = forwarded.partition("?")[0]
+        assert path.startswith("/open/"), target
+        assert ".." not in path.lower().replace("%2e", ".").split("/"), target
+    # What passes, and as what, is the same whoever carries it.
+    assert passed == {
+        "/%6fpen/x": "/open/x",
+        "/open//../secret": "/open/secret",
+        "/open/a%2Fb": "/open/a%2Fb",
+        "/./open/x": "/open/x",
+        "/open/./x": "/open/x",
+        "/open/x?/../secret": "/open/x?/../secret",
+        "/open/x/%252e%252e/secret": "/open/x/%252e%252e/secret",
+    }
+
+
+@pytest.mark.parametrize("name", [f"{APP}.", APP.upper(), f"{PUBLIC}@{APP}", f"{APP},{PUBLIC}", f"{PUBLIC}#{APP}", f"{APP}%2f", ""])
+async def test_no_spelling_of_a_host_is_another_hosts_route(name: str, gate: RunningGate, application: SampleUpstream) -> None:
+    before = application.hits
+    with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=PUBLIC) as client:
+        status = client.send(f"GET /open/x HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode()).response().status
+    assert status in (302, 400, 404)
+    assert application.hits == before
+
+
+async def test_the_upstreams_trouble_is_told_in_the_form_that_was_asked_for(gate: RunningGate) -> None:
+    page, data = ask(gate, "/", "Accept: text/html", host=DOWN), ask(gate, "/", "Accept: application/json", host=DOWN)
+    assert (page.status, data.status) == (502, 502)
+    assert b"be reached" in page.body
+    assert json.loads(data.body)["status"] == 502
+    assert logged(gate, lambda entry: entry["host"].startswith(DOWN) and entry["status"] == 502)["problem"]
+
+
+@asynccontextmanager
+async def canary(
+    gate: RunningGate, script: Callable[[Conversation], object] | None = None, answer: bytes = OK, **keys: object
+) -> AsyncIterator[CanaryUpstream]:
+    """The route of the canary leads to one of this test's own, by a reload."""
+    async with CanaryUpstream(answer, script=script) as running:  # type: ignore[arg-type]
+        policy = [route if CANARY not in route["from"] else {**route, "to": running.url, **keys} for route in gate.builder.policy]
+        await asyncio.to_thread(reload, gate, policy=policy)
+        yield running
+
+
+async def test_an_upstream_sets_no_cookie_of_ours_and_the_configured_headers_win(gate: RunningGate) -> None:
+    said = b"Set-Cookie: _gate=stolen\r\nSet-Cookie: theirs=1\r\nX-Frame-Options: ALLOWALL\r\nConnection: x-hop\r\nX-Hop: 1\r\n"
+    async with canary(gate, answer=OK.replace(b"\r\n\r\n", b"\r\n" + said + b"\r\n", 1)):
+        answer = await asyncio.to_thread(ask, gate, "/", host=CANARY)
+    assert [value for name, value in answer.headers if name.lower() == "set-cookie"] == ["theirs=1"]
+    assert answer.header("x-frame-options") == "SAMEORIGIN"
+    assert answer.header("x-hop") is None
+
+
+async def test_a_trailer_is_no_header(gate: RunningGate) -> None:
+    async def read_all(conversation: Conversation) -> None:
+        head, rest = await conversation.head(), b""
+        while not rest.endswith(b"\r\n0\r\n\r\n"):
+            rest += await conversation.read(1)
+        received.append(head + rest)
+        await conversation.send(OK)
+
+    received: list[bytes] = []
+    body = b"2\r\nhi\r\n0\r\nX-Gate-Claim-Email: evil@example.com\r\n\r\n"
+    async with canary(gate, read_all):
+        answer = await asyncio.to_thread(ask, gate, "/", "Transfer-Encoding: chunked", host=CANARY, method="POST", body=body)
+    assert answer.status == 200
+    assert b"evil" not in received[0]
+
+
+async def test_an_answer_that_takes_too_long_is_a_504(gate: RunningGate) -> None:
+    async def silent(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.ended()
+
+    async with canary(gate, silent, timeout="300ms"):
+        answer = await asyncio.to_thread(ask, gate, "/", "Accept: application/json", host=CANARY)
+    assert (answer.status, json.loads(answer.body)["status"]) == (504, 504)
+
+
+async def test_bodies_stream_both_ways(gate: RunningGate) -> None:
+    """An upload reaches its upstream, and the answer its client, before either has ended."""
+
+    async def mirror(conversation: Conversation) -> None:
+        await conversation.head()
+        await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
+        for _ in range(2):
+            await conversation.send(await conversation.read(2))
+
+    async with canary(gate, mirror):
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", gate.port, ssl=gate.certificates.client_context(), server_hostname=CANARY
+        )
+        writer.write(f"POST / HTTP/1.1\r\nHost: {CANARY}:{gate.port}\r\nContent-Length: 4\r\n\r\nab".encode())
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), SOON)).startswith(b"HTTP/1.1 200")
+        assert await asyncio.wait_for(reader.readexactly(2), SOON) == b"ab"
+        writer.write(b"cd")
+        assert await asyncio.wait_for(reader.readexactly(2), SOON) == b"cd"
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def test_a_large_answer_arrives_whole(gate: RunningGate) -> None:
+    async def flood(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2097152\r\n\r\n")
+        for _ in range(32):
+            await conversation.send(b"x" * 65536)
+        await conversation.ended()
+
+    async with canary(gate, flood):
+        assert len((await asyncio.to_thread(ask, gate, "/", host=CANARY)).body) == 2097152
+
+
+async def rest_of(chunks: AsyncIterator[bytes]) -> None:
+    async for _ in chunks:
+        pass
+
+
+async def sign_out(client: httpx.AsyncClient, gate: RunningGate) -> None:
+    page = await client.get(gate.url("authenticate.localhost", "/.gate/"), headers=HTML)
+    (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
+    await client.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": token})
+
+
+async def test_with_the_session_everything_ends_that_it_carries(gate: RunningGate, application: SampleUpstream) -> None:
+    """A download, and a websocket; and the next request is refused."""
+    async with gate.client() as client:
+        await sign_in(client, gate.url(APP), "alice")
+        await follow(client, await client.get(gate.url(SOCKETS, "/not-here"), headers=HTML))
+        cookie = next(each.value for each in client.cookies.jar if each.name == "_gate" and each.domain == SOCKETS)
+        drip = await client.send(client.build_request("GET", gate.url(APP, "/drip")), stream=True)
+        bytes_of_it = drip.aiter_raw()
+        assert await asyncio.wait_for(anext(bytes_of_it), SOON)
+        with RawWebSocket(gate.port, tls=gate.certificates.client_context(), server_name=SOCKETS) as socket:
+            lines = (f"Cookie: _gate={cookie}", f"Origin: {gate.url(SOCKETS, '')}")
+            assert socket.open(f"{SOCKETS}:{gate.port}", "/polite", *lines).status == 101
+            socket.say(TEXT, b"hello")
+            assert (await asyncio.to_thread(socket.frame)).payload == b"hello"
+            began = time.monotonic()
+            await sign_out(client, gate)
+            closed = await asyncio.to_thread(socket.frame)
+            assert (closed.opcode, closed.close_code) == (CLOSE, 1008)
+        with pytest.raises(httpx.TransportError):
+            await asyncio.wait_for(rest_of(bytes_of_it), SOON)
+        assert time.monotonic() - began < SOON
+        assert (await client.get(gate.url(APP), headers=HTML)).status_code == 302
+
+
+async def test_a_websocket_from_a_strangers_page_is_refused(gate: RunningGate) -> None:
+    handshake = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
+    cookie = await session(gate, host=SOCKETS)
+    assert ask(gate, "/echo", *handshake, "Origin: https://evil.example", host=SOCKETS, cookie=cookie).status == 403
+    assert ask(gate, "/echo", *handshake, host=SOCKETS).status == 401
+    assert ask(gate, "/echo", *handshake, host=APP, cookie=await session(gate)).status == 403  # this route carries none
+
+
+async def test_no_request_fails_while_the_configuration_changes(gate: RunningGate) -> None:
+    statuses: list[int] = []
+    is_done = asyncio.Event()
+
+    async def load() -> None:
+        async with gate.client() as client:
+            while not is_done.is_set():
+                statuses.append((await client.get(gate.url(PUBLIC, "/open/x"))).status_code)
+
+    loads = [asyncio.ensure_future(load()) for _ in range(4)]
+    for number in range(2):
+        policy = [{**route, "set_request_headers": {"X-Number": str(number)}} for route in gate.builder.policy]
+        await asyncio.to_thread(reload, gate, policy=policy)
+    await asyncio.to_thread(reload, gate, policy=gate.builder.policy)
+    is_done.set()
+    await asyncio.gather(*loads)
+    assert len(statuses) > 20
+    assert set(statuses) == {200}
+
+
+async def test_a_request_that_has_two_readings_is_not_answered_as_if_it_had_one(gate: RunningGate, application: SampleUpstream) -> None:
+    before = application.hits
+    for lines in (
+        ["Content-Length: 2", "Transfer-Encoding: chunked"],
+        ["Content-Length: 2", "Content-Length: 3"],
+        ["Transfer-Encoding: x"],
+    ):
+        with contextlib.suppress(Broken):  # closed without a word
+            assert ask(gate, "/open/x", *lines, host=PUBLIC, method="POST", body=b"2\r\nhi\r\n0\r\n\r\n").status in (400, 501)
+    assert application.hits == before

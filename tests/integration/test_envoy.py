@@ -1,0 +1,218 @@
+"""What only `data_plane: envoy` has: HTTP/2, gRPC, and a child process that must live and die as it should."""
+
+import asyncio
+import os
+import signal
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+import yaml
+
+from tests.support.certs import certificate_files
+from tests.support.children import Child, wait_until
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.options import MINIMAL
+from tests.support.raw_http import RawClient
+from tests.support.reloading import RELOADED, hears, reload, replace
+from tests.support.sample_upstream import SampleUpstream
+
+pytestmark = pytest.mark.slow
+APP, API, OPEN = "app.localhost", "api.localhost", "open.localhost"
+SOON = 10.0
+ECHO, DRIP = "/test.Service/Echo", "/test.Service/Drip"
+
+
+@asynccontextmanager
+async def service() -> AsyncIterator[tuple[str, list[dict[str, str | bytes]]]]:
+    """A gRPC service, and the metadata that it was given."""
+    given: list[dict[str, str | bytes]] = []
+
+    async def echo(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        given.append(dict(context.invocation_metadata() or ()))
+        context.set_trailing_metadata((("x-trailing", "said"),))
+        return request
+
+    async def drip(request: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+        while True:
+            yield b"."
+            await asyncio.sleep(0.05)
+
+    server = grpc.aio.server()
+    methods = {"Echo": grpc.unary_unary_rpc_method_handler(echo), "Drip": grpc.unary_stream_rpc_method_handler(drip)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Service", methods),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"http://127.0.0.1:{port}", given
+    finally:
+        await server.stop(None)
+
+
+def channel(gate: RunningGate, host: str) -> grpc.aio.Channel:
+    names = (("grpc.ssl_target_name_override", host), ("grpc.default_authority", f"{host}:{gate.port}"))
+    credentials = grpc.ssl_channel_credentials(gate.certificates.authority.read_bytes())
+    return grpc.aio.secure_channel(f"127.0.0.1:{gate.port}", credentials, options=names)
+
+
+async def test_grpc_passes_for_whom_it_may_and_ends_with_the_session(provider: DevelopmentProvider, tmp_path: Path) -> None:
+    async with service() as (url, given):
+        builder = (
+            GateBuilder(provider.url)
+            .route(API, to=url, allowed_groups=["engineering"], pass_identity_headers=True, upstream_http2=True)
+            .setting(data_plane="envoy", groups_claim="groups", jwt_claims_headers=["email"], default_upstream_timeout="1s")
+        )
+        with builder.start(tmp_path) as gate:
+            async with gate.client() as client:
+                # Where the sign-in leads nobody answers a GET.
+                await sign_in(client, gate.url(API, "/x"), "alice")
+                cookie = next(each.value for each in client.cookies.jar if each.name == "_gate" and each.domain == API)
+                async with channel(gate, API) as calls:
+                    echo, drip = calls.unary_unary(ECHO), calls.unary_stream(DRIP)
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await echo(b"hello", timeout=SOON)
+                    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+                    assert given == []
+                    metadata = (("cookie", f"_gate={cookie}"), ("x-gate-claim-email", "evil@example.com"))
+                    call = echo(b"hello", timeout=SOON, metadata=metadata)
+                    assert await call == b"hello"
+                    assert dict(await call.trailing_metadata())["x-trailing"] == "said"
+                    (heard,) = given
+                    assert heard["x-gate-claim-email"] == "alice@example.com"
+                    assert "cookie" not in heard
+                    stream = drip(b"", metadata=metadata)
+                    for _ in range(30):  # longer than the default timeout
+                        assert await asyncio.wait_for(stream.read(), SOON) == b"."
+                    await end_session(client, gate)
+                    with pytest.raises(grpc.aio.AioRpcError):
+                        await asyncio.wait_for(rest_of(stream), SOON)
+                    with pytest.raises(grpc.aio.AioRpcError) as after:
+                        await echo(b"hello", timeout=SOON, metadata=metadata)
+                    assert after.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def rest_of(stream: grpc.aio.UnaryStreamCall) -> None:
+    while await stream.read() is not grpc.aio.EOF:
+        pass
+
+
+async def end_session(client: httpx.AsyncClient, gate: RunningGate) -> None:
+    page = await client.get(gate.url("authenticate.localhost", "/.gate/"), headers={"Accept": "text/html"})
+    token = page.text.partition('name="_gate_csrf" value="')[2].partition('"')[0]
+    await client.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": token})
+
+
+@pytest.fixture(scope="module")
+def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
+    builder = (
+        GateBuilder(provider.url)
+        .route(APP, to=upstream.url, allow_any_authenticated_user=True)
+        .route(OPEN, to=upstream.url, allow_public_unauthenticated_access=True)
+        .setting(data_plane="envoy")
+    )
+    with builder.start(tmp_path_factory.mktemp("gate")) as running:
+        yield running
+
+
+def envoy_of(gate: RunningGate) -> int:
+    """The child of gate that is an Envoy."""
+    children = Path(f"/proc/{gate.child.process.pid}/task")
+    pids = [int(pid) for task in children.iterdir() for pid in (task / "children").read_text().split()]
+    found = [pid for pid in pids if b"bootstrap.json" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    (pid,) = found
+    return pid
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def answers(gate: RunningGate, host: str = OPEN, path: str = "/") -> int:
+    try:
+        with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=host) as client:
+            return client.send(f"GET {path} HTTP/1.1\r\nHost: {host}:{gate.port}\r\n\r\n".encode()).response().status
+    except OSError:
+        return 0
+
+
+def test_browsers_are_offered_http_2(gate: RunningGate) -> None:
+    context = gate.certificates.client_context()
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with RawClient(gate.port, tls=context, server_name=OPEN) as client:
+        assert isinstance(client.socket, ssl.SSLSocket)
+        assert client.socket.selected_alpn_protocol() == "h2"
+
+
+def test_an_envoy_that_was_killed_is_started_again(gate: RunningGate) -> None:
+    first = envoy_of(gate)
+    os.kill(first, signal.SIGKILL)
+    gate.wait_for_event("envoy has ended, and is started again")
+    wait_until(lambda: answers(gate) == 200, "the next Envoy answers")
+    assert envoy_of(gate) != first
+
+
+def test_a_new_certificate_is_shown_without_an_end_to_connections(gate: RunningGate, tmp_path: Path) -> None:
+    with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=OPEN) as client:
+        ask = f"GET / HTTP/1.1\r\nHost: {OPEN}:{gate.port}\r\n\r\n".encode()
+        assert client.send(ask).response().status == 200
+        files = certificate_files(tmp_path, "authenticate.localhost", APP, OPEN)
+        before = [path.read_bytes() for path in (gate.certificates.certificate, gate.certificates.key)]
+        replace(gate.certificates.key, files.key.read_bytes())
+        with hears(gate, RELOADED):
+            replace(gate.certificates.certificate, files.certificate.read_bytes())
+        wait_until(lambda: shown(gate) == ssl.PEM_cert_to_DER_cert(files.issued.certificate_pem.decode()), "the new certificate is shown")
+        assert client.send(ask).response().status == 200
+        replace(gate.certificates.key, before[1])
+        with hears(gate, RELOADED):
+            replace(gate.certificates.certificate, before[0])
+
+
+def shown(gate: RunningGate) -> bytes | None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with RawClient(gate.port, tls=context, server_name=OPEN) as client:
+        assert isinstance(client.socket, ssl.SSLSocket)
+        return client.socket.getpeercert(binary_form=True)
+
+
+def test_new_rules_count_on_connections_that_are_open(gate: RunningGate) -> None:
+    with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=OPEN) as client:
+        ask = f"GET / HTTP/1.1\r\nHost: {OPEN}:{gate.port}\r\nAccept: text/html\r\n\r\n".encode()
+        assert client.send(ask).response().status == 200
+        app, public = gate.builder.policy
+        closed = {"from": public["from"], "to": public["to"], "allow_any_authenticated_user": True}
+        reload(gate, policy=[app, closed])
+        assert client.send(ask).response().status == 302
+        reload(gate, policy=[app, public])
+        assert client.send(ask).response().status == 200
+
+
+def test_it_is_for_services_that_carry_traffic(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    route = {"from": "https://app.example.com", "to": "http://127.0.0.1:9"}
+    path.write_text(
+        yaml.safe_dump({**MINIMAL, "data_dir": str(tmp_path / "data"), "data_plane": "envoy", "services": "databroker", "policy": [route]})
+    )
+    with Child.python("manage.py", "checkconfig", "-config", path) as child:
+        assert child.process.wait(20) == 1
+    assert "data_plane" in child.output
+    assert "all or proxy" in child.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_envoy_ends_with_gate(number: signal.Signals, upstream: SampleUpstream, tmp_path: Path) -> None:
+    builder = GateBuilder("http://127.0.0.1:9").route(OPEN, to=upstream.url, allow_public_unauthenticated_access=True)
+    with builder.setting(data_plane="envoy").start(tmp_path) as gate:
+        pid = envoy_of(gate)
+        assert answers(gate) == 200
+        gate.stop(number)
+        wait_until(lambda: not is_running(pid), "Envoy ends")
+        assert answers(gate) == 0

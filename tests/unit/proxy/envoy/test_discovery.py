@@ -1,0 +1,91 @@
+"""Envoy is told by files, whole and readable by us alone; and what it makes of them is found out."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.envoy import discovery
+from proxy.envoy.bootstrap import CERTIFICATES, CLUSTERS, LISTENERS
+from proxy.envoy.discovery import Discovery, Refused
+
+LISTENER = {"name": "edge"}
+CLUSTER = {"name": "upstream-1"}
+ADMIN = "type.googleapis.com/envoy.admin.v3"
+
+
+@asynccontextmanager
+async def admin(path: Path, *states: list[dict[str, Any]]) -> AsyncIterator[None]:
+    """Answers with one state after the other, the last for ever."""
+    left = list(states)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readline():
+            while await reader.readline() != b"\r\n":
+                pass
+            body = json.dumps({"configs": left.pop(0) if len(left) > 1 else left[0]}).encode()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        writer.close()
+
+    server = await asyncio.start_unix_server(answer, path)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+def state(version: str, *clusters: str, error: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    listener: dict[str, Any] = {"name": "edge", "active_state": {}}
+    if error is not None:
+        listener["error_state"] = error
+    return [
+        {"@type": f"{ADMIN}.ListenersConfigDump", "version_info": version, "dynamic_listeners": [listener]},
+        {"@type": f"{ADMIN}.ClustersConfigDump", "dynamic_active_clusters": [{"cluster": {"name": name}} for name in clusters]},
+    ]
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Discovery:
+    made = Discovery(tmp_path, tmp_path / "admin")
+    made.publish(LISTENER, {"upstream-1": CLUSTER}, [{"name": "certificate-0"}])
+    return made
+
+
+def version(directory: Path, name: str = LISTENERS) -> str:
+    found: str = json.loads((directory / name).read_text())["version_info"]
+    return found
+
+
+def test_files_are_ours_alone_and_change_only_with_their_content(told: Discovery, tmp_path: Path) -> None:
+    for name in (LISTENERS, CLUSTERS, CERTIFICATES):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+    before = {name: (version(tmp_path, name), (tmp_path / name).stat().st_ino) for name in (LISTENERS, CLUSTERS)}
+    told.publish(LISTENER, {"upstream-2": {"name": "upstream-2"}}, [{"name": "certificate-0"}])
+    after = {name: (version(tmp_path, name), (tmp_path / name).stat().st_ino) for name in (LISTENERS, CLUSTERS)}
+    assert after[LISTENERS] == before[LISTENERS]
+    assert after[CLUSTERS] != before[CLUSTERS]
+
+
+async def test_it_waits_until_envoy_has_all(told: Discovery, tmp_path: Path) -> None:
+    new = version(tmp_path)
+    async with admin(tmp_path / "admin", state("old"), state(new), state(new, "upstream-1", "gate")):
+        await told.taken(["upstream-1"])
+    assert told.known == {"upstream-1", "gate"}
+
+
+async def test_what_envoy_refuses_is_told_with_its_reason(told: Discovery, tmp_path: Path) -> None:
+    error = {"version_info": version(tmp_path), "details": "cannot bind"}
+    async with admin(tmp_path / "admin", state("old", "upstream-1", error=error)):
+        with pytest.raises(Refused, match="cannot bind"):
+            await told.taken(["upstream-1"])
+
+
+async def test_an_envoy_that_never_answers_is_not_waited_for_forever(told: Discovery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "PATIENCE", 0.05)
+    with pytest.raises(Refused, match="in time"):
+        await told.taken(["upstream-1"])
+    assert told.known == frozenset()

@@ -1,0 +1,108 @@
+"""What Envoy tells is read as strictly as what our own listener is sent, and nothing that a client says passes for Envoy's word."""
+
+from urllib.parse import quote
+
+import pytest
+from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
+
+from gateproject.errors import BadRequest
+from proxy.envoy.head import Told, rewritten
+from proxy.envoy.listener import TICKET, TOLD_CONNECTION, TOLD_PROTO
+from proxy.incoming import TLS
+from tests.support.client_certificates import authority
+from tests.unit.proxy.envoy.conftest import Ask
+
+
+def scope_of(message: pb.ProcessingRequest):
+    return Told.of(message).scope("https")
+
+
+def test_a_request_becomes_what_our_listener_would_have_made_of_it(ask: Ask) -> None:
+    scope = scope_of(ask("/a%20b?x=1", ("accept", "*/*"), ("cookie", "a=1"), method="POST", has_body=True))
+    assert (scope["method"], scope["raw_path"], scope["query_string"], scope["path"]) == ("POST", b"/a%20b", b"x=1", "/a b")
+    assert scope["headers"] == [(b"host", b"app.example.com"), (b"accept", b"*/*"), (b"cookie", b"a=1")]
+    assert (scope["client"], scope["scheme"]) == (["192.0.2.7", 5000], "https")
+    assert scope["extensions"] == {TLS: {"server_name": "app.example.com", "chain": ()}}
+    assert "gate.bare_query" in scope_of(ask("/a?"))
+
+
+@pytest.mark.parametrize(
+    ("peer", "client"),
+    [("[2001:db8::1]:443", ["2001:db8::1", 443]), ("[::ffff:192.0.2.1]:9", ["192.0.2.1", 9]), ("", None), ("/a/unix/socket", None)],
+)
+def test_who_asks_is_the_peer(peer: str, client: list[object] | None, ask: Ask) -> None:
+    assert scope_of(ask(peer=peer))["client"] == client
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"method": "TRACE"},
+        {"method": "CONNECT"},
+        {"path": "*"},
+        {"path": "/" + "a" * 9000},
+        {"path": "/a b"},
+        {"path": "/\xff"},
+        {"host": ""},
+        {"host": "app.example.com,evil.example"},
+        {"host": "app.example.com/"},
+        {"host": "user@app.example.com"},
+    ],
+    ids=str,
+)
+def test_what_our_listener_refuses_is_refused(message: dict[str, str], ask: Ask) -> None:
+    with pytest.raises(BadRequest):
+        scope_of(ask(**message))
+
+
+@pytest.mark.parametrize("headers", [[("x-a", "a" * 17000)], [(f"x-{number}", "1") for number in range(101)], [("expect", "else")]])
+def test_heads_beyond_our_limits_are_refused(headers: list[tuple[str, str]], ask: Ask) -> None:
+    with pytest.raises(BadRequest):
+        scope_of(ask("/", *headers))
+
+
+def test_what_envoy_added_is_not_the_clients(ask: Ask) -> None:
+    added = [("x-forwarded-proto", "https"), ("x-envoy-external-address", "192.0.2.7"), (TICKET, "forged"), (TOLD_PROTO, "http")]
+    headers = scope_of(ask("/", *added, (TOLD_CONNECTION, "x-hop"), ("x-hop", "1"), ("x_under", "1")))["headers"]
+    assert headers == [(b"host", b"app.example.com"), (b"x-hop", b"1"), (b"x-forwarded-proto", b"http"), (b"connection", b"x-hop")]
+
+
+def test_the_certificates_that_were_shown_are_those_that_envoy_wrote(ask: Ask) -> None:
+    issuer = authority()
+    leaf = issuer.issue("ann")
+    chain = quote((leaf.pem + issuer.pem).decode())
+    scope = scope_of(ask("/", ("x-forwarded-client-cert", f'Hash=ab;Cert="{quote(leaf.pem.decode())}";Chain="{chain}"')))
+    assert scope["extensions"][TLS]["chain"] == (leaf.der, issuer.der)
+    assert b"x-forwarded-client-cert" not in dict(scope["headers"])
+    assert scope_of(ask("/", ("x-forwarded-client-cert", 'Chain="nonsense"')))["extensions"][TLS]["chain"] == ()
+
+
+def test_without_a_server_name_there_is_none(ask: Ask) -> None:
+    assert scope_of(ask(server_name=""))["extensions"][TLS]["server_name"] is None
+    assert Told.of(ask()).scope("http")["extensions"] == {}
+
+
+def told(mutation: pb.HeaderMutation) -> tuple[list[tuple[str, bytes, int]], set[str]]:
+    sets = [(each.header.key, each.header.raw_value, each.append_action) for each in mutation.set_headers]
+    return sets, set(mutation.remove_headers)
+
+
+def test_only_what_differs_is_written_and_everything_else_goes() -> None:
+    before = [
+        (b":path", b"/"),
+        (b"accept", b"*/*"),
+        (b"x_gate_claim_email", b"evil"),
+        (b"x-a", b"1"),
+        (b"x-a", b"2"),
+        (b"content-length", b"3"),
+    ]
+    after = [(b"accept", b"*/*"), (b"X-A", b"1"), (b"x-b", b"1"), (b"x-b", b"2")]
+    sets, removed = told(rewritten(before, after))
+    assert sets == [("x-a", b"1", 2), ("x-b", b"1", 2), ("x-b", b"2", 0)]
+    assert removed == {"x_gate_claim_email"}
+
+
+def test_several_cookie_headers_become_one() -> None:
+    sets, removed = told(rewritten([(b"cookie", b"a=1; _gate=x; b=2")], [(b"cookie", b"a=1"), (b"cookie", b"b=2")]))
+    assert sets == [("cookie", b"a=1; b=2", 2)]
+    assert removed == set()

@@ -1,0 +1,97 @@
+"""The listener lets nobody pass by itself: every request is shown to gate, and without its answer nothing is carried."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.envoy.listener import CLUSTER, certificates, listener
+from tests.support.certs import certificate_files
+from tests.support.client_certificates import authority
+from tests.support.options import make_options
+
+TOKEN = "t" * 43
+
+
+def made(directory: Path, *hosts: str, **settings: Any) -> dict[str, Any]:
+    return listener(make_options(directory, data_plane="envoy", **settings), directory, TOKEN, hosts)
+
+
+def manager(chain: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = chain["filters"][0]["typed_config"]
+    return found
+
+
+@pytest.fixture
+def with_tls(tmp_path: Path) -> dict[str, Any]:
+    files = certificate_files(tmp_path, "auth.example.com")
+    return {"insecure_server": None, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
+
+
+def test_on_every_way_gate_is_asked_first_and_its_silence_is_a_refusal(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+    (tmp_path / "ca.pem").write_bytes(authority().pem)
+    chains = made(tmp_path, "app.example.com", client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
+    assert len(chains) == 3
+    for chain in chains:
+        judge, router = manager(chain)["http_filters"]
+        assert judge["typed_config"]["failure_mode_allow"] is False
+        assert "disabled" not in judge
+        assert router["name"] == "envoy.filters.http.router"
+        assert judge["typed_config"]["processing_mode"]["request_header_mode"] == "SEND"
+        metadata = judge["typed_config"]["grpc_service"]["initial_metadata"]
+        assert metadata == [{"key": "authorization", "value": f"Bearer {TOKEN}"}]
+
+
+def test_no_route_knows_where_a_request_goes_unless_gate_has_said_it(tmp_path: Path) -> None:
+    (chain,) = made(tmp_path)["filter_chains"]
+    (host,) = manager(chain)["route_config"]["virtual_hosts"]
+    assert host["domains"] == ["*"]
+    for route in host["routes"]:
+        assert route["route"]["cluster_header"] == CLUSTER
+        assert "cluster" not in route["route"]
+        assert CLUSTER in route["request_headers_to_remove"]
+
+
+def test_hosts_and_paths_are_not_touched_before_gate_has_read_them(tmp_path: Path) -> None:
+    (chain,) = made(tmp_path)["filter_chains"]
+    settings = manager(chain)
+    assert (settings["normalize_path"], settings["merge_slashes"]) == (False, False)
+    assert settings["path_with_escaped_slashes_action"] == "KEEP_UNCHANGED"
+    assert settings["use_remote_address"] is True
+
+
+def test_only_hosts_that_want_certificates_ask_for_one_and_nobody_resumes_there(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+    (tmp_path / "ca.pem").write_bytes(authority().pem)
+    chains = made(tmp_path, "app.example.com", client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
+    certified, others, nameless = chains
+    assert certified["filter_chain_match"] == {"server_names": ["app.example.com"]}
+    assert others["filter_chain_match"] == {"server_names": ["auth.example.com"]}
+    assert "filter_chain_match" not in nameless
+    for chain in (certified, nameless):
+        context = chain["transport_socket"]["typed_config"]
+        assert context["common_tls_context"]["validation_context"]["trust_chain_verification"] == "ACCEPT_UNTRUSTED"
+        assert context["disable_stateless_session_resumption"]
+        assert context["disable_stateful_session_resumption"]
+        assert manager(chain)["forward_client_cert_details"] == "SANITIZE_SET"
+    assert "validation_context" not in others["transport_socket"]["typed_config"]["common_tls_context"]
+    assert manager(others)["forward_client_cert_details"] == "SANITIZE"
+
+
+def test_keys_are_in_the_secrets_alone(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+    options = make_options(tmp_path, data_plane="envoy", **with_tls)
+    key = options.certificate_pairs[0].key.reveal().decode()
+    assert key not in json.dumps(listener(options, tmp_path, TOKEN, ())).replace("\\n", "\n")
+    (secret,) = certificates(options.certificate_pairs)
+    assert secret["tls_certificate"]["private_key"] == {"inline_string": key}
+
+
+def test_the_address_a_balancer_tells_is_read_before_tls(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+    names = [each["name"] for each in made(tmp_path, use_proxy_protocol=True, **with_tls)["listener_filters"]]
+    assert names == ["envoy.filters.listener.proxy_protocol", "envoy.filters.listener.tls_inspector"]
+
+
+def test_limits_are_those_of_the_configuration_and_none_is_none(tmp_path: Path) -> None:
+    (chain,) = made(tmp_path, timeout_read="7s", timeout_idle="0s")["filter_chains"]
+    assert manager(chain)["request_headers_timeout"] == "7.000s"
+    assert manager(chain)["common_http_protocol_options"]["idle_timeout"] == "0s"
