@@ -228,15 +228,14 @@ class Runtime:
     async def reload(self) -> None:
         """All or nothing: the new world is built completely, off the event loop, then swapped in with one assignment."""
         async with self._reloading:  # SIGHUP and a changed file at once: else the older file could win
-            await self._reload()
+            try:
+                await self._reload()
+            except ConfigError as error:
+                self._refuse(error)
 
     async def _reload(self) -> None:
-        try:
-            options, world = await asyncio.to_thread(self._next_world)
-            taken = await self._metrics.retake(options)
-        except ConfigError as error:
-            self._refuse(error)
-            return
+        options, world = await asyncio.to_thread(self._next_world)
+        taken = await self._metrics.retake(options)
         old, self.world, self.options = self.world, world, options
         self.status = self._in_force()
         for name, value in cookie_settings(options).items():
@@ -259,12 +258,7 @@ class Runtime:
             await world.directory.start()
         self._carrying.streams.policy_changed()
         if self.envoy is not None:
-            self.envoy.use(options)
-            try:
-                await self.envoy.taken()
-            except ConfigError as error:
-                self._refuse(error)
-                return
+            await self.envoy.take(options)
         log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
 
     def _next_world(self) -> tuple[Options, World]:

@@ -68,28 +68,15 @@ class EnvoyPlane:
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._judge.methods()),))
         self._server.add_insecure_port(f"unix:{self._judge_socket}")
         await self._server.start()
-        self.use(self._options)
+        self._publish(self._options)
         self._process.start()
-        await self.taken()
+        await self._taken()
         log.info("envoy is listening", address=str(self._options.address), tls=not self._options.insecure_server)
 
-    def use(self, options: Options) -> None:
-        """From now on; until Envoy knows a new upstream, our own data plane carries what is for it."""
-        # A request that was judged just now may still name a cluster of before.
-        before, self._clusters = self._clusters, Clusters(options.policy, options.dns_lookup_family)
-        hosts = sorted(
-            {route.from_.host for route in options.policy if route.tls_downstream_client_ca is not None or options.client_ca is not None}
-        )
-        pairs = () if options.insecure_server else options.certificate_pairs
-        clusters = before.resources | self._clusters.resources
-        self._discovery.publish(listener(options, self._files, self._token, hosts), clusters, certificates(pairs))
-
-    async def taken(self) -> None:
-        """ConfigError with Envoy's reasons where it did not take what it was told last."""
-        try:
-            await self._discovery.taken(self._clusters.resources)
-        except Refused as error:
-            raise ConfigError([Problem("data_plane", f"envoy refuses what follows from the configuration: {error}")]) from error
+    async def take(self, options: Options) -> None:
+        """From now on; until Envoy knows a new upstream, our own data plane carries what is for it.  ConfigError as at the start."""
+        self._publish(options)
+        await self._taken()
 
     async def drain(self) -> None:
         """Accept no more connections, and let what is carried end, for a while."""
@@ -111,6 +98,23 @@ class EnvoyPlane:
     def _cluster_of(self, upstream: Upstream, is_http2: bool) -> str | None:
         name = self._clusters.name(upstream, is_http2=is_http2)
         return name if name in self._discovery.known else None
+
+    def _publish(self, options: Options) -> None:
+        # A request that was judged just now may still name a cluster of before.
+        before, self._clusters = self._clusters, Clusters(options.policy, options.dns_lookup_family)
+        hosts = sorted(
+            {route.from_.host for route in options.policy if route.tls_downstream_client_ca is not None or options.client_ca is not None}
+        )
+        pairs = () if options.insecure_server else options.certificate_pairs
+        clusters = before.resources | self._clusters.resources
+        self._discovery.publish(listener(options, self._files, self._token, hosts), clusters, certificates(pairs))
+
+    async def _taken(self) -> None:
+        """ConfigError with Envoy's reasons where it did not take what it was told last."""
+        try:
+            await self._discovery.taken(self._clusters.resources)
+        except Refused as error:
+            raise ConfigError([Problem("data_plane", f"envoy refuses what follows from the configuration: {error}")]) from error
 
 
 def _listening(path: Path) -> socket.socket:
