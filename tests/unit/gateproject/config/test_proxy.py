@@ -68,3 +68,12 @@ def test_an_address_that_the_chosen_family_leaves_out_is_a_problem(problems: Pro
     assert problems(policy=policy) == {}
     assert problems(policy=policy, dns_lookup_family="V4_ONLY") == {"policy[0].to": "is an IPv6 address, and dns_lookup_family is V4_ONLY"}
     assert problems(policy=policy, dns_lookup_family="V6_ONLY") == {"policy[1].to": "is an IPv4 address, and dns_lookup_family is V6_ONLY"}
+
+
+def test_what_the_chosen_data_plane_cannot_carry_is_an_error(load: Load, problems: Problems) -> None:
+    web = {"from": "https://a.example.com", "to": "http://127.0.0.1:9", "upstream_http2": True}
+    assert problems(policy=[web]) == {"policy[0].upstream_http2": "needs data_plane: envoy"}
+    assert load(data_plane="envoy", policy=[web]).policy[0].upstream_http2
+    tcp = {"from": "tcp+https://a.example.com:5432", "to": "tcp://127.0.0.1:9"}
+    assert set(problems(data_plane="envoy", policy=[tcp])) == {"policy[0].from"}
+    assert "all or proxy" in problems(data_plane="envoy", services="databroker")["data_plane"]
