@@ -1,6 +1,7 @@
 """Envoy is told by files, whole and readable by us alone; and what it makes of them is found out."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,21 +22,25 @@ ADMIN = "type.googleapis.com/envoy.admin.v3"
 @asynccontextmanager
 async def admin(path: Path, *states: list[dict[str, Any]]) -> AsyncIterator[None]:
     """Answers with one state after the other, the last for ever."""
-    left = list(states)
+    left, conversations = list(states), set[asyncio.Task[Any] | None]()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while await reader.readline():
-            while await reader.readline() != b"\r\n":
-                pass
-            body = json.dumps({"configs": left.pop(0) if len(left) > 1 else left[0]}).encode()
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
-        writer.close()
+        conversations.add(asyncio.current_task())
+        with contextlib.suppress(ConnectionError):
+            while await reader.readline():
+                while await reader.readline() != b"\r\n":
+                    pass
+                body = json.dumps({"configs": left.pop(0) if len(left) > 1 else left[0]}).encode()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            writer.close()
+            await writer.wait_closed()
 
     server = await asyncio.start_unix_server(answer, path)
     try:
         yield
     finally:
         server.close()
+        await asyncio.wait_for(asyncio.gather(*filter(None, conversations)), 10)
 
 
 def state(version: str, *clusters: str, error: dict[str, str] | None = None) -> list[dict[str, Any]]:
