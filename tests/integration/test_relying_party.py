@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from tests.attack.identity_browser import Answer as Page
 from tests.attack.identity_browser import Browser
@@ -340,3 +341,59 @@ async def patiently_opened(stage: Stage, browser: Browser, url: str) -> Page:
     async with stage.gate.client(timeout=30) as client:
         answer = await client.get(url, headers={"Accept": "text/html", "Cookie": cookies})
     return Page(url, RawResponse(answer.status_code, list(answer.headers.items()), answer.content))
+
+
+# Algorithm -> the key that the provider publishes, and another of its kind.
+SIGNERS: dict[str, tuple[Any, Any]] = {
+    "RS256": (RSA_KEY, OTHER_RSA_KEY),
+    "PS256": (RSA_KEY, OTHER_RSA_KEY),
+    "ES256": (EC_KEY, ec.generate_private_key(ec.SECP256R1())),
+    "EdDSA": (ED_KEY, ed25519.Ed25519PrivateKey.generate()),
+}
+
+
+@pytest.mark.parametrize("algorithm", SIGNERS)
+def test_each_algorithm_that_we_take_signs_in_and_another_s_signature_does_not(fresh: Stage, algorithm: str) -> None:
+    """Among keys that are for something else, or of a kind that nobody here knows."""
+    key, other = SIGNERS[algorithm]
+    strangers = [
+        {**public_jwk(OTHER_RSA_KEY, "RS256", "key-1"), "use": "enc"},
+        {"kty": "AKP", "alg": "ML-DSA-44", "kid": "key-1", "pub": "AAAA", "use": "sig"},
+        {"kty": "oct", "k": "AAAA", "kid": "key-1", "alg": "HS256"},
+        {"kty": "EC", "crv": "P-256", "kid": "key-2", "x": "!", "y": "!"},
+    ]
+    fresh.bend.answers = {"/jwks": Answer.json({"keys": [*strangers, public_jwk(key, algorithm, "key-1")]})}
+    before = fresh.idp.signing_key, fresh.idp.algorithm
+    fresh.idp.signing_key, fresh.idp.algorithm = key, algorithm
+    try:
+        assert fresh.sign_in(fresh.browser()).status == 200
+        browser = fresh.browser()
+        callback = fresh.picked(browser)
+        fresh.bend.token = lambda header, claims: signed(header, claims, other, algorithm)
+        is_explained(fresh, browser.open(callback), 503, "does not answer", TROUBLE, "signature is wrong")
+        nobody_is_signed_in(fresh, browser)
+    finally:
+        fresh.idp.signing_key, fresh.idp.algorithm = before
+
+
+def test_userinfo_that_comes_as_a_token_is_not_read(stage: Stage) -> None:
+    """Nobody has registered us for signed userinfo (OpenID Connect Core 5.3.2), so nobody has said whose key that would be."""
+    browser = stage.browser()
+    callback = stage.picked(browser)
+    answer = signed({"alg": "RS256", "kid": "key-1"}, {"iss": stage.idp.issuer, "aud": "gate", "sub": "alice"}, RSA_KEY, "RS256").encode()
+    stage.bend.answers = {"/userinfo": Answer(200, answer, "application/jwt")}
+    is_explained(stage, browser.open(callback), 503, "does not answer as it should", TROUBLE, "JSON object")
+    nobody_is_signed_in(stage, browser)
+
+
+def test_a_callback_leaks_nothing_and_carries_no_form_on(stage: Stage) -> None:
+    """RFC 9700 4.2.4 and 4.12: no address with a code is a referrer elsewhere, no answer is kept, and no redirect repeats a POST."""
+    browser = stage.browser()
+    signed_url = browser.open(stage.url(ANYONE)).location
+    to_provider = browser.open(signed_url)
+    callback = stage.idp.pick(to_provider.location, "alice")
+    answers = [to_provider, stage.browser().open(callback), browser.open(callback)]
+    assert [answer.status for answer in answers] == [302, 400, 302]
+    assert all("no-store" in answer.header("cache-control") for answer in answers)
+    # The only one that a browser shows, so that its address could be the referrer of anything.
+    assert answers[1].header("referrer-policy") in ("no-referrer", "same-origin")
