@@ -81,10 +81,11 @@ runtime = door("gateproject/runtime.py", f"{LIVE_RELOAD}::test_what_needs_a_rest
 runtime.without("what needs a restart waits for it", "without_restart_only_changes(self.source.load(), self.options)", "self.source.load()")
 runtime.without(
     "a broken configuration takes nothing over",
-    "            self._refuse(error)\n            return\n",
-    "            self._refuse(error)\n"
+    "        options, world = await asyncio.to_thread(self._next_world)\n",
+    "        try:\n            options, world = await asyncio.to_thread(self._next_world)\n"
+    "        except ConfigError as error:\n            self._refuse(error)\n"
     '            options = self.options.model_copy(update={"policy": ()})\n'
-    "            world, taken = self._build(options, self.world), None\n",
+    "            world = self._build(options, self.world)\n",
     f"{LIVE_RELOAD}::test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong",
 )
 

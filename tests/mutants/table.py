@@ -3,6 +3,7 @@
 from tests.mutants import (
     configuration,
     directory,
+    envoy,
     explanations,
     forward_auth,
     headers,
@@ -40,6 +41,7 @@ _CHAPTERS = (
     forward_auth,
     explanations,
     tracing,
+    envoy,
     configuration,
 )
 
