@@ -176,6 +176,11 @@ async def test_gate_sees_the_answer_to_what_envoy_carries(stage: Stage, ask: Ask
     assert mode.response_header_mode == mode.request_trailer_mode == mode.response_trailer_mode == mode.SEND
 
 
+@pytest.mark.parametrize("path", ["/.gate/", "/.gate/callback/?x=1", "/x/../.well-known/gate/jwks.json", "/ping"])
+async def test_our_own_pages_are_no_applications_whoever_asks(path: str, stage: Stage, ask: Ask) -> None:
+    assert (await stage.first_answer(ask(path, stage.cookie("app.example.com"))))[CLUSTER] == b"gate"
+
+
 async def test_who_is_refused_is_not_carried(stage: Stage, ask: Ask) -> None:
     told = await stage.first_answer(ask("/", stage.cookie("finance.example.com"), host="finance.example.com"))
     assert told[CLUSTER] == b"gate"
