@@ -22,7 +22,8 @@ Headers = tuple[tuple[bytes, bytes], ...]
 ASSERTION = b"x-gate-jwt-assertion"
 CLAIM_PREFIX = "x-gate-claim-"
 RENEWED_BEFORE_EXPIRY = 60.0
-MAX_CACHED = 50_000
+# 2 KiB each.
+MAX_CACHED = 20_000
 LARGE = 8 * 1024  # bytes: many servers accept no more in all headers of a request
 
 _NOT_IN_HEADER_NAMES = re.compile(r"[^a-z0-9!#$%&'*+.^_`|~-]")

@@ -16,7 +16,8 @@ log = structlog.get_logger(__name__)
 
 # The specification has rules by group id only for the others, whose group names are neither unique nor fixed.
 PROVIDERS_WITH_GROUP_NAMES = frozenset({"oidc", "google", "github", "gitlab", "auth0"})
-MAX_CACHED = 50_000
+# With what it rests on, each is some 5 KiB; a replica holds the records of not many more people.
+MAX_CACHED = 20_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,13 @@
 """How fast are the stores' hottest paths, on a real Redis with an append-only file, sealed?
 
-    python -m bench.stores                  # 100,000 changes
-    python -m bench.stores --million        # and what a million sessions cost an authorize process, a few minutes more
+    python -m bench.stores
 
+What a million sessions cost, and the same between processes: bench/split.py.
 Each line ends with its goal, where there is one; the status is 1 where one is missed.
 """
 
 import asyncio
 import os
-import resource
 import sys
 import tempfile
 import time
@@ -29,7 +28,6 @@ from tests.support.redis_server import RedisServer
 
 WRITERS = 64
 CHANGES = 100_000
-MILLION = 1_000_000
 READS = 200_000
 REVOCATIONS = 300
 PROCESSES = 4
@@ -45,15 +43,12 @@ SESSION_DATA = {
 def main() -> None:
     pin(0)
     with tempfile.TemporaryDirectory() as directory, RedisServer(Path(directory), "--appendonly", "yes") as server:
-        is_good = asyncio.run(measure(server.url, os.urandom(32), with_million="--million" in sys.argv))
+        is_good = asyncio.run(measure(server.url, os.urandom(32)))
     sys.exit(not is_good)
 
 
-async def measure(url: str, secret: bytes, *, with_million: bool) -> bool:
-    outcomes = [*await write_and_read(url, secret), *await replica(url, secret), await revocation(url, secret)]
-    if with_million:
-        outcomes += await million(url, secret)
-    return all(outcomes)
+async def measure(url: str, secret: bytes) -> bool:
+    return all([*await write_and_read(url, secret), *await replica(url, secret), await revocation(url, secret)])
 
 
 def tell(what: str, value: float, goal: float, *, at_least: bool = False) -> bool:
@@ -142,37 +137,6 @@ async def revocation(url: str, secret: bytes) -> bool:
     took.sort()
     print(f"revocation reaches {PROCESSES} replicas: median {took[len(took) // 2] * 1000:.1f} ms, worst {took[-1] * 1000:.1f} ms")
     return tell("seconds at p99", took[int(len(took) * 0.99)], 1)
-
-
-async def million(url: str, secret: bytes) -> list[bool]:
-    store = opened(url, secret)
-    await fill(store, MILLION)
-    await store.close()
-    code = "import asyncio, sys; from bench.stores import authorize; asyncio.run(authorize(sys.argv[1], bytes.fromhex(sys.argv[2])))"
-    child = await asyncio.create_subprocess_exec(sys.executable, "-c", code, url, secret.hex(), stdout=asyncio.subprocess.PIPE)
-    said, _ = await child.communicate()
-    first, megabytes = map(float, said.split())
-    return [
-        tell("seconds from the start to the first session, with a million stored", first, 3),
-        tell("MiB of a process with a full replica", megabytes, 400),
-    ]
-
-
-async def authorize(url: str, secret: bytes) -> None:
-    """In a process of its own: what authorize does with the store."""
-    started = time.perf_counter()
-    store = opened(url, secret)
-    copy, task = await following(store)
-    await copy.get(SESSION, "0-0")
-    first = time.perf_counter() - started
-    per_writer = copy._max_records // WRITERS + 1
-    for writer in range(WRITERS):
-        for start in range(0, per_writer, 50):
-            await asyncio.gather(*(copy.get(SESSION, f"{writer}-{session}") for session in range(start, start + 50)))
-    task.cancel()
-    await asyncio.wait({task})
-    await store.close()
-    print(first, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 if __name__ == "__main__":

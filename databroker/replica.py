@@ -36,8 +36,16 @@ UNKNOWN: Final = Unknown.UNKNOWN
 # What callbacks get when anything may have changed: drop whatever was derived from records.
 EVERYTHING: Final = Change(0, "", "", None)
 
-# No decision rests on them, and they are half of what a session weighs.
+# Of a session: no decision rests on them, and they are most of what it weighs.
 TOKENS: Final = frozenset({"id_token", "access_token", "refresh_token", "unverified_id_token"})
+UNDECIDING: Final = TOKENS | {
+    "access_token_expires",
+    "client_address",
+    "earlier",
+    "refreshed_by_hand",
+    "tokens_received",
+    "user_agent",
+}
 
 SEEN_AT_ONCE: Final = frozenset({SESSION, SERVICE_ACCOUNT})
 
@@ -183,7 +191,7 @@ class Replica:
             del self._cache[key]
         elif isinstance(cached, Record) and cached.version < change.version:
             if change.record is not None:
-                self._cache[key] = _without_tokens(change.record)
+                self._cache[key] = _to_decide_by(change.record)
             else:
                 del self._cache[key]
         self._tell(change)
@@ -191,7 +199,7 @@ class Replica:
     async def _fetch(self, key: type_and_id) -> Record | BrokerError | None:
         this_call = asyncio.current_task()
         try:
-            record = _without_tokens(await self._client.get(*key))
+            record = _to_decide_by(await self._client.get(*key))
         except BrokerError as error:
             return error
         else:
@@ -244,7 +252,7 @@ class Replica:
             callback(change)
 
 
-def _without_tokens(record: Record | None) -> Record | None:
-    if record is None or record.type != SESSION or TOKENS.isdisjoint(record.data):
+def _to_decide_by(record: Record | None) -> Record | None:
+    if record is None or record.type != SESSION or UNDECIDING.isdisjoint(record.data):
         return record
-    return replace(record, data=frozen_data({key: value for key, value in record.data.items() if key not in TOKENS}))
+    return replace(record, data=frozen_data({key: value for key, value in record.data.items() if key not in UNDECIDING}))

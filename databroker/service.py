@@ -4,14 +4,20 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
+import structlog
+
 from databroker import activity, rows
+from databroker.backoff import pauses
 from databroker.client import BrokerClient, ForgettingBroker, LocalBroker
 from databroker.elected import run_elected
 from databroker.projection import Projection
 from databroker.replica import Replica
 from databroker.store.base import BackEnd
 from databroker.store.sealed import SealedStore
+from gateproject.errors import BrokerError
 from gateproject.tasks import spawn
+
+log = structlog.get_logger(__name__)
 
 # An expired session closes its open websockets when the sweep tells the change stream, so this is how late they may be.
 SWEEP_INTERVAL = 0.5
@@ -79,9 +85,16 @@ class DataBrokerService:
             await self._store.close()
 
     async def _sweep(self, store: BackEnd) -> None:
+        waits = pauses(self._sweep_interval)
         while True:
-            has_more = await store.clean(SWEEP_AT_ONCE)
-            await asyncio.sleep(0 if has_more else self._sweep_interval)
+            try:
+                has_more = await store.clean(SWEEP_AT_ONCE)
+            except BrokerError as error:
+                log.warning("expired records can't be cleared away", reason=str(error))
+                await asyncio.sleep(next(waits))
+            else:
+                waits = pauses(self._sweep_interval)
+                await asyncio.sleep(0 if has_more else self._sweep_interval)
 
 
 def _client(store: BackEnd | None, remote: BrokerClient | None) -> BrokerClient:

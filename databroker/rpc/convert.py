@@ -7,16 +7,20 @@ from typing import Any
 from databroker.records import Record
 from databroker.rpc import databroker_pb2 as pb
 from databroker.store.base import Change, Lease
-from databroker.store.frozen import frozen_data
+from databroker.store.frozen import FrozenDict, frozen_data
 
 SERVICE = "databroker.DataBrokerService"
 
 
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
 def data_to_bytes(data: Mapping[str, Any]) -> bytes:
     """TypeError for what JSON can't say."""
-    if not all(isinstance(key, str) for key in _keys(data)):
+    # What is frozen was looked at when it was.
+    if not isinstance(data, FrozenDict) and not all(isinstance(key, str) for key in _keys(data)):
         raise TypeError("keys of stored data must be text")
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return _encode(data).encode("utf-8", "surrogatepass")
 
 
 def data_from_bytes(data: bytes) -> Mapping[str, Any]:

@@ -1,6 +1,7 @@
 """How does stored data stay what it was?  JSON values as dicts and lists that refuse to be changed."""
 
 from collections.abc import Mapping
+from sys import intern
 from typing import Any, NoReturn
 
 
@@ -10,6 +11,7 @@ def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
 
 # Subclasses of dict and list, not proxies and tuples: dataclasses.asdict, json and isinstance must go on working.
 class FrozenDict(dict[str, Any]):
+    __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
 
@@ -18,6 +20,7 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
+    __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
     append = clear = extend = insert = pop = remove = reverse = sort = _refuse
 
@@ -25,11 +28,24 @@ class FrozenList(list[Any]):
         return FrozenList, (list(self),)
 
 
+# Most values are of these exact types; to ask what else they could be takes four times as long.
+_UNCHANGEABLE = frozenset({type(None), bool, int, float, str, FrozenDict, FrozenList})
+
+
 def frozen_data(data: Mapping[str, Any]) -> FrozenDict:
     """A deep copy that can't be changed; TypeError for what JSON can't say."""
-    if not all(isinstance(key, str) for key in data):
+    frozen = {}
+    for key, value in data.items():
+        # One object for each name, however many records have it: else names are much of what a cached session weighs.
+        name = intern(key) if type(key) is str else _text(key)
+        frozen[name] = value if type(value) in _UNCHANGEABLE else _frozen(value)
+    return FrozenDict(frozen)
+
+
+def _text(key: object) -> str:
+    if not isinstance(key, str):
         raise TypeError("keys of stored data must be text")
-    return FrozenDict({key: _frozen(value) for key, value in data.items()})
+    return key
 
 
 def _frozen(value: Any) -> Any:
@@ -39,5 +55,6 @@ def _frozen(value: Any) -> Any:
         case Mapping():
             return frozen_data(value)
         case list() | tuple():
-            return FrozenList([_frozen(item) for item in value])
+            # The texts in lists are groups, roles, methods: many records have the same ones.
+            return FrozenList([intern(item) if type(item) is str else _frozen(item) for item in value])
     raise TypeError(f"stored data must be JSON values, not {type(value).__name__}")

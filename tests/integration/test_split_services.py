@@ -6,6 +6,7 @@ The admin's tables are in a PostgreSQL that authenticate and authorize share.
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Self
 
 import httpx
 import jwt
@@ -159,16 +160,64 @@ async def until_shown(browser, url: str, text: str) -> str:
     return page.text
 
 
-async def test_one_of_each_may_die(split):
-    async with split.client() as browser:
+BROWSERS = 4
+
+
+class Load:
+    """Somebody who asks all the time, in as many tabs: what was answered, and what broke off."""
+
+    def __init__(self, browser: httpx.AsyncClient, url: str):
+        self._browser = browser
+        self._url = url
+        self.statuses: list[int] = []
+        self.broken = 0
+
+    async def _ask(self) -> None:
+        while True:
+            try:
+                self.statuses.append((await self._browser.get(self._url)).status_code)
+            except httpx.TransportError:
+                self.broken += 1
+            await asyncio.sleep(0.01)
+
+    async def more(self, number: int) -> None:
+        """Return when so many more were answered."""
+        until = len(self.statuses) + number
+        async with asyncio.timeout(60):
+            while len(self.statuses) < until:
+                await asyncio.sleep(0.01)
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(self._ask()) for _ in range(BROWSERS)]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+
+async def test_whichever_dies_only_what_it_was_answering_may_fail(split):
+    """Two of three kinds at once; then the only data broker, which is begun again as whoever watches over it would."""
+    async with split.client() as browser, split.client() as newcomer:
         assert (await sign_in(browser, split.url("/"), "bob")).status_code == 200
-        with split.without(("authorize", "authenticate", "proxy"), 1):
-            browser._transport.addresses = ["127.0.0.1"]
-            for _ in range(4):
-                assert (await browser.get(split.url("/"))).status_code == 200
-            async with split.client() as newcomer:
-                newcomer._transport.addresses = ["127.0.0.1"]
-                assert (await sign_in(newcomer, split.url("/"), "bob")).status_code == 200
+        async with Load(browser, split.url("/")) as load:
+            await load.more(4 * BROWSERS)
+            for services in ("authorize", "authenticate", "proxy"):
+                split.kill(services, 1)
+            await load.more(4 * BROWSERS)
+            assert (await sign_in(newcomer, split.url("/"), "bob")).status_code == 200
+            begun = [split.begin(services, 1) for services in ("authorize", "authenticate", "proxy")]
+            split.kill("databroker", 0)
+            begun.append(split.begin("databroker", 0))
+            await load.more(BROWSERS)
+            for child in begun:
+                await asyncio.to_thread(child.wait_for_line, "gate is ready", 60)
+            await load.more(4 * BROWSERS)
+            async with split.client() as another:
+                assert (await sign_in(another, split.url("/"), "carol")).status_code == 200
+        assert set(load.statuses) == {200}
+        assert load.broken <= BROWSERS
 
 
 def is_whole(spans: list[Told]) -> bool:

@@ -64,6 +64,15 @@ class PostgresServer:
     def url(self) -> str:
         return f"postgresql://gate@127.0.0.1:{self.port}/postgres"
 
+    def let_files_end_at(self, size: int | None) -> None:
+        """As where the disk is full: writing beyond that many bytes of a file fails, also for connections to come; None for no such end."""
+        server = self.child.process.pid
+        begun = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        for process in (str(server), *begun):
+            limit = _as_its_user(_program("prlimit"), "--pid", process, f"--fsize={'unlimited' if size is None else size}:")
+            done = subprocess.run(limit, env=clean_environment(), cwd="/", capture_output=True, text=True, timeout=20)
+            assert done.returncode == 0 or not Path(f"/proc/{process}").exists(), done.stderr
+
     def restart(self) -> None:
         self.child.stop(signal.SIGINT)
         self.child = self._start()

@@ -13,10 +13,13 @@ PROGRAM = shutil.which("redis-server") or "redis-server"
 
 
 class RedisServer:
-    """Keeps its append-only file in `directory`; `arguments` are those of redis-server."""
+    """Keeps its append-only file in `directory`; `arguments` are those of redis-server.  It may read that file for `patience` seconds."""
 
-    def __init__(self, directory: Path, *arguments: str, tls: CertificateFiles | None = None, port: int | None = None):
+    def __init__(
+        self, directory: Path, *arguments: str, tls: CertificateFiles | None = None, port: int | None = None, patience: float = 20.0
+    ):
         self.directory = directory
+        self.patience = patience
         self.port = port or free_port()
         self.tls = tls
         directory.mkdir(parents=True, exist_ok=True)
@@ -32,7 +35,7 @@ class RedisServer:
 
     def _start(self) -> Child:
         child = Child(PROGRAM, *self._arguments)
-        child.wait_for_line("Ready to accept connections")
+        child.wait_for_line("Ready to accept connections", self.patience)
         return child
 
     @property

@@ -103,12 +103,15 @@ class Split:
         yield "databroker", 0
         yield from itertools.product(("authorize", "authenticate", "proxy"), (0, 1))
 
+    def kill(self, services: str, number: int) -> None:
+        self.children[services, number].process.send_signal(signal.SIGKILL)
+        self.children[services, number].process.wait(10)
+
     @contextmanager
     def without(self, services: Iterable[str], number: int) -> Iterator[None]:
         """While these instances are killed; afterwards they run again."""
         for each in services:
-            self.children[each, number].process.send_signal(signal.SIGKILL)
-            self.children[each, number].process.wait(10)
+            self.kill(each, number)
         try:
             yield
         finally:
@@ -122,17 +125,22 @@ class Split:
 
 
 class EitherInstance(httpx.AsyncHTTPTransport):
-    """Each request goes to the next of `addresses`."""
+    """Each request goes to the next of the addresses, or to the other where nobody listens, as behind a balancer."""
 
     def __init__(self, **options: Any):
         super().__init__(**options)
         self._turns = itertools.count()
-        self.addresses = list(ADDRESSES)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if not request.url.host.endswith(".localhost"):
             return await super().handle_async_request(request)
-        address = self.addresses[next(self._turns) % len(self.addresses)]
+        first = next(self._turns) % len(ADDRESSES)
+        try:
+            return await self._sent(request, ADDRESSES[first])
+        except httpx.ConnectError:  # nothing was sent
+            return await self._sent(request, ADDRESSES[1 - first])
+
+    async def _sent(self, request: httpx.Request, address: str) -> httpx.Response:
         extensions = {**request.extensions, "sni_hostname": request.url.host}
         url = request.url.copy_with(host=address.strip("[]"))
         redirected = httpx.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)

@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from structlog.testing import capture_logs
 
 from databroker.models import Session
 from databroker.records import SESSION, SPENT
@@ -111,3 +112,30 @@ async def test_many_that_expire_at_once_hold_nobody_up():
 
 def test_an_expired_session_is_told_of_within_a_second():
     assert SWEEP_INTERVAL <= 0.5
+
+
+class AwayForAMoment(MemoryStore):
+    """Can't clean at first."""
+
+    failures = 2
+
+    async def clean(self, limit: int) -> bool:
+        if self.failures:
+            self.failures -= 1
+            raise BrokerError("the store is away")
+        return await super().clean(limit)
+
+
+async def test_a_store_that_is_away_is_swept_when_it_is_back():
+    """One line for each try, and no traceback: what an operator can mend is no fault of the program."""
+    store = AwayForAMoment(lambda: NOW)
+    await store.put(SPENT, "old", {}, expires=NOW - 1)
+    service = DataBrokerService(store, lambda: NOW, sweep_interval=0.001)
+    with capture_logs() as logged:
+        await service.start()
+        async with asyncio.timeout(10):
+            while store.has_expired(NOW):
+                await asyncio.sleep(0.001)
+        await service.stop()
+    told = [entry for entry in logged if entry["log_level"] in ("warning", "error")]
+    assert [(entry["event"], entry["reason"]) for entry in told] == [("expired records can't be cleared away", "the store is away")] * 2

@@ -1,0 +1,174 @@
+"""Are an authorizer's copy and the admin's tables right over every kind of store, also when its server is another than before?"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from databroker.client import LocalBroker
+from databroker.models import Session as SessionRow
+from databroker.models import User as UserRow
+from databroker.projection import Projection
+from databroker.records import DIRECTORY_USER, SESSION, USER
+from databroker.replica import UNKNOWN, Replica
+from databroker.store.base import BackEnd
+from gateproject.errors import BrokerError
+from tests.support.database import in_database
+from tests.support.postgresql import PostgresServer
+from tests.support.redis_server import RedisServer
+
+ROOM = 5
+
+
+class World:
+    """A store, and a copy that follows it with little room.  `asked` counts the questions that the store was asked."""
+
+    def __init__(self, store: BackEnd):
+        self.store = store
+        self.broker = LocalBroker(store)
+        self._get, self.broker.get = self.broker.get, self._counted
+        self.asked = 0
+        self.replica = Replica(self.broker, max_records=ROOM, first_wait=0.01)
+
+    async def _counted(self, type: str, id: str):
+        self.asked += 1
+        return await self._get(type, id)
+
+    def held(self, type: str, ids: list[str]) -> list[str]:
+        return [id for id in ids if self.replica.peek(type, id) is not UNKNOWN]
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not holds():
+                await asyncio.sleep(0.01)
+
+    async def seen(self) -> None:
+        """The copy has heard of everything that was written until now."""
+        await self.store.put(USER, "mark", {"n": time.monotonic()})
+        version = (await self.store.put(USER, "mark", {})).version
+        await self.until(lambda: self.replica._has_reached(self.replica._server_version, version))
+
+
+@asynccontextmanager
+async def following(store: BackEnd) -> AsyncIterator[World]:
+    world = World(store)
+    running = asyncio.create_task(world.replica.run())
+    try:
+        await world.until(lambda: bool(world.replica.seen))
+        yield world
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+        await store.close()
+
+
+async def test_a_copy_is_bounded_and_what_left_it_is_found_again(opener) -> None:
+    async with following(opener(time.time)) as world:
+        ids = [f"s{number}" for number in range(3 * ROOM)]
+        for id in ids:
+            await world.store.put(SESSION, id, {"n": 1})
+        await world.seen()
+        assert [(await world.replica.get(SESSION, id)).data for id in ids] == [{"n": 1}] * len(ids)
+        assert world.held(SESSION, ids) == ids[-ROOM:]
+        for id in (ids[0], ids[-1]):  # one that left, one that stayed
+            await world.store.put(SESSION, id, {"n": 2})
+        await world.store.delete(SESSION, ids[1])
+        await world.store.delete(SESSION, ids[-2])
+        await world.seen()
+        assert [(await world.replica.get(SESSION, id)).data for id in (ids[0], ids[-1])] == [{"n": 2}] * 2
+        assert [await world.replica.get(SESSION, id) for id in (ids[1], ids[-2])] == [None, None]
+        assert len(world.held(SESSION, ids)) <= ROOM
+
+
+async def test_many_that_miss_the_same_session_ask_the_store_once(opener) -> None:
+    async with following(opener(time.time)) as world:
+        await world.store.put(SESSION, "s", {"n": 1})
+        await world.seen()
+        found = await asyncio.gather(*(world.replica.get(SESSION, "s") for _ in range(50)))
+        assert {record.data["n"] for record in found} == {1}
+        assert world.asked == 1
+        await world.replica.get(SESSION, "s")
+        assert world.asked == 1
+
+
+def without_its_memory(kind: str, request: pytest.FixtureRequest) -> Callable[[], None]:
+    """What makes another server of this one, that has nothing of what was written."""
+    if kind == "kvstore":
+        redis: RedisServer = request.getfixturevalue("redis_server")
+        return redis.restart  # these keep nothing
+    postgresql: PostgresServer = request.getfixturevalue("postgresql")
+
+    def restart() -> None:
+        postgresql.query("TRUNCATE databroker_storedrecord, databroker_storestate, databroker_storedlease")
+        postgresql.restart()
+
+    return restart
+
+
+@pytest.mark.parametrize("kind", ["kvstore", "database_on_postgresql"])
+async def test_a_server_that_lost_its_memory_means_starting_over(kind: str, request: pytest.FixtureRequest) -> None:
+    async with following(request.getfixturevalue(kind)(time.time)) as world:
+        ids = ["a", "b"]
+        for id in ids:
+            await world.store.put(SESSION, id, {"n": 1})
+        await world.seen()
+        for id in ids:
+            await world.replica.get(SESSION, id)
+        server_version = world.replica._server_version
+        await asyncio.to_thread(without_its_memory(kind, request))
+        await world.until(lambda: world.replica._server_version != server_version and bool(world.replica.seen))
+        assert world.held(SESSION, ids) == []
+        await written(world.store, SESSION, "b", {"n": 2})
+        await world.seen()
+        assert await world.replica.get(SESSION, "a") is None
+        assert (await world.replica.get(SESSION, "b")).data == {"n": 2}
+        await world.store.delete(SESSION, "b")
+        await world.seen()
+        assert await world.replica.get(SESSION, "b") is None
+
+
+async def written(store: BackEnd, type: str, id: str, data: dict[str, object]) -> None:
+    """Also where connections of before must break first."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await store.put(type, id, data)
+            except BrokerError:
+                await asyncio.sleep(0.01)
+            else:
+                return
+
+
+@pytest.mark.parametrize("kind", ["kvstore", "database_on_postgresql"])
+async def test_the_admins_tables_follow_and_start_over_with_a_server_that_lost_its_memory(
+    kind: str, request: pytest.FixtureRequest, database: None
+) -> None:
+    store = request.getfixturevalue(kind)(time.time)
+    await store.put(SESSION, "before", {"user_id": "oidc/alice"})
+    running = asyncio.create_task(Projection(LocalBroker(store), pause=0.005, first_wait=0.01).run())
+    try:
+        await rows(SessionRow, ["before"])
+        await store.put(SESSION, "later", {"user_id": "oidc/alice"})
+        await store.put(DIRECTORY_USER, "oidc/alice", {"name": "Alice", "group_ids": ["g"]})
+        await store.delete(SESSION, "before")
+        await rows(SessionRow, ["later"])
+        await rows(UserRow, ["oidc/alice"])
+        await asyncio.to_thread(without_its_memory(kind, request))
+        await written(store, SESSION, "anew", {"user_id": "oidc/bob"})
+        await rows(SessionRow, ["anew"])
+        await rows(UserRow, [])
+        await written(store, SESSION, "after", {"user_id": "oidc/bob"})
+        await rows(SessionRow, ["after", "anew"])
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+        await store.close()
+
+
+async def rows(model, ids: list[str]) -> None:
+    async with asyncio.timeout(30):
+        while (found := await in_database(lambda: sorted(model.objects.values_list("pk", flat=True)))) != ids:
+            await asyncio.sleep(0.02)
+    assert found == ids

@@ -1,0 +1,229 @@
+"""Stores that are full, or hang, under a whole gate: nobody is let in by mistake, all is told, and the store is used again."""
+
+import asyncio
+import re
+import resource
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.faulty_line import FaultyLine
+from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.postgresql import PostgresServer
+from tests.support.redis_server import RedisServer
+from tests.support.sample_upstream import SampleUpstream
+
+HOST, PUBLIC_HOST = "app.localhost", "public.localhost"
+HTML = {"Accept": "text/html"}
+STALENESS = 4.0
+# A call to the database may take 5 s, and another waits for its turn; nothing takes longer, whoever comes.
+BOUND = 20.0
+POSTGRESQL_FILE = 16 * 1024 * 1024  # bytes: its log is written in files of that size, which exist before
+
+During = Callable[[RunningGate], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What can happen to a store, for as long as a context lasts; and what the log then says of it."""
+
+    settings: dict[str, object]
+    is_full: During
+    full_words: str
+    hangs: During
+    hang_words: str
+    is_silent: bool = True  # while it hangs, nothing can be read either
+    end_sessions: Callable[[], object] = lambda: None  # behind gate's back, while it hangs
+
+
+@contextmanager
+def without_disk(pid: int) -> Iterator[None]:
+    """As where the disk is full: what this process writes to files fails."""
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[1]))
+    yield
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def kvstore(tmp_path: Path) -> Iterator[Trouble]:
+    with RedisServer(tmp_path / "redis", "--appendonly", "yes") as server:
+
+        @contextmanager
+        def is_full(gate: RunningGate) -> Iterator[None]:
+            server.command("CONFIG", "SET", "maxmemory", "1")
+            yield
+            server.command("CONFIG", "SET", "maxmemory", "0")
+
+        @contextmanager
+        def hangs(gate: RunningGate) -> Iterator[None]:
+            server.hang()
+            yield
+            server.go_on()
+
+        settings = {"databroker_storage_type": "kvstore", "databroker_storage_connection_string": server.url}
+        yield Trouble(settings, is_full, "maxmemory", hangs, "did not answer within")
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Trouble:
+    def is_full(gate: RunningGate) -> AbstractContextManager[None]:
+        return without_disk(gate.child.process.pid)
+
+    @contextmanager
+    def hangs(gate: RunningGate) -> Iterator[None]:
+        """Another program keeps the file to itself; who reads need not wait for it."""
+        other = sqlite3.connect(tmp_path / "data" / "gate.sqlite3", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.close()
+
+    return Trouble({"databroker_storage_type": "database"}, is_full, "disk", hangs, "locked", is_silent=False)
+
+
+@pytest.fixture
+def postgresql() -> Iterator[Trouble]:
+    with PostgresServer() as server, FaultyLine(server.port) as line:
+
+        @contextmanager
+        def is_full(gate: RunningGate) -> Iterator[None]:
+            server.let_files_end_at(POSTGRESQL_FILE)
+            fill(server)
+            yield
+            server.let_files_end_at(None)
+            server.query("DELETE FROM databroker_storedrecord WHERE type = 'filling'")
+
+        @contextmanager
+        def hangs(gate: RunningGate) -> Iterator[None]:
+            line.silence()
+            yield
+            line.mend()
+
+        def end_sessions() -> None:
+            server.query("DELETE FROM databroker_storedrecord WHERE type = 'session'")
+
+        settings = {
+            "databroker_storage_type": "database",
+            "database_url": server.url.replace(str(server.port), str(line.port)),
+        }
+        yield Trouble(settings, is_full, "could not extend file", hangs, "did not answer within", end_sessions=end_sessions)
+
+
+def fill(server: PostgresServer) -> None:
+    """Until not even a short row finds room, nor will."""
+    server.query("ALTER TABLE databroker_storedrecord SET (autovacuum_enabled = false)")
+    version = 0
+    for rows, words in ((1000, 60), (1000, 1), (50, 1), (1, 1)):  # 60 words: four rows a page
+        data = f"(SELECT string_agg(md5(n::text || m), '') FROM generate_series(1, {words}) m)"
+        with suppress(AssertionError):
+            while True:
+                server.query(
+                    "INSERT INTO databroker_storedrecord (type, record_id, version, modified, is_deleted, data)"
+                    f" SELECT 'filling', n, n, 0, true, {data} FROM generate_series({version - rows}, {version - 1}) n"
+                )
+                version -= rows
+
+
+@pytest.mark.parametrize("kind", ["kvstore", "sqlite", "postgresql"])
+async def test_a_store_in_trouble_lets_nobody_in_by_mistake_and_is_used_again(
+    kind: str, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    trouble: Trouble = request.getfixturevalue(kind)
+    builder = (
+        GateBuilder(provider.url)
+        .route(HOST, to=upstream.url, allow_any_authenticated_user=True)
+        .route(PUBLIC_HOST, to=upstream.url, allow_public_unauthenticated_access=True)
+        .setting(session_staleness=f"{STALENESS:g}s", **trouble.settings)
+    )
+    with builder.start(tmp_path) as gate:
+        async with gate.client(timeout=BOUND, headers=HTML) as alice, gate.client(timeout=BOUND, headers=HTML) as bob:
+            async with gate.client(timeout=BOUND, headers=HTML) as carol:
+                for client, who in ((alice, "alice"), (carol, "carol")):
+                    assert (await sign_in(client, gate.url(HOST), who)).status_code == 200
+                with trouble.is_full(gate):
+                    assert await status_of(alice, gate) == 200
+                    await is_told_to_come_back(bob, gate)
+                    await sign_out_is_done_or_said_not_to_be(carol, gate)
+            assert any(trouble.full_words in line for line in gate.child.lines)
+            assert await signed_in_soon(bob, gate, "bob") < BOUND
+            with trouble.hangs(gate):
+                if trouble.is_silent:
+                    await until(alice, gate, 503)
+                    answer = await alice.get(gate.url(HOST))
+                    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+                    await nothing_waits_for_it(alice, gate)
+                else:
+                    assert await status_of(alice, gate) == 200
+                trouble.end_sessions()
+                async with gate.client(timeout=BOUND, headers=HTML) as carol:
+                    await is_told_to_come_back(carol, gate, "carol")
+            assert any(trouble.hang_words in line for line in gate.child.lines)
+            has_ended = trouble.end_sessions is not Trouble.end_sessions
+            assert await until(alice, gate, 302 if has_ended else 200) < BOUND
+            async with gate.client(timeout=BOUND, headers=HTML) as carol:
+                assert await signed_in_soon(carol, gate, "carol") < BOUND
+        assert gate.child.process.poll() is None
+        assert [line for line in gate.child.lines if "Traceback" in line] == []
+
+
+async def status_of(client: httpx.AsyncClient, gate: RunningGate) -> int:
+    return (await client.get(gate.url(HOST))).status_code
+
+
+async def until(client: httpx.AsyncClient, gate: RunningGate, status: int) -> float:
+    """The seconds until this is the answer; another than 200, 302 and 503 is never given."""
+    started = time.monotonic()
+    async with asyncio.timeout(60):
+        while (found := await status_of(client, gate)) != status:
+            assert found in (200, 302, 503)
+            await asyncio.sleep(0.05)
+    return time.monotonic() - started
+
+
+async def is_told_to_come_back(client: httpx.AsyncClient, gate: RunningGate, who: str = "bob") -> None:
+    """Who wants to sign in now: a page that says when to come back, and nobody is signed in."""
+    page = await sign_in(client, gate.url(HOST), who)
+    assert page.status_code == 503, page.text
+    assert int(page.headers["retry-after"]) > 0
+    assert "text/html" in page.headers["content-type"]
+    assert await status_of(client, gate) == 302
+    assert (await client.get(gate.url(PUBLIC_HOST))).status_code == 200
+
+
+async def sign_out_is_done_or_said_not_to_be(client: httpx.AsyncClient, gate: RunningGate) -> None:
+    """A full store may have room for an end; nobody is told of one that was not."""
+    host = gate.builder.authenticate_host
+    page = await client.get(gate.url(host, "/.gate/"))
+    (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
+    cookies = httpx.Cookies(client.cookies)
+    answer = await client.post(gate.url(host, "/.gate/signout/"), data={"_gate_csrf": token})
+    assert answer.status_code in (302, 503)
+    assert answer.status_code == 302 or int(answer.headers["retry-after"]) > 0
+    client.cookies = cookies  # of whoever kept them
+    assert await status_of(client, gate) == (302 if answer.status_code == 302 else 200)
+
+
+async def nothing_waits_for_it(client: httpx.AsyncClient, gate: RunningGate) -> None:
+    """Many at once that only the store could tell apart: each is answered within its deadline, and others at once."""
+    many = [asyncio.create_task(status_of(client, gate)) for _ in range(30)]
+    await asyncio.sleep(0)
+    assert (await client.get(gate.url(PUBLIC_HOST, "/ping"))).status_code == 200
+    assert (await client.get(gate.url(PUBLIC_HOST))).status_code == 200
+    assert not all(each.done() for each in many)
+    async with asyncio.timeout(BOUND):
+        assert set(await asyncio.gather(*many)) == {503}
+
+
+async def signed_in_soon(client: httpx.AsyncClient, gate: RunningGate, who: str) -> float:
+    started = time.monotonic()
+    async with asyncio.timeout(60):
+        while (await sign_in(client, gate.url(HOST), who)).status_code != 200:
+            await asyncio.sleep(0.05)
+    return time.monotonic() - started
