@@ -145,6 +145,7 @@ async def written(store: BackEnd, type: str, id: str, data: dict[str, object]) -
 async def test_the_admins_tables_follow_and_start_over_with_a_server_that_lost_its_memory(
     kind: str, request: pytest.FixtureRequest, database: None
 ) -> None:
+    await rows(SessionRow, [])  # the tables are in SQLite, and this thread's connection is made before another is chosen for the store
     store = request.getfixturevalue(kind)(time.time)
     await store.put(SESSION, "before", {"user_id": "oidc/alice"})
     running = asyncio.create_task(Projection(LocalBroker(store), pause=0.005, first_wait=0.01).run())
