@@ -29,7 +29,7 @@ NEEDS_RESTART = (
 )
 
 
-CERTIFICATES = ("certificate", "certificate_key", "certificate_file", "certificate_key_file", "certificates")
+CERTIFICATES = ("certificate", "certificate_key", "certificate_file", "certificate_key_file", "certificates", "autocert")
 
 
 def without_restart_only_changes(options: Options, running: Options) -> Options:

@@ -39,6 +39,7 @@ from gateproject.telemetry.logs import configure_logs
 from gateproject.telemetry.tracing import tracer
 from gateproject.telemetry.tracing.tracer import Tracer
 from gateproject.version import version
+from proxy.autocert.service import Autocert
 from proxy.dataplane import Carrying
 from proxy.envoy.service import EnvoyPlane
 from proxy.envoy_words import Words
@@ -99,11 +100,13 @@ class Runtime:
     clock: Callable[[], float] = time.time
     world: World = field(init=False)
     status: ConfigurationStatus = field(init=False)
+    autocert: Autocert = field(default_factory=Autocert)
     _rpc: RpcServices = field(init=False)
     _databroker: DataBrokerService = field(init=False)
     _carrying: Carrying = field(init=False)
     envoy: EnvoyPlane | None = None
     _metrics: MetricsListener = field(default_factory=MetricsListener)
+    _is_listening: bool = False
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -147,7 +150,7 @@ class Runtime:
             directory=directory,
             proxy=ProxyService(options, authorize, self._carrying, self.clock, proxy_before) if serves_people else ABSENT,
             words=Words(options, authorize, self._carrying, self.clock) if services in ("all", "authorize") else ABSENT,
-            listener=ListenerState.build(options, listener_before, self._wants_certificate),
+            listener=ListenerState.build(options, listener_before, self._wants_certificate, self.autocert.obtained),
             signing_key=signing_key,
             tracing=Tracer.of(options, previous.tracing if previous else None),
         )
@@ -202,6 +205,12 @@ class Runtime:
         await stop.wait()
         await self.stop()
 
+    def listening(self) -> None:
+        """Our own listener is open: who asks whether a host is ours gets an answer, so certificates can be had."""
+        self._is_listening = True
+        self.autocert.use(self.options)
+        self.say_ready()
+
     def say_ready(self) -> None:
         log.info(
             "gate is ready",
@@ -247,6 +256,8 @@ class Runtime:
         self._keep_decisions()
         configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
         self._rpc.reload(options)
+        if self._is_listening:
+            self.autocert.use(options)
         self._background = [task for task in self._background if not task.done()]
         if old.bearers is not None:
             self._background.append(spawn(old.bearers.close(SIGN_IN_SECONDS), name="old bearer tokens"))
@@ -280,6 +291,7 @@ class Runtime:
     async def stop(self) -> None:
         for task in self._background:
             task.cancel()
+        self.autocert.stop()
         self._metrics.close()
         if self.world.authenticate is not ABSENT:
             await self.world.authenticate.stop()

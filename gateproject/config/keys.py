@@ -1,12 +1,13 @@
 """Do these PEM bytes hold what their setting promises?  Errors are ValueErrors without a byte of the key."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 
+from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
-from cryptography.x509 import load_pem_x509_certificates
 
 _SMALLEST_RSA = 2048
 
@@ -15,7 +16,7 @@ _SMALLEST_RSA = 2048
 def check_pair(certificate: bytes, key: bytes) -> None:
     """The first certificate is the server's own; its chain may follow."""
     try:
-        public = load_pem_x509_certificates(certificate)[0].public_key()
+        public = x509.load_pem_x509_certificates(certificate)[0].public_key()
     except (ValueError, UnsupportedAlgorithm):
         raise ValueError("the certificate is not valid PEM") from None
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -23,10 +24,30 @@ def check_pair(certificate: bytes, key: bytes) -> None:
         raise ValueError("the certificate and the key do not belong together")
 
 
+def names_of(certificate: x509.Certificate) -> list[str]:
+    """The DNS names that it is for, in lower case; clients look at nothing else (RFC 9525 2)."""
+    try:
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (ValueError, x509.ExtensionNotFound):
+        return []
+    return [name.lower() for name in alternatives.value.get_values_for_type(x509.DNSName)]
+
+
+@lru_cache(maxsize=256)
+def certificate_names(pem: bytes) -> tuple[str, ...]:
+    """Those of the first certificate, which is the server's own."""
+    return tuple(names_of(x509.load_pem_x509_certificates(pem)[0]))
+
+
+def covers(names: Iterable[str], host: str) -> bool:
+    """Does a certificate for these names do for the host?  A wildcard stands for one label (RFC 9525 6.3)."""
+    return bool({host, "*." + host.partition(".")[2]} & set(names))
+
+
 @lru_cache(maxsize=256)  # thousands of routes share a few authorities
 def check_authority(pem: bytes) -> None:
     try:
-        load_pem_x509_certificates(pem)
+        x509.load_pem_x509_certificates(pem)
     except (ValueError, UnsupportedAlgorithm):
         raise ValueError("holds no valid PEM certificate") from None
 

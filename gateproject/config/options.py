@@ -10,6 +10,7 @@ from pydantic import Field
 from gateproject.config import removed, unbuilt
 from gateproject.config.authenticate import AuthenticateSettings
 from gateproject.config.authorize import AuthorizeSettings
+from gateproject.config.autocert import AutocertSettings
 from gateproject.config.databroker import DatabrokerSettings
 from gateproject.config.directory import DirectorySettings, groups_come_from_somewhere
 from gateproject.config.keys import check_authority, check_pair, check_signing_key
@@ -42,11 +43,22 @@ def _transport_is_decided(settings: Any) -> Iterator[Finding]:
     if settings.services in ("authorize", "databroker"):
         if not settings.grpc_insecure and not settings.certificates and not any(forms):
             yield ("certificate",), "gRPC needs a certificate: set certificate and certificate_key, their _file forms, or certificates"
-    elif not settings.insecure_server and not settings.certificates and not any(forms):
+    elif (
+        settings.autocert
+        and not settings.grpc_insecure
+        and settings.grpc_address is not None
+        and not settings.certificates
+        and not any(forms)
+    ):
+        yield (
+            ("autocert",),
+            "is for browsers, and gRPC needs a certificate of its own: set certificate_file, or grpc_insecure where it is safe",
+        )
+    elif not settings.insecure_server and not settings.autocert and not settings.certificates and not any(forms):
         yield (
             ("certificate",),
             "the server must be run with a certificate: set certificate and certificate_key, their _file forms, or certificates; "
-            "or set insecure_server: true where something in front of it ends TLS",
+            "or let autocert: true get some; or set insecure_server: true where something in front of it ends TLS",
         )
 
 
@@ -75,7 +87,7 @@ def _signing_key_fits(settings: Any) -> Iterator[Finding]:
 
 
 def _authorities_are_valid(settings: Any) -> Iterator[Finding]:
-    yield from _unusable_authorities(settings, ("certificate_authority", "client_ca"), ())
+    yield from _unusable_authorities(settings, ("certificate_authority", "client_ca", "autocert_trusted_ca"), ())
     for index, route in enumerate(settings.policy):
         yield from _unusable_authorities(route, ("tls_custom_ca", "tls_downstream_client_ca"), ("policy", index))
 
@@ -126,6 +138,7 @@ class Options(
     AuthorizeSettings,
     AuthenticateSettings,
     RpcSettings,
+    AutocertSettings,
     TracingSettings,
     SharedSettings,
 ):
@@ -133,6 +146,7 @@ class Options(
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         *SharedSettings.RULES,
+        *AutocertSettings.RULES,
         *AuthenticateSettings.RULES,
         *ProxySettings.RULES,
         *DatabrokerSettings.RULES,

@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from gateproject.config.authenticate import AuthenticateSettings
 from gateproject.config.authorize import AuthorizeSettings
+from gateproject.config.autocert import AutocertSettings
 from gateproject.config.databroker import DatabrokerSettings
 from gateproject.config.directory import DirectorySettings
 from gateproject.config.options import Options
@@ -26,6 +27,7 @@ from gateproject.config.validation import Settings
 # The settings of Options that no group has come last.
 GROUPS: Mapping[str, type[Settings]] = {
     "All parts of the service": SharedSettings,
+    "Certificates that gate gets": AutocertSettings,
     "Sign-in": AuthenticateSettings,
     "The directory": DirectorySettings,
     "Groups and the admin": AuthorizeSettings,

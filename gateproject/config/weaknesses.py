@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from gateproject.config.autocert import is_covered, why_not
 from gateproject.config.types import is_loopback
 from gateproject.config.validation import Finding, Rule
 
@@ -119,6 +120,31 @@ def _sessions_without_end(settings: Any) -> Iterator[Finding]:
         yield ("cookie_expire",), "keeps people signed in for more than 30 days: a stolen cookie works as long"
 
 
+def _hosts_without_a_certificate(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy if settings.autocert else ()):
+        host = route.from_.host
+        if (reason := why_not(host, settings)) is not None and not is_covered(host, settings):
+            yield ("policy", index, "from"), f"gets no certificate from autocert: {host} {reason}; give one in certificates"
+
+
+def _the_authority_finds_nobody(settings: Any) -> Iterator[Finding]:
+    """It connects to these ports and to no others (RFC 8555 8.3, RFC 8737 3)."""
+    redirects = settings.http_redirect_addr
+    if settings.autocert and settings.address.port != 443 and (redirects is None or redirects.port != 80):
+        yield (
+            ("autocert",),
+            "the authority comes to port 443 or 80, and gate listens on neither (address, http_redirect_addr): something must lead it here",
+        )
+
+
+def _nobody_answers_for_staples(settings: Any) -> Iterator[Finding]:
+    if settings.autocert and settings.autocert_must_staple and settings.autocert_ca is None:
+        yield (
+            ("autocert_must_staple",),
+            "has no effect but refusals: Let's Encrypt has ended OCSP; it is for authorities that have it (autocert_ca)",
+        )
+
+
 WEAKNESSES: tuple[Rule, ...] = (
     _weak_values,
     _weak_route_values,
@@ -130,4 +156,7 @@ WEAKNESSES: tuple[Rule, ...] = (
     _plain_provider,
     _nobody_can_verify_assertions,
     _sessions_without_end,
+    _hosts_without_a_certificate,
+    _the_authority_finds_nobody,
+    _nobody_answers_for_staples,
 )

@@ -13,7 +13,7 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING,
 # Chatty libraries: what they have to say at info is not an operator's business.
 QUIET = (
     *("daphne", "django.request", "django.channels", "asyncio", "httpx", "httpcore", "aiohttp", "mozilla_django_oidc", "urllib3"),
-    "opentelemetry",
+    *("opentelemetry", "acme"),
 )
 
 

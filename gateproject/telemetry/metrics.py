@@ -1,7 +1,7 @@
 """Which numbers does gate tell?  Every metric is declared here, once."""
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -39,6 +39,16 @@ directory_sync_duration = Histogram(
 directory_requests = Counter("gate_directory_requests", "Requests sent to the directory.", registry=registry)
 directory_entries = Gauge("gate_directory_entries", "Users and groups at the last reading.", ["kind"], registry=registry)
 directory_look_ups = Counter("gate_directory_look_ups", "People looked up at sign-in: success or error.", ["result"], registry=registry)
+
+certificate_expiry = Gauge(
+    "gate_certificate_expiry_timestamp",
+    "When a certificate that is shown ends, Unix seconds; with `autocert` on.",
+    ["name"],
+    registry=registry,
+)
+autocert_orders = Counter(
+    "gate_autocert_orders", "Certificates asked of the authority by this process: obtained or failed.", ["result"], registry=registry
+)
 
 kvstore_conns = Gauge("kvstore_conns", "Connections to the kvstore.", registry=registry)
 kvstore_idle_conns = Gauge("kvstore_idle_conns", "Those of them that nobody uses.", registry=registry)
@@ -106,6 +116,19 @@ def watch_connections(count: Callable[[], tuple[int, int]]) -> None:
     """`count` gives all connections to the kvstore and the idle ones; asked whenever somebody reads the metrics."""
     kvstore_conns.set_function(lambda: count()[0])
     kvstore_idle_conns.set_function(lambda: count()[1])
+
+
+def certificates_end(ends: Mapping[str, float]) -> None:
+    """By a name that the certificate is for; those that are no longer shown are told no more."""
+    for name in _told_certificates - set(ends):
+        certificate_expiry.remove(name)
+        _told_certificates.discard(name)
+    for name, seconds in ends.items():
+        certificate_expiry.labels(name).set(seconds)
+        _told_certificates.add(name)
+
+
+_told_certificates: set[str] = set()
 
 
 def running(service: str, version: str) -> None:

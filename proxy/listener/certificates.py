@@ -1,16 +1,20 @@
 """Which certificate does a TLS client get, by the name it asks for, and is it asked for one of its own?"""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from OpenSSL import SSL
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from zope.interface import implementer
 
+from gateproject.config.keys import names_of
 from gateproject.config.types import CertificatePair
 from gateproject.errors import ConfigError, Problem
+from proxy.listener.obtained import Obtained
+from proxy.listener.self_made import show_none_yet
 
 # TLS 1.2; the three suites of TLS 1.3 are all good and not in this list.
 _CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20:!aNULL"
@@ -23,26 +27,36 @@ Wants = Callable[[str | None], bool]
 
 @implementer(IOpenSSLServerConnectionCreator)
 class Certificates:
-    """The TLS contexts by host name: the exact name, else a wildcard for one label, else the first pair.
+    """The TLS contexts by host name: the exact name, configured or obtained, else a wildcard for one label, else the first pair.
 
+    Where no pair is configured the first is the first that was obtained, and before there is one, a certificate that nobody vouches for.
     `wants_certificate` is asked at each handshake, so that it may change with the configuration.
     """
 
-    def __init__(self, pairs: Sequence[CertificatePair], wants_certificate: Wants = lambda server_name: False):
+    def __init__(
+        self,
+        pairs: Sequence[CertificatePair],
+        wants_certificate: Wants = lambda server_name: False,
+        obtained: Obtained | None = None,
+    ):
         self.pairs = tuple(pairs)
         self._wants_certificate = wants_certificate
+        self._obtained = obtained or Obtained()
         self._by_name: dict[str, SSL.Context] = {}
         contexts = []
         for pair in pairs:
-            context, names = _load(pair)
-            contexts.append(context)
-            for name in names:
-                self._by_name.setdefault(name, context)
-        self._first = contexts[0]
-        self._first.set_tlsext_servername_callback(self._choose)
+            ready = ready_context(pair, self._obtained)
+            contexts.append(ready.context)
+            for name in ready.names:
+                self._by_name.setdefault(name, ready.context)
+        # Each connection begins with this one: where another is swapped in, OpenSSL still asks the callback of the first.
+        self._base = contexts[0] if contexts else _none_yet()
+        self._base.set_tlsext_servername_callback(self._choose)
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
-        connection = SSL.Connection(self._first, None)
+        connection = SSL.Connection(self._base, None)
+        if (first := self._first()) is not self._base:
+            connection.set_context(first)
         if self._wants_certificate(None):
             # A resumed connection would bring along a certificate that nobody has proved to hold in it, perhaps shown to another
             # host, and without the intermediates that came with it.
@@ -54,7 +68,10 @@ class Certificates:
     def context_for(self, server_name: str) -> SSL.Context:
         name = server_name.lower().removesuffix(".")
         wildcard = "*." + name.partition(".")[2]
-        return self._by_name.get(name) or self._by_name.get(wildcard) or self._first
+        return self._by_name.get(name) or self._obtained.contexts.get(name) or self._by_name.get(wildcard) or self._first()
+
+    def _first(self) -> SSL.Context:
+        return self._base if self.pairs else self._obtained.first or self._base
 
     def _choose(self, connection: SSL.Connection) -> None:
         server_name = connection.get_servername()
@@ -104,7 +121,13 @@ def tls_facts(connection: SSL.Connection) -> dict[str, Any]:
     return facts
 
 
-def _load(pair: CertificatePair) -> tuple[SSL.Context, list[str]]:
+class ReadyContext(NamedTuple):
+    context: SSL.Context
+    names: list[str]
+
+
+def ready_context(pair: CertificatePair, obtained: Obtained) -> ReadyContext:
+    """ConfigError, in the name of the pair's source, where it can't be used.  It staples what is obtained at the time of a handshake."""
     try:
         chain = x509.load_pem_x509_certificates(pair.certificate)
         key = load_pem_private_key(pair.key.reveal(), password=None)
@@ -116,7 +139,16 @@ def _load(pair: CertificatePair) -> tuple[SSL.Context, list[str]]:
     except (ValueError, TypeError, SSL.Error) as error:
         problem = "the certificate and its key can't be used: they must be PEM and belong together"
         raise ConfigError([Problem(pair.source, problem)]) from error
-    return context, _names(chain[0])
+    fingerprint = chain[0].fingerprint(hashes.SHA256())
+    # On every context: one that is swapped in staples for itself only.
+    context.set_ocsp_server_callback(lambda connection, data: obtained.staple(fingerprint))
+    return ReadyContext(context, names_of(chain[0]))
+
+
+def _none_yet() -> SSL.Context:
+    context = _context()
+    show_none_yet(context)
+    return context
 
 
 def _context() -> SSL.Context:
@@ -135,11 +167,3 @@ def _context() -> SSL.Context:
 def _select_protocol(connection: SSL.Connection, offered: list[bytes]) -> Any:
     """HTTP/1.1 only; a client that offers something else only is left to find out by itself."""
     return b"http/1.1" if b"http/1.1" in offered else SSL.NO_OVERLAPPING_PROTOCOLS
-
-
-def _names(certificate: x509.Certificate) -> list[str]:
-    try:
-        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except x509.ExtensionNotFound:
-        return []
-    return [name.lower() for name in alternatives.value.get_values_for_type(x509.DNSName)]

@@ -1,16 +1,20 @@
-"""Who came by http?  An ASGI application that leads everybody to https, and answers balancers that ask whether it is there."""
+"""Who came by http?  An ASGI application that leads everybody to https, answers balancers that ask whether it is there, and the authority
+that asks whether a host is ours (HTTP-01, RFC 8555 8.3)."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from authorize.policy.canonical import canonical_host
 from gateproject.errors import BadRequest
+from proxy.listener.obtained import Obtained
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 HEALTH = ("/ping", "/healthz")
+_CHALLENGE = re.compile(r"/\.well-known/acme-challenge/([A-Za-z0-9_-]{1,256})")
 _UNSAFE = re.compile(rb"[^\x21-\x7e]|[\\\"<>^`{|}]")
 _PLAIN: list[Header] = [(b"content-type", b"text/plain; charset=utf-8")]
 
@@ -18,8 +22,9 @@ _PLAIN: list[Header] = [(b"content-type", b"text/plain; charset=utf-8")]
 class HttpsRedirects:
     """`headers` gives the response headers of the configuration in force."""
 
-    def __init__(self, headers: Callable[[], Mapping[str, str]]):
+    def __init__(self, headers: Callable[[], Mapping[str, str]], obtained: Obtained | None = None):
         self._headers = headers
+        self._obtained = obtained or Obtained()
 
     async def __call__(self, scope: dict[str, Any], receive: object, send: Send) -> None:
         if scope["path"] in HEALTH and scope["method"] in ("GET", "HEAD"):
@@ -31,6 +36,9 @@ class HttpsRedirects:
             )
             return
         try:
+            if self._obtained.is_on and (found := _CHALLENGE.fullmatch(scope["path"])) and (answer := await self._proof(scope, found[1])):
+                await _answer(scope, send, 200, answer.encode("ascii"), [(b"content-type", b"application/octet-stream")])
+                return
             location = _location(scope)
         except BadRequest as error:
             await _answer(scope, send, error.status, f"This address can't be used: {error}.\n".encode(), _PLAIN)
@@ -40,11 +48,23 @@ class HttpsRedirects:
         extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         await _answer(scope, send, 301, b"", [(b"location", location), *extra, (b"connection", b"close")])
 
+    async def _proof(self, scope: dict[str, Any], token: str) -> str | None:
+        """Where exactly this is asked of exactly this host at the moment."""
+        challenge = await asyncio.to_thread(self._obtained.pending, _host(scope))  # it may look at files
+        if challenge is None or challenge.kind != "http-01" or challenge.token != token or scope["method"] not in ("GET", "HEAD"):
+            return None
+        return challenge.key_authorization
+
+
+def _host(scope: dict[str, Any]) -> str:
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    host, _ = canonical_host(hosts[0] if hosts else b"")
+    return host
+
 
 def _location(scope: dict[str, Any]) -> bytes:
     """The same path and query, byte for byte where a URL may have them; the host without its port."""
-    hosts = [value for name, value in scope["headers"] if name == b"host"]
-    host, _ = canonical_host(hosts[0] if hosts else b"")
+    host = _host(scope)
     query = b"?" + scope["query_string"] if scope["query_string"] else b""
     target = _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], scope["raw_path"] + query)
     return b"https://" + host.encode("ascii") + target

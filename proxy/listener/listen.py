@@ -9,10 +9,12 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from gateproject.config.types import HostPort
 from gateproject.errors import ConfigError, Problem
+from proxy.listener.before_tls import BeforeTls
 from proxy.listener.behind_balancer import BehindBalancer
 from proxy.listener.certificates import Certificates, CurrentCertificates
 from proxy.listener.https_redirects import HttpsRedirects
 from proxy.listener.limits import ListenerLimits
+from proxy.listener.obtained import Obtained
 from proxy.listener.server import ChannelFactory, GateServer, SideDoor, install, run, use_event_loop, when_running
 from proxy.listener.site import Application
 from proxy.listener.state import ListenerState
@@ -33,6 +35,7 @@ def serve(
     on_ready: Callable[[], None],
     on_stop: Callable[[], Awaitable[None]],
     is_behind_balancer: bool = False,
+    obtained: Obtained | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT.  Raises ConfigError, with nothing started, where the address can't be had.
 
@@ -48,7 +51,7 @@ def serve(
         return current().limits
 
     def wrap(factory: ChannelFactory) -> IProtocolFactory:
-        wrapped = (_tls(current) if is_tls else _plain)(factory)
+        wrapped = BeforeTls(_tls(current)(factory), limits, obtained or Obtained()) if is_tls else factory
         return BehindBalancer(wrapped, limits) if is_behind_balancer else wrapped
 
     GateServer(application, [listener], limits).serve(wrap, on_ready=on_ready, on_stop=on_stop)
@@ -65,14 +68,14 @@ def serve_behind(
 ) -> None:
     """As `serve`, on a Unix socket, for a process of ours that people's connections end at.  `before_stop` is awaited first."""
     server = GateServer(application, [listener], lambda: current().limits)
-    server.serve(_plain, on_ready=on_ready, on_stop=on_stop, before_stop=before_stop)
+    server.serve(lambda factory: factory, on_ready=on_ready, on_stop=on_stop, before_stop=before_stop)
 
 
-def lead_to_https(address: HostPort, headers: Callable[[], Mapping[str, str]]) -> SideDoor:
+def lead_to_https(address: HostPort, headers: Callable[[], Mapping[str, str]], obtained: Obtained | None = None) -> SideDoor:
     """A plain listener of its own; ConfigError where the address can't be had."""
     listener = bind(address, "http_redirect_addr")
     log.info("http is led to https", address=_shown(listener))
-    return SideDoor(HttpsRedirects(headers), listener)
+    return SideDoor(HttpsRedirects(headers, obtained), listener)
 
 
 def bind(address: HostPort, setting: str) -> socket.socket:
@@ -93,10 +96,6 @@ def bind(address: HostPort, setting: str) -> socket.socket:
 def _shown(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _plain(factory: ChannelFactory) -> IProtocolFactory:
-    return factory
 
 
 def _tls(current: Callable[[], ListenerState]) -> Callable[[ChannelFactory], IProtocolFactory]:

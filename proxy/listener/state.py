@@ -6,6 +6,7 @@ from typing import Self
 from gateproject.config.options import Options
 from proxy.listener.certificates import Certificates, Wants
 from proxy.listener.limits import ListenerLimits
+from proxy.listener.obtained import Obtained
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,13 @@ class ListenerState:
     certificates: Certificates | None
 
     @classmethod
-    def build(cls, options: Options, previous: "ListenerState | None" = None, wants_certificate: Wants = lambda server_name: False) -> Self:
+    def build(
+        cls,
+        options: Options,
+        previous: "ListenerState | None" = None,
+        wants_certificate: Wants = lambda server_name: False,
+        obtained: Obtained | None = None,
+    ) -> Self:
         """ConfigError where a pair can't be used.  All contexts are made before any is used; those of unchanged pairs live on, so
         that clients may resume their TLS sessions."""
         pairs = () if options.insecure_server else options.certificate_pairs
@@ -24,5 +31,6 @@ class ListenerState:
         if before is not None and before.pairs == pairs:
             certificates: Certificates | None = before
         else:
-            certificates = Certificates(pairs, wants_certificate) if pairs else None
+            has_tls = not options.insecure_server and (pairs or options.autocert)
+            certificates = Certificates(pairs, wants_certificate, obtained) if has_tls else None
         return cls(ListenerLimits.from_options(options), certificates)

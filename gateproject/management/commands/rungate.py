@@ -40,7 +40,7 @@ class Command(ConfiguredCommand):
             runtime.open_grpc()
             runtime.open_metrics()
             if runtime.options.http_redirect_addr is not None:
-                listen.lead_to_https(runtime.options.http_redirect_addr, lambda: runtime.world.options.headers)
+                listen.lead_to_https(runtime.options.http_redirect_addr, lambda: runtime.world.options.headers, runtime.autocert.obtained)
             if runtime.options.data_plane == "envoy":
                 serve_behind_envoy(runtime, application)
                 return
@@ -48,9 +48,10 @@ class Command(ConfiguredCommand):
                 application,
                 runtime.options.address,
                 lambda: runtime.world.listener,
-                on_ready=runtime.say_ready,
+                on_ready=runtime.listening,
                 on_stop=runtime.stop,
                 is_behind_balancer=runtime.options.use_proxy_protocol,
+                obtained=runtime.autocert.obtained,
             )
         except ConfigError as error:
             sys.exit(f"nothing was started\n{error}")

@@ -40,6 +40,9 @@ _JWT = {
 # What else a key needs to be accepted.
 COMPANIONS: dict[str, dict[str, Any]] = {
     "authorize_service_url": {"services": "proxy", "databroker_service_url": "https://databroker.internal:5443"},
+    "autocert": {"insecure_server": False},
+    "autocert_eab_key_id": {"autocert_eab_mac_key": "BASE64-OF-THE-KEY"},
+    "autocert_eab_mac_key": {"autocert_eab_key_id": "kid-1"},
     "certificate": {"certificate_key": "BASE64-OF-privkey.pem"},
     "certificate_key": {"certificate": "BASE64-OF-fullchain.pem"},
     "certificate_file": {"certificate_key_file": "privkey.pem"},

@@ -78,3 +78,39 @@ def test_what_is_wrong_elsewhere_hides_no_weakness(tmp_path: Path) -> None:
 def test_every_key_of_the_tables_is_a_setting() -> None:
     assert weaknesses.SETTINGS.keys() <= {*Options.attributes(), *unbuilt.SETTINGS}
     assert weaknesses.ROUTE_KEYS.keys() <= Route.attributes().keys()
+
+
+AUTOCERT = {"insecure_server": None, "autocert": True, "address": ":443"}
+
+
+def weak_with_autocert(directory: Path, *routes: dict[str, Any], **settings: Any) -> set[str]:
+    given = {key: value for key, value in {**STRONG, **AUTOCERT, **settings}.items() if value is not None}
+    path = directory / "config.yaml"
+    path.write_text(yaml.safe_dump({**given, "policy": list(routes)}))
+    return {problem.key for problem in check_configuration(path, {}, JUDGES).warnings}
+
+
+def test_with_autocert_public_names_on_known_ports_are_left_alone(tmp_path: Path) -> None:
+    assert weak_with_autocert(tmp_path, ROUTE) == set()
+    assert weak_with_autocert(tmp_path, ROUTE, address=":8443", http_redirect_addr=":80") == set()
+
+
+@pytest.mark.parametrize("host", ["*.example.com", "192.0.2.1", "[2001:db8::1]", "intranet", "app.localhost", "app.internal"])
+def test_a_host_that_gets_no_certificate_is_a_warning(tmp_path: Path, host: str) -> None:
+    assert weak_with_autocert(tmp_path, ROUTE, {**ROUTE, "from": f"https://{host}"}) == {"policy[1].from"}
+
+
+def test_an_authority_of_ones_own_vouches_for_private_names(tmp_path: Path) -> None:
+    route = {**ROUTE, "from": "https://app.internal"}
+    assert weak_with_autocert(tmp_path, route, autocert_ca="https://ca.internal/directory") == set()
+
+
+def test_ports_that_no_authority_comes_to_are_a_warning(tmp_path: Path) -> None:
+    assert weak_with_autocert(tmp_path, ROUTE, address=":8443") == {"autocert"}
+    assert weak_with_autocert(tmp_path, ROUTE, address=":8443", http_redirect_addr=":8080") == {"autocert"}
+
+
+def test_must_staple_is_for_authorities_that_have_ocsp(tmp_path: Path) -> None:
+    assert weak_with_autocert(tmp_path, ROUTE, autocert_must_staple=True) == {"autocert_must_staple"}
+    assert weak_with_autocert(tmp_path, ROUTE, autocert_must_staple=True, autocert_ca="https://ca.example.com/dir") == set()
+    assert weak_with_autocert(tmp_path, ROUTE, autocert_use_staging=True) == {"autocert_use_staging"}

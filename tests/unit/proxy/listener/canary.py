@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gateproject.config.load import load_options
 from proxy.listener.listen import install, serve
+from proxy.listener.obtained import Challenge, Obtained
 from proxy.listener.state import ListenerState
 
 install()
@@ -212,7 +213,11 @@ async def stopped() -> None:
 
 if __name__ == "__main__":
     options = load_options(Path(sys.argv[1]), {})
-    listener = ListenerState.build(options)
+    obtained = Obtained(is_on=options.autocert)
+    if (challenge := Path(sys.argv[1]).with_name("challenge.json")).exists():
+        pending = Challenge(**json.loads(challenge.read_text()))
+        obtained.pending = {pending.host: pending}.get
+    listener = ListenerState.build(options, obtained=obtained)
     serve(
         application,
         options.address,
@@ -220,4 +225,5 @@ if __name__ == "__main__":
         on_ready=lambda: print("ready", flush=True),
         on_stop=stopped,
         is_behind_balancer=options.use_proxy_protocol,
+        obtained=obtained,
     )

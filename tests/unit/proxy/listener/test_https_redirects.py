@@ -1,6 +1,7 @@
 import pytest
 
 from proxy.listener.https_redirects import HttpsRedirects
+from proxy.listener.obtained import Challenge, Obtained
 from tests.support.asgi import Answer, http_scope
 
 HEADERS = {"X-Frame-Options": "DENY", "Strict-Transport-Security": "max-age=1"}
@@ -48,3 +49,49 @@ async def test_balancers_are_answered(path):
 async def test_what_is_no_host_is_led_nowhere(host):
     answer = await ask("/", host=host)
     assert (answer.status, answer.values("location")) == (400, [])
+
+
+TOKEN = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA"
+PROOF = f"{TOKEN}.9jg46WB3rR_AHD-EBXdN7cBkH1WOu0tA3M9fm21mqTI"
+
+
+def pending(kind="http-01"):
+    challenge = Challenge("app.example.com", kind, TOKEN, PROOF)
+    return Obtained(is_on=True, pending={"app.example.com": challenge}.get)
+
+
+async def ask_for_proof(obtained, path=f"/.well-known/acme-challenge/{TOKEN}", *, host="app.example.com", method="GET"):
+    answer = Answer()
+    await HttpsRedirects(lambda: HEADERS, obtained)(http_scope(f"http://{host}{path}", method=method), None, answer.send)
+    return answer
+
+
+@pytest.mark.parametrize("host", ["app.example.com", "App.Example.com:80", "app.example.com."])
+async def test_the_authority_gets_the_proof_of_the_host_it_asks_for(host):
+    answer = await ask_for_proof(pending(), host=host)
+    assert (answer.status, answer.body) == (200, PROOF.encode())
+    assert answer.header("content-type") == "application/octet-stream"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"host": "other.example.com"},
+        {"path": "/.well-known/acme-challenge/"},
+        {"path": f"/.well-known/acme-challenge/{TOKEN[:-1]}"},
+        {"path": f"/.well-known/acme-challenge/{TOKEN}/"},
+        {"path": "/.well-known/acme-challenge/../acme-challenge/x"},
+        {"path": f"/.well-known/acme-challenge/%2e/{TOKEN}"},
+        {"method": "POST"},
+    ],
+    ids=str,
+)
+async def test_everybody_else_is_led_to_https(asked):
+    answer = await ask_for_proof(pending(), **asked)
+    assert answer.status == 301
+    assert PROOF.encode() not in answer.body
+
+
+@pytest.mark.parametrize("obtained", [Obtained(), Obtained(is_on=True), pending("tls-alpn-01")], ids=["off", "none", "of TLS"])
+async def test_without_such_a_challenge_there_is_no_proof(obtained):
+    assert (await ask_for_proof(obtained)).status == 301

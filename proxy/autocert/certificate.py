@@ -1,0 +1,104 @@
+"""A certificate that was obtained: what it is for, how long it is good, and the request for the next one."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import AuthorityInformationAccessOID
+
+from gateproject.config.keys import check_pair, covers, names_of
+from gateproject.config.types import CertificatePair, SecretBytes
+
+_END_OF_KEY = b"-----END PRIVATE KEY-----\n"
+# RFC 7633: the certificate is good with an OCSP response only.
+_MUST_STAPLE = x509.TLSFeature([x509.TLSFeatureType.status_request])
+
+
+class Unusable(ValueError):
+    """No certificate with its key, for this host; the message says why and holds nothing of either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The server's own certificate and its issuer, where that is known."""
+
+    leaf: x509.Certificate
+    issuer: x509.Certificate | None
+
+    @classmethod
+    def of(cls, pem: bytes) -> Self:
+        chain = x509.load_pem_x509_certificates(pem)
+        return cls(chain[0], chain[1] if len(chain) > 1 else None)
+
+    @property
+    def fingerprint(self) -> bytes:
+        return self.leaf.fingerprint(hashes.SHA256())
+
+    @property
+    def must_staple(self) -> bool:
+        try:
+            return self.leaf.extensions.get_extension_for_class(x509.TLSFeature).value == _MUST_STAPLE
+        except (ValueError, x509.ExtensionNotFound):
+            return False
+
+    @property
+    def responder(self) -> str | None:
+        """The URL where its state can be asked for (OCSP)."""
+        try:
+            access = self.leaf.extensions.get_extension_for_class(x509.AuthorityInformationAccess).value
+        except (ValueError, x509.ExtensionNotFound):
+            return None
+        urls = (each.access_location for each in access if each.access_method == AuthorityInformationAccessOID.OCSP)
+        return next((url.value for url in urls if isinstance(url, x509.UniformResourceIdentifier)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ObtainedCertificate:
+    pair: CertificatePair
+    chain: Chain
+
+    @classmethod
+    def read(cls, content: bytes, host: str) -> Self:
+        """`content` is a key and a chain, PEM.  Unusable, or good for this host at some time."""
+        key, end, certificates = content.partition(_END_OF_KEY)
+        try:
+            pair = CertificatePair(certificates, SecretBytes(key + end), f"the certificate of {host}")
+            check_pair(pair.certificate, pair.key)
+            chain = Chain.of(certificates)
+        except ValueError as error:
+            raise Unusable(str(error)) from None
+        if not covers(names_of(chain.leaf), host):
+            raise Unusable("the certificate is for another host")
+        return cls(pair, chain)
+
+    @property
+    def ends(self) -> datetime:
+        return self.chain.leaf.not_valid_after_utc
+
+    @property
+    def renewal(self) -> datetime:
+        """When a third of its lifetime is left."""
+        return self.ends - (self.ends - self.chain.leaf.not_valid_before_utc) / 3
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A new key, never used before, and what is asked for it (PKCS #10); both PEM."""
+
+    key: SecretBytes
+    csr: bytes
+
+    @classmethod
+    def make(cls, host: str, *, must_staple: bool) -> Self:
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = x509.CertificateSigningRequestBuilder(x509.Name([])).add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False
+        )
+        if must_staple:
+            builder = builder.add_extension(_MUST_STAPLE, critical=False)
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return cls(SecretBytes(pem), builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM))

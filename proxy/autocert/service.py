@@ -1,0 +1,73 @@
+"""The front door of autocert: a thread that keeps certificates, told of each configuration, never waited for."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+from gateproject.config.options import Options
+from gateproject.telemetry import metrics
+from proxy.autocert.keeper import Keeper, Wanted
+from proxy.listener.obtained import Obtained
+
+log = structlog.get_logger(__name__)
+
+LOOK_EVERY = 2.0  # seconds; where nothing is due that is one look at the time of two directories
+
+
+class Autocert:
+    """`obtained` is what connections read."""
+
+    def __init__(self, clock: Callable[[], float] = time.time):
+        self.obtained = Obtained()
+        self._clock = clock
+        self._options: Options | None = None
+        self._changed = threading.Event()
+        self._is_over = False
+        self._thread: threading.Thread | None = None
+
+    def use(self, options: Options) -> None:
+        """Returns at once; what is new is obtained in the background.  Also switches it on and off."""
+        self._options = options
+        self._changed.set()
+        if self._thread is None and options.autocert:
+            # A daemon, unlike the threads of an executor: the process may end while the authority lets it wait.
+            self._thread = threading.Thread(target=self._run, name="autocert", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._is_over = True
+        self._changed.set()
+
+    def _run(self) -> None:
+        keeper: Keeper | None = None
+        trouble = ""
+        while not self._is_over:
+            if self._changed.is_set():
+                self._changed.clear()
+                keeper = self._next(keeper)
+            try:
+                if keeper is not None:
+                    keeper.begin()
+                    keeper.look()
+                trouble = ""
+            except OSError as error:
+                if trouble != (trouble := f"{error.strerror}: {error.filename}"):
+                    log.error("the certificates' directory can't be used", setting="autocert_dir", reason=trouble)
+            except Exception:
+                if not trouble:
+                    log.exception("certificates can't be looked after")
+                trouble = "unexpected"
+            self._changed.wait(LOOK_EVERY)
+
+    def _next(self, keeper: Keeper | None) -> Keeper | None:
+        if keeper is not None:
+            keeper.close()
+        options = self._options
+        if options is None or not options.autocert:
+            self.obtained.is_on = False
+            self.obtained.contexts, self.obtained.staples, self.obtained.pending = {}, {}, lambda host: None
+            metrics.certificates_end({})
+            return None
+        return Keeper(Wanted.of(options), self.obtained, self._clock, lambda: self._is_over or self._changed.is_set())

@@ -1,0 +1,68 @@
+"""Which OCSP responses are stapled: fetched by one process, shared in the files, never one that does not verify."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from proxy.autocert import ocsp
+from proxy.autocert.certificate import Chain
+from proxy.autocert.ocsp import Staple, Unverified
+from proxy.autocert.storage import Storage
+
+log = structlog.get_logger(__name__)
+
+PAUSE = timedelta(minutes=10)  # after a responder gave nothing of use
+Ask = Callable[[str, Chain], bytes]
+
+
+class Staples:
+    def __init__(self, storage: Storage, ask: Ask = ocsp.ask):
+        self._storage = storage
+        self._ask = ask
+        self._known: dict[bytes, Staple] = {}
+        self._not_before: dict[bytes, datetime] = {}
+
+    def read(self, chains: Iterable[Chain], now: datetime) -> None:
+        """What the files hold, perhaps put there by another process."""
+        for chain in chains:
+            response, known = self._storage.staple(chain.fingerprint), self._known.get(chain.fingerprint)
+            if response is None or (known is not None and known.response == response):
+                continue
+            try:
+                self._known[chain.fingerprint] = ocsp.verify(response, chain, now)
+            except Unverified:
+                continue  # of no use any more; it is fetched anew
+
+    def due(self, chains: Iterable[Chain], now: datetime) -> list[Chain]:
+        return [chain for chain in chains if chain.responder is not None and chain.issuer is not None and self._is_due(chain, now)]
+
+    def _is_due(self, chain: Chain, now: datetime) -> bool:
+        known = self._known.get(chain.fingerprint)
+        return (known is None or now >= known.refresh) and now >= self._not_before.get(chain.fingerprint, now)
+
+    def fetch(self, chain: Chain, host: str, now: datetime) -> None:
+        """Blocks.  A failure leaves what is known in place, for as long as it is good."""
+        self._not_before[chain.fingerprint] = now + PAUSE
+        try:
+            response = self._ask(chain.responder or "", chain)
+            staple = ocsp.verify(response, chain, now)
+        except Unverified as error:
+            log.warning("no OCSP response for a certificate", host=host, reason=str(error), next_attempt=(now + PAUSE).isoformat())
+            return
+        self._known[chain.fingerprint] = staple
+        self._storage.keep_staple(chain.fingerprint, response)
+        if staple.is_revoked:
+            log.error("a certificate is revoked", host=host)
+        else:
+            log.info("OCSP response obtained", host=host, ends=staple.ends.astimezone(UTC).isoformat())
+
+    def is_revoked(self, chain: Chain) -> bool:
+        known = self._known.get(chain.fingerprint)
+        return known is not None and known.is_revoked
+
+    def shown(self, chains: Iterable[Chain], now: datetime) -> dict[bytes, bytes]:
+        """Those that are good at the moment; the others are forgotten."""
+        current = {chain.fingerprint for chain in chains}
+        self._known = {key: staple for key, staple in self._known.items() if key in current and staple.ends > now}
+        return {key: staple.response for key, staple in self._known.items() if not staple.is_revoked}

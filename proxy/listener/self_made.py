@@ -1,0 +1,55 @@
+"""Certificates that nobody vouches for: what is shown while there is none, and the proof of TLS-ALPN-01 (RFC 8737)."""
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from OpenSSL import SSL
+
+ACME_TLS = b"acme-tls/1"
+_ACME_IDENTIFIER = x509.ObjectIdentifier("1.3.6.1.5.5.7.1.31")
+_LIFETIME = timedelta(days=365)
+_CLOCKS_DIFFER = timedelta(hours=1)
+
+
+def show_none_yet(context: SSL.Context) -> None:
+    """Clients that verify refuse it, and its name says why."""
+    _use(context, "gate has no certificate for this host yet")
+
+
+def proof(host: str, key_authorization: str) -> SSL.Context:
+    """Proves to the authority that the host is ours; speaks `acme-tls/1` and nothing else."""
+    digest = hashlib.sha256(key_authorization.encode("ascii")).digest()
+    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    context.set_min_proto_version(SSL.TLS1_2_VERSION)
+    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    context.set_options(SSL.OP_NO_TICKET)
+    context.set_alpn_select_callback(_select_acme)
+    names = x509.SubjectAlternativeName([x509.DNSName(host)])
+    # An OCTET STRING of 32 bytes.
+    identifier = x509.UnrecognizedExtension(_ACME_IDENTIFIER, b"\x04\x20" + digest)
+    _use(context, host[:64], (names, False), (identifier, True))
+    return context
+
+
+def _select_acme(connection: SSL.Connection, offered: list[bytes]) -> Any:
+    return ACME_TLS if ACME_TLS in offered else SSL.NO_OVERLAPPING_PROTOCOLS
+
+
+def _use(context: SSL.Context, name: str, *extensions: tuple[x509.ExtensionType, bool]) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - _CLOCKS_DIFFER)
+        .not_valid_after(now + _LIFETIME)
+    )
+    for extension, is_critical in extensions:
+        builder = builder.add_extension(extension, critical=is_critical)
+    context.use_certificate(builder.sign(key, hashes.SHA256()))
+    context.use_privatekey(key)

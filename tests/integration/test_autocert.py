@@ -1,0 +1,228 @@
+"""The whole product gets its certificates from a real authority, which connects to see whether the hosts are ours."""
+
+import json
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from cryptography import x509
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateproject.config.load import load_options
+from proxy.autocert.keeper import Keeper, Wanted
+from proxy.autocert.storage import Storage
+from proxy.listener.obtained import Obtained
+from tests.support.children import Child, free_port, wait_until
+from tests.support.gate import GateBuilder
+from tests.support.pebble import Pebble
+from tests.support.reloading import rewrite
+from tests.support.sample_upstream import SampleUpstream
+
+AUTHENTICATE, APP, HTTP_ONLY, LATER, ELSEWHERE = (f"{name}.gate.test" for name in ("auth", "app", "http", "later", "elsewhere"))
+YEAR = 365 * 24 * 3600
+NONE_YET = "CN=gate has no certificate for this host yet"
+
+
+@dataclass
+class Stage:
+    builder: GateBuilder
+    pebble: Pebble
+    child: Child
+    config: Path
+    storage: Storage
+    metrics: str
+    http_port: int
+
+    def handshake(self, host: str | None, context: ssl.SSLContext | None = None) -> ssl.SSLSocket:
+        plain = socket.create_connection(("127.0.0.1", self.builder.port), 10)
+        return (context or self.pebble.client_context()).wrap_socket(plain, server_hostname=host)
+
+    def certificate(self, host: str) -> bytes:
+        """What a client sees that trusts the authority and nothing else."""
+        with self.handshake(host) as client:
+            shown = client.getpeercert(binary_form=True)
+        assert shown is not None
+        return shown
+
+    def wait_for(self, event: str, host: str, count: int = 1) -> dict:
+        def found() -> list[dict]:
+            return [entry for entry in self.child.events if entry.get("event") == event and entry.get("host") == host]
+
+        self.child.wait_for(lambda: len(found()) >= count, f"{event} for {host}", 40)
+        return found()[-1]
+
+
+def configure(directory: Path, ca: Pebble | None = None, **settings: object) -> tuple[GateBuilder, Path]:
+    builder = GateBuilder("https://idp.example.com", authenticate_host=AUTHENTICATE)
+    if ca is not None:
+        settings = {**ca.settings, **settings}
+    builder.setting(autocert_dir=str(directory / "certificates"), **settings)
+    return builder, directory / "config.yaml"
+
+
+def write(builder: GateBuilder, path: Path) -> Path:
+    settings = {"data_dir": str(path.parent / "data"), **builder.settings, "policy": builder.policy}
+    path.write_text(yaml.safe_dump({key: value for key, value in settings.items() if value is not None}))
+    return path
+
+
+def public(builder: GateBuilder, host: str, upstream: SampleUpstream) -> None:
+    builder.route(host, to=upstream.url, allow_public_unauthenticated_access=True)
+
+
+@pytest.fixture(scope="module")
+def stage(upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Two hosts have worked by TLS before, one by HTTP."""
+    directory = tmp_path_factory.mktemp("autocert")
+    http_port, metrics = free_port(), f"127.0.0.1:{free_port()}"
+    builder, path = configure(directory, http_redirect_addr=f"127.0.0.1:{http_port}", metrics_address=metrics)
+    for host in (APP, HTTP_ONLY):
+        public(builder, host, upstream)
+    with Pebble(directory / "ca", tls_port=builder.port, http_port=http_port, nonces_refused=20) as pebble:
+        pebble.resolve(ELSEWHERE, "127.0.0.9")  # nobody listens there
+        builder.setting(**pebble.settings)
+        storage = Storage(directory / "certificates", pebble.directory)
+        storage.open()
+        storage.keep_attempts({HTTP_ONLY: {"failures": 0, "not_before": 0, "worked": "http-01"}})
+        with Child.python("manage.py", "rungate", "-config", write(builder, path)) as child:
+            running = Stage(builder, pebble, child, path, storage, metrics, http_port)
+            for host in (AUTHENTICATE, APP, HTTP_ONLY):
+                running.wait_for("certificate obtained", host)
+            yield running
+
+
+def test_every_host_has_a_certificate_that_the_authority_vouches_for(stage: Stage) -> None:
+    for host in (AUTHENTICATE, APP, HTTP_ONLY):
+        shown = x509.load_der_x509_certificate(stage.certificate(host))
+        assert shown.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName) == [host]
+    asked = {entry["host"]: entry["challenge"] for entry in stage.child.events if entry.get("event") == "a certificate is asked for"}
+    assert asked[APP] == "tls-alpn-01"
+    assert asked[HTTP_ONLY] == "http-01"
+    assert "PEBBLE_VA_ALWAYS_VALID" not in stage.pebble.log
+
+
+def test_requests_are_served_with_them(stage: Stage) -> None:
+    with stage.handshake(APP) as client:
+        client.sendall(f"GET / HTTP/1.1\r\nHost: {APP}:{stage.builder.port}\r\nConnection: close\r\n\r\n".encode())
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_nothing_secret_is_logged(stage: Stage) -> None:
+    account = json.loads((stage.storage.directory / "account.json").read_text())
+    keys = [path.read_text().splitlines()[1] for path in (stage.storage.directory / "certificates").iterdir()]
+    assert len(keys) >= 3
+    for secret in (account["key"]["d"], *keys, "PRIVATE KEY"):
+        assert secret not in stage.child.output
+
+
+def test_metrics_say_when_certificates_end(stage: Stage) -> None:
+    answer = httpx.get(f"http://{stage.metrics}/metrics", trust_env=False)
+    samples = {
+        (sample.name, sample.labels.get("name") or sample.labels.get("result")): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+    ends = x509.load_der_x509_certificate(stage.certificate(APP)).not_valid_after_utc
+    assert samples["gate_certificate_expiry_timestamp", APP] == ends.timestamp()
+    assert samples["gate_autocert_orders_total", "obtained"] >= 3
+
+
+def only_acme() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["acme-tls/1"])
+    return context
+
+
+@pytest.mark.parametrize("host", [APP, "unknown.gate.test", None])
+def test_who_comes_as_the_authority_without_a_challenge_gets_no_connection(stage: Stage, host: str | None) -> None:
+    with pytest.raises(ssl.SSLError, match=r"(?i)no.application.protocol"):
+        stage.handshake(host, only_acme())
+
+
+def test_a_browser_that_offers_it_as_well_is_a_browser(stage: Stage) -> None:
+    context = stage.pebble.client_context()
+    context.set_alpn_protocols(["acme-tls/1", "http/1.1"])
+    with stage.handshake(APP, context) as client:
+        assert client.selected_alpn_protocol() == "http/1.1"
+
+
+def test_a_challenge_path_without_a_challenge_is_led_to_https_like_every_other(stage: Stage) -> None:
+    answer = httpx.get(f"http://127.0.0.1:{stage.http_port}/.well-known/acme-challenge/{'a' * 43}", headers={"Host": APP}, trust_env=False)
+    assert (answer.status_code, answer.headers["location"]) == (301, f"https://{APP}/.well-known/acme-challenge/{'a' * 43}")
+
+
+def test_a_reload_gets_what_is_new_and_leaves_connections_alone(stage: Stage, upstream: SampleUpstream) -> None:
+    before = stage.certificate(APP)
+    with stage.handshake(APP) as open_before:
+        for host in (ELSEWHERE, LATER):
+            public(stage.builder, host, upstream)
+        rewrite(stage.config, policy=stage.builder.policy)
+        stage.wait_for("certificate obtained", LATER)
+        refused = stage.wait_for("no certificate could be obtained", ELSEWHERE)
+        open_before.sendall(f"GET / HTTP/1.1\r\nHost: {APP}:{stage.builder.port}\r\nConnection: close\r\n\r\n".encode())
+        assert open_before.recv(100).startswith(b"HTTP/1.1 200")
+    assert stage.certificate(LATER)
+    assert stage.certificate(APP) == before, "what is good is not asked for again"
+    assert "could not validate the host" in refused["reason"]
+    assert refused["level"] == "error"
+    assert refused["next_attempt"]
+    with pytest.raises(ssl.SSLCertVerificationError):
+        stage.certificate(ELSEWHERE)
+
+
+def test_another_process_renews_and_this_one_shows_it_while_connections_go_on(stage: Stage) -> None:
+    """The other one's clock is ahead; the authority reaches this one, which answers for it out of their directory."""
+    options = load_options(stage.config, {})
+    wanted = Wanted.of(options)
+    before = {host: stage.certificate(host) for host in (APP, HTTP_ONLY)}
+    with stage.handshake(APP) as open_before:
+        other = Keeper(
+            Wanted(
+                hosts=(APP, HTTP_ONLY),
+                terms=wanted.terms,
+                trusted_ca=wanted.trusted_ca,
+                storage=wanted.storage,
+                must_staple=False,
+                has_http=True,
+                configured=(),
+            ),
+            Obtained(),
+            lambda: time.time() + 4 * YEAR,
+        )
+        files = {host: wanted.storage.certificate(host) for host in before}
+
+        def is_renewed() -> bool:
+            other.look()
+            return all(wanted.storage.certificate(host) != files[host] for host in before)
+
+        other.begin()
+        wait_until(is_renewed, "renewed", 60)
+        other.close()
+        wait_until(lambda: all(stage.certificate(host) != before[host] for host in before), "the new ones are shown")
+        open_before.sendall(f"GET / HTTP/1.1\r\nHost: {APP}:{stage.builder.port}\r\nConnection: close\r\n\r\n".encode())
+        assert open_before.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_an_authority_that_is_away_stops_no_start(tmp_path: Path, upstream: SampleUpstream) -> None:
+    builder, path = configure(tmp_path, autocert=True, autocert_ca=f"https://127.0.0.1:{free_port()}/dir")
+    public(builder, APP, upstream)
+    with Child.python("manage.py", "rungate", "-config", write(builder, path)) as child:
+        child.wait_for(lambda: any(entry["event"] == "no certificate could be obtained" for entry in child.events), "the failure is told")
+        (told,) = (entry for entry in child.events if entry["event"] == "no certificate could be obtained")
+        assert "can't be reached" in told["reason"]
+        assert "Traceback" not in child.output
+        anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+        with socket.create_connection(("127.0.0.1", builder.port), 10) as plain, anybody.wrap_socket(plain, server_hostname=APP) as client:
+            shown = client.getpeercert(binary_form=True)
+            assert shown is not None
+            assert x509.load_der_x509_certificate(shown).subject.rfc4514_string() == NONE_YET
+            client.sendall(f"GET /ping HTTP/1.1\r\nHost: {APP}:{builder.port}\r\nConnection: close\r\n\r\n".encode())
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
