@@ -106,7 +106,6 @@ class Runtime:
     _carrying: Carrying = field(init=False)
     envoy: EnvoyPlane | None = None
     _metrics: MetricsListener = field(default_factory=MetricsListener)
-    _is_listening: bool = False
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -205,12 +204,6 @@ class Runtime:
         await stop.wait()
         await self.stop()
 
-    def listening(self) -> None:
-        """Our own listener is open: who asks whether a host is ours gets an answer, so certificates can be had."""
-        self._is_listening = True
-        self.autocert.use(self.options)
-        self.say_ready()
-
     def say_ready(self) -> None:
         log.info(
             "gate is ready",
@@ -256,8 +249,7 @@ class Runtime:
         self._keep_decisions()
         configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
         self._rpc.reload(options)
-        if self._is_listening:
-            self.autocert.use(options)
+        self.autocert.use(options)
         self._background = [task for task in self._background if not task.done()]
         if old.bearers is not None:
             self._background.append(spawn(old.bearers.close(SIGN_IN_SECONDS), name="old bearer tokens"))

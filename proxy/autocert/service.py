@@ -26,9 +26,17 @@ class Autocert:
         self._changed = threading.Event()
         self._is_over = False
         self._thread: threading.Thread | None = None
+        self._has_begun = False
+
+    def begin(self, options: Options) -> None:
+        """A listener of ours is open: who asks whether a host is ours gets an answer, so certificates can be had."""
+        self._has_begun = True
+        self.use(options)
 
     def use(self, options: Options) -> None:
         """Returns at once; what is new is obtained in the background.  Also switches it on and off."""
+        if not self._has_begun:
+            return
         self._options = options
         self._changed.set()
         if self._thread is None and options.autocert:

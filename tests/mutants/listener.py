@@ -107,7 +107,7 @@ balanced.without(
     "            self._refuse(str(error))\n            return\n",
     "            self._hand_over(None, data)\n            return\n",
 )
-balanced.without("a PROXY header comes in time", "seconds = min(self._behind.limits().read, MOST_SECONDS)", "seconds = 3600.0")
+balanced.without("a PROXY header comes in time", "super().__init__(min(behind.limits().read, MOST_SECONDS))", "super().__init__(3600.0)")
 redirects = door("proxy/listener/https_redirects.py", "unit/proxy/listener/test_https_redirects.py")
 redirects.without("a redirect to https leads to a host", 'host, _ = canonical_host(hosts[0] if hosts else b"")', "host = hosts[0].decode()")
 

@@ -1,6 +1,7 @@
 """Every mutant, in the order of the story: a request is read, judged, answered; a person signs in; a session ends."""
 
 from tests.mutants import (
+    autocert,
     configuration,
     directory,
     envoy,
@@ -25,6 +26,7 @@ from tests.mutants.mutant import Mutant
 
 _CHAPTERS = (
     listener,
+    autocert,
     policy,
     headers,
     sealed,

@@ -35,6 +35,10 @@ class Command(ConfiguredCommand):
         from gateproject.asgi import application, runtime  # exits where the configuration has problems
         from proxy.listener import listen
 
+        def ready() -> None:
+            runtime.autocert.begin(runtime.options)
+            runtime.say_ready()
+
         try:
             listen.use_event_loop()
             runtime.open_grpc()
@@ -48,7 +52,7 @@ class Command(ConfiguredCommand):
                 application,
                 runtime.options.address,
                 lambda: runtime.world.listener,
-                on_ready=runtime.listening,
+                on_ready=ready,
                 on_stop=runtime.stop,
                 is_behind_balancer=runtime.options.use_proxy_protocol,
                 obtained=runtime.autocert.obtained,

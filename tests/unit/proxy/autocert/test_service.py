@@ -1,11 +1,22 @@
 """A thread that is told of each configuration and never waited for."""
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+import structlog
 
 from proxy.autocert.service import Autocert
 from tests.support.children import free_port, wait_until
 from tests.support.options import make_options
+
+
+@pytest.fixture
+def log() -> Iterator[list]:
+    with structlog.testing.capture_logs() as events:
+        yield events
+
 
 ON = {"insecure_server": None, "autocert": True}
 
@@ -13,7 +24,7 @@ ON = {"insecure_server": None, "autocert": True}
 def test_nothing_runs_where_it_is_off(tmp_path: Path) -> None:
     before = threading.active_count()
     autocert = Autocert()
-    autocert.use(make_options(tmp_path))
+    autocert.begin(make_options(tmp_path))
     assert threading.active_count() == before
     assert not autocert.obtained.is_on
     autocert.stop()
@@ -21,7 +32,7 @@ def test_nothing_runs_where_it_is_off(tmp_path: Path) -> None:
 
 def test_an_authority_that_is_away_holds_nobody_up_and_it_can_be_switched_off(tmp_path: Path) -> None:
     autocert = Autocert()
-    autocert.use(make_options(tmp_path, **ON, autocert_ca=f"https://127.0.0.1:{free_port()}/dir"))
+    autocert.begin(make_options(tmp_path, **ON, autocert_ca=f"https://127.0.0.1:{free_port()}/dir"))
     wait_until(lambda: autocert.obtained.is_on, "it is on")
     attempts = tmp_path / "data" / "autocert"
     wait_until(lambda: any(attempts.rglob("attempts.json")), "the failure is kept")
@@ -33,10 +44,17 @@ def test_an_authority_that_is_away_holds_nobody_up_and_it_can_be_switched_off(tm
     wait_until(lambda: autocert._thread is not None and not autocert._thread.is_alive(), "the thread has ended")
 
 
-def test_a_directory_that_can_t_be_used_is_no_end(tmp_path: Path, caplog) -> None:
+def test_without_a_listener_of_ours_nothing_begins(tmp_path: Path) -> None:
+    before = threading.active_count()
+    Autocert().use(make_options(tmp_path, **ON))
+    assert threading.active_count() == before
+
+
+def test_a_directory_that_can_t_be_used_is_told_and_no_end(tmp_path: Path, log: list) -> None:
     (tmp_path / "file").write_bytes(b"")
     autocert = Autocert()
-    autocert.use(make_options(tmp_path, **ON, autocert_ca="https://127.0.0.1:1/dir", autocert_dir=str(tmp_path / "file")))
+    autocert.begin(make_options(tmp_path, **ON, autocert_ca="https://127.0.0.1:1/dir", autocert_dir=str(tmp_path / "file")))
+    wait_until(lambda: any(entry["event"].startswith("the certificates' directory") for entry in log), "it is told")
     autocert.use(make_options(tmp_path, **ON, autocert_ca="https://127.0.0.1:1/dir", autocert_dir=str(tmp_path / "good")))
     wait_until(lambda: autocert.obtained.is_on, "it is on")
     autocert.stop()

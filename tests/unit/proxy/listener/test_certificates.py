@@ -9,13 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from OpenSSL import SSL
 
+from gateproject.config.keys import names_of
 from gateproject.config.types import CertificatePair, SecretBytes
 from gateproject.errors import ConfigError
-from proxy.listener.certificates import Certificates, tls_facts
-from tests.support.certs import certificate_files
+from proxy.autocert.certificate import Chain, ObtainedCertificate, Request
+from proxy.listener.certificates import Certificates, ready_context, tls_facts
+from proxy.listener.obtained import Obtained
+from tests.support.certs import certificate_files, self_signed_client
 from tests.support.client_certificates import authority
+from tests.support.issuing import NOW, Issuer
 from tests.support.raw_http import RawClient
 
 from .conftest import start
@@ -177,3 +183,115 @@ def shake_hands(client: SSL.Connection, server: SSL.Connection) -> None:
                 one.do_handshake()
             with contextlib.suppress(SSL.WantReadError):
                 other.bio_write(one.bio_read(1 << 16))
+
+
+# Certificates that were obtained while the listener runs, and staples.
+
+
+def pair_for(directory: Path, *names: str) -> CertificatePair:
+    (where := directory / names[0]).mkdir()
+    files = certificate_files(where, *names)
+    return CertificatePair(files.certificate.read_bytes(), SecretBytes(files.key.read_bytes()), names[0])
+
+
+def fingerprint(pair: CertificatePair) -> bytes:
+    return x509.load_pem_x509_certificate(pair.certificate).fingerprint(hashes.SHA256())
+
+
+@dataclass
+class Shown:
+    """What a client saw, and what the server saw of it."""
+
+    names: list[str]
+    subject: str
+    staple: bytes
+    client_certificate: object
+
+
+def shake(certificates: Certificates, server_name: str | None, client_pair: tuple[Path, Path] | None = None) -> Shown:
+    staples: list[bytes] = []
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    context.set_ocsp_client_callback(lambda connection, staple, data: staples.append(staple) or True)
+    if client_pair is not None:
+        context.use_certificate_file(str(client_pair[0]))
+        context.use_privatekey_file(str(client_pair[1]))
+    client, server = SSL.Connection(context, None), certificates.serverConnectionForTLS(None)
+    client.set_connect_state()
+    server.set_accept_state()
+    client.request_ocsp()
+    if server_name is not None:
+        client.set_tlsext_host_name(server_name.encode())
+    for _ in range(4):
+        for side, other in ((client, server), (server, client)):
+            with contextlib.suppress(SSL.WantReadError):
+                side.do_handshake()
+            with contextlib.suppress(SSL.WantReadError):
+                other.bio_write(side.bio_read(65536))
+    shown = client.get_peer_certificate(as_cryptography=True)
+    return Shown(names_of(shown), shown.subject.rfc4514_string(), b"".join(staples), server.get_peer_certificate(as_cryptography=True))
+
+
+def obtained_for(directory: Path, *hosts: str) -> tuple[Obtained, dict[str, CertificatePair]]:
+    obtained, pairs = Obtained(), {host: pair_for(directory, host) for host in hosts}
+    obtained.contexts = {host: ready_context(pair, obtained).context for host, pair in pairs.items()}
+    return obtained, pairs
+
+
+def test_before_there_is_any_certificate_one_is_shown_that_says_so():
+    certificates = Certificates((), obtained=Obtained())
+    for name in ("app.example.com", None):
+        shown = shake(certificates, name)
+        assert (shown.names, shown.subject) == ([], "CN=gate has no certificate for this host yet")
+
+
+def test_what_was_obtained_is_shown_by_the_next_handshake(tmp_path):
+    obtained, _ = obtained_for(tmp_path, "a.example.com", "b.example.com")
+    found, obtained.contexts = obtained.contexts, {}
+    certificates = Certificates((), obtained=obtained)
+    assert shake(certificates, "b.example.com").names == []
+    obtained.contexts = found
+    assert shake(certificates, "B.Example.com.").names == ["b.example.com"]
+    for other in ("c.example.com", None):
+        assert shake(certificates, other).names == ["a.example.com"]
+
+
+def test_a_host_s_own_comes_before_a_wildcard_and_after_a_configured_one_of_its_name(tmp_path):
+    obtained, _ = obtained_for(tmp_path, "a.example.com", "b.example.com")
+    pairs = [pair_for(tmp_path, "*.example.com", "b.example.com")]
+    certificates = Certificates(pairs, obtained=obtained)
+    assert shake(certificates, "a.example.com").names == ["a.example.com"]
+    assert shake(certificates, "b.example.com").names == ["*.example.com", "b.example.com"]
+    assert shake(certificates, "c.example.com").names == ["*.example.com", "b.example.com"]
+    assert shake(certificates, None).names == ["*.example.com", "b.example.com"]
+
+
+def test_a_client_s_certificate_is_asked_for_with_an_obtained_one_as_well(tmp_path):
+    obtained, _ = obtained_for(tmp_path, "a.example.com")
+    wanted: dict[str | None, bool] = {"a.example.com": True}
+    certificates = Certificates((), lambda name: wanted.get(name, False), obtained)
+    client_pair = self_signed_client(tmp_path, "client")
+    assert shake(certificates, "a.example.com", client_pair).client_certificate is not None
+    assert shake(certificates, None, client_pair).client_certificate is None
+    wanted[None] = True
+    assert shake(certificates, None, client_pair).client_certificate is not None
+
+
+def test_each_certificate_has_its_own_staple_as_soon_as_there_is_one():
+    """OpenSSL itself leaves out a response that is about another certificate."""
+    issuer, obtained = Issuer(), Obtained()
+    names = ["first.example.com", "second.example.com", "a.example.com"]
+    pairs = [issued_by(issuer, name) for name in names]
+    obtained.contexts = {names[2]: ready_context(pairs[2], obtained).context}
+    certificates = Certificates(pairs[:2], obtained=obtained)
+    assert [shake(certificates, name).staple for name in names] == [b"", b"", b""]
+    responses = [issuer.response(Chain.of(pair.certificate), NOW) for pair in pairs]
+    obtained.staples = {fingerprint(pair): response for pair, response in zip(pairs, responses, strict=True)}
+    assert [shake(certificates, name).staple for name in names] == responses
+    assert shake(certificates, None).staple == responses[0]
+    obtained.staples = {}
+    assert [shake(certificates, name).staple for name in names] == [b"", b"", b""]
+
+
+def issued_by(issuer: Issuer, host: str) -> CertificatePair:
+    request = Request.make(host, must_staple=False)
+    return ObtainedCertificate.read(request.key.reveal() + issuer.issue(request.csr, NOW), host).pair
