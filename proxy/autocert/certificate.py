@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Self
 
 from cryptography import x509
@@ -22,9 +23,9 @@ class Unusable(ValueError):
     """No certificate with its key, for this host; the message says why and holds nothing of either."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chain:
-    """The server's own certificate and its issuer, where that is known."""
+    """The server's own certificate and its issuer, where that is known.  What is read out of it is looked for once."""
 
     leaf: x509.Certificate
     issuer: x509.Certificate | None
@@ -34,18 +35,32 @@ class Chain:
         chain = x509.load_pem_x509_certificates(pem)
         return cls(chain[0], chain[1] if len(chain) > 1 else None)
 
-    @property
+    @cached_property
     def fingerprint(self) -> bytes:
         return self.leaf.fingerprint(hashes.SHA256())
 
-    @property
+    @cached_property
+    def name(self) -> str:
+        """For people."""
+        return next(iter(names_of(self.leaf)), self.leaf.subject.rfc4514_string())
+
+    @cached_property
+    def ends(self) -> datetime:
+        return self.leaf.not_valid_after_utc
+
+    @cached_property
+    def renewal(self) -> datetime:
+        """When a third of its lifetime is left."""
+        return self.ends - (self.ends - self.leaf.not_valid_before_utc) / 3
+
+    @cached_property
     def must_staple(self) -> bool:
         try:
             return self.leaf.extensions.get_extension_for_class(x509.TLSFeature).value == _MUST_STAPLE
         except (ValueError, x509.ExtensionNotFound):
             return False
 
-    @property
+    @cached_property
     def responder(self) -> str | None:
         """The URL where its state can be asked for (OCSP)."""
         try:
@@ -74,15 +89,6 @@ class ObtainedCertificate:
         if not covers(names_of(chain.leaf), host):
             raise Unusable("the certificate is for another host")
         return cls(pair, chain)
-
-    @property
-    def ends(self) -> datetime:
-        return self.chain.leaf.not_valid_after_utc
-
-    @property
-    def renewal(self) -> datetime:
-        """When a third of its lifetime is left."""
-        return self.ends - (self.ends - self.chain.leaf.not_valid_before_utc) / 3
 
 
 @dataclass(frozen=True, slots=True)

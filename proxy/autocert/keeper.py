@@ -1,16 +1,15 @@
 """Sees to it that every host has a certificate that is good for a while longer.  Everything here blocks: it has a thread of its own."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Self
+from typing import Any, Self
 
 import structlog
 from OpenSSL import SSL
 
 from gateproject.config.autocert import authority_url, hosts_to_certify
-from gateproject.config.keys import names_of
 from gateproject.config.options import Options
 from gateproject.config.types import CertificatePair
 from gateproject.errors import ConfigError
@@ -94,8 +93,10 @@ class Keeper:
     def look(self) -> None:
         """Read what is new, get what is due, show it.  OSError where the directory can't be used any more."""
         self._read_files()
-        if any(self._may_begin(host) for host in self._due()):
-            self._obtain_all()
+        if due := self._due():
+            attempts = self.wanted.storage.attempts()
+            if any(self._may_begin(host, attempts) for host in due):
+                self._obtain_all()
         self._staple()
         self._show()
 
@@ -142,12 +143,12 @@ class Keeper:
 
     def _is_due(self, host: str, now: datetime) -> bool:
         shown = self._shown.get(host)
-        return shown is None or now >= shown.certificate.renewal or self.staples.is_revoked(shown.certificate.chain)
+        return shown is None or now >= shown.certificate.chain.renewal or self.staples.is_revoked(shown.certificate.chain)
 
     # What is got.
 
-    def _may_begin(self, host: str) -> bool:
-        attempts, now = self.wanted.storage.attempts(), self.clock()
+    def _may_begin(self, host: str, attempts: Mapping[str, Any]) -> bool:
+        now = self.clock()
         return all(Attempt.read(attempts.get(each)).may_begin(now) for each in (ALL, host))
 
     def _obtain_all(self) -> None:
@@ -156,11 +157,13 @@ class Keeper:
                 return  # the process that is will leave what it gets in the files
             self._read_files(anyway=True)
             self.wanted.storage.forget_challenges()
+            attempts = self.wanted.storage.attempts()
             for host in self._due():
                 if self.is_over():
                     return
-                if self._may_begin(host):
+                if self._may_begin(host, attempts):
                     self._obtain(host)
+                    attempts = self.wanted.storage.attempts()
 
     def _obtain(self, host: str) -> None:
         storage = self.wanted.storage
@@ -179,10 +182,10 @@ class Keeper:
             storage.forget_challenge(host)
         storage.keep_certificate(host, content)
         self._succeeded(host, kind)
-        log.info("certificate obtained", host=host, ends=certificate.ends.isoformat(), renewal=certificate.renewal.isoformat())
+        log.info("certificate obtained", host=host, ends=certificate.chain.ends.isoformat(), renewal=certificate.chain.renewal.isoformat())
         self._read_certificate(host)
         if certificate.chain.must_staple:
-            self.staples.fetch(certificate.chain, host, self._now())
+            self.staples.fetch(certificate.chain, self._now())
         self._show()
 
     def _publish(self, challenge: Challenge) -> None:
@@ -216,7 +219,7 @@ class Keeper:
             not_before = max(not_before, of_all.not_before)
         self.wanted.storage.keep_attempts(attempts)
         shown = self._shown.get(host)
-        is_good = shown is not None and shown.certificate.ends > self._now()
+        is_good = shown is not None and shown.certificate.chain.ends > self._now()
         tell = log.warning if is_good else log.error
         next_attempt = datetime.fromtimestamp(not_before, UTC).isoformat(timespec="seconds")
         tell("no certificate could be obtained", host=host, reason=str(error), next_attempt=next_attempt, old_one_is_good=is_good)
@@ -232,24 +235,20 @@ class Keeper:
             for chain in due if is_elected else ():
                 if self.is_over():
                     return
-                self.staples.fetch(chain, _name(chain), now)
+                self.staples.fetch(chain, now)
 
     def _show(self) -> None:
         """Each of these is one assignment, seen by the next handshake; connections that are open keep what they have."""
         now, chains = self._now(), self._chains()
         self.obtained.staples = self.staples.shown(chains, now)
         self.obtained.contexts = {host: self._context(self._shown[host], now) for host in self.wanted.hosts if host in self._shown}
-        metrics.certificates_end({_name(chain): chain.leaf.not_valid_after_utc.timestamp() for chain in chains})
+        metrics.certificates_end({chain.name: chain.ends.timestamp() for chain in chains})
 
     def _context(self, shown: Shown, now: datetime) -> SSL.Context:
         """One that browsers would refuse without a staple waits for it while the one before is good."""
         chain, before = shown.certificate.chain, shown.before
         waits = chain.must_staple and not self.obtained.staple(chain.fingerprint)
-        if waits and before is not None and before.certificate.ends > now:
+        if waits and before is not None and before.certificate.chain.ends > now:
             return before.context
         shown.before = None
         return shown.context
-
-
-def _name(chain: Chain) -> str:
-    return next(iter(names_of(chain.leaf)), chain.leaf.subject.rfc4514_string())

@@ -41,21 +41,21 @@ class Staples:
         known = self._known.get(chain.fingerprint)
         return (known is None or now >= known.refresh) and now >= self._not_before.get(chain.fingerprint, now)
 
-    def fetch(self, chain: Chain, host: str, now: datetime) -> None:
+    def fetch(self, chain: Chain, now: datetime) -> None:
         """Blocks.  A failure leaves what is known in place, for as long as it is good."""
         self._not_before[chain.fingerprint] = now + PAUSE
         try:
             response = self._ask(chain.responder or "", chain)
             staple = ocsp.verify(response, chain, now)
         except Unverified as error:
-            log.warning("no OCSP response for a certificate", host=host, reason=str(error), next_attempt=(now + PAUSE).isoformat())
+            log.warning("no OCSP response for a certificate", host=chain.name, reason=str(error), next_attempt=(now + PAUSE).isoformat())
             return
         self._known[chain.fingerprint] = staple
         self._storage.keep_staple(chain.fingerprint, response)
         if staple.is_revoked:
-            log.error("a certificate is revoked", host=host)
+            log.error("a certificate is revoked", host=chain.name)
         else:
-            log.info("OCSP response obtained", host=host, ends=staple.ends.astimezone(UTC).isoformat())
+            log.info("OCSP response obtained", host=chain.name, ends=staple.ends.astimezone(UTC).isoformat())
 
     def is_revoked(self, chain: Chain) -> bool:
         known = self._known.get(chain.fingerprint)

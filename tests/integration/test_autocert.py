@@ -1,17 +1,26 @@
 """The whole product gets its certificates from a real authority, which connects to see whether the hosts are ours."""
 
+import http.server
 import json
 import socket
 import ssl
+import subprocess
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 import yaml
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.x509 import ocsp
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateproject.config.load import load_options
@@ -226,3 +235,74 @@ def test_an_authority_that_is_away_stops_no_start(tmp_path: Path, upstream: Samp
             assert x509.load_der_x509_certificate(shown).subject.rfc4514_string() == NONE_YET
             client.sendall(f"GET /ping HTTP/1.1\r\nHost: {APP}:{builder.port}\r\nConnection: close\r\n\r\n".encode())
             assert client.recv(100).startswith(b"HTTP/1.1 200")
+
+
+class Responder:
+    """Says of every certificate what it is told to, in the name of pebble's issuer, which has none of its own."""
+
+    def __init__(self, port: int):
+        self.port = port
+        self.issuer: tuple[x509.Certificate, Any] | None = None
+        self.status = ocsp.OCSPCertStatus.GOOD
+
+    def answer(self, request: bytes) -> bytes:
+        assert self.issuer is not None
+        asked, (certificate, key) = ocsp.load_der_ocsp_request(request), self.issuer
+        now = datetime.now(UTC).replace(microsecond=0)
+        builder = ocsp.OCSPResponseBuilder().add_response_by_hash(
+            issuer_name_hash=asked.issuer_name_hash,
+            issuer_key_hash=asked.issuer_key_hash,
+            serial_number=asked.serial_number,
+            algorithm=asked.hash_algorithm,
+            cert_status=self.status,
+            this_update=now,
+            next_update=now + timedelta(days=4),
+            revocation_time=None,
+            revocation_reason=None,
+        )
+        return builder.responder_id(ocsp.OCSPResponderEncoding.NAME, certificate).sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        responder = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = responder.answer(self.rfile.read(int(self.headers["Content-Length"])))
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", self.port), Handler) as server:
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            try:
+                yield
+            finally:
+                server.shutdown()
+                thread.join()
+
+
+def test_openssl_finds_the_staple_good_and_the_certificate_must_have_it(tmp_path: Path, upstream: SampleUpstream) -> None:
+    responder = Responder(free_port())
+    builder, path = configure(tmp_path, autocert_must_staple=True)
+    with (
+        Pebble(tmp_path / "ca", tls_port=builder.port, ocspResponderURL=f"http://127.0.0.1:{responder.port}") as pebble,
+        responder.serving(),
+    ):
+        certificate, key = pebble.issuer()
+        responder.issuer = x509.load_pem_x509_certificate(certificate.encode()), load_pem_private_key(key.encode(), None)
+        builder.setting(**pebble.settings)
+        with Child.python("manage.py", "rungate", "-config", write(builder, path)) as child:
+            child.wait_for_line("OCSP response obtained", 40)
+            (tmp_path / "roots.pem").write_text(pebble.roots)
+            command = ["openssl", "s_client", "-connect", f"127.0.0.1:{builder.port}", "-servername", AUTHENTICATE, "-status"]
+            command += ["-CAfile", str(tmp_path / "roots.pem"), "-verify_return_error"]
+            shown = subprocess.run(command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL).stdout
+            assert "OCSP Response Status: successful" in shown
+            assert "Cert Status: good" in shown
+            assert "Verify return code: 0 (ok)" in shown

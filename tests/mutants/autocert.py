@@ -54,7 +54,7 @@ keeper = door("proxy/autocert/keeper.py", "unit/proxy/autocert/test_keeper.py")
 keeper.without(
     "only the elected asks", "            if not is_elected:\n                return", "            if False:\n                return"
 )
-keeper.without("a certificate is renewed in time", "now >= shown.certificate.renewal", "now >= shown.certificate.ends")
+keeper.without("a certificate is renewed in time", "now >= shown.certificate.chain.renewal", "now >= shown.certificate.chain.ends")
 keeper.without("a revoked certificate is replaced", " or self.staples.is_revoked(shown.certificate.chain)", "")
 keeper.without("a failure is kept", "        self.wanted.storage.keep_attempts(attempts)\n        shown", "        shown")
 keeper.without("a challenge ends with its order", "            storage.forget_challenge(host)\n", "            pass\n")

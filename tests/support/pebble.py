@@ -84,9 +84,14 @@ class Pebble:
     def trusted_ca(self) -> Path:
         return self._files.authority
 
+    @property
+    def roots(self) -> str:
+        """PEM."""
+        return self._get(self._management, "/roots/0").text
+
     def client_context(self) -> ssl.SSLContext:
         """Trusts what this authority issues."""
-        return ssl.create_default_context(cadata=self._get(self._management, "/roots/0").text)
+        return ssl.create_default_context(cadata=self.roots)
 
     def issuer(self) -> tuple[str, str]:
         """The certificate that signs, and its key, PEM: to sign OCSP responses in its name."""

@@ -31,7 +31,7 @@ def test_must_staple_is_in_the_request_and_then_in_the_certificate():
 
 def test_what_was_obtained_is_read_back():
     read = ObtainedCertificate.read(made(days=90), HOST)
-    assert ((read.ends - NOW).days, (read.renewal - NOW).days) == (90, 60)
+    assert ((read.chain.ends - NOW).days, (read.chain.renewal - NOW).days) == (90, 60)
     assert read.chain.issuer is not None
     assert "PRIVATE" not in repr(read)
 
@@ -67,3 +67,4 @@ def test_a_chain_without_an_issuer():
     )
     assert chain.issuer is None
     assert len(chain.fingerprint) == 32
+    assert chain.name == HOST

@@ -42,27 +42,27 @@ def test_what_is_fetched_is_shown_until_it_ends_and_fetched_again_at_half_its_ti
     response = ISSUER.response(CHAIN, NOW)
     staples = of(storage, response)
     assert staples.due([CHAIN], NOW) == [CHAIN]
-    staples.fetch(CHAIN, "a", NOW)
+    staples.fetch(CHAIN, NOW)
     assert staples.shown([CHAIN], NOW) == {CHAIN.fingerprint: response}
     assert staples.due([CHAIN], NOW + 47 * HOUR) == []
     assert staples.due([CHAIN], NOW + 48 * HOUR) == [CHAIN]
-    staples.fetch(CHAIN, "a", NOW + 48 * HOUR)
+    staples.fetch(CHAIN, NOW + 48 * HOUR)
     assert staples.shown([CHAIN], NOW + 48 * HOUR) == {CHAIN.fingerprint: response}, "a failure takes nothing away"
     assert staples.shown([CHAIN], NOW + 96 * HOUR) == {}
 
 
 def test_a_responder_that_gave_nothing_is_left_alone_for_a_while(storage):
     staples = of(storage, None, b"junk", ISSUER.response(CHAIN, NOW))
-    staples.fetch(CHAIN, "a", NOW)
+    staples.fetch(CHAIN, NOW)
     assert staples.due([CHAIN], NOW + timedelta(minutes=9)) == []
     assert staples.due([CHAIN], NOW + timedelta(minutes=10)) == [CHAIN]
-    staples.fetch(CHAIN, "a", NOW)
+    staples.fetch(CHAIN, NOW)
     assert staples.shown([CHAIN], NOW) == {}
     assert storage.staple(CHAIN.fingerprint) is None
 
 
 def test_another_process_reads_it_from_the_files_if_it_verifies(storage):
-    of(storage, ISSUER.response(CHAIN, NOW)).fetch(CHAIN, "a", NOW)
+    of(storage, ISSUER.response(CHAIN, NOW)).fetch(CHAIN, NOW)
     other = of(storage)
     other.read([CHAIN], NOW)
     assert set(other.shown([CHAIN], NOW)) == {CHAIN.fingerprint}
@@ -75,7 +75,7 @@ def test_another_process_reads_it_from_the_files_if_it_verifies(storage):
 
 def test_a_revoked_certificate_is_known_and_its_response_shown_to_nobody(storage):
     staples = of(storage, ISSUER.response(CHAIN, NOW, status=ocsp.OCSPCertStatus.REVOKED))
-    staples.fetch(CHAIN, "a", NOW)
+    staples.fetch(CHAIN, NOW)
     assert staples.is_revoked(CHAIN)
     assert staples.shown([CHAIN], NOW) == {}
 
@@ -86,6 +86,6 @@ def test_what_has_no_responder_or_no_issuer_is_never_due(storage):
 
 def test_what_is_shown_no_more_is_forgotten(storage):
     staples = of(storage, ISSUER.response(CHAIN, NOW))
-    staples.fetch(CHAIN, "a", NOW)
+    staples.fetch(CHAIN, NOW)
     assert staples.shown([], NOW) == {}
     assert staples.shown([CHAIN], NOW) == {}
