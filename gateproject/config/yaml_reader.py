@@ -53,7 +53,8 @@ def read_yaml(text: str) -> Document:
 
 def _bound(text: str) -> None:
     """Before its parser, which takes two seconds for a million values: no honest document has so many signs of them."""
-    if max(2 * (text.count(": ") + text.count(":\n")), text.count("\n") + text.count(",")) > MOST_VALUES:
+    pairs, elements = text.count(": ") + text.count(":\n"), text.count("\n") + text.count(",")
+    if max(2 * pairs, elements, text.count("[") + text.count("{")) > MOST_VALUES:
         raise DocumentError(f"holds more than {MOST_VALUES} values and lines")
 
 

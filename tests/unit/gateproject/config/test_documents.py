@@ -160,11 +160,11 @@ def test_a_hostile_document_is_refused_soon(content: bytes, extension: str, reas
 @pytest.mark.parametrize(
     ("content", "extension", "reason"),
     [
-        (b"[" + b"[]," * 1_200_000 + b"[]]", ".json", "more than 600000 values"),
+        (b"[" + b"[]," * 1_200_000 + b"[]]", ".json", "more than 500000 values"),
         (b"{" + b'"a":1,' * 1_500 + b'"a":1}', ".json", "more than 1000 keys twice"),
         (b"a: 1\n" * 1_500, ".yaml", "more than 1000 keys twice"),
         (b"a = 1\n" * 1_500, ".properties", "more than 1000 keys twice"),
-        (b"\n" * 600_001, ".properties", "more than 600000 lines"),
+        (b"\n" * 500_001, ".properties", "more than 500000 lines"),
         (b"a=" + b"\\" * 4_000_000, ".properties", "longer than 4000000 characters"),
         (b'a = "' + b"x" * 4_000_000 + b'"', ".toml", "longer than 4000000 characters"),
         (b"a = [" + b"1," * 260_000 + b"]", ".toml", "too large for TOML"),
@@ -185,7 +185,7 @@ def test_what_is_made_to_be_slow_is_refused_before_it_is(content: bytes, extensi
 
 def test_a_json_document_may_hold_so_many_values_and_no_more() -> None:
     assert parse(json.dumps([0] * (MOST_VALUES - 1)).encode(), ".json").value == [0] * (MOST_VALUES - 1)
-    with pytest.raises(DocumentError, match="more than 600000 values"):
+    with pytest.raises(DocumentError, match="more than 500000 values"):
         parse(json.dumps([0] * MOST_VALUES).encode(), ".json")
 
 
