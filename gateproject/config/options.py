@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, WrapValidator
 
 from gateproject.config import removed, unbuilt
 from gateproject.config.authenticate import AuthenticateSettings
@@ -131,6 +131,11 @@ def _routes_fit_timeout_write(settings: Any) -> Iterator[Finding]:
             yield ("policy", index, "timeout"), "is more than timeout_write, which bounds every response (0 is no limit at all)"
 
 
+def _made_already(value: Any, handler: Any) -> Any:
+    """The loader makes routes one by one, and they can't change: ten thousand of them are not looked at again."""
+    return value if type(value) is tuple and all(type(route) is Route for route in value) else handler(value)
+
+
 class Options(
     DatabrokerSettings,
     ProxySettings,
@@ -168,7 +173,7 @@ class Options(
     REMOVED: ClassVar[dict[str, str]] = removed.SETTINGS
     ELSEWHERE: ClassVar[dict[str, str]] = dict.fromkeys(Route.attributes(), "is a key of a route: write it into an entry of `policy`")
 
-    policy: tuple[Route, ...] = Field(
+    policy: Annotated[tuple[Route, ...], WrapValidator(_made_already)] = Field(
         (),
         description="The routes, in the order in which they are tried; also as base64 of a YAML or JSON list.",
         examples=[

@@ -1,5 +1,6 @@
 """Which routes of a file are those of before?  Then one changed route among ten thousand costs little more than reading the file."""
 
+import marshal
 from typing import Any
 
 from gateproject.config.files import watched_files
@@ -13,8 +14,8 @@ class KnownRoutes:
     """
 
     def __init__(self) -> None:
-        self._before: dict[str, Route] = {}
-        self._now: dict[str, Route] = {}
+        self._before: dict[bytes, Route] = {}
+        self._now: dict[bytes, Route] = {}
 
     def begin(self) -> None:
         """Another configuration is being read: what it does not say again is forgotten."""
@@ -31,10 +32,13 @@ class KnownRoutes:
         if next(watched_files(route), None) is None:
             self._add(_text(written), route)
 
-    def _add(self, text: str, route: Route) -> None:
+    def _add(self, text: bytes, route: Route) -> None:
         self._now[text] = route
 
 
-def _text(written: Any) -> str:
+def _text(written: Any) -> bytes:
     """Not by comparison: in Python `1 == True`, and a configuration means different things by them."""
-    return repr(written)
+    try:
+        return marshal.dumps(written, 0)  # in the one version that is the same for the same values
+    except ValueError:  # TOML has dates
+        return repr(written).encode("utf-8", "backslashreplace")

@@ -1,5 +1,7 @@
 """Which routes are taken over from one reading to the next."""
 
+from datetime import date
+
 from gateproject.config.route import Route
 from gateproject.config.unchanged import KnownRoutes
 
@@ -25,3 +27,17 @@ def test_true_is_not_one() -> None:
     known.begin()
     assert {"allow_websockets": True} == {"allow_websockets": 1}
     assert known.find({**WRITTEN, "allow_websockets": 1}) is None
+
+
+def test_the_same_text_is_the_same_whoever_made_it_and_a_date_of_toml_is_no_obstacle() -> None:
+    known, route = KnownRoutes(), Route.model_validate(WRITTEN)
+    written = {**WRITTEN, "name": date(2026, 1, 2), "allowed_users": ["ann", "ann"]}
+    again = {
+        "".join(key): value
+        for key, value in {**written, "name": date(2026, 1, 2), "allowed_users": ["".join("ann"), "an" + "n"[:]]}.items()
+    }
+    for first, second in ((written, again), ({**written, "name": "a"}, {**again, "name": "".join(["a"])})):
+        known.begin()
+        known.add(first, route)
+        known.begin()
+        assert known.find(second) is route

@@ -44,7 +44,9 @@ def test_a_document_with_too_many_values_is_refused_when_the_first_of_them_comes
     assert (caught.value.line, caught.value.column) == (2, 7)
 
 
-@pytest.mark.parametrize("text", ["a: \n" * 9, "- a\n" * 11, "[a, a, a, a, a, a, a, a, a, a, a, a]", "- [[[[[[]]]]]]\n" * 2, "{" * 11, "k: x\n" * 6])
+@pytest.mark.parametrize(
+    "text", ["a: \n" * 9, "- a\n" * 11, "[a, a, a, a, a, a, a, a, a, a, a, a]", "- [[[[[[]]]]]]\n" * 2, "{" * 11, "k: x\n" * 6]
+)
 def test_a_text_with_signs_of_too_many_values_is_not_even_parsed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(yaml_reader, "MOST_VALUES", 10)
     monkeypatch.setattr(yaml_reader.yaml, "CSafeLoader", None)
