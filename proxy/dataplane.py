@@ -17,7 +17,7 @@ from gateproject.errors import (
     CredentialsError,
     UpstreamError,
 )
-from gateproject.telemetry.tracing.spans import CLIENT, span
+from gateproject.telemetry.tracing.spans import active
 from proxy.answers import send_redirect
 from proxy.forwarding import spdy
 from proxy.forwarding.handshake import HandshakeRefused, handshake
@@ -32,7 +32,7 @@ from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
 from proxy.state import ProxyState, RouteForwarding
 from proxy.story import Story
-from proxy.traced import carry_trace, tell_answer
+from proxy.traced import carried_in_span
 from proxy.troubles import TooManyTunnels, explain_trouble
 from proxy.upstreams.client import OutgoingRequest, Place, UpstreamClient
 from proxy.upstreams.dialing import dial
@@ -224,14 +224,9 @@ class DataPlane:
     ) -> ForwardResult:
         client = self._carrying.client
 
-        async def carried(leash: Leash) -> ForwardResult:
-            with span("upstream", CLIENT) as traced:
-                if traced:
-                    carry_trace(traced, outgoing)
-                result = await forward(outgoing, client, receive, send, self._response_headers, leash, switch)
-                if traced:
-                    tell_answer(traced, result)
-                return result
+        def carried(leash: Leash) -> Awaitable[ForwardResult]:
+            answer = forward(outgoing, client, receive, send, self._response_headers, leash, switch)
+            return answer if active() is None else carried_in_span(outgoing, answer)
 
         return await self._carry(incoming, check, judged_at, outgoing.place, carried)
 

@@ -9,11 +9,11 @@ from authorize.policy.decision import Decision
 from authorize.shadow import WouldBe, tell_shadow
 from gateproject.errors import BrokerError
 from gateproject.telemetry.logs import is_access_logged, log_access
-from gateproject.telemetry.tracing.spans import current, span
+from gateproject.telemetry.tracing.spans import active
 from proxy.forwarding.http import Ending, ForwardResult
 from proxy.headers import TrustedPeers
 from proxy.incoming import Incoming, client_address
-from proxy.traced import decided, tell_trace
+from proxy.traced import judged_in_span, tell_trace
 
 # What the log says where the client left before there was an answer.
 CLIENT_LEFT = 499
@@ -44,10 +44,8 @@ class Story:
         self._is_judged, began = True, time.perf_counter()
         request, cookies = self.incoming.request, self.incoming.cookies
         try:
-            with span("authorize") as traced:
-                self.check = check = await self._authorize.check(request, cookies, self.incoming.request_id)
-                if traced:
-                    traced.note(decided(check.decision))
+            asked = self._authorize.check(request, cookies, self.incoming.request_id)
+            self.check = check = await (asked if active() is None else judged_in_span(asked))
         finally:
             self._seconds = time.perf_counter() - began
         if self._authorize.has_shadow and (would_be := await self._authorize.would_be(request, check, cookies)) is not None:
@@ -62,8 +60,8 @@ class Story:
         level = logging.WARNING if is_trouble else logging.INFO
         if is_access_logged(level):
             log_access(level, self._fields())
-        if traced := current():
-            tell_trace(traced, self.incoming, self.check, self.status, is_trouble=is_trouble)
+        if active() is not None:
+            tell_trace(self.incoming, self.check, self.status, is_trouble=is_trouble)
         self._keep()
 
     def _keep(self) -> None:

@@ -1,11 +1,13 @@
 """What does a trace tell of a request?  Names, statuses, hosts and paths: no query, no header, no cookie, and nobody's name."""
 
+from collections.abc import Awaitable
 from typing import Any
 
 from authorize.client import Check
 from authorize.policy.decision import Decision
 from authorize.policy.request import AccessRequest
-from gateproject.telemetry.tracing.spans import AnySpan, Facts, Span, current
+from gateproject.telemetry.tracing import spans
+from gateproject.telemetry.tracing.spans import CLIENT, AnySpan, Facts, Span, current
 from gateproject.telemetry.tracing.tracer import Tracer
 from proxy.forwarding.http import Ending, ForwardResult
 from proxy.incoming import Incoming, Send
@@ -52,9 +54,16 @@ def decided(decision: Decision) -> Facts:
     return {"gate.outcome": decision.outcome.value, "gate.reason": reason, "gate.route": decision.route.id if decision.route else ""}
 
 
-def tell_trace(span: AnySpan, incoming: Incoming, check: Check | None, status: int | None, *, is_trouble: bool) -> None:
+async def judged_in_span(asked: Awaitable[Check]) -> Check:
+    with spans.span("authorize") as span:
+        check = await asked
+        span.note(decided(check.decision))
+        return check
+
+
+def tell_trace(incoming: Incoming, check: Check | None, status: int | None, *, is_trouble: bool) -> None:
     """The request as a whole."""
-    request = incoming.request
+    request, span = incoming.request, current()
     span.note(_read(request))
     if check is not None:
         span.note(decided(check.decision))
@@ -67,19 +76,19 @@ def tell_trace(span: AnySpan, incoming: Incoming, check: Check | None, status: i
         span.fail(str(status or "error"))
 
 
-def carry_trace(span: AnySpan, outgoing: OutgoingRequest) -> None:
-    """The upstream hears which span its own go below, in place of what the client said."""
-    outgoing.headers = span.in_headers(outgoing.headers)
+async def carried_in_span(outgoing: OutgoingRequest, carried: Awaitable[ForwardResult]) -> ForwardResult:
+    """The upstream hears which span its own go below, in place of what the client said: `carried` has not begun yet."""
     url = outgoing.upstream.url
-    span.note({"http.request.method": _known(outgoing.method), "server.address": url.raw_host or "", "server.port": url.port or 0})
-
-
-def tell_answer(span: AnySpan, result: ForwardResult) -> None:
-    span.note({"gate.ending": result.ending.value, "gate.bytes_sent": result.bytes_sent})
-    if result.status is not None:
-        note_status(span, result.status)
-    if result.ending in (Ending.BROKE_OFF, Ending.TIMED_OUT):
-        span.fail(result.ending.value)
+    facts: Facts = {"http.request.method": _known(outgoing.method), "server.address": url.raw_host or "", "server.port": url.port or 0}
+    with spans.span("upstream", CLIENT, facts) as span:
+        outgoing.headers = span.in_headers(outgoing.headers)
+        result = await carried
+        span.note({"gate.ending": result.ending.value, "gate.bytes_sent": result.bytes_sent})
+        if result.status is not None:
+            note_status(span, result.status)
+        if result.ending in (Ending.BROKE_OFF, Ending.TIMED_OUT):
+            span.fail(result.ending.value)
+        return result
 
 
 def _read(request: AccessRequest) -> Facts:

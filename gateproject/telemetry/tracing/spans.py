@@ -120,5 +120,9 @@ def span(name: str, kind: str = INTERNAL, facts: Facts = _NOTHING) -> AnySpan:
     return above.below(name, kind, facts) if above is not None and above.is_open else NO_SPAN
 
 
+# Is this request traced?  None for nearly all, who pay for no more than this question.
+active = _current.get
+
+
 def current() -> AnySpan:
     return _current.get() or NO_SPAN
