@@ -39,6 +39,7 @@ class Clocks(NamedTuple):
 
 
 class TimedIdP(FakeIdP):
+    keeps_connections = True  # as providers do
     spent = Clocks(0.0, 0.0)
 
     def _answer(self, request: Request) -> Answer:

@@ -74,6 +74,33 @@ async def test_trouble_keeps_the_session_and_a_refusal_ends_it(gate: RunningGate
     assert gate.wait_for_event("session ended")["reason"].endswith("invalid_grant")
 
 
+async def test_two_processes_and_a_hundred_requests_refresh_once(idp: FakeIdP, upstream: SampleUpstream, tmp_path: Path) -> None:
+    """Each refresh token works once at this provider, and ends the session when it comes a second time (B36)."""
+    with RedisServer(tmp_path / "redis") as redis:
+        one = GateBuilder(idp.issuer).route(APP, to=upstream.url, allow_any_authenticated_user=True)
+        one.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, databroker_storage_type="kvstore")
+        one.setting(databroker_storage_connection_string=redis.url, authenticate_callback_path="/done/with/it")
+        two = GateBuilder(idp.issuer)
+        two.settings, two.policy = {**one.settings, "address": two.settings["address"]}, one.policy
+        limits = httpx.Limits(max_connections=20)
+        with one.start(directory(tmp_path, "one")) as gate, two.start(directory(tmp_path, "two")) as other:
+            async with gate.client(limits=limits) as client, other.client(limits=limits) as elsewhere:
+                await signed_in(gate, idp, client)
+                idp.lifetime = 3600
+                (cookie,) = (cookie.value for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain == APP)
+                copy = {"Host": f"{APP}:{gate.port}", "Cookie": f"_gate={cookie}"}
+
+                async def both(number: int) -> set[int]:
+                    asked = [client.get(gate.url(APP)) for _ in range(number)]
+                    asked += [elsewhere.get(other.url(APP), headers=copy) for _ in range(number)]
+                    return {answer.status_code for answer in await asyncio.gather(*asked)}
+
+                statuses = await both(50)
+                await until(lambda: _is(idp.refreshed > 0))
+                statuses |= await both(10)
+    assert (statuses, idp.refreshed, idp.reused) == ({200}, 1, 0)
+
+
 async def test_a_sign_out_wins_over_a_refresh_in_another_process(idp: FakeIdP, upstream: SampleUpstream, tmp_path: Path) -> None:
     """Two processes share a Redis; the one refreshes while a person signs out at the other (B36)."""
     with RedisServer(tmp_path / "redis") as redis:

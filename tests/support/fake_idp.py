@@ -70,6 +70,8 @@ class Request:
 
 
 class FakeIdP:
+    keeps_connections = False
+
     def __init__(self) -> None:
         self.bend = Bend()
         self.requests: list[Request] = []
@@ -155,22 +157,28 @@ class FakeIdP:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-            method, path, _ = head[0].split(" ")
-            headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in head[1:] if line)}
-            body = await reader.readexactly(int(headers.get("content-length", "0")))
-            request = Request(method, path, headers, dict(parse_qsl(body.decode())))
-            self.requests.append(request)
-            answer = self._answer(request)
-            if (hold := self.bend.holds.get(path)) is not None:
-                await hold.wait()
-            await asyncio.sleep(answer.delay)
-            writer.write(_http(answer))
-            await writer.drain()
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+                await self._exchange(head, reader, writer)
+                if not self.keeps_connections:
+                    break
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client went away, or the test is over
         finally:
             writer.close()
+
+    async def _exchange(self, head: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        method, path, _ = head[0].split(" ")
+        headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in head[1:] if line)}
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        request = Request(method, path, headers, dict(parse_qsl(body.decode())))
+        self.requests.append(request)
+        answer = self._answer(request)
+        if (hold := self.bend.holds.get(path)) is not None:
+            await hold.wait()
+        await asyncio.sleep(answer.delay)
+        writer.write(_http(answer, "keep-alive" if self.keeps_connections else "close"))
+        await writer.drain()
 
     def _answer(self, request: Request) -> Answer:
         if (bent := self.bend.answers.get(request.path)) is not None:
@@ -284,11 +292,11 @@ def _is_client(request: Request) -> bool:
     return (request.form.get("client_id"), request.form.get("client_secret")) == (CLIENT_ID, CLIENT_SECRET)
 
 
-def _http(answer: Answer) -> bytes:
+def _http(answer: Answer, connection: str) -> bytes:
     headers = {
         "Content-Type": answer.content_type,
         "Content-Length": str(len(answer.body)),
-        "Connection": "close",
+        "Connection": connection,
         "Set-Cookie": "tracker=1",
         **answer.headers,
     }
