@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import django
+import structlog
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateproject.settings")  # noqa: TID251 - an entry point
 django.setup()
@@ -23,6 +24,8 @@ from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, arrived, bound
 from proxy.listener import listen  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
 from proxy.traced import begun, name_page, status_noted  # noqa: E402
+
+log = structlog.get_logger(__name__)
 
 # Django gathers a body whole, on disk, before it asks whose it is.  Our largest form is the admin's, with a page of ids.
 PAGE_BODY_BYTES = 64 * 1024
@@ -105,7 +108,7 @@ application = ProtocolTypeRouter({"http": Edge(runtime)})
 def _served_by_daphne() -> None:
     if runtime.options.data_plane == "envoy":
         sys.exit("nothing was started\ndata_plane: envoy is started by `manage.py rungate`, not by the daphne command")
-    runtime.say_served_by_daphne()
+    log.warning("served by the daphne command: address and TLS are its own arguments, those of the configuration are not used")
     try:
         runtime.open_metrics()
     except ConfigError as error:

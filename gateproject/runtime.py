@@ -37,7 +37,6 @@ from gateproject.tasks import spawn
 from gateproject.telemetry import metrics
 from gateproject.telemetry.logs import configure_logs
 from gateproject.telemetry.tracing import tracer
-from gateproject.telemetry.tracing.tracer import Tracer
 from gateproject.version import version
 from proxy.autocert.service import Autocert
 from proxy.dataplane import Carrying
@@ -70,7 +69,7 @@ class World:
     words: Words
     listener: ListenerState
     signing_key: SigningKey
-    tracing: Tracer | None
+    tracing: tracer.Tracer | None
 
 
 ABSENT: Any = None
@@ -151,7 +150,7 @@ class Runtime:
             words=Words(options, authorize, self._carrying, self.clock) if services in ("all", "authorize") else ABSENT,
             listener=ListenerState.build(options, listener_before, self._wants_certificate, self.autocert.obtained),
             signing_key=signing_key,
-            tracing=Tracer.of(options, previous.tracing if previous else None),
+            tracing=tracer.Tracer.of(options, previous.tracing if previous else None),
         )
 
     def _authorizer(self, options: Options, signing_key: SigningKey, previous: World | None, bearers: BearerTokens | None) -> Authorizer:
@@ -211,9 +210,6 @@ class Runtime:
             routes=len(self.options.policy),
             authenticate=self.options.authenticate_service_url.origin,
         )
-
-    def say_served_by_daphne(self) -> None:
-        log.warning("served by the daphne command: address and TLS are its own arguments, those of the configuration are not used")
 
     async def _may_go_on(self, incoming: Incoming) -> bool:
         return await self.world.proxy.dataplane.may_go_on(incoming)
