@@ -20,6 +20,8 @@ cors      group engineering with cors_allow_preflight                 rewrite   
 redirect  redirect routes, no canary                                  hostile   everybody; attacks fill `canary.scripts`; timeout 1 s
 setter    everybody, with set_request_headers                         default   any signed-in person, at the default port (no port in Host)
 elsewhere any signed-in person at any.localhost on another port, to which nobody has a cookie of their own
+
+Port 5432 of group and public is a route for TCP (CONNECT) to the same canary, for the same people.
 """
 
 import asyncio
@@ -48,6 +50,7 @@ IDENTITY = {"pass_identity_headers": True}
 PEOPLE = ("alice", "carol")
 CANARIES = ("group", "any", "bare", "public", "secret", "open", "cors", "rewrite", "hostile", "setter", "default", "elsewhere")
 ELSEWHERE_PORT = 9443
+TUNNEL_PORT = 5432
 READ_LIMIT, IDLE_LIMIT = 2.0, 6.0  # seconds
 HANDSHAKES = 16  # at once
 BEAT = b"EVIL-" + b"0" * 12  # the marker of what belongs to no attack
@@ -281,4 +284,7 @@ def _with_routes(gate: GateBuilder, canaries: dict[str, Canary]) -> GateBuilder:
     gate.route("redirect.localhost", redirect={"path_redirect": "/fixed", "strip_query": True})
     for origin, name in ((f"https://any.localhost:{ELSEWHERE_PORT}", "elsewhere"), ("https://default.localhost", "default")):
         gate.policy.append({"from": origin, "to": to[name], **ANYBODY, **IDENTITY})
+    # What a tunnel leads to hears HTTP as well as anything.
+    for name, who in (("group", ENGINEERS), ("public", EVERYBODY)):
+        gate.policy.append({"from": f"tcp+https://{name}.localhost:{TUNNEL_PORT}", "to": to[name].replace("http:", "tcp:"), **who})
     return gate

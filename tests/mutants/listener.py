@@ -14,7 +14,16 @@ head.without("exactly one Host", "if len(hosts) != 1:", "if not hosts:")
 head.without("a Host is a host", "if _HOST.fullmatch(hosts[0]) is None:", "if False:")
 head.without("HTTP/1.0 is refused", 'if (major, minor) != (b"1", b"1"):', 'if (major, minor) not in ((b"1", b"1"), (b"1", b"0")):')
 head.without("a URL is at most 8 KiB", "if len(target) > URL_BYTES:", "if False:")
-head.without("TRACE and CONNECT are refused", "if method.upper() in _REFUSED_METHODS:", "if False:")
+head.without("TRACE is refused", "if method.upper() in _REFUSED_METHODS or", "if")
+head.without("CONNECT is written in one way", " or (method.upper() == _CONNECT != method):", ":")
+head.without("a tunnel is for a host and a port", "if _AUTHORITY_FORM.fullmatch(target) is None:", "if False:")
+head.without("a tunnel's target and Host name the same", "if target.lower() != host.lower():", "if False:")
+head.without("a CONNECT has no body", 'if any(name in (b"content-length", b"transfer-encoding") for name, _ in head.headers):', "if False:")
+head.without(
+    "what follows a CONNECT is no request",
+    '    head.raw_path = b"/"\n    head.is_handshake = head.wants_close = True',
+    '    head.raw_path = b"/"',
+)
 head.without("target and Host name the same host", "if authority.lower() != host.lower():", "if False:")
 head.without(
     "a bare line feed is refused",
@@ -113,7 +122,20 @@ redirects.without("a redirect to https leads to a host", 'host, _ = canonical_ho
 
 spdy = door("proxy/forwarding/spdy.py", "unit/proxy/forwarding/test_spdy.py")
 spdy.without("only the protocol that was asked for opens a tunnel", "        _require_accepted(raw_headers)\n", "")
-spdy.without("nothing passes after access has ended", "        if not self._tunnel.ended.done():\n", "        if True:\n")
 spdy.without("no request body hides behind an upgrade", 'if method not in ("GET", "POST") or has_body:', "if False:")
 
-DOORS = (spdy, proxy_header, balanced, redirects, mutual_tls, shown, head, body, channel, response, request)
+tunnel = door("proxy/forwarding/tunnel.py", "unit/proxy/forwarding/test_spdy.py", "unit/proxy/forwarding/test_tcp.py")
+tunnel.without(
+    "nothing passes after access has ended",
+    "        if not self._tunnel.ended.done():\n            self.passed",
+    "        if True:\n            self.passed",
+)
+tunnel.without("an end waits for what was not taken", "if not self.peer.is_congested:", "if True:")
+tunnel.without("what breaks off is broken off for the other side", "if error is not None and self.half_closes:", "if False:")
+tunnel.without("a reader that stops stops the writer", "        self.peer.hold(CONGESTED)\n", "", "unit/proxy/forwarding/test_tunnel.py")
+
+tcp = door("proxy/forwarding/tcp.py", "unit/proxy/forwarding/test_tcp.py")
+tcp.without("access may end while an upstream is dialled", "    leash.end = watch.revoke\n", "")
+tcp.without("no connection is left of a client that has gone", "            tunnel.upstream.connection.abort()\n", "            pass\n")
+
+DOORS = (tunnel, tcp, spdy, proxy_header, balanced, redirects, mutual_tls, shown, head, body, channel, response, request)

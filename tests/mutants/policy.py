@@ -17,7 +17,8 @@ canonical.without("a parent hidden in a segment is refused", "            _refus
 
 request = door("authorize/policy/request.py", "unit/authorize/policy/test_request.py", "unit/authorize/policy/test_canonical.py")
 request.without("controls in a query are refused", "if _REFUSED_IN_QUERY.search(query):", "if False:")
-request.without("another port is another host", "port=None if port in default_ports else port", "port=None")
+request.without("another port is another host", "port=None if port in default_ports and method != CONNECT else port", "port=None")
+request.without("a tunnel's port is kept", " and method != CONNECT else port", " else port")
 
 route_table = door("authorize/policy/route_table.py", "unit/authorize/policy/test_route_table.py")
 route_table.without(
@@ -25,10 +26,15 @@ route_table.without(
 )
 route_table.without(
     "an exact host comes before a wildcard",
-    """self._by_host.get((host, port)) or self._by_host.get((f"*.{host.partition('.')[2]}", port))""",
-    """self._by_host.get((f"*.{host.partition('.')[2]}", port)) or self._by_host.get((host, port))""",
+    """self._by_host.get((host, port, is_tunnel)) or self._by_host.get((f"*.{host.partition('.')[2]}", port, is_tunnel))""",
+    """self._by_host.get((f"*.{host.partition('.')[2]}", port, is_tunnel)) or self._by_host.get((host, port, is_tunnel))""",
 )
-route_table.without("a wildcard stands for one label", "{host.partition('.')[2]}", "{'.'.join(host.split('.')[-2:])}")
+route_table.without("a wildcard stands for one label", "{host.partition('.')[2]}\", port", "{'.'.join(host.split('.')[-2:])}\", port")
+route_table.without(
+    "a request never matches a route for TCP",
+    "setdefault((route.from_.host, port, route.is_tcp), [])",
+    "setdefault((route.from_.host, port, False), [])",
+)
 route_table.without(
     "the first route in the list wins",
     "for route in self.routes:\n            if route.matches(path):",

@@ -40,8 +40,9 @@ carriers.without("no link chooses who its visitor is", " or _is_led_here(request
 service = door("authorize/service.py", "unit/authorize/test_service.py")
 service.without(
     "who is signed in stays who they are",
-    "return await self._of_cookies(cookie_headers, request.host_port, now) or await self._of_token(request, now, route)",
-    "return await self._of_token(request, now, route) or await self._of_cookies(cookie_headers, request.host_port, now)",
+    "        for audience in self.audiences(request):\n            if (identity :=",
+    "        if (named := await self._of_token(request, now, route)) is not None:\n            return named\n"
+    "        for audience in self.audiences(request):\n            if (identity :=",
 )
 
 elsewhere = door("proxy/carried_elsewhere.py", "unit/proxy/test_carried_elsewhere.py")
