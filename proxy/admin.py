@@ -94,7 +94,7 @@ def row_of(route: ConfiguredRoute, clusters: Clusters | None = None) -> Row:
         is_public=route.allow_public_unauthenticated_access,
         is_in_shadow=route.mode == SHADOW,
         identity="yes" if route.pass_identity_headers else "no",
-        timeout=_timeout(route.timeout),
+        timeout=_timeout(timedelta(0) if route.is_tcp and route.timeout is None else route.timeout),
         header_names=", ".join(sorted(route.set_request_headers)),
     )
 
@@ -118,6 +118,8 @@ def who_may_enter(route: ConfiguredRoute) -> tuple[str, ...]:
 
 
 def _match(route: ConfiguredRoute) -> str:
+    if route.is_tcp:
+        return "tunnels (CONNECT)"
     keys = (("path", route.path), ("prefix", route.prefix), ("regex", route.regex))
     return ", ".join(f"{key} {value}" for key, value in keys if value) or "every path"
 

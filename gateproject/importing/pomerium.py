@@ -9,6 +9,8 @@ from gateproject.config.options import Options
 from gateproject.config.places import key_path
 from gateproject.config.policy_language import policy_blocks
 from gateproject.config.route import Route
+from gateproject.config.tcp_routes import HTTP_ONLY
+from gateproject.config.tcp_routes import SCHEME as TCP
 from gateproject.importing.converted import NOT_YET, Converted, Part, Source
 from gateproject.importing.reading import POMERIUM, Foreign
 
@@ -117,18 +119,21 @@ def _route(raw: Any, foreign: Foreign, at: tuple[str | int, ...], identity_for_a
     if not isinstance(raw, dict):
         route.lose(foreign.source(*at), "is no route")
         return route
+    is_tcp = str(raw.get("from", "")).startswith(f"{TCP}://")
     for key, value in raw.items():
         source = foreign.source(*at, key)
         name = ROUTE_RENAMED.get(key, key)
         if key == "policy":
             continue
-        if name in Route.attributes():
+        if is_tcp and name in HTTP_ONLY:
+            route.lose(source, "is for HTTP, and the route is for TCP")
+        elif name in Route.attributes():
             route.set(None if name == key else source, name, value)
         else:
             route.lose(source, ROUTE_LOST.get(key, "gate's routes have no such key"))
     if "policy" in raw:  # last: it may take back what stands beside it
         _policy(route, foreign.source(*at, "policy"), raw["policy"])
-    if identity_for_all and not route.has("pass_identity_headers"):
+    if identity_for_all and not is_tcp and not route.has("pass_identity_headers"):
         route.set(None, "pass_identity_headers", True, new="pass_identity_headers was set for all routes")
     return route
 

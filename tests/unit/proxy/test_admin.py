@@ -160,3 +160,15 @@ def test_what_decides_nothing_what_is_open_and_what_a_policy_says_is_seen_at_onc
     assert "<sales>" not in shown.content.decode()
     assert text.count("In shadow: decides nothing") == 1
     assert text.count("Public everybody, without signing in") == 1
+
+
+def test_a_route_for_tcp_is_shown_as_what_it_carries():
+    tcp = Route.model_validate({"from": "tcp+https://db.example.com:5432", "to": "tcp://db.internal:5432"})
+    row = admin.row_of(tcp)
+    assert (row.address, row.match, row.target, row.timeout) == (
+        "tcp+https://db.example.com:5432",
+        "tunnels (CONNECT)",
+        "tcp://db.internal:5432",
+        "none",
+    )
+    assert "tunnels (CONNECT)" in text_of(pages_for(tcp).get("proxy/route/"))

@@ -113,3 +113,13 @@ def test_membership_is_said_in_our_word(tmp_path: Path) -> None:
 @pytest.mark.parametrize("entry", ["text", 7, None])
 def test_what_is_no_route_is_said(tmp_path: Path, entry: Any) -> None:
     assert converted(tmp_path, {**TOP, "routes": [entry]}).lost == 1
+
+
+def test_a_route_for_tcp_is_carried_over_without_what_only_http_knows(tmp_path: Path) -> None:
+    tcp = {"from": "tcp+https://db.example.com:5432", "to": "tcp://db.internal:5432", "allowed_users": ["ann@example.com"]}
+    values = {**TOP, "pass_identity_headers": True, "routes": [{**tcp, "timeout": "1h", "allow_websockets": True}]}
+    text = as_yaml(converted(tmp_path, values), "x")
+    assert yaml.safe_load(text)["policy"] == [{**tcp, "timeout": "1h"}]
+    assert "the route is for TCP" in text
+    (tmp_path / "ours.yaml").write_text(text)
+    assert load_options(tmp_path / "ours.yaml", {}).policy[0].is_tcp
