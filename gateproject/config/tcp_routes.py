@@ -32,6 +32,7 @@ HTTP_ONLY = (
     "cluster_service_account_token_file",
     "cluster_service_account_token",
     "enable_cloud_serverless_authentication",
+    "upstream_http2",
     "tls_skip_verify",
     "tls_server_name",
     "tls_custom_ca_file",

@@ -24,8 +24,11 @@ from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
 from tests.support.split import ROUTE_HOST, Split
+from tests.support.tcp_upstream import TcpUpstream
 from tests.support.trace_backend import Told, TraceBackend, until
+from tests.support.tunnels import TunnelClient, token_of
 
+TUNNEL = f"{ROUTE_HOST}:7"
 POLICY = [
     {"prefix": "/soon/", "allow_any_authenticated_user": True, "policy": [{"mode": "shadow", "deny": {"groups": "sales"}}]},
     {"prefix": "/files/", "allowed_groups": ["engineering"], "pass_identity_headers": True},
@@ -49,7 +52,9 @@ def split(tmp_path_factory: pytest.TempPathFactory, backend: TraceBackend) -> It
         redis = RedisServer(directory / "redis")
         stack.callback(redis.child.__exit__)
         database = stack.enter_context(PostgresServer())
+        echo = stack.enter_context(TcpUpstream(is_echo=True))
         policy = [{**route, "to": upstream.url} for route in POLICY]
+        policy.append({"from": f"tcp+https://{TUNNEL}", "to": echo.url, "allowed_groups": ["engineering"]})
         more = {
             "jwt_claims_headers": ["email"],
             "admin_allowed_users": ["alice@example.com"],
@@ -101,6 +106,26 @@ async def test_rules_are_judged_and_strangers_are_sent_to_sign_in(split):
         assert refused.status_code == 403
         assert refused.json()["reason"] == "You can't open this page: none of your groups is listed."
         assert (await browser.get(split.url("/%2e%2e/files/"))).status_code == 403
+
+
+async def test_a_tunnel_is_judged_by_authorize_and_ends_with_the_session(split, tmp_path):
+    broker, port = broker_of(split, tmp_path), split.ports["proxy"]
+    async with split.client() as browser:
+        token = f"Authorization: Gate {await token_of(browser, split.url('').rstrip('/'), 'bob')}"
+        with TunnelClient(port, ROUTE_HOST) as refused:
+            assert refused.open(TUNNEL, token) == 403
+    async with split.client() as browser:
+        token = f"Authorization: Gate {await token_of(browser, split.url('').rstrip('/'), 'alice')}"
+        with TunnelClient(port, ROUTE_HOST) as client:
+            assert client.open(TUNNEL, token) == 200
+            assert client.send(b"hello").exactly(5) == b"hello"
+            for record in await broker.page(SESSION, "", 100):
+                if record.data["user_id"] == "oidc/alice":
+                    await broker.delete(SESSION, record.id)
+            assert await asyncio.to_thread(client.ends) == b""
+        with TunnelClient(port, ROUTE_HOST) as again:
+            assert again.open(TUNNEL, token) == 401
+    await broker.close()
 
 
 async def test_an_open_stream_ends_with_the_session_and_with_the_group(split, tmp_path):
