@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from authorize.client import Authorizer, Check
 from authorize.decision_log import DecisionLog
@@ -202,15 +203,12 @@ class DataPlane:
         upstream, place = forwarding.chosen(self._who(forwarding, incoming, check))
         family, headers = self._carrying.client.family, [(b"x-request-id", incoming.request_id.encode())]
         lifetime = None if forwarding.is_default_timeout else forwarding.timeout
-        return await self._carry(
-            incoming,
-            check,
-            judged_at,
-            place,
-            lambda leash: carry_tcp(
-                lambda side: dial(upstream, place, family, side), extension["take_over"], headers, receive, lifetime, leash
-            ),
-        )
+
+        async def carried(leash: Leash) -> ForwardResult:
+            dialled = partial(dial, upstream, place, family)
+            return await carry_tcp(compiled.route.name or compiled.id, dialled, extension["take_over"], headers, receive, lifetime, leash)
+
+        return await self._carry(incoming, check, judged_at, place, carried)
 
     async def _forward(
         self,

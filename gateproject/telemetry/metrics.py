@@ -26,6 +26,13 @@ upstream_healthy = Gauge("gate_upstream_healthy", "1 while its health checks say
 upstream_ejections = Counter(
     "gate_upstream_ejections", "How often an upstream was left out for a while because of its answers.", ["upstream"], registry=registry
 )
+tunnels = Gauge("gate_tunnels", "Tunnels for TCP that are open.", ["route"], registry=registry)
+tunnel_bytes = Counter(
+    "gate_tunnel_bytes",
+    "What tunnels for TCP have carried, counted when they end: `up` from the client, `down` to it.",
+    ["route", "direction"],
+    registry=registry,
+)
 directory_last_success = Gauge(
     "gate_directory_last_success_timestamp", "When the directory was last read as a whole by this process, Unix seconds.", registry=registry
 )

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from gateproject.errors import AccessEnded
+from gateproject.telemetry import metrics
 from proxy.forwarding.http import Ending, ForwardResult, Header, Leash, Receive, Watch
 from proxy.forwarding.tunnel import ByteTunnel, Connection, Side, carry
 
@@ -22,9 +23,12 @@ Dial = Callable[[Side], Awaitable[object]]
 
 
 async def carry_tcp(
-    dial: Dial, take_over: TakeOver, headers: Sequence[Header], receive: Receive, timeout: float | None, leash: Leash
+    name: str, dial: Dial, take_over: TakeOver, headers: Sequence[Header], receive: Receive, timeout: float | None, leash: Leash
 ) -> ForwardResult:
-    """`timeout` is in seconds from the 200, None for none.  Raises UpstreamError or AccessEnded only while nothing has been sent."""
+    """`name` is the route's, in metrics; `timeout` is in seconds from the 200, None for none.
+
+    Raises UpstreamError or AccessEnded only while nothing has been sent.
+    """
     tunnel, result = ByteTunnel(half_closes=True), ForwardResult()
     watch = Watch(receive, None)
     leash.end = watch.revoke
@@ -45,5 +49,8 @@ async def carry_tcp(
         watch.stop()
         if result.status is None and tunnel.upstream.is_connected:
             tunnel.upstream.connection.abort()
-    await carry(tunnel, sent_ahead, b"", timeout, leash, result)
+    with metrics.tunnels.labels(name).track_inprogress():
+        await carry(tunnel, sent_ahead, b"", timeout, leash, result)
+    metrics.tunnel_bytes.labels(name, "up").inc(result.bytes_received or 0)
+    metrics.tunnel_bytes.labels(name, "down").inc(result.bytes_sent)
     return result

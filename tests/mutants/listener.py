@@ -138,4 +138,26 @@ tcp = door("proxy/forwarding/tcp.py", "unit/proxy/forwarding/test_tcp.py")
 tcp.without("access may end while an upstream is dialled", "    leash.end = watch.revoke\n", "")
 tcp.without("no connection is left of a client that has gone", "            tunnel.upstream.connection.abort()\n", "            pass\n")
 
-DOORS = (tunnel, tcp, spdy, proxy_header, balanced, redirects, mutual_tls, shown, head, body, channel, response, request)
+tunnels = door("proxy/dataplane.py", "unit/proxy/test_dataplane.py")
+tunnels.without("one session has only so many tunnels", " >= MOST_TUNNELS:", " < 0:")
+
+one_credential = door("authorize/carriers.py", "unit/authorize/test_carriers.py")
+one_credential.without("a request's credential is not a proxy's", "_OF_A_TUNNEL if request.is_tunnel else _OF_A_REQUEST", "_OF_A_TUNNEL")
+
+DOORS = (
+    tunnels,
+    one_credential,
+    tunnel,
+    tcp,
+    spdy,
+    proxy_header,
+    balanced,
+    redirects,
+    mutual_tls,
+    shown,
+    head,
+    body,
+    channel,
+    response,
+    request,
+)

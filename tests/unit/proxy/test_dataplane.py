@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from databroker.store.base import Change
+from gateproject.telemetry import metrics
 from proxy.open_streams import OpenStreams
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, body_of, incoming_from
 from tests.support.proxied import proxied
 from tests.support.signed_in import sign_in
 from tests.support.upstreams import CanaryUpstream, Conversation
+from tests.unit.proxy.forwarding.test_tunnel import Recorder
 
 URL = "https://app.example.com/page?q=1"
 ANYONE = {"allow_any_authenticated_user": True}
@@ -271,3 +273,63 @@ async def test_a_session_is_seen_where_it_was_let_in(tmp_path: Path) -> None:
         for person in (ann, bob):
             await gate.ask(URL, headers={"cookie": person.cookie("app.example.com")})
     assert [(session_id, host) for session_id, _, host in gate.seen] == [(ann.session.id, "app.example.com")]
+
+
+TUNNEL = {"from": "tcp+https://db.example.com:5432", "allow_public_unauthenticated_access": True, "name": "counted tunnel"}
+
+
+def tunnel_request(**extensions):
+    incoming = incoming_from("https://db.example.com:5432/", method="CONNECT")
+    incoming.scope["extensions"] = extensions
+    return incoming
+
+
+async def test_a_tunnel_is_counted_and_what_it_carried(tmp_path):
+    async def serve(reader, writer):
+        writer.write(b"banner")
+        await reader.read()
+        writer.close()
+
+    class Client(Recorder):
+        def write_eof(self):
+            self.ends.append("eof")
+            side.eof_received()
+
+    def take_over(headers, taken):
+        nonlocal side
+        side = taken
+        return client, b"sent ahead"
+
+    side, client = None, Client()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        to = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with proxied(tmp_path, {**TUNNEL, "to": to}) as proxy:
+            asked = tunnel_request(**{"gate.tunnel": {"take_over": take_over}})
+            carrying = asyncio.ensure_future(proxy.plane(asked, body_of(), Answer().send))
+            async with asyncio.timeout(10):
+                while client.written != b"banner":
+                    await asyncio.sleep(0.01)
+                assert sample("gate_tunnels", route="counted tunnel") == 1
+                side.eof_received()
+                await carrying
+    assert sample("gate_tunnels", route="counted tunnel") == 0
+    assert [sample("gate_tunnel_bytes_total", route="counted tunnel", direction=way) for way in ("up", "down")] == [10, 6]
+
+
+async def test_one_session_has_only_so_many_tunnels(tmp_path, monkeypatch):
+    monkeypatch.setattr("proxy.dataplane.MOST_TUNNELS", 0)
+    async with proxied(tmp_path, {**TUNNEL, "to": "tcp://127.0.0.1:9"}) as proxy:
+        answer = Answer()
+        await proxy.plane(tunnel_request(**{"gate.tunnel": {"take_over": None}}), body_of(), answer.send)
+        assert (answer.status, b"too many tunnels" in answer.body) == (429, True)
+
+
+async def test_a_server_that_can_not_hand_a_connection_over_opens_no_tunnel(tmp_path):
+    async with proxied(tmp_path, {**TUNNEL, "to": "tcp://127.0.0.1:9"}) as proxy:
+        answer = Answer()
+        await proxy.plane(tunnel_request(), body_of(), answer.send)
+        assert answer.status == 501
+
+
+def sample(name, **labels):
+    return metrics.registry.get_sample_value(name, labels)

@@ -181,3 +181,18 @@ def _answer(answer: bool) -> Callable[[Incoming], Awaitable[bool]]:
         return answer
 
     return judge
+
+
+async def test_tunnels_are_counted_for_a_session_and_nobody_s_for_an_address():
+    streams = OpenStreams()
+
+    def opened(session_id, client, method="CONNECT"):
+        return streams.open(incoming_from("https://db.example.com:22/", method=method, client=client), session_id, 0)
+
+    for session_id, client in (("ann", "192.0.2.1"), ("ann", "192.0.2.2"), ("", "192.0.2.1"), ("", "192.0.2.3")):
+        opened(session_id, client)
+    opened("ann", "192.0.2.1", "GET")
+    last = opened("", "192.0.2.1")
+    assert (streams.tunnels("ann", "192.0.2.9"), streams.tunnels("", "192.0.2.1"), streams.tunnels("bob", "192.0.2.1")) == (2, 2, 0)
+    streams.close(last)
+    assert streams.tunnels("", "192.0.2.1") == 1

@@ -46,7 +46,7 @@ class Carried:
         return {"type": "http.disconnect"}
 
     async def __aenter__(self):
-        carried = carry_tcp(self._dial, self._take_over, [(b"x-request-id", b"r")], self._receive, self._timeout, self.leash)
+        carried = carry_tcp("db", self._dial, self._take_over, [(b"x-request-id", b"r")], self._receive, self._timeout, self.leash)
         self.task = asyncio.ensure_future(carried)
         await asyncio.sleep(0)
         return self
