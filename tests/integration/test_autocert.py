@@ -27,7 +27,7 @@ from gateproject.config.load import load_options
 from proxy.autocert.keeper import Keeper, Wanted
 from proxy.autocert.storage import Storage
 from proxy.listener.obtained import Obtained
-from tests.support.children import Child, free_port, wait_until
+from tests.support.children import Child, free_port, free_ports, wait_until
 from tests.support.gate import GateBuilder
 from tests.support.pebble import Pebble
 from tests.support.reloading import rewrite
@@ -89,7 +89,8 @@ def public(builder: GateBuilder, host: str, upstream: SampleUpstream) -> None:
 def stage(upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Two hosts have worked by TLS before, one by HTTP."""
     directory = tmp_path_factory.mktemp("autocert")
-    http_port, metrics = free_port(), f"127.0.0.1:{free_port()}"
+    http_port, metrics_port = free_ports(2)
+    metrics = f"127.0.0.1:{metrics_port}"
     builder, path = configure(directory, http_redirect_addr=f"127.0.0.1:{http_port}", metrics_address=metrics)
     for host in (APP, HTTP_ONLY):
         public(builder, host, upstream)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +19,12 @@ POLL = 0.02  # seconds
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return probe.getsockname()[1]
+
+
+def free_ports(count: int) -> list[int]:
+    """All different: one that was let go may be given out again at once."""
+    with ExitStack() as probes:
+        return [probes.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
 
 
 def clean_environment(**more: str) -> dict[str, str]:

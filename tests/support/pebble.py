@@ -9,7 +9,7 @@ from typing import Any, Self
 import httpx
 
 from tests.support.certs import certificate_files
-from tests.support.children import Child, clean_environment, free_port
+from tests.support.children import Child, clean_environment, free_ports
 
 PROGRAM = shutil.which("pebble") or "pebble"
 RESOLVER = shutil.which("pebble-challtestsrv") or "pebble-challtestsrv"
@@ -24,7 +24,7 @@ class Pebble:
     def __init__(self, directory: Path, *, tls_port: int, http_port: int | None = None, nonces_refused: int = 5, **settings: Any):
         directory.mkdir(parents=True, exist_ok=True)
         self._files = certificate_files(directory, "localhost", "127.0.0.1")
-        self.port, self._management, self._dns, self._dns_management = (free_port() for _ in range(4))
+        self.port, self._management, self._dns, self._dns_management, nobodys = free_ports(5)
         self._config = directory / "pebble.json"
         config = {
             "listenAddress": f"127.0.0.1:{self.port}",
@@ -32,7 +32,7 @@ class Pebble:
             "certificate": str(self._files.certificate),
             "privateKey": str(self._files.key),
             "tlsPort": tls_port,
-            "httpPort": http_port or free_port(),
+            "httpPort": http_port or nobodys,
             "ocspResponderURL": "",
             "externalAccountBindingRequired": False,
             **settings,
