@@ -9,9 +9,10 @@ import re2
 
 from authorize.policy import criteria
 from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix, decoded_reading
-from authorize.policy.criteria import Criterion, Evaluation, Reason
+from authorize.policy.criterion import Criterion, Evaluation
 from authorize.policy.email_address import canonical_domain
 from authorize.policy.expressions import CompiledBlock, UnusableOperand, compile_block, single
+from authorize.policy.reasons import Reason
 from authorize.policy.step_up import policy_judges_strength, strengths_of
 from gateproject.config.policy_language import ENFORCE
 from gateproject.config.route import Route

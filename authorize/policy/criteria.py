@@ -1,195 +1,22 @@
 """One small function per rule of a route: does it hold for this case, and why (not)?"""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from authorize.policy.canonical import lenient_reading
+from authorize.policy.criterion import NOTHING, Answers, Case, Criterion, Step, on_person, on_request
 from authorize.policy.email_address import canonical_domain, canonical_email
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
-from authorize.policy.request import AccessRequest
-from authorize.policy.truth import AND, FALSE, MAYBE, TRUE, UNKNOWN
+from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 
-__all__ = ["Case", "Criterion", "Reason", "Step"]
-
-# An answer of a rule on people that have nothing the rule could compare: a no, with a reason of its own.
-NOTHING = 0
-
-# What odd values of claims and headers can bring about; the rule is then not evaluated.
-_CANT_EVALUATE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-
-
-@dataclass(slots=True)  # not frozen: one is made for each decision
-class Case:
-    """What is judged.  `identity` is None where nobody is signed in; `now` is Unix seconds."""
-
-    request: AccessRequest
-    identity: Identity | None
-    now: float
-    # Made by the first criterion that asks, for all; not by a property, whose call each of a hundred criteria would pay for.
-    reading: str | None = field(default=None, init=False, repr=False, compare=False)
-    headers: dict[bytes, bytes | None] | None = field(default=None, init=False, repr=False, compare=False)
-    second: int | None = field(default=None, init=False, repr=False, compare=False)
-
-    def read(self) -> str:
-        """The path as a lenient upstream may read it; the path itself where there is but one reading."""
-        self.reading = lenient_reading(self.request.path)
-        return self.reading
-
-    def tell_second(self) -> int:
-        """`now` without its fraction."""
-        self.second = int(self.now)
-        return self.second
-
-    def fold(self) -> dict[bytes, bytes | None]:
-        """The value of each header; None where it comes twice: which of them an upstream takes is not known."""
-        folded = dict[bytes, bytes | None]()
-        for name, value in self.request.headers:
-            folded[name] = None if name in folded else value
-        self.headers = folded
-        return folded
-
-
-class Step(NamedTuple):  # several are made for each rule of each route
-    """One look at one rule: `rule` is the route key it comes from, `value` one of policy/truth.py, `criterion` says more on demand."""
-
-    rule: str
-    value: int
-    reason: Reason
-    criterion: "Criterion | None" = None
-
-    @property
-    def holds(self) -> bool:
-        return self.value == TRUE
-
-
-# Evaluates a case, and leaves a Step for each criterion it looked at.
-Evaluation = Callable[[Case, list[Step]], int]
-
-
-class Look(NamedTuple):  # taken apart for each criterion of each request
-    """How one criterion is asked: `judge` answers TRUE, FALSE, UNKNOWN or NOTHING, and `steps` has the Step for each.
-
-    `judge` is shown the case, or the identity where `subject` is 1.  `nobody` is the Step before anybody has signed in, None where
-    that makes no difference.  `yes` is the one Step that holds.
-    """
-
-    judge: Callable[[Any], int]
-    subject: int
-    nobody: Step | None
-    steps: tuple[Step, ...]
-    yes: Step
-
-
-def every(looks: Iterable[Look]) -> Evaluation:
-    """All must hold.  The one place where criteria are evaluated: what can't be is unknown.
-
-    A loop and no call for each: the long lists are of this kind.
-    """
-    # Plain tuples, which are taken apart in half the time.
-    asked = [(look.judge, look.subject, look.nobody, look.steps, look.yes) for look in looks]
-
-    def evaluate(case: Case, trace: list[Step]) -> int:
-        value, identity, look_at = TRUE, case.identity, trace.append
-        subjects = (case, identity)
-        for judge, subject, nobody, steps, yes in asked:
-            if nobody is not None and identity is None:
-                step = nobody
-            else:
-                try:
-                    step = steps[judge(subjects[subject])]
-                except _CANT_EVALUATE:
-                    step = steps[UNKNOWN]
-            look_at(step)
-            if step is not yes:
-                value = AND[value][step.value]
-                if value == FALSE:
-                    break
-        return value
-
-    return evaluate
-
-
-@dataclass(slots=True, eq=False)
-class Criterion:
-    """`look` is all that a request costs.  `compared` (what the case has) and `wanted` (what would hold) are for explanations,
-    and made when one is asked for.
-
-    `is_told`: a refused person may be told the reason; not where the answer counts the other way round.
-    """
-
-    rule: str
-    wants: str | Callable[[], str]
-    compared: Callable[[Case], str]
-    look: Look = field(init=False)
-    is_told: bool = True
-
-    @property
-    def wanted(self) -> str:
-        return self.wants if isinstance(self.wants, str) else self.wants()
-
-    def test(self, case: Case) -> Step:
-        trace: list[Step] = []
-        every((self.look,))(case, trace)
-        return trace[0]
-
-    def __call__(self, request: AccessRequest, identity: Identity | None, now: float = 0.0) -> Step:
-        return self.test(Case(request, identity, now))
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """The reasons of a rule that holds, does not, or can't be evaluated; `nothing` is the reason of NOTHING."""
-
-    yes: Reason
-    no: Reason
-    unknown: Reason
-    nothing: Reason | None = None
-
+__all__ = ["NOTHING", "Answers", "Case", "Criterion", "Reason", "Step", "on_person", "on_request"]
 
 USER = Answers(Reason.USER_LISTED, Reason.USER_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
 GROUPS = Answers(Reason.GROUP_LISTED, Reason.GROUP_NOT_LISTED, Reason.NO_GROUPS, Reason.NO_GROUPS)
 DOMAIN = Answers(Reason.DOMAIN_LISTED, Reason.DOMAIN_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
 TRUST = Answers(Reason.CERTIFICATE_GOOD, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_MISSING)
 CLAIM = Answers(Reason.CLAIM_LISTED, Reason.CLAIM_NOT_LISTED, Reason.CLAIM_MISSING)
-
-
-def on_request(
-    criterion: Criterion, answers: Answers, judge: Callable[[Case], int], *, is_negated: bool = False, needs_person: bool = False
-) -> Criterion:
-    """What the case decides; with `needs_person` the answer is MAYBE before anybody has signed in."""
-    return _asked(criterion, answers, judge, 0, is_negated=is_negated, needs_person=needs_person)
-
-
-def on_person(criterion: Criterion, answers: Answers, judge: Callable[[Identity], int], *, is_negated: bool = False) -> Criterion:
-    """As `on_request`, for what only the person decides; before anybody has signed in the answer is MAYBE."""
-    return _asked(criterion, answers, judge, 1, is_negated=is_negated, needs_person=True)
-
-
-def _asked(
-    criterion: Criterion, answers: Answers, judge: Callable[[Any], int], subject: int, *, is_negated: bool, needs_person: bool
-) -> Criterion:
-    """The Steps are made once: a decision is too frequent to build them again."""
-    steps = _steps(criterion, answers, is_negated=is_negated)
-    nobody = Step(criterion.rule, MAYBE, Reason.NOT_SIGNED_IN, criterion) if needs_person else None
-    criterion.look = Look(judge, subject, nobody, steps, steps[FALSE if is_negated else TRUE])
-    return criterion
-
-
-def _steps(criterion: Criterion, answers: Answers, *, is_negated: bool) -> tuple[Step, ...]:
-    """By the answer of `judge`, whose yes and no change places under a negated operator."""
-    holds = FALSE if is_negated else TRUE
-    fails = TRUE if is_negated else FALSE
-    # What an inverted rule says of a person would read the wrong way round.
-    criterion.is_told = criterion.is_told and not is_negated
-    unknown = Step(criterion.rule, UNKNOWN, answers.unknown, criterion)
-    steps = [unknown] * 8
-    steps[NOTHING] = Step(criterion.rule, fails, answers.nothing or answers.no, criterion)
-    steps[TRUE] = Step(criterion.rule, holds, answers.yes, criterion)
-    steps[FALSE] = Step(criterion.rule, fails, answers.no, criterion)
-    return tuple(steps)
 
 
 def always(rule: str, reason: Reason) -> Criterion:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from authorize.policy.comparisons import TIMED, criterion_of
-from authorize.policy.criteria import Case, Criterion, Evaluation, Reason, Step, every
+from authorize.policy.criterion import Case, Criterion, Evaluation, Step, every
+from authorize.policy.reasons import Reason
 from authorize.policy.truth import AND, FALSE, MAYBE, NOT, OR, TRUE, UNKNOWN
 from gateproject.config.policy_language import Block, Comparison, Expression, comparisons
 
