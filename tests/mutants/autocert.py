@@ -5,15 +5,9 @@ from tests.mutants.mutant import door
 before_tls = door("proxy/listener/before_tls.py", "unit/proxy/listener/test_before_tls.py")
 before_tls.without("a proof is for a challenge of TLS", 'if challenge is None or challenge.kind != "tls-alpn-01":', "if challenge is None:")
 before_tls.without("who offers other protocols too is a client", "if hello.protocols == (ACME_TLS,):", "if ACME_TLS in hello.protocols:")
-before_tls.without(
-    "what no handshake begins with goes to OpenSSL",
-    "            hello = ClientHello(None, ())\n",
-    "            hello = ClientHello(None, (ACME_TLS,))\n",
-)
 
 hello = door("proxy/listener/client_hello.py", "unit/proxy/listener/test_client_hello.py")
 hello.without("a message has a bound", "if whole > MOST_BYTES:", "if False:")
-hello.without("many records have a bound", "if len(received) > 2 * MOST_BYTES:", "if False:")
 
 self_made = door("proxy/listener/self_made.py", "unit/proxy/listener/test_self_made.py")
 self_made.without(
