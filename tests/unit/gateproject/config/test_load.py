@@ -201,7 +201,7 @@ def test_the_example_loads_once_its_secrets_are_filled_in(tmp_path: Path, pair: 
         (tmp_path / name).write_bytes(content)
     text = text.replace("PUT-A-SECRET-HERE", COOKIE_SECRET).replace("PUT-ANOTHER-SECRET-HERE", SHARED_SECRET)
     options = parse_options(text.encode(), ".yaml", {}, tmp_path)
-    assert len(options.policy) == 5
+    assert len(options.policy) == 6
     assert len(options.certificate_pairs) == 1
 
 
