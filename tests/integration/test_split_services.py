@@ -130,9 +130,10 @@ async def test_a_tunnel_is_judged_by_authorize_and_ends_with_the_session(split, 
 
 async def test_an_open_stream_ends_with_the_session_and_with_the_group(split, tmp_path):
     broker = broker_of(split, tmp_path)
+    before = {record.id for record in await broker.page(SESSION, "", 500)}
     async with split.client() as browser:
         assert (await sign_in(browser, split.url("/"), "carol")).status_code == 200
-        (session,) = [record for record in await broker.page(SESSION, "", 50) if record.data["user_id"] == "oidc/carol"]
+        (session,) = [record for record in await broker.page(SESSION, "", 500) if record.id not in before]
         await broker.put(DIRECTORY_USER, "oidc/carol", {"id": "oidc/carol", "group_ids": ["engineering"]})
         async with asyncio.timeout(10):
             while (await browser.get(split.url("/files/"))).status_code != 200:
