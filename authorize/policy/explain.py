@@ -88,7 +88,7 @@ def route_looks(request: AccessRequest, policy: Sequence[Route], default_ports: 
             misses = _other_address(request, route, default_ports)
             if not misses:
                 continue
-        elif exact_hosts and index not in exact_hosts:
+        elif exact_hosts and route.from_.host.startswith("*."):
             misses = [f"host: {request.host} has routes of its own, so none for {route.from_.host} is asked"]
         else:
             misses = [

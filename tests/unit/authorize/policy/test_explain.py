@@ -117,6 +117,11 @@ def test_a_wildcard_is_passed_over_where_the_host_has_routes_of_its_own() -> Non
     assert looked("/", *routes, host="b.example.com") == [(0, ())]
 
 
+def test_a_route_in_shadow_is_passed_over_because_it_is_in_shadow() -> None:
+    routes = (make_route(path="/x", mode="shadow"), make_route())
+    assert looked("/x", *routes) == [(0, ("mode: the route is in shadow, so it is never asked",)), (1, ())]
+
+
 def test_a_host_without_any_route_has_nothing_to_look_at() -> None:
     assert looked("/", make_route(), host="nowhere.test") == []
 

@@ -78,6 +78,34 @@ def test_the_outcome_is_that_of_the_rules(explained, arguments: list[str], outco
     assert (found["outcome"], found["allowed"]) == (outcome, outcome == "allowed")
 
 
+TUNNELS = [
+    {"from": "tcp+https://app.example.com:5432", "to": "tcp://127.0.0.1:1", "allowed_groups": ["eng"]},
+    {"from": "tcp+https://app.example.com:6379", "to": "tcp://127.0.0.1:1", "allowed_users": ["service_account/backup"]},
+    {"from": APP, **UPSTREAM, "allow_public_unauthenticated_access": True},
+]
+
+
+@pytest.mark.parametrize(
+    ("port", "person", "outcome", "keys"),
+    [
+        (5432, ["--user", "ann@corp.com", "--group", "eng"], "allowed", ["policy[0]"]),
+        (5432, ["--user", "ann@corp.com", "--group", "sales"], "forbidden", ["policy[0]"]),
+        (5432, [], "sign in", ["policy[0]"]),
+        (6379, ["--user", "service_account/backup"], "allowed", ["policy[1]"]),
+        (6379, ["--user", "service_account/other"], "forbidden", ["policy[1]"]),
+        (443, ["--user", "ann@corp.com"], "no route", []),
+    ],
+)
+def test_a_tunnel_is_asked_about_by_the_from_of_its_route(
+    explained, explain, port: int, person: list[str], outcome: str, keys: list[str]
+) -> None:
+    url = f"tcp+https://app.example.com:{port}"
+    found = explained(url, *person, policy=TUNNELS)
+    assert (found["request"]["method"], found["outcome"]) == ("CONNECT", outcome)
+    assert [route["key"] for route in found["routes"] if route["matches"]] == keys
+    assert explain(url, *person, policy=TUNNELS).startswith(f"CONNECT app.example.com:{port}/, ")
+
+
 def test_a_host_without_routes_is_no_route(explained) -> None:
     found = explained("https://nowhere.test/")
     assert (found["outcome"], found["routes"], found["route"], found["rules"]) == ("no route", [], None, [])
