@@ -1,12 +1,15 @@
 """What does a route's `policy` say, in a line for each block?  For the admin; what decides is compiled elsewhere."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 
 from gateproject.config.policy_language import SHADOW, Block, Combination, Comparison
+from gateproject.config.policy_values import CRITERIA
 from gateproject.config.route import Route
 
 LONGEST = 300  # characters of one block
 MOST_VALUES = 5
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _JOINED = {"and": " and ", "or": " or ", "nor": " or "}
 
 
@@ -34,7 +37,32 @@ def _comparison(comparison: Comparison) -> str:
     if comparison.criterion == "http_header":  # values of headers stay out of the admin: upstreams' keys are kept there
         return f"{name} …"
     operator = f"not {comparison.operator}" if comparison.is_negated else comparison.operator
-    return f"{name} {operator} {', '.join(_values(comparison.operand))}"
+    zone = f" ({comparison.zone})" if CRITERIA[comparison.criterion].has_zone else ""
+    return f"{name} {operator} {', '.join(_values(_as_written(comparison)))}{zone}"
+
+
+def _as_written(comparison: Comparison) -> object:
+    """Moments and spans as people write them; the configuration has read them into numbers."""
+    operand = comparison.operand
+    match comparison.criterion:
+        case "time_of_day":
+            return _clock(operand)
+        case "day_of_week":
+            return _days(operand)
+        case "date" if isinstance(operand, datetime):
+            return operand.strftime("%Y-%m-%d" if comparison.operator == "is" else "%Y-%m-%d %H:%M")
+        case "session_age":
+            return timedelta(seconds=operand)
+    return operand
+
+
+def _clock(second: int) -> str:
+    hours, seconds = divmod(second, 3600)
+    return f"{hours:02}:{seconds // 60:02}" + (f":{seconds % 60:02}" if seconds % 60 else "")
+
+
+def _days(days: Iterable[int]) -> str:
+    return ", ".join(_DAYS[day] for day in sorted(days))
 
 
 def _values(operand: object) -> Iterator[str]:

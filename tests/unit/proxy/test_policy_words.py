@@ -21,6 +21,16 @@ def words(*blocks: dict[str, Any]) -> tuple[str, ...]:
         ),
         ({"deny": {"groups": "sales"}, "mode": "shadow"}, "deny: groups is sales (in shadow)"),
         ({"allow": {"or": [{"claim/team": "a"}, {"not": [{"email": "x@y.z"}]}]}}, "allow: (claim/team is a or not (email is x@y.z))"),
+        (
+            {"allow": {"day_of_week": {"in": ["mon-fri"], "zone": "Europe/Berlin"}}},
+            "allow: day_of_week in Monday, Tuesday, Wednesday, Thursday, Friday (Europe/Berlin)",
+        ),
+        ({"allow": {"time_of_day": {"after": "22:00"}}}, "allow: time_of_day after 22:00 (UTC)"),
+        ({"deny": {"time_of_day": {"before": "06:30:15"}}}, "deny: time_of_day before 06:30:15 (UTC)"),
+        ({"allow": {"date": {"before": "2027-01-31T18:00"}}}, "allow: date before 2027-01-31 18:00 (UTC)"),
+        ({"allow": {"date": "2027-01-31"}}, "allow: date is 2027-01-31 (UTC)"),
+        ({"deny": {"not": {"session_age": "8h"}}}, "deny: not (session_age at_most 8:00:00)"),
+        ({"deny": {"source_ip": ["10.0.0.0/8", "192.0.2.1"]}}, "deny: source_ip in 10.0.0.0/8, 192.0.2.1/32"),
         ({"allow": {"groups": [f"g{n}" for n in range(7)]}}, "allow: groups in g0, g1, g2, g3, g4, and 2 more"),
     ],
 )
