@@ -58,7 +58,7 @@ class Recent(admin.SimpleListFilter):
 
 class DecisionAdmin(LookOnly):
     # What fits a screen; the decision's own page has the rest.
-    list_display = ["when", "who", "outcome", "url", "reason"]
+    list_display = ["when", "who", "outcome", "asked", "reason"]
     list_display_links = ["when"]
     list_filter = [Recent, "outcome", "would_be"]
     search_fields = ["=request_id", "person", "person_id", "route", "=route_id", "url", "=client_address"]
@@ -74,6 +74,10 @@ class DecisionAdmin(LookOnly):
     @admin.display(description="person", ordering="person")
     def who(self, row: LoggedDecision) -> str:
         return row.person or "nobody"
+
+    @admin.display(description="request", ordering="url")
+    def asked(self, row: LoggedDecision) -> str:
+        return f"{row.method} {row.url}".strip()
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet, search_term: str) -> tuple[QuerySet, bool]:
         """`after:` and `before:` narrow the time; every other word must be somewhere.
@@ -140,7 +144,7 @@ class DecisionAdmin(LookOnly):
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),
-            "title": "Why?",
+            "title": "Why?" if explanation else "Explain a request",
             "opts": self.opts,
             "asking": asking,
             "explanation": explanation,

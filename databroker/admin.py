@@ -1,7 +1,6 @@
 """The admin's pages about sessions, users and groups, to look at and to end sessions; and the log of what was done there."""
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -13,16 +12,16 @@ from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.decorators import method_decorator
-from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from django.views.decorators.csrf import csrf_protect
 
 from databroker import search
 from databroker.audit import AUDIT_COLUMNS, csv_lines, name_of, record_action, user_of
 from databroker.counted import CountedPaginator
-from databroker.details import asked, shown_claims, shown_facts
+from databroker.details import asked, short_moment, shown_claims, shown_facts
 from databroker.ending import Ending
 from databroker.models import AuditEntry, Group, Membership, Session, User
 from databroker.records import DIRECTORY_USER, SESSION, USER, Record
@@ -57,6 +56,13 @@ class LookOnly(admin.ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return super().changelist_view(request, {"title": capfirst(self.opts.verbose_name_plural), **(extra_context or {})})
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """What was done to it is in the audit log."""
+        return HttpResponseRedirect(self.list_of(AuditEntry, object_id=unquote(object_id)))
+
     def record(self, request: HttpRequest, type: str, id: str) -> Record | None:
         """Raises BrokerError."""
         return async_to_sync(request.scope["gate"].broker.get)(type, id)
@@ -73,9 +79,9 @@ class LookOnly(admin.ModelAdmin):
     def links(self, rows: QuerySet, everything: str) -> SafeString:
         """Links to the first hundred; `everything` is the address of the list that has them all."""
         first = list(rows[: SHOWN + 1])
-        lines = format_html_join("", "<li>{}</li>", ((self.link(row, _summary(row)),) for row in first[:SHOWN]))
-        more = format_html('<p><a href="{}">All of them</a></p>', everything) if len(first) > SHOWN else ""
-        return format_html("<ul>{}</ul>{}", lines, more) if first else format_html("{}", self.get_empty_value_display())
+        lines = format_html_join("", "<div>{}</div>", ((self.link(row, _summary(row)),) for row in first[:SHOWN]))
+        more = format_html('<div><a href="{}">All of them</a></div>', everything) if len(first) > SHOWN else ""
+        return format_html("{}{}", lines, more) if first else format_html("{}", self.get_empty_value_display())
 
 
 class EndsSessions(LookOnly):
@@ -148,15 +154,15 @@ class SessionAdmin(EndsSessions):
     # The list has many columns: short forms here, whole ones on the session's own page.
     @admin.display(description="since", ordering="since")
     def began(self, session: Session) -> str:
-        return _short(session.since)
+        return short_moment(session.since)
 
     @admin.display(description="expires", ordering="expires")
     def ends(self, session: Session) -> str:
-        return _short(session.expires)
+        return short_moment(session.expires)
 
     @admin.display(description="last seen", ordering="last_seen")
     def seen(self, session: Session) -> str:
-        return _short(session.last_seen)
+        return short_moment(session.last_seen)
 
     @admin.display(description="user agent", ordering="user_agent")
     def browser(self, session: Session) -> str:
@@ -290,8 +296,3 @@ def _summary(row: Model) -> str:
         return str(row)
     since = f"{row.since:%Y-%m-%d %H:%M}" if row.since else "an unknown time"
     return f"since {since} from {row.client_address or 'an unknown address'}"
-
-
-def _short(moment: datetime | None) -> str:
-    """Day, month and time (UTC): a session lives for hours."""
-    return "-" if moment is None else date_format(moment, "j M, H:i")

@@ -4,10 +4,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
+from datetime import datetime
 from typing import Any
 
 from django.utils.formats import date_format
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from databroker.records import Record, Session
@@ -22,6 +23,8 @@ Facts = list[tuple[str, str]]
 _HIDDEN_CLAIMS = frozenset({"nonce", "at_hash", "c_hash", "s_hash", "jti", "sid", "_claim_names", "_claim_sources"})
 _SECRET_NAME = re.compile(r"token|secret|password|credential|assertion|private|api_?key|cookie", re.IGNORECASE)
 _JWT = re.compile(r"eyJ[\w-]{8,}\.[\w-]+\.")
+# Claims that are moments, in Unix seconds (RFC 7519 4.1; OpenID Connect Core 2 and 5.1).
+_MOMENTS = frozenset({"auth_time", "exp", "iat", "nbf", "updated_at"})
 HIDDEN = "(not shown)"
 LONGEST = 1000
 
@@ -41,6 +44,17 @@ def claims(data: Mapping[str, Any]) -> Facts:
         return []
     secrets = tuple(_secrets(data))
     return [(str(name), _shown(str(name), value, secrets)) for name, value in sorted(said.items()) if name not in _HIDDEN_CLAIMS]
+
+
+def claim_text(name: str, value: Any) -> str:
+    """As people read it: moments in UTC, plain lists without brackets; what is nested stays JSON."""
+    if isinstance(value, str):
+        return value
+    if name in _MOMENTS and isinstance(value, int | float) and (known := moment(value)):
+        return f"{date_format(known, 'j M Y, H:i:s')} UTC"
+    if isinstance(value, list) and value and all(isinstance(each, str | int | float) for each in value):
+        return ", ".join(claim_text("", each) for each in value)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def asked(question: Callable[[], Answer]) -> Answer | str:
@@ -66,8 +80,7 @@ def shown_facts(answer: Answer | str) -> SafeString | str:
 
 
 def _facts(facts: Iterable[tuple[str, str]]) -> SafeString | str:
-    lines = format_html_join("", "<li><b>{}</b>: {}</li>", facts)
-    return format_html("<ul>{}</ul>", lines) if lines else "-"
+    return format_html_join("", "<div><b>{}</b>: {}</div>", facts) or "-"
 
 
 def _described(facts: Mapping[str, Any]) -> Facts:
@@ -83,7 +96,12 @@ def _described(facts: Mapping[str, Any]) -> Facts:
 
 def _time_of(seconds: Any) -> str:
     known = moment(seconds)
-    return date_format(known, "j M Y, H:i:s") if known else "-"
+    return f"{date_format(known, 'j M Y, H:i:s')} UTC" if known else "-"
+
+
+def short_moment(known: datetime | None) -> str:
+    """Day, month and time (UTC): a session lives for hours."""
+    return date_format(known, "j M, H:i") if known else "-"
 
 
 def _secrets(data: Mapping[str, Any]) -> Iterator[str]:
@@ -95,7 +113,7 @@ def _secrets(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _shown(name: str, value: Any, secrets: tuple[str, ...]) -> str:
-    text = value if isinstance(value, str) else json.dumps(_without_secrets(value), ensure_ascii=False)
+    text = claim_text(name, _without_secrets(value))
     if _SECRET_NAME.search(name) or _JWT.search(text) or any(secret in text for secret in secrets):
         return HIDDEN
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

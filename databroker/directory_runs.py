@@ -34,7 +34,7 @@ class Outcome(admin.SimpleListFilter):
 
 
 class DirectoryRunAdmin(LookOnly):
-    list_display = ["when", "by", "duration", "users", "groups", "added", "changed", "removed", "requests", "outcome"]
+    list_display = ["when", "by", "duration", "users", "groups", "added", "changed", "removed", "outcome"]
     list_display_links = ["when"]
     list_filter = [Outcome]
     ordering = ["-id"]

@@ -1,6 +1,6 @@
 """The admin's page of service accounts: make one, give it a new secret, revoke it.  A secret is shown once, in the answer to the form."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.decorators import method_decorator
+from django.utils.formats import date_format
 from django.views.decorators.csrf import csrf_protect
 
 from databroker.admin import LookOnly
@@ -40,11 +41,28 @@ class NewAccount(forms.Form):
 
 
 class ServiceAccountAdmin(LookOnly):
-    list_display = ["id", "groups", "expires", "last_seen", "last_route", "rotated", "created", "created_by"]
+    list_display = ["id", "groups", "ends", "used", "last_route", "renewed", "made", "created_by"]
     search_fields = ["id", "groups", "created_by"]
     search_help_text = "Name, group, or who made it"
     ordering = ["id"]
     actions = ["rotate", "revoke"]
+
+    # The list has many columns: days are enough here.
+    @admin.display(description="expires", ordering="expires")
+    def ends(self, account: ServiceAccount) -> str:
+        return _day(account.expires)
+
+    @admin.display(description="last used", ordering="last_seen")
+    def used(self, account: ServiceAccount) -> str:
+        return _day(account.last_seen)
+
+    @admin.display(description="last new secret", ordering="rotated")
+    def renewed(self, account: ServiceAccount) -> str:
+        return _day(account.rotated)
+
+    @admin.display(description="created", ordering="created")
+    def made(self, account: ServiceAccount) -> str:
+        return _day(account.created)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
@@ -122,6 +140,10 @@ class ServiceAccountAdmin(LookOnly):
     def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> HttpResponse:
         """What there is to see is in the list."""
         return HttpResponseRedirect(self.list_of(ServiceAccount, q=object_id))
+
+
+def _day(moment: datetime | None) -> str:
+    return date_format(moment, "j M Y") if moment else "-"
 
 
 def _sentence(error: Exception) -> str:

@@ -136,6 +136,7 @@ LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = True
+FORMAT_MODULE_PATH = "gateproject.formats"
 APPEND_SLASH = False
 # telemetry/logs.py configures all logging, Django's included.
 LOGGING_CONFIG = None

@@ -1,6 +1,5 @@
 """Who am I?  The page of the signed-in person: identity, groups, session, and the button that ends it."""
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +9,7 @@ from django.views.decorators.http import require_safe
 from authenticate.providers.base import groups_in
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
+from databroker.details import claim_text
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, DirectoryUser, Session, User
 from gateproject import responses
 
@@ -63,7 +63,7 @@ async def _groups(service: AuthenticateService, session: Session) -> list[dict[s
 
 
 def _rows(claims: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) for name, value in claims.items()]
+    return [(name, claim_text(name, value)) for name, value in claims.items()]
 
 
 def _day(moment: float) -> str:

@@ -19,6 +19,7 @@ SOURCES = sorted(
 TESTED_ELSEWHERE = {
     "gateproject/settings.py": "tests/integration: computed values, no decisions",
     "gateproject/urls.py": "tests/integration",
+    "gateproject/formats/en/formats.py": "tests/unit/databroker/test_admin.py",
     "gateproject/asgi.py": "tests/integration: needs a configuration at import",
     "gateproject/runtime.py": "tests/integration",
     "gateproject/errors.py": "wherever one is raised",

@@ -90,7 +90,8 @@ def test_a_decision_s_page_is_its_explanation(pages) -> None:
 
 def test_an_invented_request_is_explained(pages) -> None:
     said = text_of(pages().get(LOG + "explain/", url="https://app.example.com/open/x", headers="X-A: b", address="10.0.0.1"))
-    assert "Allowed: the route is open to everyone" in said.replace("Allowed : Allowed", "Allowed")
+    assert "Allowed: the route is open to everyone" in said
+    assert said.count("Allowed") == 1
 
 
 @pytest.mark.parametrize(

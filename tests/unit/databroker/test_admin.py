@@ -70,7 +70,7 @@ def test_every_page_renders_when_there_is_nothing(pages, page):
         ("databroker/session/", ["Last seen", "4 Mar, 13:30", "Last route", "app.a.org:8443"]),
         ("databroker/user/", ["oidc/alice", "alice@a.org", "Alice", "bob@a.org", "2 users"]),
         ("databroker/group/", ["engineering", "eng@a.org", "1 group"]),
-        ("databroker/session/s1/change/", ["alice@a.org", "Browser/1.0", "Last seen: March 4, 2026, 1:30 p.m.", "app.a.org:8443"]),
+        ("databroker/session/s1/change/", ["alice@a.org", "Browser/1.0", "Last seen: 4 Mar 2026, 13:30:00 UTC", "app.a.org:8443"]),
         ("databroker/session/s3/change/", ["oidc/nobody"]),
         ("databroker/session/s4/change/", ["s4"]),
         (f"databroker/user/{quote('oidc/alice')}/change/", ["engineering", "since 2026-03-04 12:00 from 192.0.2.1"]),
@@ -229,15 +229,40 @@ def test_the_audit_log_says_who_did_what_to_whom(pages, people):
     pages.post("databroker/session/s2/delete/", post="yes")
     pages.post("databroker/user/", action="end_all", _selected_action=["oidc/bob"])
     text = text_of(pages.get("databroker/auditentry/"))
-    assert "3 audit log" in text
+    assert "3 entries" in text
     for words in ("ann@a.org ends the session alice@a.org, from 192.0.2.1", "ann@a.org ends all sessions of this person bob@a.org"):
         assert words in text
-    assert "1 audit log entry" in text_of(pages.get("databroker/auditentry/", q="bob@a.org"))
-    assert "3 audit log" in text_of(pages.get("databroker/auditentry/", q="ann@a.org"))
+    assert "1 entry" in text_of(pages.get("databroker/auditentry/", q="bob@a.org"))
+    assert "3 entries" in text_of(pages.get("databroker/auditentry/", q="ann@a.org"))
     entry = AuditEntry.objects.get(object_id="s1")
     detail = text_of(pages.get(f"databroker/auditentry/{entry.pk}/change/"))
     assert [words for words in ("ann@a.org", "ends the session", "s1", "192.0.2.9") if words not in detail] == []
-    assert "3 audit log" in text_of(pages.get("databroker/auditentry/", q="192.0.2."))
+    assert "3 entries" in text_of(pages.get("databroker/auditentry/", q="192.0.2."))
+
+
+def test_the_history_of_a_person_is_what_the_audit_log_says_of_them(pages, people):
+    pages.post("databroker/user/", action="end_all", _selected_action=["oidc/bob"])
+    pages.post("databroker/user/", action="end_all", _selected_action=["oidc/alice"])
+    answer = pages.get(f"databroker/user/{quote('oidc/bob')}/history/")
+    assert (answer.status_code, answer["Location"]) == (302, "/admin/databroker/auditentry/?object_id=oidc%2Fbob")
+    text = text_of(pages.get("databroker/auditentry/", object_id="oidc/bob"))
+    assert "1 entry" in text
+    assert "bob@a.org" in text
+    assert "alice@a.org" not in text
+
+
+def test_a_session_is_ended_and_not_deleted_in_the_words_of_its_pages(pages, people):
+    question = pages.get("databroker/session/s1/delete/")
+    for said in (text_of(pages.get("databroker/session/s1/change/")), text_of(question)):
+        assert "End this session" in said
+        assert "elete" not in said
+    assert 'value="End the session"' in question.content.decode()
+
+
+def test_a_list_is_headed_by_what_it_lists(pages):
+    text = text_of(pages.get("databroker/session/"))
+    assert "Sessions | " in text
+    assert "Select session" not in text
 
 
 def test_the_audit_log_outlives_who_is_in_it(pages, people):

@@ -31,10 +31,28 @@ def test_claims_come_in_order_and_as_text() -> None:
     assert claims({"claims": said}) == [
         ("age", "7"),
         ("email_verified", "true"),
-        ("groups", '["a", "b"]'),
+        ("groups", "a, b"),
         ("name", "Ann"),
         ("nothing", "null"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("auth_time", 1_700_000_000, "14 Nov 2023, 22:13:20 UTC"),
+        ("exp", 1_700_000_000.5, "14 Nov 2023, 22:13:20 UTC"),
+        ("iat", "soon", "soon"),
+        ("iat", 1e300, "1e+300"),
+        ("number", 1_700_000_000, "1700000000"),
+        ("roles", [1, True, "x"], "1, true, x"),
+        ("roles", [], "[]"),
+        ("address", {"country": "DE"}, '{"country": "DE"}'),
+        ("deep", [["a"]], '[["a"]]'),
+    ],
+)
+def test_a_claim_is_written_as_people_read_it(name: str, value: object, text: str) -> None:
+    assert claims({"claims": {name: value}}) == [(name, text)]
 
 
 @pytest.mark.parametrize("data", [{}, {"claims": None}, {"claims": "x"}, {"claims": ["x"]}])

@@ -1,0 +1,4 @@
+"""Read by Django (FORMAT_MODULE_PATH); `e` is the name of the zone, UTC."""
+
+DATE_FORMAT = "j M Y"
+DATETIME_FORMAT = "j M Y, H:i:s e"
