@@ -13,7 +13,7 @@ from twisted.internet.protocol import Factory
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
-from proxy.listener.client_hello import ClientHello, Unreadable, find
+from proxy.listener.client_hello import ClientHello, Incoming, Unreadable
 from proxy.listener.first_bytes import Before, FirstBytes
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.obtained import Challenge, Obtained
@@ -41,10 +41,13 @@ class AwaitedHello(FirstBytes):
     def __init__(self, before: BeforeTls):
         super().__init__(before.limits().read)
         self._before = before
+        self._incoming = Incoming()
+        self._looked_at = 0
 
     def look(self) -> None:
+        new, self._looked_at = self.received[self._looked_at :], len(self.received)
         try:
-            hello = find(self.received)
+            hello = self._incoming.take(new)
         except Unreadable:
             hello = ClientHello(None, ())
         if hello is None:

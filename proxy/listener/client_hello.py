@@ -21,25 +21,53 @@ class Unreadable(ValueError):
 
 def find(received: bytes) -> ClientHello | None:
     """The whole message at the beginning of `received` (RFC 8446 4.1.2), also one in several records; None where more must come."""
-    message, at = b"", 0
-    while len(received) - at >= 5:
-        length = int.from_bytes(received[at + 3 : at + 5], "big")
-        if received[at] != _HANDSHAKE or length == 0:
+    return Incoming().take(received)
+
+
+class Incoming:
+    """The message at the beginning of a connection, as it comes: each byte is looked at once, in however small parts it is sent."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._header = b""  # of the record that begins
+        self._left = 0  # bytes of the record that has begun
+        self._message = bytearray()
+
+    def take(self, data: bytes) -> ClientHello | None:
+        """The next bytes; None where more must come.  After an answer, or Unreadable, there is nothing more to take."""
+        at = 0
+        while at < len(data):
+            if self._left:
+                part = data[at : at + self._left]
+                self._left -= len(part)
+                self._message += part
+            else:
+                part = data[at : at + 5 - len(self._header)]
+                self._begin(self._header + part)
+            at += len(part)
+            if self._message and (whole := self._whole()) is not None:
+                return _parse(_Reader(whole))
+        self._taken += len(data)
+        if self._taken > 2 * MOST_BYTES:
+            raise Unreadable("in too many records")
+        return None
+
+    def _begin(self, header: bytes) -> None:
+        if header[0] != _HANDSHAKE:
             raise Unreadable("not a handshake record")
-        message += received[at + 5 : at + 5 + length]
-        at += 5 + length
-        if message and message[0] != _CLIENT_HELLO:
+        self._header = header
+        if len(header) == 5:
+            self._header, self._left = b"", int.from_bytes(header[3:], "big")
+            if self._left == 0:
+                raise Unreadable("a record of nothing")
+
+    def _whole(self) -> bytes | None:
+        if self._message[0] != _CLIENT_HELLO:
             raise Unreadable("not a ClientHello")
-        whole = 4 + int.from_bytes(message[1:4], "big") if len(message) >= 4 else MOST_BYTES
+        whole = 4 + int.from_bytes(self._message[1:4], "big") if len(self._message) >= 4 else MOST_BYTES
         if whole > MOST_BYTES:
             raise Unreadable("longer than any client's")
-        if len(message) >= whole:
-            return _parse(_Reader(message[4:whole]))
-    if len(received) > 2 * MOST_BYTES:
-        raise Unreadable("in too many records")
-    if received[:1] not in (b"", bytes([_HANDSHAKE])):
-        raise Unreadable("not a handshake record")
-    return None
+        return bytes(self._message[4:whole]) if len(self._message) >= whole else None
 
 
 class _Reader:

@@ -1,12 +1,13 @@
 """What a ClientHello says, from the bytes of real ones."""
 
 import ssl
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.listener.client_hello import MOST_BYTES, ClientHello, Unreadable, find
+from proxy.listener.client_hello import MOST_BYTES, ClientHello, Incoming, Unreadable, find
 
 
 def hello(server_name: str | None = "app.example.com", *protocols: str) -> bytes:
@@ -50,6 +51,29 @@ def test_a_message_in_several_records_is_the_same(size):
     assert find(records(ACME[5:], size)) == find(ACME)
 
 
+@pytest.mark.parametrize("size", [1, 3, 50, 200])
+def test_what_comes_in_parts_is_the_same(size):
+    incoming = Incoming()
+    sent = records(ACME[5:], size)
+    for at in range(len(sent) - 1):
+        assert incoming.take(sent[at : at + 1]) is None
+    assert incoming.take(sent[-1:] + b"more") == find(ACME)
+
+
+def test_each_byte_is_looked_at_once():
+    """Small parts, each in a record of its own, cost no more than the whole in one: nobody looks at what was there before."""
+    taken, sent = [], records(b"\x01\x00\x3f\xf0" + bytes(1000), 1)
+    incoming = Incoming()
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, what: taken.append(event) if event in ("call", "c_call") else None)
+    try:
+        for at in range(len(sent)):
+            incoming.take(sent[at : at + 1])
+    finally:
+        sys.setprofile(before)
+    assert len(taken) < 100 * len(sent)
+
+
 @pytest.mark.parametrize("length", range(0, len(ACME), 7))
 def test_a_part_of_one_needs_more(length):
     assert find(ACME[:length]) is None
@@ -74,7 +98,7 @@ def test_what_is_none_is_unreadable(sent):
 
 def test_nobody_makes_us_keep_much():
     with pytest.raises(Unreadable):
-        find(records(b"\x01\x00\x3f\xff", 1) + b"\x16\x03\x01\x00\x01\x00" * (2 * MOST_BYTES // 6 + 10))
+        find(records(b"\x01\x00\x3f\xf0", 1) + b"\x16\x03\x01\x00\x01\x00" * (2 * MOST_BYTES // 6 + 10))
 
 
 @given(st.binary(max_size=600), st.integers(0, len(ACME)))
