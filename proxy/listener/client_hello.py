@@ -19,13 +19,11 @@ class Unreadable(ValueError):
     """No ClientHello that we can read."""
 
 
-def find(received: bytes) -> ClientHello | None:
-    """The whole message at the beginning of `received` (RFC 8446 4.1.2), also one in several records; None where more must come."""
-    return Incoming().take(received)
-
-
 class Incoming:
-    """The message at the beginning of a connection, as it comes: each byte is looked at once, in however small parts it is sent."""
+    """The message at the beginning of a connection (RFC 8446 4.1.2), in one record or several.
+
+    Each byte is looked at once, in however small parts it is sent.
+    """
 
     def __init__(self) -> None:
         self._taken = 0

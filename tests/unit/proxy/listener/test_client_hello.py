@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.listener.client_hello import MOST_BYTES, ClientHello, Incoming, Unreadable, find
+from proxy.listener.client_hello import MOST_BYTES, ClientHello, Incoming, Unreadable
+
+
+def find(received: bytes) -> ClientHello | None:
+    """All of it at once."""
+    return Incoming().take(received)
 
 
 def hello(server_name: str | None = "app.example.com", *protocols: str) -> bytes:
