@@ -51,7 +51,7 @@ PAGES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("a session", f"{SESSIONS}s050000/change/", {}),
     ("a user", f"{USERS}oidc_2F050000/change/", {}),
     ("a group", f"{GROUPS_}g5000/change/", {}),
-    ("a session's history", f"{SESSIONS}s050000/history/", {}),
+    ("what was done to a session", AUDIT, {"object_id": "s050000"}),
     ("the question whether to end a session", f"{SESSIONS}s050000/delete/", {}),
     ("the audit log", AUDIT, {}),
     ("the audit log, the last page", AUDIT, {"p": "2000"}),

@@ -128,7 +128,7 @@ def _target(route: ConfiguredRoute) -> str:
     if route.redirect is None:
         return ", ".join(str(url) for url in route.to)
     said = route.redirect.model_dump(exclude_unset=True, exclude_none=True)
-    return "redirect: " + ", ".join(f"{key} {value}" for key, value in said.items())
+    return "redirect: " + ", ".join(key if value is True else f"{key} {value}" for key, value in said.items() if value is not False)
 
 
 def _upstreams(route: ConfiguredRoute, clusters: Clusters | None) -> tuple[str, ...]:

@@ -259,6 +259,10 @@ def test_a_session_is_ended_and_not_deleted_in_the_words_of_its_pages(pages, peo
     assert 'value="End the session"' in question.content.decode()
 
 
+def test_no_list_of_recent_actions_says_that_there_were_none(pages):
+    assert "ecent actions" not in text_of(pages.get(""))
+
+
 def test_a_list_is_headed_by_what_it_lists(pages):
     text = text_of(pages.get("databroker/session/"))
     assert "Sessions | " in text

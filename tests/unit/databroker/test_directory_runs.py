@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 import pytest
 from django.contrib.admin import AdminSite
 
-from databroker import rows
+from databroker import directory_runs, rows
 from databroker.directory_runs import DirectoryRunAdmin, Outcome, last_reading
 from databroker.models import DirectoryRun
 from databroker.records import DIRECTORY_RUN, Record
 from databroker.records import DirectoryRun as Run
+from tests.support.admin import AdminPages, text_of
 
 NOON = 1_800_000_000.0
 
@@ -61,3 +62,9 @@ def test_failures_can_be_looked_for(choice: str, errors: list[str]) -> None:
     wrote(NOON + 1, error="away")
     chosen = Outcome(None, {"outcome": [choice]}, DirectoryRun, DirectoryRunAdmin)  # type: ignore[arg-type]
     assert [run.error for run in chosen.queryset(None, DirectoryRun.objects.all())] == errors  # type: ignore[arg-type]
+
+
+def test_the_empty_list_says_where_else_groups_come_from() -> None:
+    text = text_of(AdminPages(directory_runs.register).get("databroker/directoryrun/"))
+    assert "0 directory syncs" in text
+    assert "A directory_file makes none, nor does SCIM" in text

@@ -97,6 +97,7 @@ def test_the_page_looks_like_the_admin():
         ({"path": "/exact"}, ["path /exact"]),
         ({"regex": "/v[0-9]+/.*"}, ["regex /v[0-9]+/.*"]),
         ({"to": None, "redirect": {"host_redirect": "new.example.com", "response_code": 302}}, ["host_redirect new.example.com", "302"]),
+        ({"to": None, "redirect": {"https_redirect": True, "path_redirect": "/new"}}, ["redirect: https_redirect, path_redirect /new"]),
         ({"timeout": "90s"}, ["90 s"]),
         ({"timeout": "0s"}, ["none"]),
         ({"pass_identity_headers": True}, ["yes"]),
