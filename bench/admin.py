@@ -189,12 +189,18 @@ def postgresql() -> Iterator[None]:
 
 @contextmanager
 def database(settings: dict[str, Any]) -> Iterator[None]:
+    from asgiref.sync import sync_to_async
     from django.core.management import call_command
     from django.db import connections
 
     connections.settings["default"] = connections.configure_settings({"default": settings})["default"]
-    connections["default"].close()
-    del connections["default"]
+
+    def forget() -> None:
+        connections["default"].close()
+        del connections["default"]
+
+    forget()
+    asyncio.run(sync_to_async(forget)())  # the thread that fills the tables has a connection of its own
     call_command("migrate", verbosity=0, interactive=False)
     try:
         yield
