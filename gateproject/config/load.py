@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateproject.config import removed, unbuilt
+from gateproject.config import removed
 from gateproject.config.documents import parse
 from gateproject.config.files import LARGEST_CONFIGURATION, Files, read_capped
 from gateproject.config.options import Options
@@ -22,7 +22,7 @@ from gateproject.config.unchanged import KnownRoutes
 from gateproject.config.validation import Finding, Rule, Settings, broken_rules, partial, validate
 from gateproject.errors import ConfigError, Problem
 
-ENVIRONMENT_KEYS = (*Options.attributes(), *unbuilt.SETTINGS, *removed.SETTINGS)
+ENVIRONMENT_KEYS = (*Options.attributes(), *removed.SETTINGS)
 MOST_PROBLEMS = 1_000  # nobody reads more, and each takes time to explain
 
 

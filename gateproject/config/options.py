@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, WrapValidator
 
-from gateproject.config import removed, unbuilt
+from gateproject.config import removed
 from gateproject.config.authenticate import AuthenticateSettings
 from gateproject.config.authorize import AuthorizeSettings
 from gateproject.config.autocert import AutocertSettings
@@ -169,7 +169,6 @@ class Options(
         _strength_is_known,
         groups_come_from_somewhere,
     )
-    UNBUILT: ClassVar[tuple[str, ...]] = unbuilt.SETTINGS
     REMOVED: ClassVar[dict[str, str]] = removed.SETTINGS
     ELSEWHERE: ClassVar[dict[str, str]] = dict.fromkeys(Route.attributes(), "is a key of a route: write it into an entry of `policy`")
 

@@ -21,7 +21,6 @@ from gateproject.config.route import Route
 from gateproject.config.rpc import RpcSettings
 from gateproject.config.shared import SharedSettings
 from gateproject.config.tracing import TracingSettings
-from gateproject.config.unbuilt import UnbuiltSettings
 from gateproject.config.validation import Settings
 
 # The settings of Options that no group has come last.
@@ -47,10 +46,6 @@ class Key:
     name: str
     owner: type[Settings]
     field: FieldInfo
-
-    @property
-    def is_built(self) -> bool:
-        return self.owner is not UnbuiltSettings
 
     @property
     def reader(self) -> Reader | None:
@@ -106,11 +101,11 @@ def keys(model: type[Settings]) -> tuple[Key, ...]:
 
 
 def settings() -> dict[str, tuple[Key, ...]]:
-    """Title -> the settings of that group; `policy` and what is not built yet come last."""
+    """Title -> the settings of that group; `policy` comes last."""
     groups = {title: keys(model) for title, model in GROUPS.items()}
     grouped = {key.name for group in groups.values() for key in group}
     rest = tuple(key for key in keys(Options) if key.name not in grouped)
-    return {**groups, "Routes": rest, "Not available in this release": keys(UnbuiltSettings)}
+    return {**groups, "Routes": rest}
 
 
 def route_keys() -> tuple[Key, ...]:

@@ -8,7 +8,6 @@ from gateproject.config.reference import Key, keys, route_keys, settings
 from gateproject.config.route import Route
 from gateproject.config.validation import Settings
 
-NOT_BUILT = "Not available in this release: naming it is an error."
 # What may also be written as one text, base64 of its YAML or JSON.
 AS_TEXT = frozenset({"policy"})
 
@@ -33,8 +32,6 @@ def _properties(declared: Iterable[Key], definitions: dict[str, Any], *, nullabl
 
 
 def _property(key: Key, definitions: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
-    if not key.is_built:
-        return {"description": f"{NOT_BUILT} {key.field.description}", "not": {}}
     shape = dict(key.reader.shape) if key.reader else _shape_of_models(key, definitions)
     described = {"description": key.field.description, **(_or_null(shape) if nullable or key.may_be_null else shape)}
     if key.default is not None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from gateproject.config.fields import Duration, PositiveDuration, text
+from gateproject.config.fields import Duration, PositiveDuration, Text, text
 from gateproject.config.reader import TEXT, Reader, whole_number
 from gateproject.config.rewrites import WrittenHost
 from gateproject.config.route_values import RewrittenPath
@@ -19,7 +19,7 @@ EXAMPLE_CHECK = {
     "healthy_threshold": 1,
     "http_health_check": {"path": "/healthz"},
 }
-CHECKERS = ("http_health_check", "tcp_health_check")
+CHECKERS = ("http_health_check", "tcp_health_check", "grpc_health_check")
 _CODES = whole_number(100, 600)
 _COUNT = whole_number(1, 1_000_000)
 _PERCENT = whole_number(0, 100)
@@ -40,7 +40,7 @@ def _is_no_empty_range(settings: Any) -> Iterator[Finding]:
 def _has_one_checker(settings: Any) -> Iterator[Finding]:
     chosen = [key for key in CHECKERS if getattr(settings, key) is not None]
     if len(chosen) != 1:
-        yield (), f"needs one of {' and '.join(CHECKERS)}, and has {len(chosen)}"
+        yield (), f"needs one of {', '.join(CHECKERS)}, and has {len(chosen)}"
 
 
 class StatusRange(Settings):
@@ -85,17 +85,27 @@ class TcpHealthCheck(Settings):
     )
 
 
+class GrpcHealthCheck(Settings):
+    """The health service of gRPC (grpc.health.v1), over HTTP/2: to `http` upstreams by prior knowledge, to `https` ones by ALPN."""
+
+    service_name: Text = Field("", description="The service asked about; unset, the server as a whole.", examples=["shop.Orders"])
+    authority: WrittenHost | None = Field(
+        None,
+        description="The authority that is sent.",
+        examples=["orders.internal"],
+        json_schema_extra={"when_unset": "the upstream's own name or address"},
+    )
+
+
 class HealthCheck(Settings):
     """Asks an upstream again and again how it is."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (_has_one_checker,)
-    # An upstream that speaks gRPC needs HTTP/2, which the embedded data plane does not speak to upstreams.
-    UNBUILT: ClassVar[tuple[str, ...]] = ("grpc_health_check",)
 
     timeout: PositiveDuration = Field(description="An answer that takes longer is a failure.", examples=["5s"])
     interval: PositiveDuration = Field(description="The time between two checks.", examples=["30s"])
     unhealthy_threshold: Annotated[int, _COUNT] = Field(
-        description="So many failures in a row make it unhealthy; the first check needs one, and a 503 is enough.",
+        description="So many failures in a row make it unhealthy; the first check needs one, and a 503 or NOT_SERVING is enough.",
         examples=[3],
     )
     healthy_threshold: Annotated[int, _COUNT] = Field(description="So many successes in a row make it healthy again.", examples=[2])
@@ -112,6 +122,7 @@ class HealthCheck(Settings):
     )
     http_health_check: HttpHealthCheck | None = Field(None, description="Asks by HTTP.", examples=[{"path": "/healthz"}])
     tcp_health_check: TcpHealthCheck | None = Field(None, description="Connects.", examples=[{}])
+    grpc_health_check: GrpcHealthCheck | None = Field(None, description="Asks by gRPC.", examples=[{"service_name": "shop.Orders"}])
 
 
 class OutlierDetection(Settings):

@@ -26,11 +26,10 @@ _MESSAGES = {
 
 
 class Settings(BaseModel):
-    """`RULES` are checks over several settings; `UNBUILT`, `REMOVED` and `ELSEWHERE` explain keys that are not settings here."""
+    """`RULES` are checks over several settings; `REMOVED` and `ELSEWHERE` explain keys that are not settings here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
     RULES: ClassVar[tuple[Rule, ...]] = ()
-    UNBUILT: ClassVar[tuple[str, ...]] = ()
     REMOVED: ClassVar[Mapping[str, str]] = {}
     ELSEWHERE: ClassVar[Mapping[str, str]] = {}
 
@@ -122,11 +121,9 @@ def _hint(model: type[Settings], path: KeyPath) -> str:
 def _about_unknown_key(model: type[Settings], key: str) -> str:
     if key in model.REMOVED:
         return model.REMOVED[key]
-    if key in model.UNBUILT:
-        return "is specified but not available in this release"
     if key in model.ELSEWHERE:
         return model.ELSEWHERE[key]
-    known = [*model.attributes(), *model.UNBUILT]
+    known = list(model.attributes())
     written = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key[:80]).lower().replace("-", "_")
     # Only what begins or ends alike is compared: a file may hold thousands of unknown keys.
     alike = [name for name in known if (name[0] == written[:1] or name[-2:] == written[-2:]) and abs(len(name) - len(written)) < 4]

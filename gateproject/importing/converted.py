@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-NOT_YET = "gate does not have this setting in this release"
-
 
 @dataclass(frozen=True, slots=True)
 class Source:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from gateproject.config import unbuilt
-from gateproject.importing.converted import NOT_YET, Converted, Entry, Note, Part, Source
+from gateproject.importing.converted import Converted, Entry, Note, Part, Source
 from gateproject.importing.oauth2_proxy_alpha import flat
 from gateproject.importing.oauth2_proxy_keys import CHECKED, HANDLED, LOST, PROVIDERS, SAME
 from gateproject.importing.reading import OAUTH2_PROXY, Foreign
@@ -53,9 +52,7 @@ def convert(foreign: Foreign, new_secret: Callable[[], bytes]) -> Converted:
 def _plain(work: _Work, key: str, value: Any) -> None:
     source = work.sources[key]
     ours, check = CHECKED.get(key, (SAME.get(key, ""), ""))
-    if ours in unbuilt.SETTINGS:
-        work.top.lose(source, NOT_YET)
-    elif ours:
+    if ours:
         work.top.set(source, ours, value, check=check)
     elif key not in HANDLED:
         work.top.lose(source, LOST.get(key, "gate has no such setting"))

@@ -4,14 +4,13 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from gateproject.config import unbuilt
 from gateproject.config.options import Options
 from gateproject.config.places import key_path
 from gateproject.config.policy_language import policy_blocks
 from gateproject.config.route import Route
 from gateproject.config.tcp_routes import HTTP_ONLY
 from gateproject.config.tcp_routes import SCHEME as TCP
-from gateproject.importing.converted import NOT_YET, Converted, Part, Source
+from gateproject.importing.converted import Converted, Part, Source
 from gateproject.importing.reading import POMERIUM, Foreign
 
 NOT_HERE = "gate has no such setting"
@@ -81,9 +80,7 @@ def convert(foreign: Foreign) -> Converted:
 
 def _same(part: Part, source: Source, key: str, value: Any) -> None:
     name = RENAMED.get(key, key)
-    if name in unbuilt.SETTINGS:
-        part.lose(source, NOT_YET)
-    elif key in WHY_LOST:
+    if key in WHY_LOST:
         part.lose(source, WHY_LOST[key])
     elif name not in Options.attributes():
         part.lose(source, NOT_HERE)

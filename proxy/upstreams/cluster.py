@@ -1,6 +1,7 @@
 """The upstreams of one route: which of them is asked, which instead where that one can't be reached, and what is under way where."""
 
 import random
+import ssl
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -47,12 +48,13 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """One upstream of a route.  `host` is its own name, None for an address."""
+    """One upstream of a route.  `host` is its own name, None for an address; `http2` is how it is verified where HTTP/2 is spoken to it."""
 
     name: str
     upstream: Upstream
     host: bytes | None
     checks: tuple[HealthCheck, ...] = ()
+    http2: ssl.SSLContext | None = None
     standing: Standing = field(default_factory=Standing)
 
 
@@ -189,7 +191,9 @@ class Clusters:
         known = self._members.get(key) or self._members_before.get(key)
         if known is None:
             url = route.to[position].url
-            known = Member(url.origin, upstream, own_name(url), route.health_checks)
+            speaks_grpc = upstream.is_ssl() and any(check.grpc_health_check for check in route.health_checks)
+            http2 = tls.client_context(route, "h2") if speaks_grpc else None
+            known = Member(url.origin, upstream, own_name(url), route.health_checks, http2)
         self._members[key] = known
         return known
 

@@ -13,19 +13,12 @@ from gateproject.tasks import spawn
 from gateproject.telemetry import metrics
 from proxy.upstreams.client import OutgoingRequest, StaleConnection, Upstream, UpstreamClient
 from proxy.upstreams.cluster import Member
+from proxy.upstreams.grpc_health import Unhealthy, ask_by_grpc
 
 log = structlog.get_logger(__name__)
 
 _MOST_READ = 64 * 1024  # bytes of an answer, of which only the status counts, and of a greeting
 _UNAVAILABLE = 503
-
-
-class Unhealthy(Exception):
-    """The check failed; the message says how.  `at_once`: the upstream itself says so, and no threshold is waited for."""
-
-    def __init__(self, message: str, *, at_once: bool = False):
-        super().__init__(message)
-        self.at_once = at_once
 
 
 @dataclass(slots=True)
@@ -80,7 +73,7 @@ class HealthChecks:
         health = Health(check.unhealthy_threshold, check.healthy_threshold)
         await asyncio.sleep(self._draw.random() * check.initial_jitter.total_seconds())
         while True:
-            reason, at_once = await self._result(member.upstream, check)
+            reason, at_once = await self._result(member, check)
             if health.take(is_good=not reason, at_once=at_once):
                 _tell(member, number, health.is_healthy, reason)
             await asyncio.sleep(self.pause(check, is_healthy=health.is_healthy))
@@ -90,14 +83,16 @@ class HealthChecks:
         jitter = check.interval_jitter.total_seconds() + interval.total_seconds() * check.interval_jitter_percent / 100
         return interval.total_seconds() + self._draw.random() * jitter
 
-    async def _result(self, upstream: Upstream, check: HealthCheck) -> tuple[str, bool]:
+    async def _result(self, member: Member, check: HealthCheck) -> tuple[str, bool]:
         """(why it failed, "" where it did not; whether that counts at once)."""
         try:
             async with asyncio.timeout(check.timeout.total_seconds()):
                 if check.http_health_check is not None:
-                    await self._ask(upstream, check.http_health_check)
+                    await self._ask(member.upstream, check.http_health_check)
                 elif check.tcp_health_check is not None:
-                    await _talk(upstream, check.tcp_health_check)
+                    await _talk(member.upstream, check.tcp_health_check)
+                elif check.grpc_health_check is not None:
+                    await ask_by_grpc(member.upstream, member.http2, check.grpc_health_check, check.timeout.total_seconds())
         except TimeoutError:
             return "no answer in time", False
         except Unhealthy as error:

@@ -11,16 +11,16 @@ from gateproject.config.route import Route
 from gateproject.errors import ConfigError, Problem
 
 
-def client_context(route: Route) -> ssl.SSLContext:
-    """Routes with the same rules share a context, and with it the pool of connections."""
-    return _context(route.tls_skip_verify, route.tls_custom_ca, route.tls_client_cert, route.tls_client_key)
+def client_context(route: Route, protocol: str = "http/1.1") -> ssl.SSLContext:
+    """Routes with the same rules share a context, and with it the pool of connections.  `protocol` is what ALPN offers."""
+    return _context(route.tls_skip_verify, route.tls_custom_ca, route.tls_client_cert, route.tls_client_key, protocol)
 
 
 @lru_cache(maxsize=256)
-def _context(skip_verify: bool, custom_ca: bytes | None, certificate: bytes | None, key: bytes | None) -> ssl.SSLContext:
+def _context(skip_verify: bool, custom_ca: bytes | None, certificate: bytes | None, key: bytes | None, protocol: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols([protocol])
     context.hostname_checks_common_name = False  # RFC 9110 4.3.4: only the subject alternative names count
     if skip_verify:
         context.check_hostname = False

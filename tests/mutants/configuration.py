@@ -7,7 +7,7 @@ validation.without("an unknown key is an error", 'extra="forbid"', 'extra="ignor
 validation.without("unknown keys are described up to a bound", "*unknown[:MOST_DETAILS])}", "*unknown)}")
 validation.without("a message holds no value", "hide_input_in_errors=True, ", "")
 
-options = door("gateproject/config/options.py", "unit/gateproject/config/test_options.py", "unit/gateproject/config/test_unbuilt.py")
+options = door("gateproject/config/options.py", "unit/gateproject/config/test_options.py")
 options.without(
     "no TLS is a decision",
     "not settings.insecure_server and not settings.autocert and not settings.certificates and not any(forms):",

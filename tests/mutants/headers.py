@@ -155,6 +155,11 @@ upstream_tls = door("proxy/upstreams/tls.py", "unit/proxy/upstreams/test_tls.py"
 upstream_tls.without(
     "an upstream is shown the client certificate", "    if certificate is not None and key is not None:\n", "    if False:\n"
 )
+grpc_health = door("proxy/upstreams/grpc_health.py", "unit/proxy/upstreams/test_grpc_health.py")
+grpc_health.without(
+    "an upstream that says it does not serve is unhealthy", "if answer.status != health_pb2.HealthCheckResponse.SERVING:", "if False:"
+)
+grpc_health.without("a health check verifies an upstream as requests do", "verify=True if context is None else context", "verify=False")
 cluster = door("proxy/upstreams/cluster.py", "unit/proxy/upstreams/test_health.py", "unit/proxy/upstreams/test_cluster.py")
 cluster.without("an unhealthy upstream gets no traffic", "return not self.failing and now >= self.outlier.ejected_until", "return True")
 upstream = door("proxy/upstreams/client.py", "unit/proxy/upstreams/test_client.py")
@@ -235,6 +240,7 @@ DOORS = (
     rewriting,
     upstream_tls,
     cluster,
+    grpc_health,
     redirects,
     upstream,
     forwarding,

@@ -34,11 +34,6 @@ def test_a_key_says_what_it_is(key: Key, kind: str, default: Any, is_required: b
     assert (key.kind, key.default, key.is_required) == (kind, default, is_required)
 
 
-def test_what_is_not_built_says_so() -> None:
-    assert SETTINGS["address"].is_built
-    assert not any(key.is_built for key in settings()["Not available in this release"])
-
-
 @pytest.mark.parametrize(
     ("length", "text"),
     [(timedelta(0), "0"), (timedelta(hours=1, minutes=45), "1h45m"), (timedelta(milliseconds=300), "300ms"), (timedelta(hours=14), "14h")],

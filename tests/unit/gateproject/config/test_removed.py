@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateproject.config import removed, unbuilt
+from gateproject.config import removed
 from gateproject.config.options import Options
 from tests.unit.gateproject.config.conftest import Problems
 
@@ -14,4 +14,4 @@ def test_a_removed_key_names_its_replacement(problems: Problems, key: str) -> No
 
 
 def test_no_removed_key_is_a_setting() -> None:
-    assert not removed.SETTINGS.keys() & {*Options.attributes(), *unbuilt.SETTINGS}
+    assert not removed.SETTINGS.keys() & {*Options.attributes()}

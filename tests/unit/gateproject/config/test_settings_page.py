@@ -28,12 +28,6 @@ def test_a_row_says_environment_variable_type_default_meaning_and_example() -> N
     assert any(row.startswith("`proxy_log_level` | `PROXY_LOG_LEVEL` | string | the value of `log_level` |") for row in ROWS)
 
 
-def test_what_is_not_built_stands_apart() -> None:
-    built, *unbuilt = re.split(r"^## .*not available in this release$|^## Not available.*$", PAGE, flags=re.MULTILINE)
-    assert "`address`" in built
-    assert len(unbuilt) == sum(any(not key.is_built for key in group) for group in [*settings().values(), route_keys()])
-
-
 def test_tables_have_equal_numbers_of_cells() -> None:
     for table in re.split(r"\n\n", PAGE):
         widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines() if line.startswith("|")}

@@ -15,7 +15,7 @@ from gateproject.config.reference import FILE_ONLY, Key, settings
 from tests.support.options import MINIMAL
 from tests.unit.gateproject.config.conftest import COMPANIONS, Complete
 
-BUILT = [key for group in settings().values() for key in group if key.is_built]
+DECLARED = [key for group in settings().values() for key in group]
 
 
 def as_toml(value: Any) -> str:
@@ -60,7 +60,7 @@ def from_environment(values: dict[str, Any], directory: Path, monkeypatch: pytes
     return load_options(None, {"HOME": "/nowhere"} | {key.upper(): as_text(value) for key, value in values.items()})
 
 
-@pytest.mark.parametrize("key", BUILT, ids=lambda key: key.name)
+@pytest.mark.parametrize("key", DECLARED, ids=lambda key: key.name)
 def test_every_example_means_the_same_from_every_source(
     key: Key,
     complete: Complete,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateproject.config import unbuilt, weaknesses
+from gateproject.config import weaknesses
 from gateproject.config.load import Judge, check_configuration
 from gateproject.config.options import Options
 from gateproject.config.route import Route
@@ -76,7 +76,7 @@ def test_what_is_wrong_elsewhere_hides_no_weakness(tmp_path: Path) -> None:
 
 
 def test_every_key_of_the_tables_is_a_setting() -> None:
-    assert weaknesses.SETTINGS.keys() <= {*Options.attributes(), *unbuilt.SETTINGS}
+    assert weaknesses.SETTINGS.keys() <= {*Options.attributes()}
     assert weaknesses.ROUTE_KEYS.keys() <= Route.attributes().keys()
 
 

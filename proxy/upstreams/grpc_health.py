@@ -1,0 +1,77 @@
+"""How does an upstream that speaks gRPC say it is?  One question to its health service (grpc.health.v1), over a connection of its own.
+
+Not by a channel of grpcio: that can't leave a certificate unverified, which a route may ask for.
+"""
+
+import ssl
+import struct
+
+import httpx
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health_pb2
+
+from gateproject.config.upstream_health import GrpcHealthCheck
+from proxy.upstreams.client import Upstream
+
+METHOD = "/grpc.health.v1.Health/Check"
+_MOST_READ = 64 * 1024  # bytes of an answer, which has a dozen
+_PREFIX = struct.Struct(">BI")  # compressed or not, length
+
+
+class Unhealthy(Exception):
+    """The check failed; the message says how.  `at_once`: the upstream itself says so, and no threshold is waited for."""
+
+    def __init__(self, message: str, *, at_once: bool = False):
+        super().__init__(message)
+        self.at_once = at_once
+
+
+async def ask_by_grpc(upstream: Upstream, context: ssl.SSLContext | None, check: GrpcHealthCheck, seconds: float) -> None:
+    """Raises Unhealthy unless the answer is SERVING; OSError where there is none, or one step of it takes longer than `seconds`."""
+    question = health_pb2.HealthCheckRequest(service=check.service_name).SerializeToString()
+    headers = {
+        "host": check.authority or upstream.url.raw_authority,
+        "content-type": "application/grpc",
+        "te": "trailers",
+        "user-agent": "gate-health-check",
+    }
+    name = upstream.server_hostname or upstream.host
+    client = httpx.AsyncClient(http1=False, http2=True, verify=True if context is None else context, trust_env=False, timeout=seconds)
+    url = f"{upstream.url.scheme}://{upstream.url.raw_authority}{METHOD}"
+    try:
+        async with (
+            client,
+            client.stream(
+                "POST", url, content=_PREFIX.pack(0, len(question)) + question, headers=headers, extensions={"sni_hostname": name}
+            ) as response,
+        ):
+            await _must_serve(response)
+    except httpx.HTTPError as error:
+        raise OSError(str(error) or type(error).__name__) from error
+
+
+async def _must_serve(response: httpx.Response) -> None:
+    if response.status_code != httpx.codes.OK:
+        raise Unhealthy(f"status {response.status_code}", at_once=response.status_code == httpx.codes.SERVICE_UNAVAILABLE)
+    received = b""
+    async for chunk in response.aiter_raw():
+        received += chunk
+        if len(received) > _MOST_READ:
+            raise Unhealthy("its answer is too long to be one about health")
+    if not received:
+        raise Unhealthy(f"grpc-status {response.headers.get('grpc-status', 'missing')}")
+    try:
+        is_compressed, length = _PREFIX.unpack_from(received)
+        answer = health_pb2.HealthCheckResponse.FromString(received[_PREFIX.size :])
+    except (struct.error, DecodeError):
+        raise Unhealthy("its answer is none of gRPC") from None
+    if is_compressed or length != len(received) - _PREFIX.size:
+        raise Unhealthy("its answer is none of gRPC")
+    if answer.status != health_pb2.HealthCheckResponse.SERVING:
+        at_once = answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+        raise Unhealthy(f"it says {_name(answer.status)}", at_once=at_once)
+
+
+def _name(status: int) -> str:
+    known = health_pb2.HealthCheckResponse.ServingStatus
+    return known.Name(status) if status in known.values() else str(status)

@@ -1,0 +1,184 @@
+"""Against the health service of grpcio itself, and against servers that answer what it never would."""
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import RequestReceived, StreamEnded
+
+from gateproject.config.route import Route
+from proxy.upstreams.client import Upstream
+from proxy.upstreams.grpc_health import METHOD, Unhealthy, ask_by_grpc
+from proxy.upstreams.tls import client_context
+from tests.support.certs import certificate_files
+from tests.unit.proxy.upstreams.test_health import CHECK, Checked
+
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+SERVES = b"\0\0\0\0\x02\x08\x01"
+NAME = "upstream.example.com"
+
+
+def route_to(port: int, scheme: str = "http", **keys: object) -> Route:
+    return Route.model_validate({"from": "https://app.example.com", "to": f"{scheme}://127.0.0.1:{port}", **keys})
+
+
+async def ask(route: Route, *, seconds: float = 20, **check: object) -> None:
+    checked = route_to(1, health_checks=[{**CHECK, "grpc_health_check": check}])
+    context = client_context(route, "h2") if route.to[0].url.scheme == "https" else None
+    await ask_by_grpc(Upstream.build(route), context, checked.health_checks[0].grpc_health_check, seconds)
+
+
+@asynccontextmanager
+async def health_service(credentials: grpc.ServerCredentials | None = None) -> AsyncIterator[tuple[int, health.aio.HealthServicer]]:
+    server, servicer, where = grpc.aio.server(), health.aio.HealthServicer(), "127.0.0.1:0"
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    port = server.add_insecure_port(where) if credentials is None else server.add_secure_port(where, credentials)
+    await server.start()
+    try:
+        yield port, servicer
+    finally:
+        await server.stop(None)
+
+
+@asynccontextmanager
+async def answering(status: str, body: bytes) -> AsyncIterator[tuple[int, list[dict[str, str]]]]:
+    """A server that speaks HTTP/2 and says this to everybody; the heads of what it was asked."""
+    heads: list[dict[str, str]] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        connection.initiate_connection()
+        while data := await reader.read(65536):
+            for event in connection.receive_data(data):
+                if isinstance(event, RequestReceived):
+                    heads.append(dict(event.headers))
+                elif isinstance(event, StreamEnded):
+                    connection.send_headers(event.stream_id, [(":status", status), ("content-type", "application/grpc")])
+                    for start in range(0, len(body), 10_000):
+                        connection.send_data(event.stream_id, body[start : start + 10_000])
+                    connection.end_stream(event.stream_id)
+            writer.write(connection.data_to_send())
+
+    async with talking(answer) as port:
+        yield port, heads
+
+
+@asynccontextmanager
+async def talking(answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> AsyncIterator[int]:
+    """The port of a server whose conversations all end before the test does."""
+    running: list[asyncio.Task[None]] = []
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        running.append(asyncio.current_task())
+        try:
+            await answer(reader, writer)
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    async with await asyncio.start_server(converse, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_the_server_and_each_service_speak_for_themselves():
+    async with health_service() as (port, servicer):
+        route = route_to(port)
+        await ask(route)
+        with pytest.raises(Unhealthy, match="grpc-status 5"):
+            await ask(route, service_name="shop.Orders")
+        await servicer.set("shop.Orders", SERVING)
+        await ask(route, service_name="shop.Orders")
+        await servicer.set("shop.Orders", NOT_SERVING)
+        with pytest.raises(Unhealthy, match="it says NOT_SERVING") as refused:
+            await ask(route, service_name="shop.Orders")
+        assert refused.value.at_once
+
+
+async def test_an_upstream_is_left_out_while_it_does_not_serve():
+    async with health_service() as (first, servicer), health_service() as (second, _):
+        check = {**CHECK, "grpc_health_check": {}}
+        async with Checked(*(f"http://127.0.0.1:{port}" for port in (first, second)), health_checks=[check]) as checked:
+            await checked.until("healthy", "healthy")
+            await servicer.set("", NOT_SERVING)
+            await checked.until("unhealthy", "healthy")
+            await servicer.set("", SERVING)
+            await checked.until("healthy", "healthy")
+
+
+async def test_tls_is_that_of_the_route(tmp_path):
+    files = certificate_files(tmp_path, NAME)
+    own = {"tls_custom_ca": base64.b64encode(files.authority.read_bytes()).decode()}
+    credentials = grpc.ssl_server_credentials([(files.key.read_bytes(), files.certificate.read_bytes())])
+    async with health_service(credentials) as (port, _):
+        await ask(route_to(port, "https", **own, tls_server_name=NAME))
+        await ask(route_to(port, "https", tls_skip_verify=True))
+        for keys in (own, {**own, "tls_server_name": "other.example.com"}, {"tls_server_name": NAME}):
+            with pytest.raises(OSError, match="certificate verify failed"):
+                await ask(route_to(port, "https", **keys))
+
+
+async def test_a_check_over_tls_belongs_to_its_member(tmp_path):
+    files = certificate_files(tmp_path, NAME)
+    keys = {"tls_custom_ca": base64.b64encode(files.authority.read_bytes()).decode(), "tls_server_name": NAME}
+    credentials = grpc.ssl_server_credentials([(files.key.read_bytes(), files.certificate.read_bytes())])
+    async with health_service(credentials) as (port, servicer):
+        check = {**CHECK, "grpc_health_check": {}}
+        async with Checked(f"https://127.0.0.1:{port}", health_checks=[check], **keys) as checked:
+            (member,) = checked.cluster.members
+            assert isinstance(member.http2, ssl.SSLContext)
+            assert member.http2 is not member.upstream.ssl  # which offers HTTP/1.1 alone
+            await servicer.set("", NOT_SERVING)
+            await checked.until("unhealthy")
+            await servicer.set("", SERVING)
+            await checked.until("healthy")
+
+
+async def test_what_is_asked():
+    async with answering("200", SERVES) as (port, heads):
+        await ask(route_to(port))
+        await ask(route_to(port), authority="orders.internal")
+    assert [head[":authority"] for head in heads] == [f"127.0.0.1:{port}", "orders.internal"]
+    assert {(head[":method"], head[":path"], head["content-type"], head["te"]) for head in heads} == {
+        ("POST", METHOD, "application/grpc", "trailers")
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        ("503", b"", "status 503"),
+        ("404", SERVES, "status 404"),
+        ("200", b"", "grpc-status missing"),
+        ("200", b"\0\0", "none of gRPC"),
+        ("200", b"\x01" + SERVES[1:], "none of gRPC"),
+        ("200", SERVES + b"\x08", "none of gRPC"),
+        ("200", SERVES + SERVES, "none of gRPC"),
+        ("200", b"\0\0\0\0\0", "it says UNKNOWN"),
+        ("200", b"\0\0\0\0\x02\x08\x63", "it says 99"),
+        ("200", b"x" * 60_000, "none of gRPC"),
+    ],
+)
+async def test_nothing_but_serving_is_healthy(status, body, reason):
+    async with answering(status, body) as (port, _):
+        with pytest.raises(Unhealthy, match=reason) as refused:
+            await ask(route_to(port))
+        assert refused.value.at_once is (status == "503")
+
+
+async def test_who_does_not_speak_http2_is_unhealthy():
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+
+    async with talking(answer) as port:
+        with pytest.raises(OSError, match=r"."):
+            await ask(route_to(port))
