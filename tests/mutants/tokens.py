@@ -89,7 +89,7 @@ accounts.without(
     "old_secret_hash=account.secret_hash,",
 )
 
-criteria = door("authorize/policy/criteria.py", "unit/authorize/test_service_accounts.py")
+criteria = door("authorize/policy/criteria.py", "unit/authorize/test_account_identity.py")
 criteria.without("no person is taken for a service account", ' and not entry.startswith("service_account/"))', ")")
 
 account_service = door("authorize/carriers.py", "unit/authorize/test_service.py")

@@ -17,7 +17,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 import msgpack
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.transport.TTransport import TMemoryBuffer
@@ -69,6 +68,8 @@ class TraceBackend:
                 backend.taken.append(Taken(self.command, self.path, {name.lower(): value for name, value in self.headers.items()}, body))
                 self.send_response(backend.status)
                 self.send_header("Content-Length", "0")
+                if 300 <= backend.status < 400:
+                    self.send_header("Location", "/elsewhere")
                 self.end_headers()
 
             do_PUT = do_POST
@@ -133,10 +134,10 @@ def until(spans: Callable[[], list[Told]], found: Callable[[list[Told]], bool], 
     return told
 
 
-def read_zipkin(body: bytes) -> list[Told]:
+def read_zipkin(spans: list[dict[str, Any]]) -> list[Told]:
     """https://zipkin.io/zipkin-api/: ids in hexadecimal, times in microseconds, tags are text."""
     told = []
-    for span in json.loads(body):
+    for span in spans:
         assert isinstance(span["timestamp"], int)
         assert span["duration"] >= 1
         assert all(isinstance(value, str) for value in span["tags"].values())
@@ -196,28 +197,36 @@ def _unsigned(value: int) -> int:
     return value & (1 << 64) - 1
 
 
-def read_otlp(body: bytes) -> list[Told]:
+def read_otlp(document: dict[str, Any]) -> list[Told]:
+    """OTLP/HTTP's JSON: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding."""
     told = []
-    for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-        service = _values(resource.resource.attributes)["service.name"]
-        for span in (span for scope in resource.scope_spans for span in scope.spans):
-            ids = (_from_bytes(span.trace_id), _from_bytes(span.span_id), _from_bytes(span.parent_span_id))
-            kind = {1: "internal", 2: "server", 3: "client"}[span.kind]
-            told.append(Told(service, span.name, *ids, kind, span.status.code == 2, _values(span.attributes)))
+    for resource in document["resourceSpans"]:
+        service = _values(resource["resource"]["attributes"])["service.name"]
+        for span in (span for scope in resource["scopeSpans"] for span in scope["spans"]):
+            ids = tuple(int(span.get(name) or "0", 16) for name in ("traceId", "spanId", "parentSpanId"))
+            kind = {1: "internal", 2: "server", 3: "client"}[span["kind"]]
+            is_error = span.get("status", {}).get("code") == 2
+            told.append(Told(service, span["name"], *ids, kind, is_error, _values(span.get("attributes", []))))
     return told
 
 
-def _from_bytes(value: bytes) -> int:
-    return int.from_bytes(value, "big")
+def _values(attributes: list[dict[str, Any]]) -> dict[str, Any]:
+    """A 64-bit number is text there."""
+    return {pair["key"]: int(pair["value"]["intValue"]) if "intValue" in pair["value"] else _only(pair["value"]) for pair in attributes}
 
 
-def _values(attributes: Any) -> dict[str, Any]:
-    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in attributes}
+def _only(value: dict[str, Any]) -> Any:
+    (found,) = value.values()
+    return found
+
+
+def read_json(body: bytes) -> list[Told]:
+    document = json.loads(body)
+    return read_zipkin(document) if isinstance(document, list) else read_otlp(document)
 
 
 READERS: dict[str, Callable[[bytes], list[Told]]] = {
-    "application/json": read_zipkin,
+    "application/json": read_json,
     "application/msgpack": read_datadog,
     "application/x-thrift": read_thrift,
-    "application/x-protobuf": read_otlp,
 }

@@ -62,7 +62,7 @@ def test_a_back_end_that_fails_is_told_of_once_and_left_alone_for_ever_longer(ke
 
 def test_an_answer_that_is_no_success_is_a_failure_and_no_redirect_is_followed(kept) -> None:
     spans = one(kept)
-    for status in (302, 404, 503):
+    for status in (307, 404, 503):
         with TraceBackend(status) as backend, structlog.testing.capture_logs() as lines:
             target = Url("http", "127.0.0.1", backend.port, "/spans", "key=secret")
             assert exporter("span", target, "gate", None).export(spans) is FAILURE

@@ -4,7 +4,7 @@ import json
 
 from gateproject.telemetry.tracing import zipkin
 from gateproject.telemetry.tracing.spans import CLIENT, span
-from tests.support.trace_backend import read_zipkin
+from tests.support.trace_backend import read_json
 
 
 def test_spans_are_written_as_zipkin_reads_them(kept) -> None:
@@ -14,7 +14,7 @@ def test_spans_are_written_as_zipkin_reads_them(kept) -> None:
         with span("upstream", CLIENT, {"server.address": "app.internal"}) as upstream:
             upstream.fail("timed out")
     body = zipkin.encoded(made.ended(), "gate")
-    below, above = read_zipkin(body)
+    below, above = read_json(body)
     assert (above.service, above.name, above.kind, above.parent, above.is_error) == ("gate", "GET", "server", 0, False)
     assert above.tags == {"http.response.status_code": "200", "yes": "true"}
     assert (below.kind, below.parent, below.trace, below.is_error) == ("client", above.id, above.trace, True)
