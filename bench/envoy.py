@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from bench.requests import Contender, load, report
+from bench.requests import Contender, load_in_turns, report
 from bench.rig import HOST, child, free_port, gate_settings, signed_in_cookie, start_nginx, start_provider, wait_for
 from tests.support.certs import CertificateFiles, certificate_files
 
@@ -33,13 +33,7 @@ def main() -> None:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         certificates = certificate_files(directory, HOST)
         contenders = list(start_gates(stack, directory, start_nginx(stack, directory), certificates))
-        for contender in contenders:
-            load(contender, 1)
-            contender.rates.clear()
-            contender.p99s.clear()
-        for _ in range(arguments.runs):
-            for contender in contenders:
-                load(contender, arguments.seconds)
+        load_in_turns(contenders, arguments.runs, arguments.seconds)
     report({contender.name: contender for contender in contenders})
 
 

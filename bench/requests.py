@@ -64,13 +64,7 @@ def main() -> None:
         contenders = [*start_bare(stack, upstream, certificates), *start_gates(stack, directory, upstream, certificates)]
         if not arguments.no_mitmdump:
             contenders.append(start_mitmdump(stack, directory, upstream))
-        for contender in contenders:
-            load(contender, 1)
-            contender.rates.clear()
-            contender.p99s.clear()
-        for _ in range(arguments.runs):
-            for contender in contenders:
-                load(contender, arguments.seconds)
+        load_in_turns(contenders, arguments.runs, arguments.seconds)
     sys.exit(not report({contender.name: contender for contender in contenders}))
 
 
@@ -96,6 +90,17 @@ def must_reach_the_upstream(contender: Contender) -> None:
     response = httpx.get(contender.url, headers=headers, trust_env=False, verify=False)
     if (response.status_code, response.content) != (200, BODY.encode()):
         sys.exit(f"{contender.name}: answered {response.status_code} with {len(response.content)} bytes, not the upstream's page")
+
+
+def load_in_turns(contenders: list[Contender], runs: int, seconds: int) -> None:
+    """Each has warmed up before the first run that counts."""
+    for contender in contenders:
+        load(contender, 1)
+        contender.rates.clear()
+        contender.p99s.clear()
+    for _ in range(runs):
+        for contender in contenders:
+            load(contender, seconds)
 
 
 def load(contender: Contender, seconds: int) -> None:

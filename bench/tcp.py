@@ -6,8 +6,6 @@ turns with the forwarder; medians.  `python -m bench.tcp echo PORT` is what they
 
 import argparse
 import asyncio
-import resource
-import ssl
 import statistics
 import sys
 import tempfile
@@ -17,8 +15,9 @@ from pathlib import Path
 
 import yaml
 
+from bench.held import HeldClient, allow_many_files, connect, disconnect, idle_memory
 from bench.rig import HOST, free_port, gate_settings, pin, start_provider, wait_for
-from bench.websockets import resident, start
+from bench.websockets import start
 from tests.support.certs import certificate_files
 
 AUTHORITY = f"{HOST}:7"
@@ -34,12 +33,11 @@ class Echo(asyncio.Protocol):
         self.transport.write(data)
 
 
-class Client(asyncio.Protocol):
+class Client(HeldClient):
     """Opens one tunnel, unless it is `bare`; each `message` that came back whole is sent again."""
 
     def __init__(self, *, is_bare: bool):
-        loop = asyncio.get_running_loop()
-        self.opened, self.lost = loop.create_future(), loop.create_future()
+        super().__init__()
         self.message, self.received, self._is_bare = b"", 0, is_bare
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -62,46 +60,14 @@ class Client(asyncio.Protocol):
         if self.received // len(self.message) > whole:
             self.transport.write(self.message)
 
-    def connection_lost(self, error: Exception | None) -> None:
-        if not self.opened.done():
-            self.opened.set_result(False)
-        self.lost.set_result(None)
 
-
-async def connect(port: int, count: int, *, is_bare: bool = False, tls: ssl.SSLContext | None = None) -> list[Client]:
-    options = {"ssl": tls, "server_hostname": HOST} if tls else {}
-    clients = []
-    for _ in range(count):
-        _, client = await asyncio.get_running_loop().create_connection(lambda: Client(is_bare=is_bare), "127.0.0.1", port, **options)
-        if not await client.opened:
-            sys.exit(f"port {port} opened no tunnel")
-        clients.append(client)
-    return clients
-
-
-async def disconnect(clients: list[Client]) -> None:
-    for client in clients:
-        client.transport.abort()
-    await asyncio.gather(*(client.lost for client in clients))
-    await asyncio.sleep(0.5)
-
-
-async def idle_memory(pid: int, port: int, count: int, tls: ssl.SSLContext | None = None) -> float:
-    """KiB of the process for each of `count` idle tunnels."""
-    await disconnect(await connect(port, 20, tls=tls))
-    before = resident(pid)
-    clients = await connect(port, count, tls=tls)
-    await asyncio.sleep(1)
-    after = resident(pid)
-    if any(client.lost.done() for client in clients):
-        sys.exit("an idle tunnel was closed")
-    await disconnect(clients)
-    return (after - before) / count
+def tunnel() -> Client:
+    return Client(is_bare=False)
 
 
 async def echoed(port: int, count: int, message: bytes, seconds: float, *, is_bare: bool) -> float:
     """Bytes a second."""
-    clients = await connect(port, count, is_bare=is_bare)
+    clients = await connect(port, count, lambda: Client(is_bare=is_bare))
     for client in clients:
         client.play(message)
     await asyncio.sleep(0.3)
@@ -135,8 +101,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
     arguments = parser.parse_args()
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two files for each tunnel, more than the usual 1,024
+    allow_many_files()
     rates: dict[tuple[str, bool], list[float]] = {}
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -152,8 +117,8 @@ def main() -> None:
         wait_for(bare)
         pin(1)
         print(f"{f'memory of {arguments.idle} idle tunnels':34} {'KiB each':>8}   goal below {GOAL_KIB}")
-        print(f"{'gate':34} {asyncio.run(idle_memory(pid, port, arguments.idle)):8.1f}")
-        print(f"{'gate, TLS':34} {asyncio.run(idle_memory(tls_pid, tls_port, arguments.idle, files.client_context())):8.1f}")
+        print(f"{'gate':34} {asyncio.run(idle_memory(pid, port, arguments.idle, tunnel)):8.1f}")
+        print(f"{'gate, TLS':34} {asyncio.run(idle_memory(tls_pid, tls_port, arguments.idle, tunnel, files.client_context())):8.1f}")
         for _ in range(arguments.runs):
             for title, count, message in (("64 bytes", 32, SMALL), ("256 KiB", 8, LARGE)):
                 for is_bare, at in ((True, bare), (False, port)):

@@ -5,9 +5,6 @@
 
 import argparse
 import asyncio
-import re
-import resource
-import ssl
 import statistics
 import subprocess
 import sys
@@ -18,6 +15,7 @@ from pathlib import Path
 
 import yaml
 
+from bench.held import HeldClient, allow_many_files, connect, disconnect, idle_memory
 from bench.rig import HOST, child, free_port, gate_settings, pin, signed_in_cookie, start_provider, wait_for
 from tests.support.certs import certificate_files
 
@@ -26,12 +24,12 @@ PING = b"\x82\xc0\0\0\0\0" + b"x" * 64  # binary, 64 bytes, masked with zeroes
 GOAL_KIB, GOAL_RATIO = 48, 0.6
 
 
-class Client(asyncio.Protocol):
+class Client(HeldClient):
     """Opens one websocket; with `play` it answers each echo with the next message."""
 
     def __init__(self, cookie: str):
-        loop = asyncio.get_running_loop()
-        self.opened, self.lost, self.echoes, self.is_playing = loop.create_future(), loop.create_future(), 0, False
+        super().__init__()
+        self.echoes, self.is_playing = 0, False
         self._request = (
             f"GET / HTTP/1.1\r\nHost: {HOST}\r\nCookie: {cookie}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
             f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n\r\n"
@@ -49,50 +47,9 @@ class Client(asyncio.Protocol):
         if self.is_playing:
             self.transport.write(PING)
 
-    def connection_lost(self, error: Exception | None) -> None:
-        if not self.opened.done():
-            self.opened.set_result(False)
-        self.lost.set_result(None)
-
-
-async def connect(port: int, cookie: str, count: int, tls: ssl.SSLContext | None = None) -> list[Client]:
-    loop = asyncio.get_running_loop()
-    options = {"ssl": tls, "server_hostname": HOST} if tls else {}
-    clients = []
-    for _ in range(count):
-        _, client = await loop.create_connection(lambda: Client(cookie), "127.0.0.1", port, **options)
-        if not await client.opened:
-            sys.exit(f"port {port} opened no websocket")
-        clients.append(client)
-    return clients
-
-
-async def disconnect(clients: list[Client]) -> None:
-    for client in clients:
-        client.transport.abort()
-    await asyncio.gather(*(client.lost for client in clients))
-    await asyncio.sleep(0.5)
-
-
-async def idle_memory(process: subprocess.Popen[str], port: int, cookie: str, count: int, tls: ssl.SSLContext | None = None) -> float:
-    """KiB of the process for each of `count` idle websockets."""
-    await disconnect(await connect(port, cookie, 20, tls))
-    before = resident(process.pid)
-    clients = await connect(port, cookie, count, tls)
-    await asyncio.sleep(1)
-    after = resident(process.pid)
-    if any(client.lost.done() for client in clients):
-        sys.exit("an idle websocket was closed")
-    await disconnect(clients)
-    return (after - before) / count
-
-
-def resident(pid: int) -> int:
-    return int(re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[1])
-
 
 async def echo_rate(port: int, cookie: str, count: int, seconds: float) -> float:
-    clients = await connect(port, cookie, count)
+    clients = await connect(port, count, lambda: Client(cookie))
     for client in clients:
         client.is_playing = True
         client.transport.write(PING)
@@ -125,8 +82,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3)
     arguments = parser.parse_args()
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two files for each websocket, more than the usual 1,024
+    allow_many_files()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         echo = free_port()
@@ -147,9 +103,9 @@ def main() -> None:
         wait_for(bare)
         pin(1)
         print(f"{f'memory of {arguments.idle} idle websockets':34} {'KiB each':>8}   goal below {GOAL_KIB}")
-        print(f"{'gate':34} {asyncio.run(idle_memory(plain, plain_port, cookie, arguments.idle)):8.1f}")
+        print(f"{'gate':34} {asyncio.run(idle_memory(plain.pid, plain_port, arguments.idle, lambda: Client(cookie))):8.1f}")
         tls = files.client_context()
-        print(f"{'gate, TLS':34} {asyncio.run(idle_memory(encrypted, encrypted_port, '', arguments.idle, tls)):8.1f}")
+        print(f"{'gate, TLS':34} {asyncio.run(idle_memory(encrypted.pid, encrypted_port, arguments.idle, lambda: Client(''), tls)):8.1f}")
         rates: dict[str, list[float]] = {"bare tunnel": [], "gate": []}
         for _ in range(arguments.runs):
             for name, port in (("bare tunnel", bare), ("gate", plain_port)):
