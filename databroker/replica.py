@@ -164,9 +164,8 @@ class Replica:
             self._start_over(is_following=False)
 
     async def _follow(self) -> None:
-        # Each connection begins anew, so a broker that restarted (another server version) is never mistaken for the old one.
-        server_version = await self._client.server_version()
-        position = ANEW
+        # Each beginning asks anew who the server is, so one that restarted (another server version) is never mistaken for the old one.
+        server_version, position = await self._client.server_version(), ANEW
         while True:
             try:
                 async for change in self._client.changes(position):
@@ -176,6 +175,10 @@ class Replica:
                     self._move(position)
                 raise BrokerError("the change stream ended")
             except StartOver as start_over:
+                if position != ANEW:  # it restarted and the line held: who it is now must be asked before its versions count
+                    self._start_over(is_following=False)
+                    server_version, position = await self._client.server_version(), ANEW
+                    continue
                 position = start_over.version
                 self._server_version = server_version
                 self._start_over(is_following=True)

@@ -107,14 +107,7 @@ def without_its_memory(kind: str, request: pytest.FixtureRequest) -> Callable[[]
     return restart
 
 
-# Once in a few runs the copy does not hear of a PostgreSQL that lost its memory within 30 s; why is not known yet.
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "kvstore",
-        pytest.param("database_on_postgresql", marks=pytest.mark.xfail(reason="starting over may take longer than 30 s", strict=False)),
-    ],
-)
+@pytest.mark.parametrize("kind", ["kvstore", "database_on_postgresql"])
 async def test_a_server_that_lost_its_memory_means_starting_over(kind: str, request: pytest.FixtureRequest) -> None:
     async with following(request.getfixturevalue(kind)(time.time)) as world:
         ids = ["a", "b"]

@@ -343,6 +343,16 @@ async def test_a_replica_that_fell_behind_starts_over(world):
     assert world.replica.peek(SESSION, "a") is UNKNOWN
 
 
+@pytest.mark.parametrize("world", [{"remembered_changes": 5}], indirect=True)
+async def test_a_server_that_restarts_behind_an_unbroken_line_is_known_by_its_new_version(world):
+    """Else the other processes' replicas, which lost the line, would never agree with this one how far it is."""
+    world.store._server_version = "another life"
+    for number in range(20):
+        await world.store.put(USER, str(number), {})
+    version = (await world.store.put(USER, "last", {})).version
+    await world.until(lambda: world.replica.seen == f"another life:{version}")
+
+
 async def test_a_callback_that_raises_ends_caching_instead_of_leaving_it_stale():
     world = World()
     world.replica.on_change(lambda change: 1 / 0 if change is not EVERYTHING else None)
