@@ -14,6 +14,7 @@ from tests.support.browser import headless_browser
 from tests.support.client_certificates import authority
 from tests.support.development_provider import DevelopmentProvider, tokens_of
 from tests.support.gate import sign_in
+from tests.support.jobs import REFUSED_JOBS, token_of_job
 from tests.support.own_envoy import APP, AUTHENTICATE, OwnEnvoy, own_envoy
 from tests.support.raw_http import RawClient, RawResponse
 from tests.support.sample_upstream import SampleUpstream
@@ -123,6 +124,27 @@ async def test_a_program_gets_in_with_its_token_which_the_application_never_sees
     # A route that takes no such tokens, and two of them: nobody is signed in.
     assert ask(envoy, "/anybody/", "", f"Authorization: Bearer {token}").status in (302, 401)
     assert ask(envoy, "/data", "", f"Authorization: Bearer {token}", f"Authorization: Bearer {token}").status in (302, 400, 401)
+    assert application.hits == before
+    assert token not in envoy.gate[-1].output
+
+
+async def test_a_job_gets_in_with_a_token_of_another_issuer_which_the_application_never_sees(
+    envoy: OwnEnvoy, application: SampleUpstream
+) -> None:
+    """`bearer_token: jwt`."""
+    token = token_of_job()
+    page = ask(envoy, "/jobs/release", "", f"Authorization: Bearer {token}", method="POST")
+    assert page.status == 200, page.body
+    assert heard(page)["x-gate-claim-email"] == ["job@ci.example.com"]
+    assert len(heard(page)["x-gate-jwt-assertion"]) == 1
+    assert "authorization" not in heard(page)
+    assert token.encode() not in page.body
+    before = application.hits
+    assert ask(envoy, "/jobs/release", "", f"Authorization: Bearer {token_of_job(repository='evil/app')}").status == 403
+    for refused in REFUSED_JOBS:
+        answer = ask(envoy, "/jobs/release", "", f"Authorization: Bearer {refused()}")
+        assert (answer.status, answer.header("www-authenticate")) == (401, 'Bearer realm="gate", error="invalid_token"')
+    assert ask(envoy, "/data", "", f"Authorization: Bearer {token}").status == 401  # that route takes ID tokens of the provider
     assert application.hits == before
     assert token not in envoy.gate[-1].output
 

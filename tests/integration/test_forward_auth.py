@@ -11,6 +11,7 @@ from tests.support import front_proxies
 from tests.support.development_provider import DevelopmentProvider, tokens_of
 from tests.support.front_proxies import AUTHENTICATE, Front, front
 from tests.support.gate import sign_in
+from tests.support.jobs import REFUSED_JOBS, token_of_job
 from tests.support.raw_http import RawClient
 from tests.support.sample_upstream import SampleUpstream
 
@@ -119,6 +120,23 @@ async def test_a_program_gets_in_with_its_token_which_the_application_never_sees
         assert (await ask(tokens["alice"][:-5])).status_code == 401
         assert (await ask(tokens["alice"], "/only-people")).status_code in (302, 401)
     assert not any(token in proxy.gate.child.output for token in tokens.values())
+
+
+async def test_a_job_gets_in_with_a_token_of_another_issuer_which_the_application_never_sees(proxy: Front) -> None:
+    """`bearer_token: jwt`."""
+    async with proxy.client() as job:
+
+        async def ask(token: str, path: str = "/jobs/release") -> httpx.Response:
+            return await job.post(proxy.url(path), headers={"Authorization": f"Bearer {token}"})
+
+        page = await ask(token_of_job())
+        assert page.status_code == 200, page.text
+        assert heard(page)["x-gate-claim-email"] == ["job@ci.example.com"]
+        assert len(heard(page)["x-gate-jwt-assertion"]) == 1
+        assert heard(page).get("authorization", [""]) == [""]
+        assert (await ask(token_of_job(repository="evil/app"))).status_code == 403
+        assert [(await ask(refused())).status_code for refused in REFUSED_JOBS] == [401] * len(REFUSED_JOBS)
+        assert (await ask(token_of_job(), "/programs/x")).status_code == 401  # that route takes ID tokens of the provider
 
 
 async def test_bodies_and_methods_pass_for_the_signed_in(proxy: Front) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from tests.support import jobs
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import ROOT, Child, free_port, wait_until
 from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate
@@ -99,6 +100,7 @@ def front(directory: Path, provider_url: str, app_url: str, start: Callable[[Pla
     builder.route(APP, to=app_url, prefix="/anybody/", allow_any_authenticated_user=True, cors_allow_preflight=True)
     programs = {"bearer_token": "idp_id_token", "allowed_users": ["oidc/alice"], "pass_identity_headers": True}
     builder.route(APP, to=app_url, prefix="/programs/", **programs)
+    builder.route(APP, to=app_url, prefix="/jobs/", **jobs.route_keys(directory))
     builder.route(APP, to=app_url, allowed_groups=["engineering"], pass_identity_headers=True, allow_websockets=True)
     certificates = certificate_files(directory, AUTHENTICATE, APP, FORWARD)
     place = Place(directory, port, gate_port, int(app_url.rpartition(":")[2]), certificates)

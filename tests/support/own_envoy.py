@@ -1,6 +1,7 @@
 """Somebody's own Envoy that asks gate by ext_authz, started from the files in examples/ext_authz: TLS ends in the Envoy."""
 
 import base64
+import json
 import secrets
 import signal
 import sys
@@ -13,11 +14,19 @@ from typing import Any
 import httpx
 
 from gateproject.config.load import load_options
+from tests.support import jobs
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import ROOT, Child, free_port
 from tests.support.client_certificates import Issued, authority
 from tests.support.gate import EverythingOnLoopback
 
+JOBS_ROUTE = """                        - match: { prefix: /jobs/ }
+                          route: { cluster: application }
+                          typed_per_filter_config:
+                            envoy.filters.http.ext_authz:
+                              "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute
+                              check_settings: { context_extensions: { gate_route: ROUTE-OF-JOBS } }
+"""
 EXAMPLES = ROOT / "examples" / "ext_authz"
 APP, AUTHENTICATE = "app.localhost", "authenticate.localhost"
 
@@ -71,12 +80,13 @@ def filled(text: str, names: dict[str, str]) -> str:
 
 @contextmanager
 def own_envoy(directory: Path, provider_url: str, app_url: str, *, envoy_names: dict[str, str] | None = None) -> Iterator[OwnEnvoy]:
-    """alice's group may use the application; bob may use /anybody/ and, with a certificate, /certified/."""
+    """alice's group may use the application; bob may use /anybody/ and, with a certificate, /certified/; jobs may use /jobs/."""
     port, gate_port, grpc_port = free_port(), free_port(), free_port()
     certificates, clients = certificate_files(directory, AUTHENTICATE, APP), authority()
     client_authority = directory / "clients.pem"
     client_authority.write_bytes(clients.pem)
     token, app_port = secrets.token_urlsafe(32), app_url.rpartition(":")[2]
+    of_jobs = {"from": f"https://{APP}:{port}", "prefix": "/jobs/", "to": app_url, **jobs.route_keys(directory)}
     shared = {"/etc/ssl/example/clients.pem": str(client_authority), "PUT-A-TOKEN-HERE": token}
     gate_names = shared | {
         "https://app.example.com": f"https://{APP}:{port}",
@@ -88,13 +98,17 @@ def own_envoy(directory: Path, provider_url: str, app_url: str, *, envoy_names: 
         "PUT-A-SECRET-HERE": _secret(),
         "PUT-ANOTHER-SECRET-HERE": _secret(),
         "    allowed_groups: [engineering]\n": "    allowed_groups: [engineering]\n    bearer_token: idp_id_token\n",
+        "policy:\n": f"policy:\n  - {json.dumps(of_jobs)}\n",
         "idp_client_id: gate": "idp_client_id: gate-tests\nidp_scopes: [openid, profile, email]",
         "the-secret-that-the-provider-gave-you": "not a secret",
     }
     gate_file = directory / "gate.yaml"
     gate_file.write_text(filled((EXAMPLES / "gate.yaml").read_text(), gate_names) + f"\ndata_dir: {directory / 'data'}\n")
-    anybody, certified, everything_else = (route.id for route in load_options(gate_file, {}).policy)
+    of_jobs_id, anybody, certified, everything_else = (route.id for route in load_options(gate_file, {}).policy)
+    before_anybody = "                        - match: { prefix: /anybody/ }\n"
     names = shared | {
+        before_anybody: JOBS_ROUTE + before_anybody,
+        "ROUTE-OF-JOBS": of_jobs_id,
         "ROUTE-OF-ANYBODY": anybody,
         "ROUTE-OF-CERTIFIED": certified,
         "ROUTE-OF-EVERYTHING-ELSE": everything_else,
