@@ -41,6 +41,12 @@ class Story:
 
     async def judge(self) -> Check:
         """May it pass?  Raises BadRequest and BrokerError.  What is in shadow is asked afterwards, and changes nothing."""
+        check = await self.decide()
+        await self.ask_shadow(check)
+        return check
+
+    async def decide(self) -> Check:
+        """As `judge`, for who may leave the telling to another story of the same request."""
         self._is_judged, began = True, time.perf_counter()
         request, cookies = self.incoming.request, self.incoming.cookies
         try:
@@ -48,10 +54,16 @@ class Story:
             self.check = check = await (asked if active() is None else judged_in_span(asked))
         finally:
             self._seconds = time.perf_counter() - began
-        if self._authorize.has_shadow and (would_be := await self._authorize.would_be(request, check, cookies)) is not None:
+        return check
+
+    async def ask_shadow(self, check: Check) -> None:
+        """What is in shadow is told of each request once."""
+        if not self._authorize.has_shadow:
+            return
+        would_be = await self._authorize.would_be(self.incoming.request, check, self.incoming.cookies)
+        if would_be is not None:
             self._would_be = would_be
             tell_shadow(self.incoming.request_id, check.decision, check.identity, would_be)
-        return check
 
     def tell(self) -> None:
         if self.status is None:

@@ -115,16 +115,17 @@ class Judge:
                 return None
             judged_at = plane.streams.changes
             story = plane.story(incoming)
-            check = await story.judge()
+            check = await story.decide()
             is_http2 = check.decision.route is not None and check.decision.route.route.upstream_http2
             compiled = plane.only_forwards(check, may_choose=is_http2)
             if compiled is None or (told.has_body and not is_http2):
                 return None  # gate's plane reads a body as strictly, and as patiently, as ever; but HTTP/2 it does not speak
             outgoing = await plane.outgoing(incoming, compiled, check)
             cluster = self._cluster_of(outgoing.upstream, is_http2)
+            if cluster is None:
+                return None
+            await story.ask_shadow(check)
         except GateError:
-            return None
-        if cluster is None:
             return None
         plane.saw(incoming, check)
         return Carried(plane, story, check, judged_at, outgoing, cluster, told)

@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import json
 import re
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from tests.support.children import free_port
+from tests.support.children import free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
 from tests.support.raw_http import Broken, RawClient, RawResponse
@@ -25,7 +26,7 @@ from tests.support.upstreams import OK, CanaryUpstream, Conversation
 from tests.support.websockets import CLOSE, TEXT, RawWebSocket, SocketUpstream
 
 pytestmark = pytest.mark.slow
-APP, PUBLIC, CANARY, SOCKETS, DOWN = (f"{name}.localhost" for name in ("app", "public", "canary", "sockets", "down"))
+APP, PUBLIC, CANARY, SOCKETS, DOWN, SHADOWED = (f"{name}.localhost" for name in ("app", "public", "canary", "sockets", "down", "shadowed"))
 HTML = {"Accept": "text/html"}
 SOON = 10.0  # seconds; a generous bound for what takes less than one
 SPELLINGS = (
@@ -36,6 +37,8 @@ SPELLINGS = (
     "XGateClaimEmail",
     "X--Gate-Claim-Email",
 )
+# Enforced, everything would come out the other way round.
+SHADOW = {"mode": "shadow", "allow": {"groups": "sales"}, "deny": {"groups": "engineering"}}
 PUBLIC_KEYS = {"allow_public_unauthenticated_access": True}
 
 
@@ -73,6 +76,7 @@ def gate(
         .route(PUBLIC, prefix="/open/", to=application.url, **PUBLIC_KEYS)
         .route(PUBLIC, to=application.url, **member)
         .route(SOCKETS, to=sockets.url, allow_any_authenticated_user=True, allow_websockets=True)
+        .route(SHADOWED, name="shadowed", to=application.url, allowed_groups=["engineering"], policy=[SHADOW])
         .route(DOWN, to=f"http://127.0.0.1:{free_port()}", **PUBLIC_KEYS)
         .route(CANARY, to="http://127.0.0.1:9", **PUBLIC_KEYS)
         .setting(groups_claim="groups", jwt_claims_headers=["email"], data_plane=request.param)
@@ -155,6 +159,32 @@ async def test_each_request_has_one_line_in_the_log(gate: RunningGate) -> None:
     line = logged(gate, lambda entry: entry["request_id"] == identifier)
     assert (line["status"], line["path"], line["client"], line["outcome"]) == (200, "/for-the-log", "127.0.0.1", "allowed")
     assert len([entry for entry in gate.log if entry.get("event") == "request" and entry["path"] == "/for-the-log"]) == 1
+
+
+def told_in_shadow(gate: RunningGate) -> list[tuple[str, str]]:
+    return [(entry["route"], entry["outcome"]) for entry in gate.log if entry.get("event") == "shadow decision"]
+
+
+async def test_a_decision_is_told_once_whoever_carries_the_request(gate: RunningGate) -> None:
+    """What would have come of it in shadow, and the row of the decision log: of what Envoy carries, and of what it hands over."""
+    statuses = {}
+    for person, method in itertools.product(("alice", "bob"), ("GET", "POST")):
+        cookie, path = await session(gate, person, SHADOWED), f"/{person}-{method}-told"
+        before = len(told_in_shadow(gate))
+        lines = ("Content-Length: 2",) if method == "POST" else ()
+        statuses[path] = ask(gate, path, *lines, host=SHADOWED, cookie=cookie, method=method, body=b"hi" if lines else b"").status
+        logged(gate, lambda entry, path=path: entry["path"] == path)
+        assert told_in_shadow(gate)[before:] == [("shadowed", "forbidden" if person == "alice" else "allowed")]
+    assert list(statuses.values()) == [200, 200, 403, 403]
+    (database,) = (gate.config_file.parent / "data").glob("*.sqlite3")
+
+    def kept() -> list[str]:
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            found = connection.execute("SELECT url FROM authorize_loggeddecision WHERE url LIKE '%-told'")
+            return sorted("/" + url.partition("/")[2] for (url,) in found)
+
+    await asyncio.to_thread(wait_until, lambda: len(kept()) >= len(statuses), "the decisions are kept")
+    assert kept() == sorted(statuses)
 
 
 async def test_no_spelling_of_an_identity_header_reaches_the_application(gate: RunningGate) -> None:
