@@ -3,6 +3,7 @@
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 
 from django.core.management import call_command
 from django.db import Error, connection
@@ -34,6 +35,7 @@ def _alone_in_the_database() -> Iterator[None]:
         yield
         return
     with connection.cursor() as cursor:
+        connection.connection.patience = inf
         cursor.execute("SET statement_timeout = 0; SET lock_timeout = 0")
         cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])  # until the connection closes
     yield

@@ -39,10 +39,11 @@ def _database(options: Options | None) -> dict[str, object]:
 
 
 def _postgresql(url: DatabaseUrl) -> dict[str, object]:
-    # Nothing waits for a server that is gone: libpq gives up after these seconds, the server itself after the statement timeout.
+    # Nothing waits for a server that is gone: libpq gives up after these seconds, the server itself after the statement timeout,
+    # and the engine where neither does.
     patience = {"connect_timeout": 3, "keepalives_idle": 3, "keepalives_interval": 1, "keepalives_count": 3, "tcp_user_timeout": 5000}
     return {
-        "ENGINE": "django_prometheus.db.backends.postgresql",
+        "ENGINE": "gateproject.patient_postgresql",
         "NAME": url.name,
         "USER": url.username or "",
         "PASSWORD": url.password.reveal() if url.password else "",

@@ -1,16 +1,15 @@
 """How does work reach Django's database?  In threads with connections of their own, within a deadline, its errors as ours."""
 
 import asyncio
-import os
 import select
-import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
-from typing import Any, Generic, TypeVar
+from contextlib import nullcontext
+from typing import Any, TypeVar
 
-from django.db import DEFAULT_DB_ALIAS, Error, connection, connections
+from django.db import DEFAULT_DB_ALIAS, Error, OperationalError, connection, connections
 
 from gateproject.errors import BrokerError
 
@@ -42,14 +41,13 @@ class DatabaseThreads:
         """
         if self._closed:
             raise BrokerError("the store is closed")
-        call = _Call(work)
+        until = time.monotonic() + self._deadline
         try:
             async with asyncio.timeout(self._deadline), self._writing if writes else nullcontext():
                 if self._closed:
                     raise BrokerError("the store is closed")
-                return await asyncio.get_running_loop().run_in_executor(self._threads, self._in_thread, call)
+                return await asyncio.get_running_loop().run_in_executor(self._threads, self._in_thread, work, until)
         except TimeoutError as error:
-            call.give_up()
             raise BrokerError(f"the database (database_url) did not answer within {self._deadline:g} s") from error
         except Error as error:
             raise BrokerError(f"the database (database_url) fails: {str(error).partition(chr(10))[0]}") from error
@@ -60,21 +58,32 @@ class DatabaseThreads:
         self._mine.busy = threading.Lock()
         self._opened.append((self._mine.busy, opened))
 
-    def _in_thread(self, call: "_Call[Result]") -> Result:
+    def _in_thread(self, work: Callable[[], Result], until: float) -> Result:
         with self._mine.busy:
             try:
-                call.begin()
-                if connection.vendor == "sqlite":  # else a thread would wait for the file longer than its caller does
-                    with connection.cursor() as cursor:
-                        cursor.execute(f"PRAGMA busy_timeout = {int(self._deadline * 800)}")
-                return call.work()
+                self._begin(until)
+                return work()
             except Error:
                 connection.close()  # the next call begins with a new one: this one may be broken
                 raise
             finally:
-                call.end()
                 if self._closed:
                     connection.close()
+
+    def _begin(self, until: float) -> None:
+        """No thread is at work for longer than somebody waits for it: each is one of few."""
+        connection.ensure_connection()
+        if connection.vendor == "postgresql":
+            # A server says nothing unasked but that it leaves: then this call needs another connection, and need not fail.
+            if _has_something_to_read(connection.connection.fileno()):
+                connection.close()
+                connection.ensure_connection()
+            connection.connection.until = until
+        if (left := until - time.monotonic()) <= 0:
+            raise OperationalError("it was reached too late")
+        if connection.vendor == "sqlite":
+            with connection.cursor() as cursor:
+                cursor.execute(f"PRAGMA busy_timeout = {int(left * 800)}")
 
     def _close_connections(self) -> None:
         for busy, opened in self._opened:
@@ -83,34 +92,7 @@ class DatabaseThreads:
                 busy.release()
 
 
-class _Call(Generic[Result]):
-    """One piece of work in a thread.  A server that hangs keeps the thread for as long, unless the line to it is cut."""
-
-    def __init__(self, work: Callable[[], Result]):
-        self.work = work
-        self._lock = threading.Lock()
-        self._is_over = False
-        self._line: socket.socket | None = None
-
-    def begin(self) -> None:
-        if connection.vendor != "postgresql":
-            return
-        connection.ensure_connection()
-        # A server says nothing unasked but that it leaves: then this call needs another connection, and need not fail.
-        if select.select([connection.connection], [], [], 0)[0]:
-            connection.close()
-            connection.ensure_connection()
-        with self._lock:
-            self._line = socket.socket(fileno=os.dup(connection.connection.fileno()))
-
-    def end(self) -> None:
-        with self._lock:
-            if self._line is not None:
-                self._line.close()
-            self._line = None
-
-    def give_up(self) -> None:
-        with self._lock:
-            if self._line is not None:
-                with suppress(OSError):
-                    self._line.shutdown(socket.SHUT_RDWR)
+def _has_something_to_read(descriptor: int) -> bool:
+    asked = select.poll()  # `select` itself knows no descriptor above 1,023
+    asked.register(descriptor, select.POLLIN)
+    return bool(asked.poll(0))

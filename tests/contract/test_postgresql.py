@@ -1,13 +1,26 @@
 """Does the store survive what happens to a database server: a restart, and a time without writes?"""
 
 import asyncio
+import os
+import resource
+import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 
 import pytest
+from django.db import OperationalError, connection
+from django.db.backends.signals import connection_created
 
+from databroker.models import StoredRecord
 from databroker.records import SESSION
 from databroker.store.base import StartOver
+from databroker.store.database import DatabaseStore
+from databroker.store.database_threads import THREADS
 from gateproject.errors import BrokerError
+from gateproject.patient_postgresql.base import PatientConnection
 from tests.support.faulty_line import FaultyLine
 from tests.support.stores import use_postgresql
 
@@ -43,6 +56,79 @@ async def test_a_line_that_goes_silent_holds_nobody_up_and_costs_no_thread(datab
                 pass
             assert all(await asyncio.gather(*(store.get(SESSION, "b") for _ in range(20))))
         await store.close()
+
+
+async def test_a_line_that_goes_silent_while_it_is_opened_costs_no_thread(database_on_postgresql, postgresql, monkeypatch):
+    """The caller has given up before the work began: nothing it would wait for is still begun."""
+    with FaultyLine(postgresql.port) as line:
+        use_postgresql(postgresql.url.replace(str(postgresql.port), str(line.port)), monkeypatch)
+        store, opened = database_on_postgresql(time.time, deadline=1), threading.Event()
+
+        def fall_silent(**_: object) -> None:
+            line.silence()
+            opened.wait(30)
+
+        connection_created.connect(fall_silent)
+        try:
+            with pytest.raises(BrokerError, match="did not answer within 1 s"):
+                await store.get(SESSION, "a")
+        finally:
+            connection_created.disconnect(fall_silent)
+            opened.set()
+        line.mend()
+        async with asyncio.timeout(20):  # each thread in turn
+            while any(isinstance(each, BrokerError) for each in await asyncio.gather(*[hold(store) for _ in range(THREADS)])):
+                pass
+        await store.close()
+
+
+async def hold(store: DatabaseStore) -> BrokerError | None:
+    """One of as many threads as do this at once."""
+    try:
+        await store._do(partial(time.sleep, 0.2))
+    except BrokerError as error:
+        return error
+    return None
+
+
+async def test_a_connection_is_looked_at_however_many_files_are_open(database_on_postgresql):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1100):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        store = database_on_postgresql(time.time)
+        for _ in range(2):
+            assert await store.get(SESSION, "a") is None
+        await store.close()
+
+
+def test_nobody_waits_for_ever_for_a_server_that_hangs(postgresql, monkeypatch):
+    """Django's own threads, which have no deadline of ours: the admin's tables, the decision log, the admin's pages."""
+    monkeypatch.setattr(PatientConnection, "patience", 0.5)
+    with FaultyLine(postgresql.port) as line:
+        use_postgresql(postgresql.url.replace(str(postgresql.port), str(line.port)), monkeypatch)
+
+        def ask() -> Iterator[str]:
+            """In a thread, for a connection of its own."""
+            try:
+                StoredRecord.objects.count()
+                line.silence()
+                for _ in range(2):
+                    with pytest.raises(OperationalError) as told:
+                        StoredRecord.objects.count()
+                    yield str(told.value)
+                line.mend()
+                connection.close()
+                StoredRecord.objects.count()
+            finally:
+                connection.close()
+
+        with ThreadPoolExecutor(1) as executor:
+            first, second = executor.submit(lambda: list(ask())).result(30)
+    assert first == "the server did not answer in time"
+    assert second == "the connection is closed"
 
 
 async def test_a_server_that_takes_no_writes_says_so_and_is_used_again(database_on_postgresql, postgresql):

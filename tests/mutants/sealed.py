@@ -128,6 +128,19 @@ replica.without(
 replica.without("what this process deletes is gone at once", "        self._cache.pop((type, id), None)\n", "")
 replica.without("a record ends while the stream is lost, too", "record.expires <= self._clock():", "record.expires <= 0:")
 
+replica.without(
+    "a server that restarts behind an unbroken line is known by its new version",
+    "                    server_version, position = await self._client.server_version(), ANEW\n                    continue",
+    "                    position = ANEW\n                    continue",
+)
+
+patient = door("gateproject/patient_postgresql/base.py", "unit/gateproject/patient_postgresql/test_base.py")
+patient.without("nobody waits for ever for a server that hangs", "None if bound == inf else bound)", "None)")
+patient.without("an answer that came too late is nobody's", "            self.pgconn.finish()  # the", "            pass  # the")
+
+threads = door("databroker/store/database_threads.py", "unit/databroker/store/test_database_threads.py")
+threads.without("what was given up before it began is never done", "raise OperationalError(", "OperationalError(")
+
 forgetting = door("databroker/client.py", "unit/databroker/test_client.py")
 forgetting.without("a deletion is heard of in its own process", "        self._forget(type, id)\n", "")
 
@@ -138,6 +151,8 @@ rotation.without("an old key opens", "return _data_in(self._ciphers, record)", "
 DOORS = (
     kvstore,
     replica,
+    patient,
+    threads,
     forgetting,
     rotation,
     sealing,

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from django.db import Error, connection
+from django.db.backends.signals import connection_created
 
 from databroker.store.database_threads import THREADS, DatabaseThreads
 from gateproject.errors import BrokerError
@@ -52,3 +53,21 @@ async def test_a_closed_one_says_so(threads: DatabaseThreads) -> None:
     await threads.close()
     with pytest.raises(BrokerError, match="closed"):
         await threads.do(lambda: None)
+
+
+async def test_what_was_given_up_before_it_began_is_never_done(threads: DatabaseThreads) -> None:
+    """A server may be reached late: by then nobody waits for the answer."""
+    go_on, done = threading.Event(), []
+
+    def is_slow(**_: object) -> None:
+        go_on.wait(30)
+
+    connection_created.connect(is_slow)
+    try:
+        with pytest.raises(BrokerError, match="did not answer within"):
+            await threads.do(lambda: done.append("the work"))
+    finally:
+        connection_created.disconnect(is_slow)
+        go_on.set()
+    await asyncio.to_thread(threads._threads.shutdown)
+    assert done == []

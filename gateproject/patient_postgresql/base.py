@@ -1,0 +1,41 @@
+"""How long does anybody wait for PostgreSQL?  So long and no longer, whatever became of the server or of the line to it.
+
+The server's own statement timeout needs a server that is awake, and TCP's need a peer that is gone: a stopped server, or a
+pooler that hangs, keeps whoever waits.  One such thread would be the last one that Django's synchronous code has.
+"""
+
+import time
+from collections.abc import Generator
+from math import inf
+from types import SimpleNamespace
+from typing import Any
+
+import psycopg
+from django_prometheus.db.backends.postgresql import base
+
+# A little longer than the statement timeout, so that a server that is awake says itself what was too long.
+PATIENCE = 11.0
+
+
+class PatientConnection(psycopg.Connection[Any]):
+    """Waits `patience` seconds for an answer, never beyond `until` (of the monotonic clock); then OperationalError, and it is closed."""
+
+    patience = PATIENCE
+    until = inf
+
+    def wait(self, gen: Generator[Any, Any, Any], interval: float = 0.1, timeout: float | None = None) -> Any:
+        bound = max(0.0, min(inf if timeout is None else timeout, self.patience, self.until - time.monotonic()))
+        ends = time.monotonic() + bound
+        try:
+            return super().wait(gen, interval, None if bound == inf else bound)
+        except psycopg.OperationalError as error:
+            if time.monotonic() < ends:
+                raise
+            self.pgconn.finish()  # the answer that did not come would be taken for the next one's
+            raise psycopg.OperationalError("the server did not answer in time") from error
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """As django-prometheus counts it, with patient connections."""
+
+    Database = SimpleNamespace(**{**vars(psycopg), "connect": PatientConnection.connect})
