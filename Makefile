@@ -3,6 +3,8 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PORT ?= 8443
 IDP_PORT ?= 9400
+# The order in which all tests run: one everywhere, so that what fails in CI fails on a desk.
+SEED ?= 1
 export VENV
 
 # `make demo PYTHON=python3.12` chooses another than .ci/python does.
@@ -26,7 +28,7 @@ test: tools venv-test ## everything CI runs: lint, types, import contracts, all 
 else
 test: tools venv-test
 	@$(MAKE) check
-	@$(PY) -m pytest
+	@$(PY) -m pytest --randomly-seed=$(SEED)
 endif
 
 test-fast: venv-test ## unit and contract tests
