@@ -238,7 +238,7 @@ class UserAdmin(EndsSessions):
 
 class GroupAdmin(LookOnly):
     list_display = ["id", "name", "email", "size"]
-    search_fields = ["id", "name", "email"]
+    search_fields = ["id__holds", "name__holds", "email__holds"]
     ordering = ["name", "id"]
     fields = ["id", "name", "email", "people"]
     readonly_fields = ["people"]
@@ -260,7 +260,7 @@ class GroupAdmin(LookOnly):
 class AuditAdmin(LookOnly):
     list_display = ["when", "who", "action", "whom", "address"]
     list_filter = ["when", "action"]
-    search_fields = ["who", "account", "action", "object_words", "object_id", "address__startswith"]
+    search_fields = [*(f"{field}__holds" for field in ("who", "account", "action", "object_words", "object_id")), "address__startswith"]
     search_help_text = "Who, what, to whom, or from which address"
     ordering = ["-id"]  # entries are numbered as they are made
     fields = ["when", "who", "account", "address", "action", "object_type", "whom", "object_id"]

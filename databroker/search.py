@@ -1,33 +1,70 @@
 """Which rows does a search in the admin find?  Asked so that 100,000 rows answer within a second: people and groups are found first."""
 
-from django.db.models import Q, QuerySet
+from typing import Any
+
+from django.db.models import CharField, Q, QuerySet
+from django.db.models.lookups import IContains
 from django.utils.text import smart_split, unescape_string_literal
 
 from databroker.models import Group, Membership, User
 
 MOST_WORDS = 8  # each is one more look at every row
+FEW = 1000
 
 
-def sessions(found: QuerySet, text: str) -> QuerySet:
+@CharField.register_lookup
+class Holds(IContains):
+    """`icontains`, whose large and small letters PostgreSQL otherwise compares by language: four fifths of what a search takes there.
+
+    Words of ASCII need no language.  No index serves a word in the middle of a text without an extension, which not everybody may install.
+    """
+
+    lookup_name = "holds"
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
+        return IContains(self.lhs, self.rhs).as_sql(compiler, connection)
+
+    def as_postgresql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
+        if not self.rhs.isascii():
+            return self.as_sql(compiler, connection)
+        text, parameters = self.process_lhs(compiler, connection)
+        _, pattern = self.process_rhs(compiler, connection)
+        return f'UPPER({text} COLLATE "C") LIKE UPPER(%s)', [*parameters, *pattern]
+
+
+def sessions(rows: QuerySet, text: str) -> QuerySet:
     """By person, route, the beginning of a client address, or the whole id."""
-    for word in _words(text):
+
+    def with_word(word: str) -> Q:
         people = User.objects.filter(_people(word)).values("pk")
-        itself = Q(pk=word) | Q(user__id__icontains=word) | Q(client_address__istartswith=word) | Q(last_route__icontains=word)
-        found = found.filter(itself | Q(user_id__in=people))
-    return found
+        itself = Q(pk=word) | Q(user__id__holds=word) | Q(client_address__startswith=word.lower()) | Q(last_route__holds=word)
+        return itself | Q(user_id__in=people)
+
+    return _with_all(rows, [with_word(word) for word in _words(text)])
 
 
-def users(found: QuerySet, text: str) -> QuerySet:
+def users(rows: QuerySet, text: str) -> QuerySet:
     """By person, or by a group they are in."""
-    for word in _words(text):
-        groups = Group.objects.filter(name__icontains=word).values("pk")
+
+    def with_word(word: str) -> Q:
+        groups = Group.objects.filter(name__holds=word).values("pk")
         members, of_one = (Membership.objects.filter(**which).values("user_id") for which in ({"group_id__in": groups}, {"group_id": word}))
-        found = found.filter(_people(word) | Q(pk__icontains=word) | Q(pk__in=members) | Q(pk__in=of_one))
-    return found
+        return _people(word) | Q(pk__holds=word) | Q(pk__in=members) | Q(pk__in=of_one)
+
+    return _with_all(rows, [with_word(word) for word in _words(text)])
+
+
+def _with_all(rows: QuerySet, conditions: list[Q]) -> QuerySet:
+    """A list is counted, then shown: where few rows are found, every row is looked at once for both."""
+    if not conditions:
+        return rows
+    found = rows.filter(*conditions)
+    ids = list(found.order_by().values_list("pk", flat=True)[: FEW + 1])
+    return found if len(ids) > FEW else rows.filter(pk__in=ids)
 
 
 def _people(word: str) -> Q:
-    return Q(email__icontains=word) | Q(name__icontains=word)
+    return Q(email__holds=word) | Q(name__holds=word)
 
 
 def _words(text: str) -> list[str]:

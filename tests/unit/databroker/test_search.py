@@ -60,3 +60,11 @@ def test_people_are_found_by_name_and_group(text: str, found: list[str]) -> None
 def test_a_search_of_many_words_looks_at_the_first_only() -> None:
     words = " ".join(["adams"] * search.MOST_WORDS)
     assert search.users(User.objects.all(), f"{words} nothing").count() == 2
+
+
+@pytest.mark.parametrize(("few", "looks_at_every_row"), [(0, True), (1, True), (2, False)])
+def test_few_rows_that_are_found_are_not_looked_for_again(few: int, looks_at_every_row: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "FEW", few)
+    found = search.sessions(Session.objects.order_by("pk"), "adams")
+    assert ("LIKE" in str(found.query)) is looks_at_every_row
+    assert [session.pk for session in found] == ["s1", "s2"]
