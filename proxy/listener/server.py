@@ -32,6 +32,7 @@ Limits = Callable[[], ListenerLimits]  # those in force now
 
 # Running requests have this long to end when the process is told to stop.
 STOP_SECONDS = 10.0
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class ChannelFactory(Factory):
@@ -84,9 +85,9 @@ class GateServer(daphne.server.Server):
             each.close()
         reactor.addSystemEventTrigger("before", "shutdown", self._stop_accepting)
         when_running(on_ready)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOP_SIGNALS:
             loop().add_signal_handler(number, self._stop)
-        reactor.run(installSignalHandlers=False)
+        run_reactor()
 
     def _stop(self) -> None:
         """The first signal lets running requests end, the next one ends them."""
@@ -144,6 +145,14 @@ def when_running(callback: Callable[[], None]) -> None:
     reactor.callWhenRunning(lambda: loop().call_soon(callback))
 
 
+def run_reactor() -> None:
+    """Until it has stopped.  From then on the process only ends, and nobody can hurry it."""
+    reactor.run(installSignalHandlers=False)
+    for number in (*STOP_SIGNALS, signal.SIGHUP):
+        # Python puts the default back for what it handles, long before it is gone: one more signal would make this end a failure.
+        signal.signal(number, signal.SIG_IGN)
+
+
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """On the event loop that a SideDoor needs, for a process without a main listener; what it raises is raised here."""
     globalLogBeginner.beginLoggingTo([_report], redirectStandardIO=False, discardBuffer=True)
@@ -156,7 +165,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
             reactor.stop()
 
     when_running(lambda: begun.append(spawn(until_its_end(), name="main")))
-    reactor.run(installSignalHandlers=False)
+    run_reactor()
     begun[0].result()
 
 

@@ -6,8 +6,12 @@ Paths below `/_/` control it and are not remembered.
 
 import asyncio
 import json
+import os
+import signal
 import sys
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 from gateproject.config.load import load_options
 from proxy.listener.listen import install, serve
@@ -211,7 +215,18 @@ async def stopped() -> None:
     print("stopped", flush=True)
 
 
+class Late(ModuleType):
+    """Sends its process a signal when the interpreter drops its modules: by then it has put the default handlers back."""
+
+    send = partial(os.kill, os.getpid(), signal.SIGTERM)
+
+    def __del__(self):
+        self.send()
+
+
 if __name__ == "__main__":
+    if "--late-signal" in sys.argv:
+        sys.modules["late"] = Late("late")
     options = load_options(Path(sys.argv[1]), {})
     obtained = Obtained(is_on=options.autocert)
     if (challenge := Path(sys.argv[1]).with_name("challenge.json")).exists():

@@ -42,10 +42,10 @@ class Canary:
         wait_until(lambda: self.state[key] >= value, f"{key} is {value}", 5)
 
 
-def start(directory: Path, *, host: str = "127.0.0.1", **settings: object) -> tuple[Child, int]:
+def start(directory: Path, *arguments: str, host: str = "127.0.0.1", **settings: object) -> tuple[Child, int]:
     port = free_port()
     make_options(directory, address=f"{host}:{port}", **settings)
-    child = Child.python(CANARY, directory / "config.yaml", environment=clean_environment(PYTHONPATH="."))
+    child = Child.python(CANARY, directory / "config.yaml", *arguments, environment=clean_environment(PYTHONPATH="."))
     child.wait_for_line("ready")
     return child, port
 

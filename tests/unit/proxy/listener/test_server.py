@@ -83,6 +83,13 @@ def test_a_second_signal_does_not_wait(tmp_path):
     assert child.lines[-1] == "stopped", child.output
 
 
+def test_a_signal_in_the_last_moments_is_no_failure(tmp_path):
+    child, _ = start(tmp_path, "--late-signal")
+    with child:
+        assert child.stop() == 0
+    assert child.lines[-1] == "stopped", child.output
+
+
 def accepts(port: int) -> bool:
     try:
         RawClient(port).socket.close()
