@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
 from gateproject.config.policy_language import SHADOW
+from gateproject.config.reference import written_duration
 from gateproject.config.route import Route as ConfiguredRoute
 from proxy.policy_words import policy_words
 from proxy.upstreams.cluster import Clusters
@@ -94,7 +95,7 @@ def row_of(route: ConfiguredRoute, clusters: Clusters | None = None) -> Row:
         is_public=route.allow_public_unauthenticated_access,
         is_in_shadow=route.mode == SHADOW,
         identity="yes" if route.pass_identity_headers else "no",
-        timeout=_timeout(timedelta(0) if route.is_tcp and route.timeout is None else route.timeout),
+        timeout=_timeout_of_tunnels(route) if route.is_tcp else _timeout(route.timeout),
         header_names=", ".join(sorted(route.set_request_headers)),
     )
 
@@ -143,4 +144,8 @@ def _upstreams(route: ConfiguredRoute, clusters: Clusters | None) -> tuple[str, 
 def _timeout(timeout: timedelta | None) -> str:
     if timeout is None:
         return "default"
-    return f"{timeout.total_seconds():g} s" if timeout else "none"
+    return written_duration(timeout) if timeout else "none"
+
+
+def _timeout_of_tunnels(route: ConfiguredRoute) -> str:
+    return f"{_timeout(route.timeout or timedelta(0))}; of silence {_timeout(route.idle_timeout)}"

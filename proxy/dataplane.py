@@ -23,7 +23,7 @@ from proxy.answers import send_redirect
 from proxy.forwarding import spdy
 from proxy.forwarding.handshake import HandshakeRefused, handshake
 from proxy.forwarding.http import ForwardResult, Leash, Switch, forward
-from proxy.forwarding.tcp import carry_tcp
+from proxy.forwarding.tcp import Limits, carry_tcp
 from proxy.forwarding.websocket import Upgrade
 from proxy.headers import Headers, TrustedPeers
 from proxy.incoming import Incoming, Receive, Send, client_address
@@ -202,11 +202,11 @@ class DataPlane:
         forwarding = self.state.forwarding(compiled)
         upstream, place = forwarding.chosen(self._who(forwarding, incoming, check))
         family, headers = self._carrying.client.family, [(b"x-request-id", incoming.request_id.encode())]
-        lifetime = None if forwarding.is_default_timeout else forwarding.timeout
+        limits = Limits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.silence)
 
         async def carried(leash: Leash) -> ForwardResult:
             dialled = partial(dial, upstream, place, family)
-            return await carry_tcp(compiled.route.name or compiled.id, dialled, extension["take_over"], headers, receive, lifetime, leash)
+            return await carry_tcp(compiled.route.name or compiled.id, dialled, extension["take_over"], headers, receive, limits, leash)
 
         return await self._carry(incoming, check, judged_at, place, carried)
 

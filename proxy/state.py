@@ -15,7 +15,7 @@ from proxy.upstreams.cluster import Cluster, Clusters, Place
 
 @dataclass(frozen=True, slots=True)
 class RouteForwarding:
-    """How requests of one route are carried.  `timeout` is in seconds, None for none.
+    """How requests of one route are carried.  `timeout` and `silence`, that of a tunnel for TCP, are in seconds, None for none.
 
     `own_host` is the upstream's own name, None for an address; of several upstreams, those of the `cluster` count.
     """
@@ -28,6 +28,7 @@ class RouteForwarding:
     host: HostRewrite
     timeout: float | None
     is_default_timeout: bool
+    silence: float | None
 
     @classmethod
     def build(cls, compiled: CompiledRoute, options: Options, clusters: Clusters) -> "RouteForwarding":
@@ -42,6 +43,7 @@ class RouteForwarding:
             host=HostRewrite.build(route),
             timeout=timeout.total_seconds() if timeout > timedelta(0) else None,
             is_default_timeout=route.timeout is None,
+            silence=route.idle_timeout.total_seconds() or None,
         )
 
     def chosen(self, who: str) -> tuple[Upstream, Place | None]:

@@ -34,7 +34,7 @@ from gateproject.config.rewrites import (
     rewritten_once,
 )
 from gateproject.config.route_values import AbsolutePath, AcrValues, Claims, Domains, FromUrl, MaxAge, Origins, RewrittenPath
-from gateproject.config.tcp_routes import SCHEME, tcp_has_no_http, tcp_leads_to_tcp
+from gateproject.config.tcp_routes import MOST_SILENCE, SCHEME, tcp_has_no_http, tcp_leads_to_tcp
 from gateproject.config.types import SecretBytes, canonical_host
 from gateproject.config.upstream_credentials import (
     ClusterToken,
@@ -196,6 +196,9 @@ class Route(BearerTokenKeys):
         description="From the end of the request to the end of the response; 0 is no limit.",
         examples=["2m"],
         json_schema_extra={"when_unset": "`default_upstream_timeout`; none for websockets, upgrades and TCP"},
+    )
+    idle_timeout: Duration = Field(
+        MOST_SILENCE, description="Ends a tunnel for TCP when neither end has said anything for so long; 0 is no limit.", examples=["1h"]
     )
     set_request_headers: RequestHeaders = Field(
         default_factory=dict, description="Request headers that the upstream receives.", examples=[{"X-Environment": "staging"}]

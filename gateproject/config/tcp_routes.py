@@ -1,11 +1,15 @@
 """What may a route for TCP say?  `from: tcp+https://host:port` is asked for by CONNECT, and nothing in a tunnel is read."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 from gateproject.config.validation import Finding
 
 SCHEME = "tcp+https"
+
+# Longer than a lunch or a report, shorter than a forgotten terminal; what MySQL gives a silent client, too.
+MOST_SILENCE = timedelta(hours=8)
 
 # They match, change or answer HTTP requests, or say how gate speaks TLS to an upstream: the ends of a tunnel do that themselves.
 HTTP_ONLY = (
@@ -52,6 +56,8 @@ def tcp_leads_to_tcp(route: Any) -> Iterator[Finding]:
 
 def tcp_has_no_http(route: Any) -> Iterator[Finding]:
     if route.from_.scheme != SCHEME:
+        if "idle_timeout" in route.model_fields_set:
+            yield ("idle_timeout",), "is for routes for TCP: `timeout` bounds an answer, and timeout_idle a connection without requests"
         return
     if route.from_.port is None:
         yield ("from",), "needs the port that clients ask for, as in tcp+https://db.example.com:5432"

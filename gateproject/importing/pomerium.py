@@ -124,6 +124,8 @@ def _route(raw: Any, foreign: Foreign, at: tuple[str | int, ...], identity_for_a
             continue
         if is_tcp and name in HTTP_ONLY:
             route.lose(source, "is for HTTP, and the route is for TCP")
+        elif name == "idle_timeout" and not is_tcp:
+            route.lose(source, ROUTE_LOST[name])
         elif name in Route.attributes():
             route.set(None if name == key else source, name, value)
         else:

@@ -29,6 +29,7 @@ class Ending(StrEnum):
     COMPLETE = "complete"
     CLIENT_LEFT = "client left"
     TIMED_OUT = "timed out"
+    SILENT = "silent"
     BROKE_OFF = "upstream broke off"
     REVOKED = "access ended"
     STOPPED = "gate stopped"

@@ -5,12 +5,21 @@ What the client sends before it has our 200 waits in the listener: it goes to th
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from gateproject.errors import AccessEnded
 from gateproject.telemetry import metrics
 from proxy.forwarding.http import Ending, ForwardResult, Header, Leash, Receive, Watch
 from proxy.forwarding.tunnel import ByteTunnel, Connection, Side, carry
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """In seconds, None for none: how long a tunnel may live from the 200 on, and how long neither of its ends may say anything."""
+
+    lifetime: float | None
+    silence: float | None
 
 
 class TakeOver(Protocol):
@@ -23,13 +32,13 @@ Dial = Callable[[Side], Awaitable[object]]
 
 
 async def carry_tcp(
-    name: str, dial: Dial, take_over: TakeOver, headers: Sequence[Header], receive: Receive, timeout: float | None, leash: Leash
+    name: str, dial: Dial, take_over: TakeOver, headers: Sequence[Header], receive: Receive, limits: Limits, leash: Leash
 ) -> ForwardResult:
-    """`name` is the route's, in metrics; `timeout` is in seconds from the 200, None for none.
+    """`name` is the route's, in metrics.
 
     Raises UpstreamError or AccessEnded only while nothing has been sent.
     """
-    tunnel, result = ByteTunnel(half_closes=True), ForwardResult()
+    tunnel, result = ByteTunnel(half_closes=True, silence=limits.silence), ForwardResult()
     watch = Watch(receive, None)
     leash.end = watch.revoke
     watch.start_quietly()
@@ -50,7 +59,7 @@ async def carry_tcp(
         if result.status is None and tunnel.upstream.is_connected:
             tunnel.upstream.connection.abort()
     with metrics.tunnels.labels(name).track_inprogress():
-        await carry(tunnel, sent_ahead, b"", timeout, leash, result)
+        await carry(tunnel, sent_ahead, b"", limits.lifetime, leash, result)
     metrics.tunnel_bytes.labels(name, "up").inc(result.bytes_received or 0)
     metrics.tunnel_bytes.labels(name, "down").inc(result.bytes_sent)
     return result

@@ -3,10 +3,12 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from gateproject.errors import UpstreamError
 from proxy.forwarding.http import Ending, ForwardResult, Leash
+from proxy.forwarding.silence import Silence
 from proxy.upstreams.client import Exchange
 
 # An end that takes nothing for so long is gone, whatever its kernel says.
@@ -140,12 +142,16 @@ class Tunnel:
 
 
 class ByteTunnel(Tunnel):
-    """Opaque bytes.  `half_closes`: one direction may end before the other, as TCP has it."""
+    """Opaque bytes.  `half_closes`: one direction may end before the other, as TCP has it.
 
-    def __init__(self, *, half_closes: bool = False) -> None:
+    `silence` is how long neither end may say anything, in seconds, None for ever.
+    """
+
+    def __init__(self, *, half_closes: bool = False, silence: float | None = None) -> None:
         super().__init__(_BytesSide(self), _BytesSide(self))
         self.half_closes = half_closes
         self.has_begun = False
+        self.silence = Silence(silence, self._is_hindered, partial(self.cut, Ending.SILENT))
 
     def revoke(self) -> None:
         self.cut(Ending.REVOKED)
@@ -157,6 +163,15 @@ class ByteTunnel(Tunnel):
         self.has_begun = True
         super().begin(from_client, from_upstream, timeout)
         self.upstream.release(OPENING)
+        self.silence.begin()
+
+    def stop(self) -> None:
+        self.silence.end()
+        super().stop()
+
+    def _is_hindered(self) -> bool:
+        """Who may say nothing more is not silent; who takes nothing for too long is cut for that."""
+        return self.client.is_congested or self.upstream.is_congested
 
     def stop_soon(self) -> None:
         if self.half_closes:
@@ -205,6 +220,7 @@ class _BytesSide(Side):
     def data_received(self, data: bytes) -> None:
         if not self._tunnel.ended.done():
             self.passed += len(data)
+            self._tunnel.silence.hear()
             self.peer.connection.write(data)
 
     def eof_received(self) -> bool:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 BIG = bytes(range(256)) * 4096  # 1 MiB
 OPEN, PEOPLE, APP = "open.localhost", "db.localhost", "app.localhost"
-ECHO_PORT, SILENT_PORT, DEAD_PORT, TIMED_PORT = 7, 5432, 9, 1234
+ECHO_PORT, SILENT_PORT, DEAD_PORT, TIMED_PORT, SHORT_PORT = 7, 5432, 9, 1234, 1235
 
 
 @dataclass
@@ -54,6 +54,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             {"from": f"tcp+https://{OPEN}:{SILENT_PORT}", "to": held.url, **everybody},
             {"from": f"tcp+https://{OPEN}:{DEAD_PORT}", "to": dead, **everybody},
             {"from": f"tcp+https://{OPEN}:{TIMED_PORT}", "to": held.url, "timeout": "300ms", **everybody},
+            {"from": f"tcp+https://{OPEN}:{SHORT_PORT}", "to": held.url, "idle_timeout": "300ms", **everybody},
             {"from": f"tcp+https://several.localhost:{ECHO_PORT}", "to": [dead, echo.url], **everybody},
             {"from": f"tcp+https://{PEOPLE}:{SILENT_PORT}", "to": held.url, "allowed_groups": ["engineering"]},
         ]
@@ -179,6 +180,14 @@ def test_a_timeout_that_was_set_ends_it(stage: Stage) -> None:
         with stage.held.accepted():
             assert client.ends() == b""
     assert stage.logged(host=f"{OPEN}:{TIMED_PORT}")["ending"] == "timed out"
+
+
+def test_silence_ends_it(stage: Stage) -> None:
+    with stage.connect() as client:
+        assert client.open(f"{OPEN}:{SHORT_PORT}") == 200
+        with stage.held.accepted(), contextlib.suppress(Broken):
+            assert client.ends() == b""
+    assert stage.logged(host=f"{OPEN}:{SHORT_PORT}")["ending"] == "silent"
 
 
 @pytest.mark.parametrize("header", ["Authorization: Gate", "Authorization: Bearer Gate-", "Proxy-Authorization: Gate"])

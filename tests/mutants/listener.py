@@ -138,6 +138,16 @@ tcp = door("proxy/forwarding/tcp.py", "unit/proxy/forwarding/test_tcp.py")
 tcp.without("access may end while an upstream is dialled", "    leash.end = watch.revoke\n", "")
 tcp.without("no connection is left of a client that has gone", "            tunnel.upstream.connection.abort()\n", "            pass\n")
 
+tcp.without("a tunnel may not be silent for ever", "silence=limits.silence", "silence=None")
+
+silence = door("proxy/forwarding/silence.py", "unit/proxy/forwarding/test_silence.py")
+silence.without(
+    "silence is counted from the last word",
+    "        self._begins = self._loop.time()\n",
+    "        self._begins = self._begins or self._loop.time()\n",
+)
+silence.without("who can't speak is not silent", "if self._is_hindered():", "if False:")
+
 tunnels = door("proxy/dataplane.py", "unit/proxy/test_dataplane.py")
 tunnels.without("one session has only so many tunnels", " >= MOST_TUNNELS:", " < 0:")
 
@@ -149,6 +159,7 @@ DOORS = (
     one_credential,
     tunnel,
     tcp,
+    silence,
     spdy,
     proxy_header,
     balanced,

@@ -98,7 +98,7 @@ def test_the_page_looks_like_the_admin():
         ({"regex": "/v[0-9]+/.*"}, ["regex /v[0-9]+/.*"]),
         ({"to": None, "redirect": {"host_redirect": "new.example.com", "response_code": 302}}, ["host_redirect new.example.com", "302"]),
         ({"to": None, "redirect": {"https_redirect": True, "path_redirect": "/new"}}, ["redirect: https_redirect, path_redirect /new"]),
-        ({"timeout": "90s"}, ["90 s"]),
+        ({"timeout": "90s"}, ["1m30s"]),
         ({"timeout": "0s"}, ["none"]),
         ({"pass_identity_headers": True}, ["yes"]),
         ({"allow_public_unauthenticated_access": True}, ["everybody, without signing in"]),
@@ -170,6 +170,8 @@ def test_a_route_for_tcp_is_shown_as_what_it_carries():
         "tcp+https://db.example.com:5432",
         "tunnels (CONNECT)",
         "tcp://db.internal:5432",
-        "none",
+        "none; of silence 8h",
     )
+    limited = Route.model_validate({"from": "tcp+https://a.b:1", "to": "tcp://b:1", "timeout": "12h", "idle_timeout": "0s"})
+    assert admin.row_of(limited).timeout == "12h; of silence none"
     assert "tunnels (CONNECT)" in text_of(pages_for(tcp).get("proxy/route/"))

@@ -41,6 +41,13 @@ def test_what_only_http_knows_is_a_mistake(route_problems: Problems, keys: dict[
     assert route_problems(**{"from": "https://app.example.com", "to": "https://app.internal"}, **keys) == {}
 
 
+def test_silence_is_bounded_in_tunnels_alone(route_problems: Problems) -> None:
+    assert route_problems(**FROM, **TO, idle_timeout="1h") == {}
+    assert route_problems(**FROM, **TO, idle_timeout="0s") == {}
+    http = {"from": "https://app.example.com", "to": "https://app.internal"}
+    assert "is for routes for TCP" in route_problems(**http, idle_timeout="1h")["idle_timeout"]
+
+
 def test_an_upstream_is_checked_by_what_it_speaks(route_problems: Problems) -> None:
     assert route_problems(**FROM, **TO, health_checks=[{**CHECK, "tcp_health_check": {}}]) == {}
     found = route_problems(**FROM, **TO, health_checks=[{**CHECK, "http_health_check": {"path": "/"}}])

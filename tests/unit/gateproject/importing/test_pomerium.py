@@ -117,9 +117,9 @@ def test_what_is_no_route_is_said(tmp_path: Path, entry: Any) -> None:
 
 def test_a_route_for_tcp_is_carried_over_without_what_only_http_knows(tmp_path: Path) -> None:
     tcp = {"from": "tcp+https://db.example.com:5432", "to": "tcp://db.internal:5432", "allowed_users": ["ann@example.com"]}
-    values = {**TOP, "pass_identity_headers": True, "routes": [{**tcp, "timeout": "1h", "allow_websockets": True}]}
+    values = {**TOP, "pass_identity_headers": True, "routes": [{**tcp, "timeout": "1h", "idle_timeout": "30m", "allow_websockets": True}]}
     text = as_yaml(converted(tmp_path, values), "x")
-    assert yaml.safe_load(text)["policy"] == [{**tcp, "timeout": "1h"}]
+    assert yaml.safe_load(text)["policy"] == [{**tcp, "timeout": "1h", "idle_timeout": "30m"}]
     assert "the route is for TCP" in text
     (tmp_path / "ours.yaml").write_text(text)
     assert load_options(tmp_path / "ours.yaml", {}).policy[0].is_tcp

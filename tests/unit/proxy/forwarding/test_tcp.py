@@ -7,7 +7,8 @@ import pytest
 from gateproject.errors import AccessEnded, UpstreamError
 from proxy.forwarding import tunnel
 from proxy.forwarding.http import Ending, Leash
-from proxy.forwarding.tcp import carry_tcp
+from proxy.forwarding.silence import Silence
+from proxy.forwarding.tcp import Limits, carry_tcp
 
 from .test_tunnel import Recorder
 
@@ -22,9 +23,9 @@ class Ends(Recorder):
 class Carried:
     """`carry_tcp` between two recorders; `client` and `upstream` are the sides that get what each says."""
 
-    def __init__(self, *, timeout=None, is_gone=False, problem=None):
+    def __init__(self, *, timeout=None, silence=None, is_gone=False, problem=None):
         self.to_client, self.to_upstream = Ends(), Ends()
-        self.leash, self._timeout, self._is_gone, self._problem = Leash(), timeout, is_gone, problem
+        self.leash, self._limits, self._is_gone, self._problem = Leash(), Limits(timeout, silence), is_gone, problem
         self.may_dial = asyncio.Event()
         self.left = asyncio.Event()
 
@@ -46,7 +47,7 @@ class Carried:
         return {"type": "http.disconnect"}
 
     async def __aenter__(self):
-        carried = carry_tcp("db", self._dial, self._take_over, [(b"x-request-id", b"r")], self._receive, self._timeout, self.leash)
+        carried = carry_tcp("db", self._dial, self._take_over, [(b"x-request-id", b"r")], self._receive, self._limits, self.leash)
         self.task = asyncio.ensure_future(carried)
         await asyncio.sleep(0)
         return self
@@ -153,6 +154,34 @@ async def test_a_timeout_that_was_set_ends_it():
     async with Carried(timeout=0.01) as carried:
         await carried.begin()
         assert (await carried.ended()).ending is Ending.TIMED_OUT
+
+
+async def test_silence_from_both_ends_ends_it():
+    async with Carried(silence=0.01) as carried:
+        await carried.begin()
+        assert (await carried.ended()).ending is Ending.SILENT
+        assert (carried.to_upstream.ends[0], carried.to_client.ends[0]) == ("abort", "abort")
+
+
+@pytest.mark.parametrize("name", ["client", "upstream"])
+async def test_what_either_end_says_breaks_the_silence(name, monkeypatch):
+    heard = []
+    monkeypatch.setattr(Silence, "hear", lambda silence: heard.append(silence))
+    async with Carried(silence=60.0) as carried:
+        await carried.begin()
+        heard.clear()
+        getattr(carried, name).data_received(b"x")
+        assert len(heard) == 1
+
+
+async def test_who_may_not_speak_because_the_other_takes_nothing_is_not_silent():
+    async with Carried(silence=0.01) as carried:
+        await carried.begin()
+        carried.upstream.pause_writing()
+        await asyncio.sleep(0.05)
+        assert not carried.task.done()
+        carried.upstream.resume_writing()
+        assert (await carried.ended()).ending is Ending.SILENT
 
 
 async def test_a_listener_that_stops_waits_a_while(monkeypatch):
