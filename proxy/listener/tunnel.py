@@ -86,6 +86,11 @@ class HalfClosingTLS(BufferingTLSTransport):
 
     _has_input_ended = False
 
+    def dataReceived(self, data: bytes) -> None:
+        # RFC 8446 6.1: what comes after a close_notify is ignored.  OpenSSL would keep it until somebody reads, which nobody does.
+        if not self._has_input_ended:
+            super().dataReceived(data)
+
     def _flushReceiveBIO(self) -> None:
         if self._has_input_ended:
             return

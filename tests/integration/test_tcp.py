@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import resource
 import signal
 import socket
 from collections.abc import Iterator
@@ -33,6 +34,9 @@ class Stage:
 
     def connect(self, host: str = OPEN) -> TunnelClient:
         return TunnelClient(self.gate.port, host)
+
+    def resident_bytes(self) -> int:
+        return int(Path(f"/proc/{self.gate.child.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
     def logged(self, **fields: object) -> dict:
         return self.gate.wait_for_event("request", lambda entry: fields.items() <= entry.items())
@@ -121,6 +125,22 @@ def test_a_reader_that_stops_stops_the_writer(stage: Stage) -> None:
             upstream.settimeout(15)
             upstream.shutdown(socket.SHUT_WR)
             assert len(client.ends()) == sent
+
+
+def test_what_comes_after_the_client_s_end_is_kept_nowhere(stage: Stage) -> None:
+    """RFC 8446 6.1: it is ignored."""
+    with stage.connect() as client:
+        assert client.open(f"{OPEN}:{SILENT_PORT}") == 200
+        with stage.held.accepted() as upstream:
+            client.finish()
+            assert upstream.recv(100) == b""
+            before = stage.resident_bytes()
+            for _ in range(96):
+                client.socket.sendall(BIG)
+            upstream.sendall(b"the end")
+            upstream.shutdown(socket.SHUT_WR)
+            assert client.ends() == b"the end"
+            assert stage.resident_bytes() - before < 32 * len(BIG)
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,9 @@ tunnel.without("an end waits for what was not taken", "if not self.peer.is_conge
 tunnel.without("what breaks off is broken off for the other side", "if error is not None and self.half_closes:", "if False:")
 tunnel.without("a reader that stops stops the writer", "        self.peer.hold(CONGESTED)\n", "", "unit/proxy/forwarding/test_tunnel.py")
 
+after_the_end = door("proxy/listener/tunnel.py", "unit/proxy/listener/test_tunnel.py")
+after_the_end.without("what comes after a client's end is kept nowhere", "        if not self._has_input_ended:\n", "        if True:\n")
+
 tcp = door("proxy/forwarding/tcp.py", "unit/proxy/forwarding/test_tcp.py")
 tcp.without("access may end while an upstream is dialled", "    leash.end = watch.revoke\n", "")
 tcp.without("no connection is left of a client that has gone", "            tunnel.upstream.connection.abort()\n", "            pass\n")
@@ -158,6 +161,7 @@ DOORS = (
     tunnels,
     one_credential,
     tunnel,
+    after_the_end,
     tcp,
     silence,
     spdy,

@@ -3,13 +3,20 @@
 import asyncio
 
 import pytest
+from OpenSSL import SSL
+from twisted.internet.protocol import Factory
 from twisted.internet.testing import StringTransport
+from twisted.protocols.tls import TLSMemoryBIOFactory
 
+from gateproject.config.types import CertificatePair, SecretBytes
+from proxy.listener.certificates import Certificates
 from proxy.listener.channel import Channel
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.request import ClientGone
 from proxy.listener.server import drain
 from proxy.listener.site import Site
+from proxy.listener.tunnel import HalfClosingTLS
+from tests.support.certs import certificate_files
 
 HANDSHAKE = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 ORDINARY = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -17,6 +24,9 @@ ORDINARY = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 class Wire(StringTransport):
     is_half_closed = is_aborted = False
+
+    def setTcpNoDelay(self, is_on):
+        pass
 
     def loseWriteConnection(self):
         self.is_half_closed = True
@@ -50,6 +60,10 @@ class Taken:
 
     def data_received(self, data):
         self.calls.append(data)
+
+    def eof_received(self):
+        self.calls.append("end")
+        return True
 
     def pause_writing(self):
         self.calls.append("pause")
@@ -177,3 +191,64 @@ async def test_malformed_headers_write_nothing_and_a_client_that_left_gets_nothi
     taken.channel.connectionLost()
     with pytest.raises(ClientGone):
         taken.scope["extensions"]["gate.tunnel"]["take_over"]((), taken)
+
+
+class Counted:
+    """An OpenSSL connection that tells how much it was given."""
+
+    def __init__(self, connection):
+        self.connection, self.given = connection, 0
+
+    def __getattr__(self, name):
+        return getattr(self.connection, name)
+
+    def bio_write(self, data):
+        self.given += len(data)
+        return self.connection.bio_write(data)
+
+
+class TlsClient:
+    """Without a network: `say` brings what the client has written to the server."""
+
+    def __init__(self, directory, channel):
+        files = certificate_files(directory, "localhost")
+        certificates = Certificates([CertificatePair(files.certificate.read_bytes(), SecretBytes(files.key.read_bytes()), "a test")])
+        factory = TLSMemoryBIOFactory(certificates, False, Factory.forProtocol(lambda: channel))
+        factory.protocol = HalfClosingTLS
+        self.wire, self.tls = Wire(), SSL.Connection(SSL.Context(SSL.TLS_CLIENT_METHOD), None)
+        self.server = factory.buildProtocol(None)
+        self.server.makeConnection(self.wire)
+        self.server._tlsConnection = self.counted = Counted(self.server._tlsConnection)
+        self.tls.set_connect_state()
+        with pytest.raises(SSL.WantReadError):
+            self.tls.do_handshake()
+        self.say()
+        self.tls.bio_write(self.wire.value())
+        self.wire.clear()
+        self.tls.do_handshake()
+        self.say()
+
+    def say(self):
+        self.server.dataReceived(self.tls.bio_read(65536))
+
+
+async def test_openssl_is_given_nothing_that_comes_after_the_client_s_end(tmp_path):
+    """It would keep whatever nobody reads: as much as a client likes to send."""
+    taken = Taken()
+    channel = Channel(taken.site)
+    client = TlsClient(tmp_path, channel)
+    client.tls.send(HANDSHAKE)
+    client.say()
+    async with asyncio.timeout(3):
+        await taken.opened.wait()
+    client.tls.shutdown()
+    client.say()
+    assert taken.calls == ["end"]
+    before = client.counted.given
+    client.server.dataReceived(bytes(1000))
+    assert client.counted.given == before
+    taken.end.write(bytes(100_000))  # more than is gathered for one write
+    assert len(client.wire.value()) > 100_000
+    taken.end.abort()
+    taken.finished.set()
+    await turns()
