@@ -1,0 +1,115 @@
+"""Databases that may only be read, under a whole gate: the signed in go on, nothing is said to be written that is not, all is told."""
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.test_store_trouble import (
+    BOUND,
+    HOST,
+    HTML,
+    PUBLIC_HOST,
+    is_told_to_come_back,
+    signed_in_soon,
+    status_of,
+)
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.postgresql import PostgresServer
+from tests.support.sample_upstream import SampleUpstream
+
+WRITE_VERSION = 18  # the offset of a byte of the file: above 2, SQLite may only read it (its file format, 1.3.3)
+
+
+@dataclass(frozen=True)
+class ReadOnly:
+    settings: dict[str, object]
+    now: Callable[[], AbstractContextManager[None]]
+    words: str
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> ReadOnly:
+    """As with a file that nobody may write, which would not hold for root."""
+    path = tmp_path / "data" / "gate.sqlite3"
+
+    def mark(version: int) -> None:
+        # With the file to ourselves: nothing of it is in the log beside it then, and whoever reads next looks at the first page anew.
+        with closing(sqlite3.connect(path, timeout=20)) as other:
+            busy, _, _ = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            assert not busy
+            with path.open("r+b") as file:
+                file.seek(WRITE_VERSION)
+                file.write(bytes((version,)))
+
+    @contextmanager
+    def now() -> Iterator[None]:
+        mark(3)
+        yield
+        mark(2)
+
+    return ReadOnly({"databroker_storage_type": "database"}, now, "readonly")
+
+
+@pytest.fixture
+def postgresql() -> Iterator[ReadOnly]:
+    with PostgresServer() as server:
+
+        @contextmanager
+        def now() -> Iterator[None]:
+            """As after a switch to a server that follows another."""
+            server.query("ALTER SYSTEM SET default_transaction_read_only = on")
+            server.query("SELECT pg_reload_conf()")
+            yield
+            server.query("ALTER SYSTEM RESET default_transaction_read_only")
+            server.query("SELECT pg_reload_conf()")
+
+        yield ReadOnly({"databroker_storage_type": "database", "database_url": server.url}, now, "read-only")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_a_database_that_may_only_be_read_lets_nobody_in_by_mistake_and_is_written_again(
+    kind: str, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    read_only: ReadOnly = request.getfixturevalue(kind)
+    builder = (
+        GateBuilder(provider.url)
+        .route(HOST, to=upstream.url, allow_any_authenticated_user=True)
+        .route(PUBLIC_HOST, to=upstream.url, allow_public_unauthenticated_access=True)
+        .setting(**read_only.settings)
+    )
+    with builder.start(tmp_path) as gate:
+        async with gate.client(timeout=BOUND, headers=HTML) as alice, gate.client(timeout=BOUND, headers=HTML) as bob:
+            assert (await sign_in(alice, gate.url(HOST), "alice")).status_code == 200
+            with read_only.now():
+                await is_told_to_come_back(bob, gate)
+                assert await status_of(alice, gate) == 200
+                assert await sign_out(alice, gate) == 503
+                assert await status_of(alice, gate) == 200
+            assert any(read_only.words in line for line in gate.child.lines)
+            assert await status_of(alice, gate) == 200
+            assert await signed_in_soon(bob, gate, "bob") < BOUND
+            async with asyncio.timeout(BOUND):
+                while await status_of(alice, gate) == 200:
+                    assert await sign_out(alice, gate) in (302, 503), "each connection may have to learn of it"
+            assert await status_of(alice, gate) == 302
+        assert gate.child.process.poll() is None
+        assert [line for line in gate.child.lines if "Traceback" in line] == []
+
+
+async def sign_out(client: httpx.AsyncClient, gate: RunningGate) -> int:
+    """By somebody whose browser keeps its cookies."""
+    host = gate.builder.authenticate_host
+    page = await client.get(gate.url(host, "/.gate/"))
+    (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
+    cookies = httpx.Cookies(client.cookies)
+    answer = await client.post(gate.url(host, "/.gate/signout/"), data={"_gate_csrf": token})
+    client.cookies = cookies
+    return answer.status_code
