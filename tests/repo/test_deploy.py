@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.x509.verification import PolicyBuilder, Store
+
+from gateproject.config.load import check_configuration
+from gateproject.management.commands.checkconfig import ALL_JUDGES
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -25,22 +30,108 @@ def port_of(services: str) -> int:
 @pytest.mark.parametrize("name", sorted(SERVICES))
 def test_compose_runs_each_service_with_its_example(name: str) -> None:
     service = COMPOSE["services"][name]
-    (path,) = service["command"]
-    assert (ROOT / "examples" / "split" / Path(path).name).exists()
+    assert service["command"] == [f"/etc/gate/{name}.yaml"]
+    assert (ROOT / "examples" / "split" / f"{name}.yaml").exists()
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
+    assert "environment" not in service
     volumes = [volume.split(":") for volume in service["volumes"]]
-    assert (DEPLOY / "compose" / volumes[0][0]).resolve() == ROOT / "examples" / "split"
+    assert volumes[0] == [f"./{name}", "/etc/gate", "ro"]
     assert volumes[1][0] in COMPOSE["volumes"]
     assert set(service["networks"]) <= set(COMPOSE["networks"])
-    assert all(other in COMPOSE["services"] for other in service["depends_on"])
+
+
+def test_compose_starts_each_after_what_it_needs_and_knows_whether_it_works() -> None:
+    services = COMPOSE["services"]
+    assert {name for name, service in services.items() if "healthcheck" not in service} == set()
+    needs = {name: set(service.get("depends_on", {})) for name, service in services.items()}
+    assert needs == {
+        "store": set(),
+        "db": set(),
+        "databroker": {"store"},
+        "authorize": {"databroker", "db"},
+        "authenticate": {"databroker", "db"},
+        "proxy": {"authorize", "authenticate"},
+    }
+
+
+def test_the_servers_have_their_secrets_from_files_and_may_do_nothing_more() -> None:
+    for name, secret in (("store", "/etc/redis/password.conf"), ("db", "/etc/gate-db/superuser-password")):
+        server = COMPOSE["services"][name]
+        assert secret in f"{server['command']} {server.get('environment')}"
+        assert (server["user"], server["read_only"], server["cap_drop"]) == ("999:999", True, ["ALL"])
+        assert {volume.split(":")[0] for volume in server["volumes"]} & set(COMPOSE["volumes"])
+        assert "ports" not in server
+    for volume in COMPOSE["services"]["db"]["volumes"][2:]:
+        assert (DEPLOY / "compose" / volume.split(":")[0]).exists()
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("prepared")
+    done = prepare(directory)
+    assert done.returncode == 0, done.stderr
+    return directory
+
+
+def prepare(directory: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([DEPLOY / "compose" / "prepare.sh", directory], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_what_is_prepared_for_a_service_is_what_its_configuration_names(prepared: Path, name: str) -> None:
+    path = prepared / name / f"{name}.yaml"
+    assert "PUT-" not in path.read_text()
+    checked = check_configuration(path, {}, ALL_JUDGES)
+    assert [str(problem) for problem in (*checked.errors, *checked.warnings)] == []
+    config = yaml.safe_load(path.read_text())
+    named = {Path(value).name for key, value in config.items() if key.endswith("_file")}
+    assert {file.name for file in path.parent.iterdir()} == {path.name, *named}
+
+
+def test_what_is_prepared_is_for_its_user_alone_and_is_never_written_over(prepared: Path) -> None:
+    before = {file: (file.stat().st_mode & 0o777, file.read_bytes()) for file in prepared.rglob("*") if file.is_file()}
+    assert {mode for mode, _ in before.values()} == {0o600}
+    again = prepare(prepared)
+    assert (again.returncode, "is there already" in again.stderr) == (1, True)
+    assert {file: file.read_bytes() for file in before} == {file: content for file, (_, content) in before.items()}
+
+
+def test_secrets_are_shared_by_whom_they_are_for(prepared: Path) -> None:
+    configs = {name: yaml.safe_load((prepared / name / f"{name}.yaml").read_text()) for name in SERVICES}
+    assert len({config["shared_secret"] for config in configs.values()}) == 1
+    assert len({configs[name]["cookie_secret"] for name in SERVICES - {"databroker"}}) == 1
+    password = (prepared / "db" / "password").read_text().strip()
+    assert all(f"gate:{password}@db.internal" in configs[name]["database_url"] for name in ("authorize", "authenticate"))
+    store = (prepared / "store" / "password.conf").read_text().split()
+    assert store[0] == "requirepass"
+    assert f":{store[1]}@store.internal" in configs["databroker"]["databroker_storage_connection_string"]
+    assert len({password, store[1], configs["proxy"]["shared_secret"], configs["proxy"]["cookie_secret"]}) == 4
+
+
+@pytest.mark.parametrize(
+    ("certificate", "host"),
+    [
+        ("databroker/databroker.pem", "databroker.internal"),
+        ("authorize/authorize.pem", "authorize.internal"),
+        ("store/store.pem", "store.internal"),
+        ("db/db.pem", "db.internal"),
+        ("authenticate/fullchain.pem", "authenticate.example.com"),
+        ("proxy/fullchain.pem", "app.example.com"),
+    ],
+)
+def test_a_prepared_certificate_is_good_for_its_host(prepared: Path, certificate: str, host: str) -> None:
+    roots = x509.load_pem_x509_certificates((prepared / "authority" / "internal-ca.pem").read_bytes())
+    (leaf,) = x509.load_pem_x509_certificates((prepared / certificate).read_bytes())
+    PolicyBuilder().store(Store(roots)).build_server_verifier(x509.DNSName(host)).verify(leaf, [])
 
 
 def test_only_who_serves_people_has_a_port_outside_and_only_the_broker_reaches_the_store() -> None:
     services = COMPOSE["services"]
     assert {name for name, service in services.items() if "ports" in service} == {"authenticate", "proxy"}
     assert {name for name, service in services.items() if "records" in service["networks"]} == {"store", "databroker"}
-    assert COMPOSE["networks"]["records"] == {"internal": True}
+    assert {name for name, service in services.items() if "tables" in service["networks"]} == {"db", "authorize", "authenticate"}
+    assert COMPOSE["networks"]["records"] == COMPOSE["networks"]["tables"] == {"internal": True}
 
 
 def test_the_image_holds_what_runs_and_nothing_of_the_tests() -> None:
@@ -75,6 +166,12 @@ def of_kind(kind: str) -> dict[str, dict[str, Any]]:
     return {manifest["metadata"]["name"]: manifest for manifest in MANIFESTS if manifest["kind"] == kind}
 
 
+def test_where_nodes_are_emptied_one_of_each_goes_on() -> None:
+    for name, budget in of_kind("PodDisruptionBudget").items():
+        assert budget["spec"]["selector"] == of_kind("Deployment")[name]["spec"]["selector"]
+        assert 0 < budget["spec"]["minAvailable"] < of_kind("Deployment")[name]["spec"]["replicas"]
+
+
 def test_every_manifest_says_what_it_is() -> None:
     for manifest in MANIFESTS:
         assert {"apiVersion", "kind", "metadata"} <= set(manifest)
@@ -94,6 +191,7 @@ def test_kubernetes_runs_each_service_where_its_service_looks(name: str) -> None
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert pod["spec"]["volumes"][0]["secret"]["secretName"] == f"gate-{name}"
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["spec"]["volumes"]}
 
 

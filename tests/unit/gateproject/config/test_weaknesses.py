@@ -71,6 +71,14 @@ def test_weak_routes_are_warnings(tmp_path: Path) -> None:
         assert weak(tmp_path, {**told, "to": private}) == {"policy[0].pass_identity_headers"}
 
 
+def test_assertions_that_nobody_can_verify_are_told_of_whoever_signs_them(tmp_path: Path) -> None:
+    route, unsigned = {**ROUTE, "pass_identity_headers": True}, {"signing_key": None, "signing_key_file": None}
+    assert weak(tmp_path, route, **unsigned) == {"policy[0].pass_identity_headers"}
+    elsewhere = {"databroker_service_url": "https://broker.example.com", "authorize_service_url": "https://authorize.example.com"}
+    assert weak(tmp_path, route, **unsigned, services="authorize", **elsewhere) == {"policy[0].pass_identity_headers"}
+    assert weak(tmp_path, route, **unsigned, services="proxy", **elsewhere) == set()
+
+
 def test_what_is_wrong_elsewhere_hides_no_weakness(tmp_path: Path) -> None:
     assert weak(tmp_path, ROUTE, cookie_secure=False, timeout_read="x", gate_debug=True) == {"cookie_secure", "gate_debug"}
 
