@@ -5,7 +5,7 @@ Every refusal is None; ProviderError only where the provider, which alone could 
 
 import asyncio
 import hashlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +24,7 @@ from authenticate.providers.registry import provider_of
 from authenticate.remembered import Remembered
 from authenticate.signed_token import MAX_TOKEN, Kind, UnknownKey
 from databroker.records import Session, User
+from gateproject.client_network import client_network
 from gateproject.config.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, JWT
 from gateproject.config.options import Options
 from gateproject.config.route import Route
@@ -34,8 +35,10 @@ log = structlog.get_logger(__name__)
 
 KEPT = 60.0  # seconds for which a good token is not judged again: so late at most is it noticed that the provider withdrew it
 REFUSED_KEPT = 10.0
-MOST_KEPT = 10_000
-MOST_AT_ONCE = 32  # questions to providers; of a flood of made-up tokens they see no more than that
+MOST_KEPT = 10_000  # good ones, and as many others
+# Questions to providers about tokens that were never good: of a flood of made-up ones they see no more than that, and who sends it
+# leaves the others their places.
+MOST_AT_ONCE, MOST_OF_ONE = 32, 16
 ATTESTED = 3600.0  # what is attested of a token's owner is good for no longer
 DISCOVERY_LIFETIME = 3600.0
 SHORTEST = 8
@@ -51,6 +54,7 @@ OF_ACCESS_TOKENS = ("scope", "scp")
 OF_LOGOUT_TOKENS = "events"
 
 Keys = tuple[Mapping[str, Any], ...]
+_Key = tuple["Trust", bytes]  # and the hash of a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +102,29 @@ class BearerTokens:
             if route.bearer_token:
                 self._trusts.setdefault(route.id, Trust.of_route(route))
         self._issuers = {trust: _Issuer(trust, self._http, clock) for trust in self._trusts.values() if trust.kind == JWT}
-        self._verdicts: OrderedDict[tuple[Trust, bytes], _Verdict] = OrderedDict()
-        self._questions: dict[tuple[Trust, bytes], asyncio.Task[_Verdict | ProviderError]] = {}
+        # Apart, so that made-up tokens push out no good one.  What was good is remembered as such also when it must be judged again.
+        self._good: OrderedDict[_Key, _Verdict] = OrderedDict()
+        self._refused: OrderedDict[_Key, _Verdict] = OrderedDict()
+        self._questions: dict[_Key, asyncio.Task[_Verdict | ProviderError]] = {}
+        self._waiting: Counter[str] = Counter()  # of strangers' questions, by the network that they come from
 
     def __repr__(self) -> str:
-        return f"<BearerTokens {len(self._trusts)} routes, {len(self._verdicts)} tokens>"
+        return f"<BearerTokens {len(self._trusts)} routes, {len(self._good) + len(self._refused)} tokens>"
 
     @classmethod
     def of(cls, options: Options, clock: Callable[[], float]) -> "BearerTokens | None":
         return cls(options, clock) if any(route.bearer_token for route in options.policy) else None
 
-    async def bearer_of(self, route_id: str, token: str) -> Bearer | None:
-        """Nobody for a token that this route does not take; ProviderError where that can't be told now."""
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Bearer | None:
+        """Nobody for a token that this route does not take; ProviderError where that can't be told now.  `asker` is an address, or ""."""
         trust = self._trusts.get(route_id)
         if trust is None or not SHORTEST <= len(token) <= MAX_TOKEN:
             return None
         key = (trust, hashlib.sha256(token.encode()).digest())
-        verdict = self._verdicts.get(key)
+        verdict = self._good.get(key) or self._refused.get(key)
         if verdict is not None and self._clock() < verdict.until:
             return verdict.bearer
-        answer = await asyncio.shield(self._asked_once(key, trust, token))
+        answer = await asyncio.shield(self._asked_once(key, trust, token, asker))
         if isinstance(answer, ProviderError):
             raise answer
         return answer.bearer
@@ -126,15 +133,27 @@ class BearerTokens:
         await asyncio.sleep(grace)
         await self._http.close()
 
-    def _asked_once(self, key: tuple[Trust, bytes], trust: Trust, token: str) -> "asyncio.Task[_Verdict | ProviderError]":
+    def _asked_once(self, key: _Key, trust: Trust, token: str, asker: str) -> "asyncio.Task[_Verdict | ProviderError]":
         """Requests that come with the same token meanwhile wait for the same answer."""
-        if (question := self._questions.get(key)) is None:
-            if len(self._questions) >= MOST_AT_ONCE:
-                raise ProviderError("too many tokens wait for the provider")
-            question = self._questions[key] = spawn(self._judge(key, trust, token), name="a bearer token is judged")
+        if (question := self._questions.get(key)) is not None:
+            return question
+        # Else who floods us could put off the judgement of what a token of theirs has opened.
+        is_stranger, network = key not in self._good, client_network(asker)
+        if is_stranger and self._has_no_place(network):
+            raise ProviderError("too many tokens wait for the provider")
+        question = self._questions[key] = spawn(self._judge(key, trust, token), name="a bearer token is judged")
+        if is_stranger:
+            self._waiting[network] += 1
+            question.add_done_callback(lambda _: self._left(network))
         return question
 
-    async def _judge(self, key: tuple[Trust, bytes], trust: Trust, token: str) -> _Verdict | ProviderError:
+    def _has_no_place(self, network: str) -> bool:
+        return self._waiting.total() >= MOST_AT_ONCE or (bool(network) and self._waiting[network] >= MOST_OF_ONE)
+
+    def _left(self, network: str) -> None:
+        self._waiting -= Counter((network,))
+
+    async def _judge(self, key: _Key, trust: Trust, token: str) -> _Verdict | ProviderError:
         try:
             claims = await self._claims(trust, token)
             now = self._clock()
@@ -148,9 +167,12 @@ class BearerTokens:
             return error
         finally:
             del self._questions[key]
-        self._verdicts[key] = verdict
-        if len(self._verdicts) > MOST_KEPT:
-            self._verdicts.popitem(last=False)
+        kept, other = (self._refused, self._good) if verdict.bearer is None else (self._good, self._refused)
+        other.pop(key, None)
+        kept[key] = verdict
+        kept.move_to_end(key)
+        if len(kept) > MOST_KEPT:
+            kept.popitem(last=False)
         return verdict
 
     async def _claims(self, trust: Trust, token: str) -> dict[str, Any]:

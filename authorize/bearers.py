@@ -16,7 +16,7 @@ class Bearer(Protocol):
 
 
 class Bearers(Protocol):
-    async def bearer_of(self, route_id: str, token: str) -> Bearer | None:
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Bearer | None:
         """None for a token that this route does not take; ProviderError where nobody can tell.  While a token is remembered, the same
-        object."""
+        object.  `asker` is the address that it came from, "" where that is in doubt."""
         ...

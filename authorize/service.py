@@ -157,17 +157,17 @@ class AuthorizeService(Hosts):
         if carriers.is_service_account(scheme, value):
             return await self._service_accounts.identify(value, now)
         if scheme == "bearer" and route is not None and route.bearer_token is not None:
-            return await self._of_bearer(route, value, now)
+            return await self._of_bearer(route, value, request.source_ip, now)
         value = value if scheme == "gate" else carriers.query_token_of(request)
         opened = (self._program_tokens.open(value, audience, now) for audience in self.audiences(request)) if value else ()
         token = next(filter(None, opened), None)
         return await self._of_session(token.session_id, now) if token is not None else None
 
-    async def _of_bearer(self, route: Route, token: str, now: float) -> Identity | None:
+    async def _of_bearer(self, route: Route, token: str, asker: str, now: float) -> Identity | None:
         if self._bearers is None:
             raise BrokerError("this process can't verify tokens of the provider")
         try:
-            bearer = await self._bearers.bearer_of(route.id, token)
+            bearer = await self._bearers.bearer_of(route.id, token, asker)
         except ProviderError as error:
             raise BrokerError(f"a token can't be verified: {error}") from error
         if bearer is None or now >= bearer.session.expires:

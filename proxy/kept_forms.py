@@ -10,10 +10,10 @@
 import json
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from ipaddress import ip_address, ip_network
 from typing import Any
 
 import structlog
@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from databroker.client import BrokerClient
 from databroker.records import KEPT_FORM
 from databroker.store.base import VersionConflict
+from gateproject.client_network import client_network
 from gateproject.config.options import Options
 from gateproject.crypto import cookies
 from gateproject.crypto.sealing import NONCE_BYTES, Sealer, decrypted, derive_key, from_text, to_text
@@ -39,7 +40,8 @@ TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 # Each has so many places of a size: 64 MiB at most are kept, whoever asks.
 SHELVES = (("small", 64 * 1024, 512), ("large", LARGEST, 32))
 PLACES = 4  # of each shelf that one client address can use, so that a stranger does not fill it
-READ_AT_A_TIME = 32
+# Of all clients, and of one: who sends slowly leaves the others their places.
+READ_AT_A_TIME, READ_OF_ONE = 32, PLACES
 _BUTTON_BYTES = len(FIELD) + 1 + ID_CHARACTERS
 
 TOO_LARGE = "it is larger than 1 MiB"
@@ -89,7 +91,7 @@ class KeptForms:
         self._places_key = derive_key(options.cookie_secret[0], "places of kept forms")
         self._broker = broker
         self._scheme_of = scheme_of
-        self._reading = 0
+        self._reading: Counter[str] = Counter()  # by the network of the client
 
     async def keep(self, incoming: Incoming, client_address: str, receive: Receive, now: float) -> Kept | NotKept | None:
         """None where it was not a page of the same origin that sent something: then nothing is kept, and nothing needs saying."""
@@ -102,13 +104,14 @@ class KeptForms:
             return NotKept(NO_FORM)
         if length.isdecimal() and int(length) > LARGEST:
             return NotKept(TOO_LARGE)
-        if self._reading >= READ_AT_A_TIME:
+        network = client_network(client_address)
+        if self._reading.total() >= READ_AT_A_TIME or self._reading[network] >= READ_OF_ONE:
             return NotKept(NO_PLACE)
-        self._reading += 1
+        self._reading[network] += 1
         try:
             body = await _read(receive, LARGEST)
         finally:
-            self._reading -= 1
+            self._reading -= Counter((network,))
         return NotKept(TOO_LARGE) if body is None else await self._put(self._broker, incoming, client_address, body, now)
 
     async def _put(self, broker: BrokerClient, incoming: Incoming, client_address: str, body: bytes, now: float) -> Kept | NotKept:
@@ -188,7 +191,7 @@ class KeptForms:
     def _places(self, client_address: str, size: int) -> list[str]:
         """Where this client's forms may lie; nobody else can tell whose places are the same."""
         name, _, count = next(shelf for shelf in SHELVES if size <= shelf[1])
-        digest = blake2b(_network(client_address).encode(), key=self._places_key, digest_size=4 * PLACES).digest()
+        digest = blake2b(client_network(client_address).encode(), key=self._places_key, digest_size=4 * PLACES).digest()
         numbers = [int.from_bytes(digest[at : at + 4], "big") % count for at in range(0, len(digest), 4)]
         return [f"{name}/{number}" for number in dict.fromkeys(numbers)]
 
@@ -249,12 +252,3 @@ def _target(incoming: Incoming) -> str:
 
 def _audience(id: str, host_port: str) -> str:
     return f"{id}@{host_port}"
-
-
-def _network(address: str) -> str:
-    """Who has an IPv6 network has all of its addresses."""
-    try:
-        ip = ip_address(address)
-    except ValueError:
-        return address
-    return str(ip) if ip.version == 4 else str(ip_network((ip, 64), strict=False))

@@ -9,6 +9,7 @@ import structlog
 from databroker.records import SESSION
 from databroker.replica import EVERYTHING
 from databroker.store.base import Change
+from gateproject.client_network import client_network
 from gateproject.errors import BrokerError
 from proxy.forwarding.http import Leash
 from proxy.incoming import Incoming
@@ -55,9 +56,11 @@ class OpenStreams:
         return stream
 
     def tunnels(self, session_id: str, peer: str) -> int:
-        """How many are open for this session; for nobody's, from this address."""
-        streams = self._by_session.get(session_id, ())
-        return sum(stream.incoming.is_connect and (bool(session_id) or stream.incoming.peer == peer) for stream in streams)
+        """How many are open for this session; for nobody's, from this address or its network."""
+        streams, network = self._by_session.get(session_id, ()), client_network(peer)
+        return sum(
+            stream.incoming.is_connect and (bool(session_id) or client_network(stream.incoming.peer) == network) for stream in streams
+        )
 
     def close(self, stream: Stream) -> None:
         streams = self._by_session[stream.session_id]

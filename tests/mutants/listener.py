@@ -154,11 +154,19 @@ silence.without("who can't speak is not silent", "if self._is_hindered():", "if 
 tunnels = door("proxy/dataplane.py", "unit/proxy/test_dataplane.py")
 tunnels.without("one session has only so many tunnels", " >= MOST_TUNNELS:", " < 0:")
 
+counted = door("proxy/open_streams.py", "unit/proxy/test_open_streams.py")
+counted.without(
+    "who has an IPv6 network has no more tunnels than others",
+    "client_network(stream.incoming.peer) == network",
+    "stream.incoming.peer == peer",
+)
+
 one_credential = door("authorize/carriers.py", "unit/authorize/test_carriers.py")
 one_credential.without("a request's credential is not a proxy's", "_OF_A_TUNNEL if request.is_tunnel else _OF_A_REQUEST", "_OF_A_TUNNEL")
 
 DOORS = (
     tunnels,
+    counted,
     one_credential,
     tunnel,
     after_the_end,

@@ -106,6 +106,15 @@ bearer_tokens.without(
     "if not isinstance(audiences, list) or not any(isinstance(name, str) and name in trust.audience for name in audiences):",
     "if not isinstance(audiences, list):",
 )
+bearer_tokens.without("a flood leaves others their places", " or (bool(network) and self._waiting[network] >= MOST_OF_ONE)", "")
+bearer_tokens.without(
+    "a flood puts off no judgement of what was good", "is_stranger, network = key not in self._good,", "is_stranger, network = True,"
+)
+bearer_tokens.without(
+    "made-up tokens push out no good one",
+    "kept, other = (self._refused, self._good) if verdict.bearer is None else (self._good, self._refused)",
+    "kept, other = self._good, self._refused",
+)
 bearer_tokens.without("a bearer's token ends", "    kind.check_times(payload, now)\n", "")
 bearer_tokens.without("a bearer's token names somebody", '    kind.text(payload, "sub")\n', "")
 bearer_tokens.without("a logout token lets nobody in", "    if OF_LOGOUT_TOKENS in payload:\n", "    if False:\n")
@@ -130,9 +139,9 @@ bearer_tokens.without(
 bearer_tokens.without("discovery is the issuer's own", 'if document.get("issuer") != self._trust.issuer or', "if")
 bearer_tokens.without("keys come over TLS", " or not is_safe(uri):", ":")
 bearer_tokens.without("an address counts where the issuer says so", '{"email_verified": False, **claims}', "claims")
-bearer_tokens.without("made-up tokens are bounded at the provider", "if len(self._questions) >= MOST_AT_ONCE:", "if False:")
+bearer_tokens.without("made-up tokens are bounded at the provider", "self._waiting.total() >= MOST_AT_ONCE or ", "")
 bearer_tokens.without("a refusal is remembered", "self._clock() + REFUSED_KEPT", "self._clock()")
-bearer_tokens.without("verdicts are bounded", "if len(self._verdicts) > MOST_KEPT:", "if False:")
+bearer_tokens.without("verdicts are bounded", "if len(kept) > MOST_KEPT:", "if False:")
 bearer_tokens.without(
     "a route takes its own kind", "key = (trust, hashlib.sha256", "key = (next(iter(self._trusts.values())), hashlib.sha256"
 )

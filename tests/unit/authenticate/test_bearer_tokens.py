@@ -58,8 +58,8 @@ class World:
         self.now += 1e-4
         return self.now
 
-    async def ask(self, name: str, token: str) -> Bearer | None:
-        return await self.tokens.bearer_of(self.routes[name].id, token)
+    async def ask(self, name: str, token: str, asker: str = "") -> Bearer | None:
+        return await self.tokens.bearer_of(self.routes[name].id, token, asker)
 
     def token(
         self, idp: FakeIdP | None = None, *, header: dict[str, Any] | None = None, key: Any = None, algorithm: str = "RS256", **claims: Any
@@ -361,6 +361,51 @@ async def test_a_flood_of_made_up_tokens_is_bounded_at_the_provider(world: World
         await world.ask("opaque", "one more of them")
     hold.set()
     assert await asyncio.gather(*asked) == [None] * bearer_tokens.MOST_AT_ONCE
+
+
+async def flooded(world: World, count: int, **asker: str) -> tuple[asyncio.Event, list[asyncio.Future[Bearer | None]]]:
+    """So many made-up tokens that the provider has not judged yet."""
+    hold = world.idp.bend.holds["/userinfo"] = asyncio.Event()
+    asked = [asyncio.ensure_future(world.ask("opaque", f"made-up-{number}", **asker)) for number in range(count)]
+    await asyncio.sleep(0)
+    return hold, asked
+
+
+async def test_one_client_s_flood_leaves_the_others_their_places(world: World) -> None:
+    token = world.idp.signed_in("alice")["access_token"]
+    hold, asked = await flooded(world, bearer_tokens.MOST_OF_ONE, asker="2001:db8::1")
+    with pytest.raises(ProviderError, match="too many"):
+        await world.ask("opaque", "one more of them", "2001:db8::2")
+    good = asyncio.ensure_future(world.ask("opaque", token, "192.0.2.1"))
+    await asyncio.sleep(0)
+    hold.set()
+    assert await good is not None
+    assert await asyncio.gather(*asked) == [None] * bearer_tokens.MOST_OF_ONE
+    assert await world.ask("opaque", "one more of them", "2001:db8::2") is None
+
+
+async def test_a_flood_does_not_put_off_the_end_of_what_was_good(world: World) -> None:
+    """Whoever is let in by a token that was withdrawn could go on for as long as they send made-up ones."""
+    token = world.idp.signed_in("alice")["access_token"]
+    assert await world.ask("opaque", token, "192.0.2.1") is not None
+    world.idp._access_tokens.clear()
+    world.now += bearer_tokens.KEPT
+    hold, asked = await flooded(world, bearer_tokens.MOST_AT_ONCE)
+    again = asyncio.ensure_future(world.ask("opaque", token, "192.0.2.1"))
+    await asyncio.sleep(0)
+    hold.set()
+    assert await again is None
+    await asyncio.gather(*asked)
+
+
+async def test_made_up_tokens_push_out_no_good_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bearer_tokens, "MOST_KEPT", 3)
+    token = world.idp.signed_in("alice")["access_token"]
+    known = await world.ask("opaque", token)
+    for number in range(5):
+        assert await world.ask("opaque", f"made-up-{number}") is None
+    assert await world.ask("opaque", token) is known
+    assert "4 tokens" in repr(world.tokens)
 
 
 async def test_a_token_is_good_no_longer_than_it_says(world: World) -> None:

@@ -42,9 +42,11 @@ class Known:
     is_away: bool = False
     asked: list[tuple[str, str]] = field(default_factory=list)
     given: Given | None = None
+    asker: str = ""
 
-    async def bearer_of(self, route_id: str, token: str) -> Given | None:
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Given | None:
         self.asked.append((route_id, token))
+        self.asker = asker
         if self.is_away:
             raise ProviderError("away")
         if token != self.token:
@@ -64,7 +66,7 @@ class World:
 
     async def check(self, path: str, *values: str, cookie: bytes = b"") -> Check:
         headers = [(b"authorization", value.encode()) for value in values]
-        return await self.service.check(request(path, headers=headers), [cookie] if cookie else [])
+        return await self.service.check(request(path, headers=headers, source_ip="192.0.2.7"), [cookie] if cookie else [])
 
 
 @pytest.fixture
@@ -89,6 +91,7 @@ async def test_the_policy_decides_as_for_people(world: World) -> None:
         assert [name for name, _ in check.identity_headers] == [b"x-gate-jwt-assertion"]
     again = await world.check("/claim", "Bearer good.to.ken")
     assert again.identity is check.identity, "what is signed of it is kept"
+    assert world.known.asker == "192.0.2.7"
 
 
 async def test_an_unverified_address_counts_for_nothing(world: World) -> None:

@@ -1,5 +1,7 @@
 """A form that comes without a session: what is kept of whose, what the upstream receives in the end, and how often."""
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from http.cookies import SimpleCookie
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 from databroker.records import KEPT_FORM
 from proxy import kept_forms
 from proxy.kept_forms import LARGEST, PLACES
-from tests.support.asgi import NAVIGATION, Answer
+from tests.support.asgi import NAVIGATION, Answer, incoming_from
 from tests.support.proxied import Proxied, proxied
 from tests.support.signed_in import sign_in
 
@@ -154,8 +156,31 @@ async def test_a_whole_ipv6_network_is_one_address(gate: Proxied) -> None:
 
 
 async def test_many_at_a_time_are_not_read(gate: Proxied) -> None:
-    gate.plane.forms._reading = kept_forms.READ_AT_A_TIME
+    gate.plane.forms._reading = Counter({"192.0.2.1": kept_forms.READ_AT_A_TIME})
     assert b"too much is kept" in (await send(gate)).body
+
+
+async def test_who_sends_slowly_leaves_the_others_their_places(gate: Proxied) -> None:
+    headers, goes_on = {**FORM, "content-length": str(len(BODY))}, asyncio.Event()
+
+    async def turns() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def slowly() -> dict[str, Any]:
+        await goes_on.wait()
+        return {"type": "http.request", "body": BODY, "more_body": False}
+
+    def slow_ones(count: int) -> list[asyncio.Task[None]]:
+        senders = (incoming_from(URL, method="POST", headers=headers, client=f"2001:db8::{number:x}") for number in range(count))
+        return [asyncio.create_task(gate.plane(sender, slowly, Answer().send)) for sender in senders]
+
+    slow = slow_ones(kept_forms.READ_AT_A_TIME)
+    await turns()
+    assert is_kept(await gate.ask(URL, BODY, method="POST", headers=headers, client="192.0.2.9"))
+    goes_on.set()
+    await asyncio.gather(*slow)
+    assert not gate.plane.forms._reading
 
 
 async def test_the_store_holds_nothing_readable(gate: Proxied) -> None:

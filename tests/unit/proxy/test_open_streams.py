@@ -196,3 +196,6 @@ async def test_tunnels_are_counted_for_a_session_and_nobody_s_for_an_address():
     assert (streams.tunnels("ann", "192.0.2.9"), streams.tunnels("", "192.0.2.1"), streams.tunnels("bob", "192.0.2.1")) == (2, 2, 0)
     streams.close(last)
     assert streams.tunnels("", "192.0.2.1") == 1
+    for number in range(3):
+        opened("", f"2001:db8::{number}")
+    assert (streams.tunnels("", "2001:db8::ffff"), streams.tunnels("", "2001:db8:0:1::1")) == (3, 0)
