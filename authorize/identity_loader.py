@@ -2,7 +2,8 @@
 
 import asyncio
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import overload
 
 import structlog
 
@@ -11,18 +12,20 @@ from authorize.policy.identity import Identity
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Record, Session, User
 from databroker.replica import EVERYTHING, Replica
 from databroker.store.base import Change
+from databroker.store.frozen import frozen_data
 
 log = structlog.get_logger(__name__)
 
 # The specification has rules by group id only for the others, whose group names are neither unique nor fixed.
 PROVIDERS_WITH_GROUP_NAMES = frozenset({"oidc", "google", "github", "gitlab", "auth0"})
-# With what it rests on, each is some 5 KiB; a replica holds the records of not many more people.
+# Each is some 3 KiB, several times what the replica holds its records in.
 MAX_CACHED = 20_000
+NOTHING = frozen_data({})
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The records that an identity was made of; as long as the replica holds the same ones, it stands."""
+    """The records that an identity was made of, without their data; as long as the replica holds the same versions, it stands."""
 
     session: Record
     user: Record | None
@@ -39,12 +42,11 @@ class Sources:
         """The newest change that the identity rests on."""
         return max(record.version for record in (self.session, self.user, self.directory_user) if record is not None)
 
-    def are_current(self, replica: Replica) -> bool:
-        user_id = self.session.data["user_id"]
+    def are_current(self, replica: Replica, user_id: str) -> bool:
         return (
-            replica.peek(SESSION, self.session.id) is self.session
-            and replica.peek(USER, user_id) is self.user
-            and replica.peek(DIRECTORY_USER, user_id) is self.directory_user
+            replica.version(SESSION, self.session.id) == self.session.version
+            and replica.version(USER, user_id) == _version(self.user)
+            and replica.version(DIRECTORY_USER, user_id) == _version(self.directory_user)
         )
 
 
@@ -55,7 +57,7 @@ class IdentityLoader:
         self._replica = replica
         self._groups_claim = groups_claim
         self._cached: dict[str, tuple[Sources, Identity]] = {}
-        self._bearers: dict[str, tuple[Session, Record | None, Identity]] = {}
+        self._bearers: dict[str, tuple[Session, int | None, Identity]] = {}
         self._generation = 0
         # The replica outlives a reload and this loader does not, so it must not be kept alive by its own callback.
         loader = weakref.ref(self)
@@ -70,7 +72,7 @@ class IdentityLoader:
         if cached is None:
             return None
         sources, identity = cached
-        return identity if now < identity.expires and sources.are_current(self._replica) else None
+        return identity if now < identity.expires and sources.are_current(self._replica, identity.user_id) else None
 
     def sources_of(self, identity: Identity) -> Sources | None:
         sources, cached = self._cached.get(identity.session_id, (None, None))
@@ -100,7 +102,7 @@ class IdentityLoader:
         """
         generation, known = self._generation, self._bearers.get(session.id)
         directory_record = await self._replica.get(DIRECTORY_USER, session.user_id)
-        if known is not None and known[0] is session and known[1] is directory_record:
+        if known is not None and known[0] is session and known[1] == _version(directory_record):
             return known[2]
         try:
             identity = await self._identity(session, user, directory_record)
@@ -108,7 +110,7 @@ class IdentityLoader:
             log.warning("what a token says is malformed, so it names nobody", user_id=session.user_id, error=type(error).__name__)
             return None
         if generation == self._generation:
-            self._bearers[session.id] = session, directory_record, identity
+            self._bearers[session.id] = session, _version(directory_record), identity
             if len(self._bearers) > MAX_CACHED:
                 del self._bearers[next(iter(self._bearers))]
         return identity
@@ -119,7 +121,7 @@ class IdentityLoader:
             self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)
         )
         user = User.from_record(user_record) if user_record else User(session.user_id)
-        return Sources(record, user_record, directory_record), await self._identity(session, user, directory_record)
+        return Sources(_stamp(record), _stamp(user_record), _stamp(directory_record)), await self._identity(session, user, directory_record)
 
     async def _identity(self, session: Session, user: User, directory_record: Record | None) -> Identity:
         person = DirectoryUser.from_record(directory_record) if directory_record else DirectoryUser(session.user_id)
@@ -155,6 +157,19 @@ class IdentityLoader:
             self._bearers.clear()
         elif change.type == SESSION:
             self._cached.pop(change.id, None)
+
+
+def _version(record: Record | None) -> int | None:
+    return None if record is None else record.version
+
+
+@overload
+def _stamp(record: Record) -> Record: ...
+@overload
+def _stamp(record: None) -> None: ...
+def _stamp(record: Record | None) -> Record | None:
+    """Without its data, of which an identity has its own."""
+    return None if record is None else replace(record, data=NOTHING)
 
 
 def _forget(loader: IdentityLoader | None, change: Change) -> None:

@@ -6,7 +6,7 @@ import structlog
 
 from authorize.account_identity import identity_of
 from authorize.policy.identity import Identity
-from databroker.records import SERVICE_ACCOUNT, Record, ServiceAccount
+from databroker.records import SERVICE_ACCOUNT, ServiceAccount
 from databroker.replica import Replica
 from gateproject.crypto.service_account_token import is_secret, name_in
 
@@ -17,7 +17,8 @@ MAX_CACHED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    record: Record
+    life: int  # of the replica
+    version: int
     account: ServiceAccount
     identity: Identity
 
@@ -37,14 +38,18 @@ class ServiceAccountLoader:
         if not (name := name_in(token)):
             return None
         known = self._known.get(name)
-        if known is None or now >= known.identity.expires or self._replica.peek(SERVICE_ACCOUNT, name) is not known.record:
+        if known is None or now >= known.identity.expires or not self._is_current(name, known):
             known = await self._load(name, now)
         if known is None or not _is_its_secret(token, known.account, now):
             return None
         return known.identity
 
+    def _is_current(self, name: str, known: _Known) -> bool:
+        return known.life == self._replica.life and known.version == self._replica.version(SERVICE_ACCOUNT, name)
+
     async def _load(self, name: str, now: float) -> _Known | None:
         self._known.pop(name, None)
+        life = self._replica.life
         record = await self._replica.get(SERVICE_ACCOUNT, name)
         if record is None:
             return None
@@ -56,7 +61,7 @@ class ServiceAccountLoader:
             return None
         if account.name != name or now >= identity.expires:
             return None
-        known = self._known[name] = _Known(record, account, identity)
+        known = self._known[name] = _Known(life, record.version, account, identity)
         if len(self._known) > MAX_CACHED:
             del self._known[next(iter(self._known))]
         return known

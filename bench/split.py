@@ -28,7 +28,7 @@ from authorize.rpc.client import RemoteAuthorizer
 from bench.rig import child, free_port
 from bench.stores import opened, tell
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryUser, Session, User
-from databroker.replica import MAX_RECORDS
+from databroker.replica import MAX_SESSIONS
 from databroker.rpc.client import Position, RemoteBroker
 from databroker.store.base import ANEW, BackEnd, StartOver
 from gateproject.config.options import Options
@@ -262,7 +262,7 @@ async def revocation(services: Services) -> float:
 
 async def full(services: Services, process: subprocess.Popen[str], sessions: int) -> float:
     """After more people than a replica holds, each in ten groups: it has three records of each."""
-    began, number = time.perf_counter(), min(sessions, MAX_RECORDS // 2)
+    began, number = time.perf_counter(), min(sessions, MAX_SESSIONS)
 
     async def ask(session: int) -> None:
         await services.is_let_in(0, services.cookie(session))

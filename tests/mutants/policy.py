@@ -164,7 +164,9 @@ identity_facts.without("a session's record is its own", "if session.id != record
 identity_loader = door("authorize/identity_loader.py", "unit/authorize/test_identity_loader.py")
 identity_loader.without("an expired session is none", "        if now >= identity.expires:\n            return None\n", "")
 identity_loader.without("a cached identity ends in time", "if now < identity.expires and sources", "if sources")
-identity_loader.without("a changed record makes another identity", " and sources.are_current(self._replica) else None", " else None")
+identity_loader.without(
+    "a changed record makes another identity", " and sources.are_current(self._replica, identity.user_id) else None", " else None"
+)
 identity_loader.without(
     "group names count for some providers only", " if session.provider in PROVIDERS_WITH_GROUP_NAMES else frozenset()", ""
 )

@@ -120,12 +120,12 @@ elected.without(
 
 replica = door("databroker/replica.py", "unit/databroker/test_replica.py")
 replica.without("what is cached grows too old", "call_later(self.staleness, self._grow_old)", "call_later(10**6, self._grow_old)")
-replica.without("a stream that is back begins with nothing", "        self._cache.clear()\n", "")
+replica.without("a stream that is back begins with nothing", "            cache.clear()\n", "            pass\n")
 replica.without("what is in flight when the stream is lost is not cached", "self._is_following or key[0]", "False or key[0]")
 replica.without(
     "a stale copy answers nobody who has seen more", "while version and self._is_serving and", "while version and self._is_following and"
 )
-replica.without("what this process deletes is gone at once", "        self._cache.pop((type, id), None)\n", "")
+replica.without("what this process deletes is gone at once", "            self._cache[type].drop(id)\n", "            pass\n")
 replica.without("a record ends while the stream is lost, too", "record.expires <= self._clock():", "record.expires <= 0:")
 
 replica.without(

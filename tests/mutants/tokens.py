@@ -65,7 +65,8 @@ account_loader = door("authorize/service_accounts.py", "unit/authorize/test_serv
 account_loader.without(
     "the secret is compared at each use", "if known is None or not _is_its_secret(token, known.account, now):", "if known is None:"
 )
-account_loader.without("a changed record counts at once", " or self._replica.peek(SERVICE_ACCOUNT, name) is not known.record:", ":")
+account_loader.without("a changed record counts at once", " or not self._is_current(name, known):", ":")
+account_loader.without("another server's account is another", "return known.life == self._replica.life and ", "return ")
 account_loader.without(
     "the old secret ends",
     "(now < account.old_secret_until and is_secret(token, account.old_secret_hash))",

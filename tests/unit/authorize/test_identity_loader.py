@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from authorize.identity_loader import IdentityLoader
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, Session, User
 from databroker.replica import Replica
 from gateproject.errors import BrokerError
 from gateproject.tasks import spawn
@@ -193,3 +193,22 @@ async def test_a_loader_that_a_reload_replaced_is_not_kept_alive(world: World) -
     await broker.add_group("g1", "Sales")
     await settled()
     assert not any(id(thing) == old_id and isinstance(thing, IdentityLoader) for thing in gc.get_objects())
+
+
+async def test_whom_a_token_names_is_made_anew_only_when_the_directory_says_something_else(world: World) -> None:
+    broker, _, loader = world
+    session, user = Session("token", "oidc/1", "1", "oidc", 1000.0, 2000.0), User("oidc/1", "ann@corp.com")
+    before = None
+    for change in (
+        broker.join("oidc/2", "g1"),
+        broker.join("oidc/1", "g1"),
+        broker.join("oidc/1", "g2"),
+        broker.delete(DIRECTORY_USER, "oidc/1"),
+    ):
+        await change
+        await settled()
+        found = await loader.of_bearer(session, user)
+        assert found is not None
+        assert found != before
+        assert await loader.of_bearer(session, user) is found
+        before = found

@@ -1,6 +1,7 @@
 """Who shows the secret of a service account is that account, until it ends, and nobody else (classes B13, B15)."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
@@ -8,9 +9,13 @@ import pytest
 from authorize.account_identity import IDENTITY_SECONDS
 from authorize.service_accounts import ServiceAccountLoader
 from databroker.records import SERVICE_ACCOUNT, ServiceAccount
+from databroker.replica import Replica
 from databroker.service_accounts import ServiceAccounts
+from databroker.store.memory import MemoryStore
 from gateproject.crypto.service_account_token import hash_of, new_token
 from gateproject.errors import BrokerError
+from gateproject.tasks import spawn
+from tests.support.brokers import BrokerOverALine
 from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
 
 NOW = 1500.0
@@ -99,3 +104,31 @@ async def test_a_broker_that_is_away_lets_nobody_in(world: World) -> None:
     world.broker.is_down = True
     with pytest.raises(BrokerError):
         await world.loader.identify(new_token("ci"), NOW)
+
+
+async def test_an_account_of_another_server_is_another_though_its_version_is_the_same() -> None:
+    tokens = [new_token("ci") for _ in range(2)]
+    stores = [MemoryStore(lambda: NOW) for _ in tokens]
+    for store, token in zip(stores, tokens, strict=True):
+        await store.put(SERVICE_ACCOUNT, "ci", ServiceAccount("ci", (), 1000.0, 99_000.0, hash_of(token)).to_data())
+    line = BrokerOverALine(stores[0])
+    replica = Replica(line, first_wait=0.001, clock=lambda: NOW)
+    loader, following = ServiceAccountLoader(replica), spawn(replica.run(), name="replica of a test")
+    try:
+        await settled()
+        assert await loader.identify(tokens[0], NOW) is not None
+        line.cut()
+        await until(lambda: not replica.seen)
+        line.mend(stores[1])
+        await until(lambda: bool(replica.seen))
+        await replica.get(SERVICE_ACCOUNT, "ci")
+        assert [await loader.identify(token, NOW) is not None for token in tokens] == [False, True]
+    finally:
+        following.cancel()
+        await asyncio.wait({following})
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0.001)

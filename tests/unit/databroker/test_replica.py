@@ -182,6 +182,49 @@ async def test_what_was_used_longest_ago_makes_room(world):
     assert [id for id in "abcd" if world.replica.peek(USER, id) is not UNKNOWN] == ["a", "c", "d"]
 
 
+@pytest.mark.parametrize("world", [{"max_records": 2}], indirect=True)
+async def test_each_type_has_room_of_its_own(world):
+    for type in (SESSION, USER, DIRECTORY_USER):
+        for id in "ab":
+            await world.store.put(type, id, {})
+    await world.settle()
+    for type in (SESSION, USER, DIRECTORY_USER):
+        for id in "ab":
+            await world.replica.get(type, id)
+    assert all(world.replica.peek(type, id) is not UNKNOWN for type in (SESSION, USER, DIRECTORY_USER) for id in "ab")
+
+
+async def test_a_version_is_that_of_the_record_which_would_be_found(world):
+    assert world.replica.version(SESSION, "a") is UNKNOWN
+    assert world.replica.version(SIGNING_KEY, "a") is UNKNOWN
+    for _ in range(2):
+        written = await world.store.put(SESSION, "a", {}, expires=NOW + 10)
+        await world.settle()
+        assert await world.replica.get(SESSION, "a") == written
+        assert world.replica.version(SESSION, "a") == written.version
+    world.now += 10
+    assert world.replica.version(SESSION, "a") is None
+    await world.replica.get(USER, "nobody")
+    assert world.replica.version(USER, "nobody") is None
+    world.replica.forget(SESSION, "a")
+    assert world.replica.version(SESSION, "a") is UNKNOWN
+
+
+async def test_versions_of_two_lives_are_not_mistaken_for_each_other(world):
+    await world.store.put(SESSION, "a", {"n": 1})
+    await world.replica.get(SESSION, "a")
+    before = world.replica.life, world.replica.version(SESSION, "a")
+    other = MemoryStore(lambda: NOW)
+    await other.put(SESSION, "a", {"n": 2})
+    world.line.cut()
+    await world.until(lambda: not world.replica._is_following)
+    world.line.mend(other)
+    await world.until(lambda: world.replica._is_following)
+    assert (await world.replica.get(SESSION, "a")).data == {"n": 2}
+    assert world.replica.version(SESSION, "a") == before[1]
+    assert world.replica.life != before[0]
+
+
 async def test_callbacks_hear_each_change_of_the_followed_types(world):
     await world.store.put(SESSION, "a", {})
     await world.settle()
@@ -411,4 +454,4 @@ async def test_a_session_is_kept_without_its_tokens(world):
         await world.settle()
         assert (await world.replica.get(SESSION, "a")).data == {"n": number}
         assert world.replica.peek(SESSION, "a").data == {"n": number}
-    assert await world.replica.get(SESSION, "a") is world.replica.peek(SESSION, "a")
+    assert await world.replica.get(SESSION, "a") == world.replica.peek(SESSION, "a")

@@ -34,7 +34,7 @@ async def test_a_session_is_seen_everywhere_and_expires_everywhere():
         await service.client.put(SESSION, "s", {"user_id": "oidc/1"}, expires=NOW + 60)
 
         async def is_cached() -> bool:
-            return await service.replica.get(SESSION, "s") is service.replica.peek(SESSION, "s")
+            return await service.replica.get(SESSION, "s") == service.replica.peek(SESSION, "s")
 
         async def has_row() -> bool:
             return await in_database(Session.objects.exists)

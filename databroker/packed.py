@@ -1,0 +1,96 @@
+"""How do a hundred thousand records weigh little?  As bytes, opened for whoever reads; what was used longest ago makes room."""
+
+import marshal
+import math
+import struct
+from itertools import islice
+from typing import Any, Final
+
+from databroker.records import Record
+
+# Version, modified, expires; then the data.
+_HEAD: Final = struct.Struct("<qdd")
+_EXACT: Final = frozenset({type(None), bool, int, float, str})
+
+
+class PackedRecords:
+    """Of one type, by id, at most `most`, each at a third of what its Record weighs; None where it is known that there is no such record.
+
+    Readers get a Record of their own.
+    """
+
+    def __init__(self, type: str, most: int):
+        self._type = type
+        self._most = most
+        # Of one that is full a hundredth goes at once: who looks for the oldest passes over every place that became empty before it.
+        self._going = max(1, most // 100)
+        self._held: dict[str, bytes | None] = {}
+
+    def __repr__(self) -> str:
+        return f"<PackedRecords {len(self._held)} of {self._type}>"
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._held
+
+    def get(self, id: str) -> Record | None:
+        """KeyError where nothing is held of it; None where it is known that there is no such record."""
+        packed = self._touch(id)
+        if packed is None:
+            return None
+        version, modified, expires = _HEAD.unpack_from(packed)
+        data = marshal.loads(packed[_HEAD.size :])  # noqa: S302 - bytes that only `put` makes, and that leave no process
+        return Record(self._type, id, data, version, modified, expires if expires < math.inf else None)
+
+    def version(self, id: str, now: float) -> int | None:
+        """Of a record that has not expired, without opening it, else None; KeyError where nothing is held of it."""
+        packed = self._touch(id)
+        if packed is None:
+            return None
+        version, _, expires = _HEAD.unpack_from(packed)
+        return int(version) if expires > now else None
+
+    def held_version(self, id: str) -> int | None:
+        """As `version`, also of one that has expired; who asks this does not count as a reader."""
+        packed = self._held[id]
+        return None if packed is None else int(_HEAD.unpack_from(packed)[0])
+
+    def put(self, id: str, record: Record | None) -> None:
+        """One that is held already stays as near to its end as it was: that it changes does not mean that somebody uses it."""
+        self._held[id] = None if record is None else _packed(record)
+        if len(self._held) > self._most:
+            for oldest in list(islice(self._held, self._going)):
+                del self._held[oldest]
+
+    def drop(self, id: str) -> None:
+        self._held.pop(id, None)
+
+    def clear(self) -> None:
+        self._held.clear()
+
+    def _touch(self, id: str) -> bytes | None:
+        packed = self._held.pop(id)
+        self._held[id] = packed
+        return packed
+
+
+def _packed(record: Record) -> bytes:
+    expires = math.inf if record.expires is None else record.expires
+    return _HEAD.pack(record.version, record.modified, expires) + marshal.dumps(_plain(record.data))
+
+
+def _plain(value: Any) -> Any:
+    """The same JSON value in the types that `marshal` knows; it takes no subclass of theirs."""
+    if type(value) in _EXACT:
+        return value
+    match value:
+        case dict():
+            return {_plain(key): item if type(item) in _EXACT else _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case str():
+            return str.__str__(value)
+        case int():
+            return int(value)
+        case float():
+            return float(value)
+    raise TypeError(f"stored data must be JSON values, not {type(value).__name__}")
