@@ -3,6 +3,7 @@
 import asyncio
 import weakref
 from dataclasses import dataclass, replace
+from sys import intern
 from typing import overload
 
 import structlog
@@ -130,7 +131,7 @@ class IdentityLoader:
             session=session,
             user=user,
             person=person,
-            group_names=tuple(group.name for group in groups if group.name),
+            group_names=tuple(_shared(group.name) for group in groups if group.name),
             rule_group_names=await self._rule_group_names(groups) if session.provider in PROVIDERS_WITH_GROUP_NAMES else frozenset(),
         )
         return identity_of(facts, self._groups_claim)
@@ -141,7 +142,7 @@ class IdentityLoader:
 
     async def _rule_group_names(self, groups: list[DirectoryGroup]) -> frozenset[str]:
         """A name that is the id of a known group is left out: else whoever names a group could take over another's rule."""
-        names = [name for group in groups for name in (group.name, group.email) if name]
+        names = [_shared(name) for group in groups for name in (group.name, group.email) if name]
         same_ids = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, name) for name in names))
         return frozenset(name for name, same_id in zip(names, same_ids, strict=True) if same_id is None)
 
@@ -157,6 +158,11 @@ class IdentityLoader:
             self._bearers.clear()
         elif change.type == SESSION:
             self._cached.pop(change.id, None)
+
+
+def _shared(name: str) -> str:
+    """One object for all who are in the group: each opens its record anew."""
+    return intern(name) if type(name) is str else name
 
 
 def _version(record: Record | None) -> int | None:

@@ -41,7 +41,7 @@ from tests.support.options import MINIMAL, make_options
 from tests.support.redis_server import RedisServer
 
 HOST = "bench.localhost"
-PEOPLE, GROUPS, GROUPS_EACH = 100_000, 1000, 10
+PEOPLE, GROUPS, GROUPS_EACH = 110_000, 1000, 10
 CHANGES = 100_000
 REVOCATIONS = 300
 AUTHORIZES = 2
@@ -261,8 +261,8 @@ async def revocation(services: Services) -> float:
 
 
 async def full(services: Services, process: subprocess.Popen[str], sessions: int) -> float:
-    """After more people than a replica holds, each in ten groups: it has three records of each."""
-    began, number = time.perf_counter(), min(sessions, MAX_SESSIONS)
+    """After more sessions than a replica holds, of people who are in ten groups each: it has three records of each."""
+    began, number = time.perf_counter(), min(sessions, MAX_SESSIONS + MAX_SESSIONS // 10)
 
     async def ask(session: int) -> None:
         await services.is_let_in(0, services.cookie(session))
