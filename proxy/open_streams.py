@@ -117,4 +117,9 @@ class OpenStreams:
     def _end(self, streams: "set[Stream] | tuple[Stream, ...]", why: str) -> None:
         for stream in list(streams):
             log.info("stream ended", reason=why, session_id=stream.session_id, request_id=stream.incoming.request_id)
+            # Each by itself: trouble with one must keep no other from ending, nor the replica, which calls us, from hearing of more.
+            asyncio.get_running_loop().call_soon(self._end_now, stream)
+
+    def _end_now(self, stream: Stream) -> None:
+        if stream in self._by_session.get(stream.session_id, ()):
             stream.end()

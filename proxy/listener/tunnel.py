@@ -101,6 +101,9 @@ class HalfClosingTLS(BufferingTLSTransport):
             self._flushSendBIO()
 
     def _shutdownTLS(self) -> None:
+        if self._tlsConnection is None:
+            # Twisted (26.4) forgets it when the connection is lost; whoever aborts a tunnel a moment later is late, not wrong.
+            return
         is_clients = bool(self._tlsConnection.get_shutdown() & SSL.RECEIVED_SHUTDOWN) and not self.disconnecting
         if is_clients and end_of_input(self.wrappedProtocol):
             raise _InputEnded

@@ -4,9 +4,12 @@ import asyncio
 
 import pytest
 from OpenSSL import SSL
-from twisted.internet.protocol import Factory
+from twisted.internet.error import ConnectionDone
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.ssl import CertificateOptions
 from twisted.internet.testing import StringTransport
 from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.python.failure import Failure
 
 from gateproject.config.types import CertificatePair, SecretBytes
 from proxy.listener.certificates import Certificates
@@ -157,6 +160,17 @@ async def test_an_abort_sends_nothing_more():
     taken.end.abort()
     assert taken.wire.is_aborted
     taken.channel.connectionLost()
+
+
+def test_an_abort_after_the_connection_was_lost_is_no_error():
+    """Who ends what is carried may be a moment later than the client that left."""
+    factory = TLSMemoryBIOFactory(CertificateOptions(), False, Factory.forProtocol(Protocol))
+    factory.protocol = HalfClosingTLS
+    connection = factory.buildProtocol(None)
+    connection.makeConnection(Wire())
+    connection.connectionLost(Failure(ConnectionDone()))
+    connection.abortConnection()
+    assert connection.transport.is_aborted
 
 
 async def test_timeouts_of_requests_do_not_count():
