@@ -8,8 +8,8 @@ import secrets
 import ssl
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,7 +131,7 @@ class Stage:
 @contextmanager
 def staged(directory: Path, **settings: Any) -> Iterator[Stage]:
     """`settings` are further settings of gate by their file key."""
-    with _upstream() as upstream, _provider() as provider, _gate(directory, provider, upstream, settings) as gate:
+    with application() as upstream, bendable_provider() as provider, _gate(directory, provider, upstream, settings) as gate:
         tls = gate.certificates.client_context()
         connections = Connections(gate.port, tls)
         try:
@@ -145,13 +145,13 @@ def stage_of(target: Any) -> Stage:
     return target if isinstance(target, Stage) else kept_stage("shared")
 
 
-def kept_stage(name: str) -> Stage:
+def kept_stage(name: str, start: Callable[[Path], AbstractContextManager[Stage]] = staged) -> Stage:
     """A stage that is started when it is first asked for by this name, and kept to the end."""
     with _starting:
         if name not in _kept:
             stack = ExitStack()
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gate-identity-")))
-            _kept[name] = stack.enter_context(staged(directory)), stack
+            _kept[name] = stack.enter_context(start(directory)), stack
         return _kept[name][0]
 
 
@@ -184,7 +184,7 @@ def end_kept_stages() -> None:
 
 
 @contextmanager
-def _upstream() -> Iterator[Canary]:
+def application() -> Iterator[Canary]:
     canary = _Application("application", Ledger())
     server = CanaryServer([canary])
     server.start()
@@ -203,7 +203,7 @@ class _Application(Canary):
 
 
 @contextmanager
-def _provider() -> Iterator[Provider]:
+def bendable_provider() -> Iterator[Provider]:
     provider = Provider()
     try:
         yield provider

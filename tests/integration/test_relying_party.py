@@ -6,9 +6,11 @@ Every refusal is explained on a page, and in the log under the request id of tha
 import asyncio
 import itertools
 import json
+import re
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
@@ -16,8 +18,8 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
+from tests.attack.identity_browser import HTML, Browser
 from tests.attack.identity_browser import Answer as Page
-from tests.attack.identity_browser import Browser
 from tests.attack.identity_stage import ANYONE, Stage, staged
 from tests.support.children import wait_until
 from tests.support.fake_idp import (
@@ -106,8 +108,19 @@ def unsigned(header: dict[str, Any], claims: dict[str, Any]) -> str:
     return f"{head}.{payload}."
 
 
+def with_its_own_key(header: dict[str, Any], claims: dict[str, Any]) -> str:
+    """The token brings the key that it wants to be verified by (RFC 7515 4.1.2, 4.1.3)."""
+    own = public_jwk(OTHER_RSA_KEY, "RS256", header["kid"])
+    return signed({**header, "jwk": own, "jku": "https://evil.example/jwks"}, claims, OTHER_RSA_KEY, "RS256")
+
+
+def of_a_longer_issuer(header: dict[str, Any], claims: dict[str, Any]) -> str:
+    return signed(header, {**claims, "iss": f"{claims['iss']}.evil.example"}, RSA_KEY, "RS256")
+
+
 MISBEHAVIOURS: dict[str, Misbehaviour] = {
     "the ID token of another issuer": token_trouble("of another issuer", claims={"iss": "https://evil.example"}),
+    "an issuer that only begins like it": token_trouble("of another issuer", token=of_a_longer_issuer),
     "no issuer": token_trouble("of another issuer", claims={"iss": ABSENT}),
     "another audience": token_trouble("another audience", claims={"aud": "another"}),
     "no audience": token_trouble("another audience", claims={"aud": ABSENT}),
@@ -124,6 +137,7 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
     "a claim twice": token_trouble("can't be read", token=a_claim_twice),
     "a wrong signature": token_trouble("signature is wrong", token=flipped),
     "another's signature": token_trouble("signature is wrong", token=lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")),
+    "a key that the token brings along": token_trouble("signature is wrong", token=with_its_own_key),
     "an unknown key id": token_trouble("does not publish", header={"kid": "unknown"}),
     "algorithm none": token_trouble("algorithm", token=unsigned),
     "HS256 with the client secret": token_trouble("algorithm", token=hs256(CLIENT_SECRET.encode())),
@@ -158,6 +172,9 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
     "the state twice": bad_answer("the same thing twice", "the same thing twice", twice("state")),
     "an error": bad_answer("could not sign you in", "temporarily_unavailable", with_(error="temporarily_unavailable")),
 }
+
+# Neither is among the 28: the provider works as it should, and the answer is no.
+OTHER_TROUBLE = {"our credentials are refused", "the code is refused", "an error"}
 
 
 @pytest.fixture(scope="module")
@@ -210,6 +227,49 @@ def test_a_misbehaving_provider_signs_nobody_in(stage: Stage, name: str) -> None
     stage.provider.straighten()
     is_explained(stage, page, case.status, case.page, case.event, case.log)
     nobody_is_signed_in(stage, browser)
+
+
+@pytest.mark.parametrize("query", [without("state"), with_(state="made-up"), with_(state="A" * 22)], ids=["none", "made up", "another's"])
+def test_an_answer_that_nobody_here_asked_for_signs_nobody_in(
+    stage: Stage, query: Callable[[dict[str, str]], list[tuple[str, str]]]
+) -> None:
+    browser = stage.browser()
+    callback, before = stage.picked(browser), stage.idp.count("/token")
+    page = browser.open(f"{callback.partition('?')[0]}?{urlencode(query(dict(parse_qsl(urlsplit(callback).query))))}")
+    assert (page.status, "in another browser" in page.text) == (400, True), page.text
+    assert stage.idp.count("/token") == before
+    nobody_is_signed_in(stage, browser)
+
+
+# What the provider says when it is asked anew -> the answer, and whether the session goes on as it was (OpenID Connect Core 12.2, 5.3.2).
+REFRESHED: dict[str, tuple[Bend, int, bool]] = {
+    "the ID token of another issuer": (Bend(claims={"iss": "https://evil.example"}), 503, True),
+    "for another audience": (Bend(claims={"aud": "another"}), 503, True),
+    "with another's signature": (Bend(token=lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")), 503, True),
+    "the ID token of another person": (Bend(claims={"sub": "bob"}), 401, False),
+    "userinfo of another person": (Bend(userinfo={"sub": "bob"}), 401, False),
+}
+
+
+@pytest.mark.parametrize("name", REFRESHED)
+def test_a_refresh_makes_nobody_somebody_else(stage: Stage, name: str) -> None:
+    bend, status, goes_on = REFRESHED[name]
+    browser = stage.browser()
+    assert stage.sign_in(browser).status == 200
+    dashboard = stage.url(AUTHENTICATE_HOST, "/.gate/")
+    token = re.findall(r'name="_gate_csrf" value="([^"]+)"', browser.open(dashboard).text)[0]
+    stage.provider.idp.bend = bend
+    headers = (*HTML, ("Content-Type", "application/x-www-form-urlencoded"))
+    page = browser.open(
+        stage.url(AUTHENTICATE_HOST, "/.gate/refresh"), method="POST", headers=headers, body=urlencode({"_gate_csrf": token})
+    )
+    assert page.status == status, page.text
+    stage.provider.straighten()
+    assert stage.is_signed_in(browser, ANYONE) is goes_on
+    if goes_on:
+        shown = browser.open(dashboard).text
+        assert "alice@corp.example" in shown
+        assert "bob@corp.example" not in shown
 
 
 def test_a_code_of_another_browser_is_worth_nothing(stage: Stage) -> None:
@@ -397,3 +457,19 @@ def test_a_callback_leaks_nothing_and_carries_no_form_on(stage: Stage) -> None:
     assert all("no-store" in answer.header("cache-control") for answer in answers)
     # The only one that a browser shows, so that its address could be the referrer of anything.
     assert answers[1].header("referrer-policy") in ("no-referrer", "same-origin")
+
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "relying_party.md"
+
+
+def test_the_page_names_all_28_cases_and_tests_that_are_there() -> None:
+    rows = re.findall(r"(?m)^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", PAGE.read_text())
+    assert [int(number) for number, *_ in rows] == list(range(1, 29))
+    assert len({case for _, case, *_ in rows}) == 28
+    for number, _, _, _, proof in rows:
+        named = re.findall(r"`([^`]+)`", proof)
+        assert named, number
+        for name in named:
+            assert name in MISBEHAVIOURS or name in globals(), f"{number}: there is no {name!r}"
+    # And nothing that is tried is left out of the page.
+    assert set(MISBEHAVIOURS) <= {name for *_, proof in rows for name in re.findall(r"`([^`]+)`", proof)} | OTHER_TROUBLE

@@ -1,0 +1,212 @@
+"""B35: whatever is taken from a person, is it taken from their next request, and from what they hold open?"""
+
+import copy
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from tests.attack.identity_attack import Attempt, identity_attack
+from tests.attack.identity_browser import HTML
+from tests.attack.identity_stage import Stage
+from tests.attack.identity_standing import ANYBODY, CLAIMED, GROUP, PAGES, STREAMS, TEAM, Person, StandingStage, standing_stage
+from tests.attack.run import REFUSED, Outcome, expect
+from tests.support.fake_idp import PEOPLE
+from tests.support.gate import AUTHENTICATE_HOST
+from tests.support.raw_http import RawClient
+
+# A generous bound for what takes less than a second, two after a new configuration, or an interval for what the provider says.
+WITHIN = 20.0
+TIMES = 4
+CROWD = 3  # clients that go on asking, with a copy of the cookie, while it is taken away
+AGAIN = 5
+
+Do = Callable[[StandingStage, Person], None]
+
+
+@dataclass(frozen=True)
+class Withdrawal:
+    """`keeps` says whether the person stays signed in; `host` is where they were let in, `streams` what ends with it."""
+
+    do: Do
+    keeps: bool
+    host: str = PAGES
+    streams: tuple[str, ...] = STREAMS
+
+
+@identity_attack("B35", "what was taken away, from who has it in every way", sample=6, minutes=4)
+def withdrawn(_: Stage) -> Iterator[Attempt]:
+    for number in range(TIMES):
+        for name, withdrawal in WITHDRAWALS.items():
+            yield f"{name} {number}", partial(_withdrawn, withdrawal, 0)
+            yield f"{name}, while many ask {number}", partial(_withdrawn, withdrawal, CROWD)
+
+
+def _withdrawn(withdrawal: Withdrawal, crowd: int) -> Outcome:
+    stage = standing_stage()
+    person = stage.newcomer()
+    try:
+        person.enter(stage)
+        before = len(stage.gate.log)
+        with_many = Crowd(stage, person, withdrawal.host, crowd)
+        withdrawal.do(stage, person)
+        _until_refused(stage, person, withdrawal.host)
+        with_many.stop()
+        living = [name for name in person.living(WITHIN if withdrawal.streams else 0.0) if name in withdrawal.streams]
+        told = [entry for entry in stage.gate.log[before:] if entry.get("event") != "request"]
+        expect(not living, f"still carried: {living}; the log says {told}")
+        for _ in range(AGAIN):
+            passed = _passed(stage, person, withdrawal.host)
+            expect(not passed, f"let in again by {passed}")
+        expect(person.is_let_in(stage, ANYBODY) == withdrawal.keeps, "the session itself has ended, or has not, which is not right")
+        expect(stage.is_alive(), "gate has died")
+    finally:
+        person.close()
+        _restore(stage, person)
+    return REFUSED
+
+
+def _until_refused(stage: StandingStage, person: Person, host: str) -> None:
+    end = time.monotonic() + WITHIN
+    while passed := _passed(stage, person, host):
+        expect(time.monotonic() < end, f"still let in by {passed}")
+        time.sleep(0.01)
+
+
+def _passed(stage: StandingStage, person: Person, host: str) -> list[str]:
+    if host != PAGES:
+        return [host] if person.is_let_in(stage, host) else []
+    return [way for way, is_let_in in person.passes(stage).items() if is_let_in]
+
+
+def _restore(stage: StandingStage, person: Person) -> None:
+    """Nobody else's case is changed by what became of this one."""
+    stage.follow(stage.policy)
+    stage.push("DELETE", f"Users/{person.user}", statuses=(204, 404))
+    stage.push("DELETE", f"Groups/{person.group}", statuses=(204, 404))
+
+
+class Crowd:
+    """Asks all the time; who has once been refused must never again be let in."""
+
+    def __init__(self, stage: StandingStage, person: Person, host: str, count: int):
+        self._stage, self._host, self._cookie = stage, host, person.browser.cookie_header(host)
+        self._stopping = threading.Event()
+        self._seen: list[tuple[float, float, bool]] = []  # when it was sent, when it was answered, whether it passed
+        self._threads = [threading.Thread(target=self._ask, daemon=True) for _ in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(WITHIN)
+        refused = [answered for _, answered, passed in self._seen if not passed]
+        if self._threads:
+            expect(refused, "nobody of the crowd was refused")
+            late = [sent for sent, _, passed in self._seen if passed and sent > min(refused)]
+            expect(not late, f"{len(late)} requests were let in after another had been refused")
+
+    def _ask(self) -> None:
+        gate = self._stage.gate
+        head = f"GET /x HTTP/1.1\r\nHost: {self._host}:{gate.port}\r\nCookie: {self._cookie}\r\nAccept: application/json\r\n\r\n"
+        with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=self._host) as client:
+            while not self._stopping.is_set():
+                sent = time.monotonic()
+                status = client.send(head.encode()).response().status
+                self._seen.append((sent, time.monotonic(), status == 200))
+
+
+def _group(method: str, document: dict[str, Any] | None = None) -> Do:
+    def change(stage: StandingStage, person: Person) -> None:
+        stage.push(method, f"Groups/{person.group}", document)
+
+    return change
+
+
+def _left(stage: StandingStage, person: Person) -> None:
+    operation = {"op": "remove", "path": f'members[value eq "{person.user}"]'}
+    stage.push("PATCH", f"Groups/{person.group}", {"Operations": [operation]})
+
+
+def _user(method: str, document: dict[str, Any] | None = None) -> Do:
+    def change(stage: StandingStage, person: Person) -> None:
+        stage.push(method, f"Users/{person.user}", document)
+
+    return change
+
+
+def _another(stage: StandingStage, person: Person) -> None:
+    document = {"userName": f"{person.sub}@corp.example", "externalId": f"{person.sub}-of-old"}
+    stage.push("PUT", f"Users/{person.user}", document)
+
+
+def _signs_out(stage: StandingStage, person: Person) -> None:
+    page = person.browser.open(stage.url(AUTHENTICATE_HOST, "/.gate/"))
+    (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
+    _post(stage, person.browser, "/.gate/signout/", f"_gate_csrf={quote(token, safe='')}", (200, 302, 303))
+
+
+def _ended_by_the_administrator(stage: StandingStage, person: Person) -> None:
+    where = "/.gate/admin/databroker/user/"
+    page = stage.administrator.open(stage.url(AUTHENTICATE_HOST, where))
+    (token, *_) = re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
+    body = f"csrfmiddlewaretoken={quote(token, safe='')}&action=end_all&_selected_action={quote(f'oidc/{person.sub}', safe='')}"
+    _post(stage, stage.administrator, where, body, (302,))
+
+
+def _said_by_the_provider(stage: StandingStage, person: Person) -> None:
+    token = stage.idp.logout_token(sub=person.sub)
+    _post(stage, stage.browser(), "/.gate/backchannel_logout", f"logout_token={token}", (200, 204))
+
+
+def _post(stage: StandingStage, browser: Any, path: str, body: str, statuses: tuple[int, ...]) -> None:
+    headers = (*HTML, ("Content-Type", "application/x-www-form-urlencoded"), ("Origin", stage.authenticate.rstrip("/")))
+    answer = browser.open(stage.url(AUTHENTICATE_HOST, path), method="POST", headers=headers, body=body)
+    expect(answer.status in statuses, f"{path} was answered {answer.status}: {answer.text[:300]}")
+
+
+def _claim_changes(value: str) -> Do:
+    def change(stage: StandingStage, person: Person) -> None:
+        PEOPLE[person.sub]["team"] = value
+
+    return change
+
+
+def _policy(**changed: Any) -> Do:
+    """For as long as this case lasts."""
+
+    def change(stage: StandingStage, person: Person) -> None:
+        tightened = copy.deepcopy(stage.policy)
+        for route in tightened:
+            if GROUP in route.get("allowed_groups", ()):
+                route |= changed
+        stage.follow(tightened)
+        person_is_out = _passed(stage, person, PAGES)
+        expect(not person_is_out, f"the new configuration is in force, and lets in by {person_is_out}")
+
+    return change
+
+
+WITHDRAWALS: dict[str, Withdrawal] = {
+    "left the group": Withdrawal(_left, keeps=True),
+    "the group is empty": Withdrawal(_group("PUT", {"displayName": "Standing", "externalId": GROUP}), keeps=True),
+    "the group was deleted": Withdrawal(_group("DELETE"), keeps=True),
+    "the group has another id": Withdrawal(
+        _group("PATCH", {"Operations": [{"op": "replace", "path": "externalId", "value": "of-another"}]}), keeps=True
+    ),
+    "deactivated": Withdrawal(_user("PATCH", {"Operations": [{"op": "replace", "path": "active", "value": False}]}), keeps=False),
+    "the user was deleted": Withdrawal(_user("DELETE"), keeps=False),
+    "the user is another person": Withdrawal(_another, keeps=False),
+    "signed out": Withdrawal(_signs_out, keeps=False),
+    "ended by the administrator": Withdrawal(_ended_by_the_administrator, keeps=False),
+    "signed out at the provider": Withdrawal(_said_by_the_provider, keeps=False),
+    "another claim": Withdrawal(_claim_changes(f"not {TEAM}"), keeps=True, host=CLAIMED, streams=()),
+    "another group is wanted": Withdrawal(_policy(allowed_groups=["another"]), keeps=True),
+    "denied by a policy": Withdrawal(_policy(policy=[{"deny": {"groups": GROUP}}]), keeps=True),
+    "a stronger sign-in is wanted": Withdrawal(_policy(acr_values=["gold"]), keeps=True),
+}
