@@ -29,7 +29,7 @@ class Holds(IContains):
             return self.as_sql(compiler, connection)
         text, parameters = self.process_lhs(compiler, connection)
         _, pattern = self.process_rhs(compiler, connection)
-        return f'UPPER({text} COLLATE "C") LIKE UPPER(%s)', [*parameters, *pattern]
+        return f'UPPER({text} COLLATE "C") LIKE %s', [*parameters, *(each.upper() for each in pattern)]
 
 
 def sessions(rows: QuerySet, text: str) -> QuerySet:
