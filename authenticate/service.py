@@ -126,9 +126,9 @@ class AuthenticateService:
         """True exactly once for each state; remembered until its cookie would have expired."""
         return await self.broker.spend(f"state/{state}", self.clock() + LIFETIME)
 
-    def sign_in_url_for(self, own_path: str) -> str:
-        """Where a page of the authenticate host sends who is not signed in; sign-in then leads back to `own_path`."""
-        return self.signer.sign(self.origin + SIGN_IN_PATH, {"gate_redirect_uri": self.origin + own_path}, self.clock())
+    def sign_in_url_for(self, own_path: str, **asked: str) -> str:
+        """Where a page of the authenticate host sends who is not signed in, or not as is `asked`; sign-in then leads back to `own_path`."""
+        return self.signer.sign(self.origin + SIGN_IN_PATH, {"gate_redirect_uri": self.origin + own_path, **asked}, self.clock())
 
     def way_back(self, session: Session, target: Target, attempt_id: str) -> str:
         """Where the signed-in browser goes now: home at once, or to a route host with a token that gives that host the session."""

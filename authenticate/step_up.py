@@ -31,6 +31,10 @@ class Asked:
             raise BadRequest("this sign-in link asks for what is no time")
         return cls(tuple(params.get("gate_acr_values", "").split()), int(max_age) if max_age else None)
 
+    def to_url(self) -> dict[str, str]:
+        asked = {"gate_acr_values": " ".join(self.acr_values), "gate_max_age": "" if self.max_age is None else str(self.max_age)}
+        return {name: value for name, value in asked.items() if value}
+
     @classmethod
     def from_attempt(cls, attempt: Mapping[str, Any]) -> Self:
         asked = attempt.get("asked", {})

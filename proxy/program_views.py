@@ -26,7 +26,8 @@ async def login(request: HttpRequest) -> HttpResponse:
     redirect_uri = own.proxy.programs.redirect_uri(given[0]) if len(given) == 1 else None
     if redirect_uri is None:
         return error_page(request, 400, NOT_ALLOWED)
-    url = own.proxy.sign_in.for_program(own.proxy.origin_of(own.incoming.request), redirect_uri, own.proxy.clock())
+    route = own.proxy.route_of_tunnel(own.incoming.request.host, request.GET.get("gate_tunnel_port", ""))
+    url = own.proxy.sign_in.for_program(own.proxy.origin_of(own.incoming.request), redirect_uri, own.proxy.clock(), route)
     return finished(HttpResponse(url, content_type="text/plain; charset=utf-8"))
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from authorize.client import Authorizer
-from authorize.policy.request import AccessRequest, access_request
+from authorize.policy.request import CONNECT, AccessRequest, access_request
 from gateproject.config.options import Options
+from gateproject.config.route import Route
 from gateproject.crypto.hand_over import HandOvers
 from gateproject.crypto.program_tokens import ProgramHandOvers, ProgramTokens
 from gateproject.crypto.session_cookie import SessionCookies
@@ -19,6 +20,8 @@ from proxy.programs import Programs
 from proxy.sign_in import SignInRedirects
 from proxy.sign_in_loops import SignInLoops
 from proxy.upstreams.cluster import Clusters
+
+LONGEST_PORT = len("65535")
 
 
 class ProxyService:
@@ -85,6 +88,13 @@ class ProxyService:
 
     def origin_of(self, request: AccessRequest) -> str:
         return f"{self._authorize.scheme_of(request.host, request.port)}://{request.host_port}"
+
+    def route_of_tunnel(self, host: str, port: str) -> Route | None:
+        """What a program at this host wants a token for, where it says the port of a tunnel."""
+        if not (port.isascii() and port.isdecimal() and len(port) <= LONGEST_PORT):
+            return None
+        found = self._authorize.routes.match(AccessRequest(CONNECT, host, int(port), "/"))
+        return found.route if found is not None else None
 
     def client_address(self, incoming: Incoming) -> str:
         """The peer, or whom a trusted peer names."""

@@ -35,10 +35,10 @@ class SignInRedirects:
         }
         return self._signer.sign(self._sign_in_url, params, now), set_cookies
 
-    def for_program(self, origin: str, redirect_uri: str, now: float) -> str:
+    def for_program(self, origin: str, redirect_uri: str, now: float, route: Route | None = None) -> str:
         """The URL that a program opens in its person's browser, who is asked there; good for five minutes."""
         params = {"gate_redirect_uri": redirect_uri, "gate_callback_uri": f"{origin}{CALLBACK_PATH}", "gate_programmatic": "true"}
-        return self._signer.sign(self._sign_in_url, params, now)
+        return self._signer.sign(self._sign_in_url, params | _asked(route), now)
 
 
 def _asked(route: Route | None) -> dict[str, str]:

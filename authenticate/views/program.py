@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
 from authenticate.service import CALLBACK_PATH, AuthenticateService
+from authenticate.step_up import Asked
 from authenticate.targets import Target
 from authenticate.views import answers
 from databroker.records import USER, Session, User
@@ -28,7 +29,9 @@ def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
     callback = service.targets.target(params.get("gate_callback_uri", ""), gate.authorize.is_route_origin)
     if callback is None or callback.rest != CALLBACK_PATH:
         raise BadRequest("this sign-in link leads to a place that does not belong to this site")
-    sealed = service.program_requests.seal(ProgramRequest(callback.origin, params.get("gate_redirect_uri", "")), service.clock())
+    asked = Asked.from_url(params)
+    wanted = ProgramRequest(callback.origin, params.get("gate_redirect_uri", ""), asked.acr_values, asked.max_age)
+    sealed = service.program_requests.seal(wanted, service.clock())
     return responses.redirect(f"{service.origin}{PATH}?request={sealed}")
 
 
@@ -48,9 +51,10 @@ async def program(request: HttpRequest) -> HttpResponse:
     route = service.targets.target(wanted.origin, gate.authorize.is_route_origin)
     if route is None:
         return responses.error_page(request, 400, "The address that the program wants to use is not there any more.", advice=START_AGAIN)
-    session = await service.session_of(answers.cookie_headers(request), service.host_port, service.clock())
-    if session is None:
-        return responses.redirect(service.sign_in_url_for(f"{PATH}?request={sealed}"))
+    now, asked = service.clock(), Asked(wanted.acr_values, wanted.max_age)
+    session = await service.session_of(answers.cookie_headers(request), service.host_port, now)
+    if session is None or asked.shortfall(session.claims, session.issued, now):
+        return responses.redirect(service.sign_in_url_for(f"{PATH}?request={sealed}", **asked.to_url()))
     if request.method == "POST" and _is_proven(request, service, session):
         return _agreed(request, service, session, route, wanted)
     return await _question(request, service, session, route, wanted, sealed)

@@ -18,10 +18,15 @@ REQUEST_LIFETIME = 900.0
 
 @dataclass(frozen=True, slots=True)
 class ProgramRequest:
-    """A program wants to act for whoever agrees: at the route host of `origin`; `redirect_uri` is where its token goes."""
+    """A program wants to act for whoever agrees: at the route host of `origin`; `redirect_uri` is where its token goes.
+
+    `acr_values` and `max_age`, in seconds, are what the sign-in behind the token must come up to.
+    """
 
     origin: str
     redirect_uri: str
+    acr_values: tuple[str, ...] = ()
+    max_age: int | None = None
 
 
 class ProgramRequests:
@@ -32,12 +37,12 @@ class ProgramRequests:
         self._audience = options.authenticate_service_url.host_port
 
     def seal(self, request: ProgramRequest, now: float) -> str:
-        claims = {"at": request.origin, "to": request.redirect_uri}
+        claims = {"at": request.origin, "to": request.redirect_uri, "acr": list(request.acr_values), "age": request.max_age}
         return self._sealer.seal(claims, audience=self._audience, expires=now + REQUEST_LIFETIME)
 
     def open(self, sealed: str, now: float) -> ProgramRequest:
         claims = self._sealer.open(sealed, audience=self._audience, now=now)
-        return ProgramRequest(claims["at"], claims["to"])
+        return ProgramRequest(claims["at"], claims["to"], tuple(claims["acr"]), claims["age"])
 
 
 @dataclass(frozen=True, slots=True)

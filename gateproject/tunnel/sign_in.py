@@ -19,15 +19,19 @@ _DONE = b"You are signed in. This page can be closed.\n"
 _NOTHING = b"There is nothing here.\n"
 
 
-async def sign_in(host: str, url: Url, context: ssl.SSLContext, show: Callable[[str], None]) -> str:
-    """A token for tunnels of `host`; `show` leads the person's browser to a URL.  Raises TunnelFailed."""
+async def sign_in(host: str, tunnel_port: int, url: Url, context: ssl.SSLContext, show: Callable[[str], None]) -> str:
+    """A token for tunnels of `host`; `show` leads the person's browser to a URL.  Raises TunnelFailed.
+
+    The sign-in is as strong and as recent as the route of the one at `tunnel_port` asks for.
+    """
     waiting = _Waiting()
     server = await asyncio.start_server(waiting.answer, "127.0.0.1", 0, limit=_MOST_HEAD)
     async with server:
         port = server.sockets[0].getsockname()[1]
         back = f"http://127.0.0.1:{port}/?state={waiting.state}"
         at = host if url.port is None else f"{host}:{url.port}"
-        answer, _ = await ask(url, context, "GET", f"/.gate/api/v1/login?gate_redirect_uri={quote(back, safe='')}", at)
+        query = f"gate_redirect_uri={quote(back, safe='')}&gate_tunnel_port={tunnel_port}"
+        answer, _ = await ask(url, context, "GET", f"/.gate/api/v1/login?{query}", at)
         if answer.status != 200:
             raise TunnelFailed(f"gate at {url.host_port} offers no sign-in for {at}: {_reason(answer.body) or answer.status}")
         show(_checked(answer.body.strip()))

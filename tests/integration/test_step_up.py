@@ -1,5 +1,6 @@
 """A route that asks for a stronger sign-in, a certified provider that can give one, and a browser between them."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,11 @@ from cryptography import x509
 from tests.support.browser import headless_browser
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
 from tests.support.certs import spki_hash
+from tests.support.children import Child, clean_environment
 from tests.support.gate import GateBuilder, RunningGate, follow
 from tests.support.sample_upstream import SampleUpstream
+from tests.support.tcp_upstream import TcpUpstream
+from tests.support.tunnels import TunnelClient, agree, token_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
 HTML, SCRIPT = {"Accept": "text/html"}, {"Accept": "application/json", "Sec-Fetch-Mode": "cors"}
@@ -22,10 +26,13 @@ APP, WAGES, NEW = "app.localhost", "wages.localhost", "new.localhost"
 def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGate, CertifiedProvider]]:
     builder = GateBuilder("http://set.below.invalid")
     redirect_uri = builder.url(builder.authenticate_host, "/oauth2/callback")
-    with SampleUpstream() as upstream, CertifiedProvider(redirect_uri) as provider:
+    with SampleUpstream() as upstream, TcpUpstream(is_echo=True) as echo, CertifiedProvider(redirect_uri) as provider:
         builder.setting(idp_provider_url=provider.url, idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET)
         everybody = {"to": upstream.url, "allow_any_authenticated_user": True}
         builder.route(APP, **everybody, prefix="/wages/", acr_values=["mfa"]).route(APP, **everybody)
+        builder.policy.append(
+            {"from": f"tcp+https://{WAGES}:7", "to": echo.url, "allow_any_authenticated_user": True, "acr_values": ["mfa"]}
+        )
         builder.route(WAGES, **everybody, acr_values=["mfa"]).route(NEW, **everybody, max_age="15m")
         with builder.start(tmp_path_factory.mktemp("gate")) as running:
             yield running, provider
@@ -77,6 +84,38 @@ async def test_a_recent_sign_in_is_asked_for_and_given(gate: tuple[RunningGate, 
     async with running.client() as client:
         there = await sign_in(running, client, NEW, sub="erin", acr="pwd")
         assert (str(there.url), there.status_code) == (running.url(NEW, "/"), 200)
+
+
+async def test_a_tunnel_s_person_steps_up_in_the_browser(gate: tuple[RunningGate, CertifiedProvider], tmp_path: Path) -> None:
+    """The command's browser is ours; a session that is too weak, and a token of it, open nothing."""
+    running, _ = gate
+    async with running.client() as client:
+        await sign_in(running, client, APP, sub="frank", acr="pwd")
+        weak = await token_of(client, running.url(WAGES, ""), "frank")
+        with TunnelClient(running.port, WAGES) as early:
+            assert early.open(f"{WAGES}:7", f"Authorization: Gate {weak}") == 401
+        command = (
+            "manage.py",
+            "tunnel",
+            f"{WAGES}:7",
+            "--url",
+            running.url(WAGES, ""),
+            "--ca",
+            running.certificates.authority,
+            "--no-browser",
+        )
+        with Child.python(*command, environment=clean_environment(HOME=str(tmp_path), XDG_CACHE_HOME="")) as tunnel:
+            port = int(tunnel.wait_for_line("listening on").split(" for ")[0].rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            address = (await asyncio.to_thread(tunnel.wait_for_line, "Sign in here: ")).partition(": ")[2]
+            asked = await follow(client, await client.get(address))
+            question = await follow(client, await client.post(asked.url, data={"sub": "frank", "acr": "mfa"}))
+            assert "Do you want to let a program act for you?" in question.text
+            done = await follow(client, await agree(client, question))
+            assert "You are signed in" in done.text
+            writer.write(b"wages")
+            assert await asyncio.wait_for(reader.readexactly(5), 15) == b"wages"
+            writer.close()
 
 
 @pytest.mark.browser

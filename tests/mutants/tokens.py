@@ -21,6 +21,11 @@ program_views.without(
 
 program = door("authenticate/views/program.py", "unit/authenticate/views/test_program.py")
 program.without(
+    "a program's sign-in is as strong as its route asks",
+    "if session is None or asked.shortfall(session.claims, session.issued, now):",
+    "if session is None:",
+)
+program.without(
     "only our page agrees", 'if request.method == "POST" and _is_proven(request, service, session):', 'if request.method == "POST":'
 )
 program.without(

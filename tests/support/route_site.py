@@ -24,6 +24,13 @@ ROUTES = [
     {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True},
     {"from": "https://other.example.com", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True},
     {"from": "https://strong.example.com", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True, "acr_values": ["mfa"]},
+    {
+        "from": "tcp+https://db.example.com:5432",
+        "to": "tcp://127.0.0.1:9",
+        "acr_values": ["mfa"],
+        "max_age": "15m",
+        "allowed_users": ["a@b.c"],
+    },
     {"from": "https://finance.example.com", "to": "http://127.0.0.1:9", "allowed_users": ["boss@example.com"]},
 ]
 

@@ -67,8 +67,13 @@ async def token_of(client: httpx.AsyncClient, pages: str, sub: str) -> str:
     page = await follow(client, await client.get(answer.text))
     if "/.gate/program" not in str(page.url):
         page = await follow(client, await pick_person(client, page, sub))
-    fields = {name: unescape(value) for name, value in re.findall(r'<input[^>]*name="([^"]+)"[^>]*value="([^"]*)"', page.text)}
-    agreed = await client.post(str(page.url), data=fields, headers={"Origin": f"https://{urlsplit(str(page.url)).netloc}"})
+    agreed = await agree(client, page)
     while not (location := urljoin(str(agreed.url), agreed.headers["location"])).startswith(NOWHERE):
         agreed = await client.get(location)
     return parse_qs(urlsplit(location).query)["gate_jwt"][0]
+
+
+async def agree(client: httpx.AsyncClient, page: httpx.Response) -> httpx.Response:
+    """`page` asks whether a program may act for its person."""
+    fields = {name: unescape(value) for name, value in re.findall(r'<input[^>]*name="([^"]+)"[^>]*value="([^"]*)"', page.text)}
+    return await client.post(str(page.url), data=fields, headers={"Origin": f"https://{urlsplit(str(page.url)).netloc}"})

@@ -53,6 +53,7 @@ class Command(BaseCommand):
 
     def _tunnels(self, arguments: dict[str, Any]) -> Tunnels:
         destination = _read("HOST:PORT", _destination, arguments["destination"])
+        port = destination.port or 0  # it has one
         url = _read("--url", _gate_url, arguments["url"] or f"https://{destination.host}")
         try:
             context = ssl.create_default_context(cafile=arguments["ca"])
@@ -70,7 +71,7 @@ class Command(BaseCommand):
             url,
             context,
             TokenFile(cache_directory(os.environ) / "tunnel", destination.host, url.origin),  # noqa: TID251 - an entry point
-            None if token else lambda: sign_in(destination.host, url, context, show),
+            None if token else lambda: sign_in(destination.host, port, url, context, show),
             lambda message: self.stderr.write(f"tunnel to {destination.host_port}: {message}"),
             token,
         )

@@ -52,6 +52,21 @@ async def test_a_program_gets_a_signed_sign_in_url_as_text(site: RouteSite) -> N
     assert answer.header("cache-control") == "no-store"
 
 
+@pytest.mark.parametrize(
+    ("port", "asked"),
+    [("5432", {"gate_acr_values": "mfa", "gate_max_age": "900"}), ("5433", {}), ("", {}), ("-1", {}), ("٥", {}), ("9" * 400, {})],
+)
+async def test_what_a_tunnel_s_route_asks_of_a_sign_in_goes_along(site: RouteSite, port: str, asked: dict[str, str]) -> None:
+    query = f"gate_redirect_uri={quote(PROGRAM, safe='')}&gate_tunnel_port={quote(port)}"
+    answer = await site.ask(f"https://db.example.com/.gate/api/v1/login?{query}")
+    assert UrlSigner(site.options).verify(answer.body.decode(), site.clock()) == {
+        "gate_redirect_uri": PROGRAM,
+        "gate_callback_uri": "https://db.example.com/.gate/callback/",
+        "gate_programmatic": "true",
+        **asked,
+    }
+
+
 @pytest.mark.parametrize("uris", [(), ("https://evil.example/",), (PROGRAM, PROGRAM), (PROGRAM, "https://evil.example/")])
 async def test_another_redirect_uri_gets_an_explanation_and_no_url(site: RouteSite, uris: tuple[str, ...]) -> None:
     answer = await login(site, *uris)

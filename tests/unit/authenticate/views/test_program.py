@@ -11,9 +11,9 @@ from tests.support.authenticate_site import APP, ORIGIN, Browser, Response, Site
 PROGRAM = "http://localhost:7000/cb"
 
 
-def start_url(site: Site, *, callback: str = f"{APP}/.gate/callback/", to: str = PROGRAM) -> str:
+def start_url(site: Site, *, callback: str = f"{APP}/.gate/callback/", to: str = PROGRAM, **asked: str) -> str:
     """As a route host makes it for a program."""
-    params = {"gate_redirect_uri": to, "gate_callback_uri": callback, "gate_programmatic": "true"}
+    params = {"gate_redirect_uri": to, "gate_callback_uri": callback, "gate_programmatic": "true", **asked}
     return site.service.signer.sign(f"{ORIGIN}/.gate/sign_in", params, site.clock())
 
 
@@ -55,6 +55,28 @@ async def test_who_is_not_signed_in_signs_in_first_and_is_asked_then(site: Site)
     back = await browser.get(site.idp.pick((await browser.get(to_sign_in)).location, "alice"))
     assert back.location == question
     assert "localhost:7000" in (await browser.get(question)).text
+
+
+async def test_a_program_that_needs_a_stronger_sign_in_is_answered_after_it(site: Site) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    weak = form_of(await asked(site, browser))
+    question = (await browser.get(start_url(site, gate_acr_values="mfa", gate_max_age="900"))).location
+    to_sign_in = (await browser.get(question)).location
+    assert to_sign_in.startswith(f"{ORIGIN}/.gate/sign_in?")
+    # What the page asked of a weak session does not answer for what this program needs.
+    agreed = await browser.post(f"{ORIGIN}/.gate/program", {**weak, "request": parse_qs(urlsplit(question).query)["request"][0]})
+    assert agreed.location.startswith(f"{ORIGIN}/.gate/sign_in?")
+    to_provider = (await browser.get(to_sign_in)).location
+    params = parse_qs(urlsplit(to_provider).query)
+    assert (params["acr_values"], params["max_age"]) == (["mfa"], ["900"])
+    site.idp.bend.claims = {"acr": "mfa"}
+    assert (await browser.get(site.idp.pick(to_provider, "alice"))).location == question
+    response = await browser.post(f"{ORIGIN}/.gate/program", form_of(await browser.get(question)))
+    opened = hand_over(site, response.headers["location"])
+    strong = await site.service.session_of([f"_gate={browser.cookies['_gate']}".encode()], "auth.example.com", site.clock())
+    assert strong is not None
+    assert (opened.session_id, strong.claims["acr"]) == (strong.id, "mfa")
 
 
 async def test_opening_the_link_gives_nobody_anything(site: Site) -> None:

@@ -33,11 +33,13 @@ async def test_the_person_is_led_to_the_page_and_the_token_comes_back(tmp_path):
     shown: asyncio.Queue[str] = asyncio.Queue()
     with TunnelServer(tmp_path, offering(PAGE)) as server:
         async with asyncio.timeout(SOON):
-            signing_in = asyncio.ensure_future(sign_in("db.localhost", server.url, server.context, shown.put_nowait))
+            signing_in = asyncio.ensure_future(sign_in("db.localhost", 5432, server.url, server.context, shown.put_nowait))
             assert await shown.get() == PAGE
             head = server.heads[0].decode()
             assert f"Host: db.localhost:{server.url.port}" in head
-            back = parse_qs(urlsplit(head.split(" ")[1]).query)["gate_redirect_uri"][0]
+            query = parse_qs(urlsplit(head.split(" ")[1]).query)
+            back = query["gate_redirect_uri"][0]
+            assert query["gate_tunnel_port"] == ["5432"]
             assert urlsplit(back).hostname == "127.0.0.1"
             for wrong in (back, f"{back}&gate_jwt=", f"{back}&gate_jwt=a&gate_jwt=b", f"{back.partition('?')[0]}?state=x&gate_jwt=evil"):
                 assert await browse(wrong) == b"HTTP/1.1 404 Not Found"
@@ -50,10 +52,10 @@ async def test_the_person_is_led_to_the_page_and_the_token_comes_back(tmp_path):
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "javascript:alert(1)", "--help", "https://a b", ""])
 async def test_a_browser_is_started_with_a_web_address_alone(tmp_path, address):
     with TunnelServer(tmp_path, offering(address)) as server, pytest.raises(TunnelFailed, match="no address to sign in at"):
-        await sign_in("db.localhost", server.url, server.context, lambda shown: None)
+        await sign_in("db.localhost", 5432, server.url, server.context, lambda shown: None)
 
 
 async def test_a_gate_that_offers_no_sign_in_says_why(tmp_path):
     refusal = b"HTTP/1.1 404 Not Found\r\nContent-Length: 7\r\nConnection: close\r\n\r\nnothing"
     with TunnelServer(tmp_path, lambda spoken: spoken.say(refusal)) as server, pytest.raises(TunnelFailed, match=r"no sign-in.*nothing"):
-        await sign_in("db.localhost", server.url, server.context, lambda shown: None)
+        await sign_in("db.localhost", 5432, server.url, server.context, lambda shown: None)
