@@ -103,7 +103,7 @@ def described_identity(person: Described, options: Options) -> Identity | None:
         subject = person.user
     if subject:
         said.setdefault("sub", subject)
-    user_id = f"{provider}/{subject}"
+    user_id = f"{provider}/{subject}" if subject else ""
     signed_in = time.time() if person.signed_in is None else person.signed_in
     email, verified, name = (said.get(claim) for claim in ("email", "email_verified", "name"))
     session = Session("described", user_id, subject, provider, signed_in, math.inf, said)

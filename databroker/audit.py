@@ -28,15 +28,20 @@ PUSHED = "the provider (SCIM)"
 AUDIT_COLUMNS = ("when", "who", "account", "address", "action", "object_type", "object_id", "object_words")
 
 
-def record_action(request: HttpRequest, message: str, *, object_repr: str, object_id: str = "") -> None:
-    """`message` says what was done ("entered the admin"), `object_repr` to what or whom, for people; `object_id` for programs."""
-    record_actions(request, message, [(object_id, object_repr)])
+def record_action(request: HttpRequest, message: str, *, object_repr: str, object_id: str = "", stranger: str = STRANGER) -> None:
+    """`message` says what was done ("entered the admin"), `object_repr` to what or whom, for people; `object_id` for programs.
+
+    `stranger` is who did it, where nobody is signed in to the admin.
+    """
+    record_actions(request, message, [(object_id, object_repr)], stranger=stranger)
 
 
-def record_actions(request: HttpRequest, message: str, objects: Iterable[tuple[str, str]], model: type[Model] | None = None) -> None:
+def record_actions(
+    request: HttpRequest, message: str, objects: Iterable[tuple[str, str]], model: type[Model] | None = None, *, stranger: str = STRANGER
+) -> None:
     """As `record_action` for several (id, name), which are rows of `model`."""
     user, address, kind = request.user, request.scope["gate"].client_address, "" if model is None else model._meta.verbose_name
-    account, name = (user.get_username(), who(user)) if user.is_authenticated else ("", STRANGER)
+    account, name = (user.get_username(), who(user)) if user.is_authenticated else ("", stranger)
     entries = [
         AuditEntry(
             who=name[:255],

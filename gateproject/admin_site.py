@@ -17,6 +17,7 @@ import databroker.directory_runs
 import databroker.service_account_admin
 import proxy.admin
 from authorize.policy.identity import Identity
+from databroker.audit import STRANGER
 from gateproject.middleware import ADMIN
 from gateproject.responses import error_page
 
@@ -53,7 +54,10 @@ class GateAdminSite(AdminSite):
         if identity is None:
             return HttpResponseRedirect(own.authenticate.sign_in_url_for(_target(request)))
         if not may_administer(request, identity):
-            databroker.admin.record_action(request, "was refused at the admin", object_repr=identity.shown_as, object_id=identity.user_id)
+            who = identity.shown_as
+            databroker.admin.record_action(
+                request, "was refused at the admin", object_repr=who, object_id=identity.user_id, stranger=f"{who}, {STRANGER}"
+            )
             reason = f"You are signed in as {identity.shown_as}, who is not one of the people who administer this gate."
             advice = "Administrators are named by admin_allowed_users and admin_allowed_groups in the configuration."
             return error_page(

@@ -37,6 +37,8 @@ async def opened_broker(options: Options) -> AsyncIterator[BrokerClient]:
 
 def _own_address(address: HostPort | None) -> Url:
     if address is None:
-        raise BrokerError("the records are in the memory of the running gate, which can only be asked where grpc_address is set")
+        raise BrokerError(
+            "the records are in the memory of the running gate (databroker_storage_type), which can only be asked where grpc_address is set"
+        )
     host = "127.0.0.1" if address.host in EVERY_ADDRESS else address.host
     return Url("http", f"[{host}]" if ":" in host else host, address.port)

@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateproject.config.options import Options
 from gateproject.errors import ConfigError
+from gateproject.report import NO_FILE
 
 
 class ConfiguredCommand(BaseCommand):
@@ -28,4 +29,5 @@ def configured() -> Options:
 
 def unusable(error: ConfigError) -> CommandError:
     more = f" (and {len(error.problems) - 1} more; manage.py checkconfig prints all)" if len(error.problems) > 1 else ""
-    return CommandError(f"the configuration has a problem: {error.problems[0]}{more}")
+    what = "the configuration" if settings.GATE_CONFIG_PATH else f"{NO_FILE}; the environment"
+    return CommandError(f"{what} has a problem: {error.problems[0]}{more}")

@@ -18,6 +18,8 @@ KINDS = {
     "unreachable-route": "A route can never match, or lets nobody in.",
     "weak-setting": "A setting is allowed, but weakens the protection.",
 }
+# Who forgot -config reads of a dozen settings that are missing, and not why.
+NO_FILE = "no file was read: -config FILE names one"
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _BOLD, _RED, _YELLOW, _GREEN, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[0m"
 
@@ -63,7 +65,8 @@ def _summary(report: Report, coloured: Any) -> str:
     if not report.errors and not report.warnings:
         tests = f", {_counted(report.policy_tests, 'policy test')} passed" if report.policy_tests else ""
         return f"{coloured('The configuration has no problems', _GREEN)}: {_counted(report.routes, 'route')}{tests}."
-    return f"{_counted(len(report.errors), 'error')}, {_counted(len(report.warnings), 'warning')}"
+    where = "" if report.path else f"; {NO_FILE}"
+    return f"{_counted(len(report.errors), 'error')}, {_counted(len(report.warnings), 'warning')}{where}"
 
 
 def _counted(count: int, noun: str) -> str:

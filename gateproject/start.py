@@ -12,6 +12,7 @@ from databroker.store.sealed import SealedStore, WrongKey
 from gateproject.config.options import Options
 from gateproject.database import migrate
 from gateproject.errors import BrokerError, ConfigError, Problem
+from gateproject.report import NO_FILE
 from gateproject.runtime import SIGNS_IN, Runtime
 from gateproject.telemetry.logs import configure_logs
 from proxy.listener import listen
@@ -51,7 +52,8 @@ def from_settings() -> Runtime:
         prepare(settings.GATE_OPTIONS)
         return Runtime(settings.GATE_OPTIONS, settings.GATE_SOURCE)
     except ConfigError as error:
-        sys.exit(f"{settings.GATE_CONFIG_PATH or 'environment'}: {len(error.problems)} problem(s), nothing was started\n{error}")
+        where = settings.GATE_CONFIG_PATH or f"environment ({NO_FILE})"
+        sys.exit(f"{where}: {len(error.problems)} problem(s), nothing was started\n{error}")
 
 
 def serve_grpc_only(runtime: Runtime) -> None:

@@ -119,7 +119,10 @@ def introduction(ports: Ports, folder: Folder) -> str:
     ca = folder.ca_file
     own = ports.url(AUTHENTICATE_HOST, "/.gate/")
     pages = {ports.url(site.host): f"{site.about}: {site.who()}" for site in SITES}
-    pages |= {own: "who am I, sign out", f"{own}admin/": f"sessions, users, groups, routes: only {ALICE.sub}"}
+    pages |= {
+        own: "who am I, sign out",
+        f"{own}admin/": f"sessions, people, routes, and why a request was decided as it was: only {ALICE.sub}",
+    }
     width = max(map(len, pages))
     people = [f"  {person.sub:<7}{person.email:<20}{_groups(person):<19}sees {_sees(person)}" for person in PEOPLE]
     lines = [

@@ -57,7 +57,7 @@ class Command(ConfiguredCommand):
         except AccountError as error:
             raise CommandError(str(error)) from error
         except BrokerError as error:
-            raise CommandError(f"the records can't be reached ({error}){_hint(options)}") from error
+            raise CommandError(f"nothing was done: {error}{_hint(options)}") from error
         except (ConfigError, Error) as error:
             raise CommandError(f"the audit log can't be written: {error}") from error
 
@@ -118,8 +118,8 @@ def _run(options: Options, work: Callable[[ServiceAccounts], Awaitable[Any]]) ->
 
 
 def _hint(options: Options) -> str:
-    if options.databroker_storage_type == "memory" and options.databroker_service_url is None:
-        return ": with databroker_storage_type memory they live in the running gate, and end with it"
+    if options.databroker_storage_type == "memory" and options.databroker_service_url is None and options.grpc_address is not None:
+        return ": with databroker_storage_type memory the records live in the running gate, and end with it"
     return ""
 
 

@@ -53,6 +53,8 @@ def test_somebody_without_an_account_is_told_of_too():
     record_action(request_of(AnonymousUser()), "was refused", object_repr="bob@a.org", object_id="oidc/bob")
     entry = AuditEntry.objects.get()
     assert (entry.who, entry.account, entry.object_words) == (STRANGER, "", "bob@a.org")
+    record_action(request_of(AnonymousUser()), "was refused", object_repr="eve@a.org", stranger=f"eve@a.org, {STRANGER}")
+    assert AuditEntry.objects.filter(who="eve@a.org, not an administrator", account="").count() == 1
     assert not get_user_model().objects.exists()
 
 

@@ -1,6 +1,7 @@
 """The same problems as text, JSON and SARIF."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -91,6 +92,10 @@ def test_text_has_place_severity_key_and_message() -> None:
         "config.yaml:4:1: warning: gate_debug: is true",
         "3 errors, 1 warning",
     ]
+
+
+def test_who_names_no_file_is_told_that_none_was_read() -> None:
+    assert as_text(replace(REPORT, path=None)).endswith("3 errors, 1 warning; no file was read: -config FILE names one")
 
 
 def test_only_colours_differ_on_a_terminal() -> None:

@@ -3,6 +3,7 @@
 import stat
 
 import pytest
+from django.test import override_settings
 
 from gateproject.config.options import Options
 from gateproject.start import from_settings, prepare
@@ -23,6 +24,7 @@ def test_a_proxy_has_a_directory_of_its_own_and_no_database(proxy):
 
 
 def test_without_a_configuration_nothing_is_started(capsys):
-    with pytest.raises(SystemExit) as end:
+    with override_settings(GATE_CONFIG_PATH=None), pytest.raises(SystemExit) as end:
         from_settings()
     assert "nothing was started" in str(end.value)
+    assert "environment (no file was read: -config FILE names one)" in str(end.value)
