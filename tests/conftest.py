@@ -11,8 +11,12 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "gateproject.settings"
 os.environ["GATE_CONFIG"] = os.devnull + "/absent.yaml"
 
 import django
+from hypothesis import settings
 
 django.setup()
+# An example is no slower for what another process does meanwhile.
+settings.register_profile("gate", deadline=None)
+settings.load_profile("gate")
 
 from tests.support.database import database, database_once  # noqa: E402, F401 - fixtures, which need Django
 

@@ -60,6 +60,17 @@ async def test_the_admin_ends_with_the_session_that_opened_it(gate: RunningGate)
         assert (await client.get(admin(gate, "databroker/session/"), headers=HTML)).status_code == 302
 
 
+async def test_who_leaves_the_admin_is_told_that_they_are_still_signed_in(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        index = await sign_in(client, admin(gate), "alice")
+        (token,) = set(re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', index.text))
+        headers = {**HTML, "Referer": admin(gate), "Origin": gate.url("authenticate.localhost", "")}
+        left = await client.post(admin(gate, "logout/"), data={"csrfmiddlewaretoken": token}, headers=headers)
+        assert "still signed in" in left.text
+        assert 'href="/.gate/signout/"' in left.text
+        assert "alice@example.com" in (await client.get(gate.url("authenticate.localhost", "/.gate/"), headers=HTML)).text
+
+
 async def test_the_admin_exists_at_the_authenticate_host_only(gate: RunningGate) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "alice")
@@ -70,6 +81,7 @@ async def test_the_admin_pages_have_their_styles_and_a_strict_policy(gate: Runni
     async with gate.client() as client:
         index = await sign_in(client, admin(gate), "alice")
         assert "default-src 'none'" in index.headers["content-security-policy"]
+        assert 'rel="icon"' in index.text
         for asset in re.findall(r'(?:href|src)="(/\.gate/static/[^"]+)"', index.text):
             assert (await client.get(gate.url("authenticate.localhost", asset))).status_code == 200
 

@@ -8,4 +8,4 @@ MORE = int(os.environ.get("GATE_EXAMPLES", "1"))
 
 
 def examples(count: int) -> settings:
-    return settings(max_examples=count * MORE, deadline=None)
+    return settings(max_examples=count * MORE)

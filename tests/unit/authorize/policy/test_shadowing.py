@@ -109,7 +109,7 @@ ROUTES = st.fixed_dictionaries({}, optional={"path": TEXT, "prefix": TEXT, "rege
 
 
 @given(st.lists(ROUTES, min_size=2, max_size=5), st.lists(st.text("/ab.", max_size=4).map(lambda text: "/" + text), max_size=40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_route_table_never_finds_a_route_that_is_called_unreachable(written: list[dict[str, str]], paths: list[str]) -> None:
     try:
         routes = [route(**keys) for keys in written]

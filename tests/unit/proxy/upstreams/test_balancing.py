@@ -115,7 +115,7 @@ def test_the_order_in_which_upstreams_are_written_does_not_matter(table):
         assert one[first.choose((0, 1, 2, 3), IDLE, key)] == turned[second.choose((0, 1, 2, 3), IDLE, key)]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=12))
 def test_each_entry_of_a_maglev_table_goes_by_weight(weights):
     """By construction: turns go round, and a lighter upstream takes its part of them, so no share is off by more than a turn or two."""
