@@ -11,7 +11,7 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from examples.demo.certificates import Authority, is_still_good, private_key_pem, write_private
-from examples.demo.people import ALICE, AUTHENTICATE_HOST, HOSTS, PEOPLE, SITES
+from examples.demo.people import ALICE, AUTHENTICATE_HOST, ECHO, ECHO_AUTHORITY, HOSTS, PEOPLE, SITES
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def write_config(folder: Folder, ports: Ports, upstream_ports: Mapping[str, int]
         "jwt_claims_headers": ["email", "groups"],
         # The defaults less Strict-Transport-Security, which would outlive the demo in the browser for every port of these names.
         "headers": {"X-Content-Type-Options": "nosniff", "X-Frame-Options": "SAMEORIGIN"},
-        "policy": [_route(site, ports, upstream_ports[site.name]) for site in SITES],
+        "policy": [*(_route(site, ports, upstream_ports[site.name]) for site in SITES), _echo_route(upstream_ports[ECHO])],
     }
     text = "# Written by `make demo` at each start; changes are lost.\n" + yaml.safe_dump(config, sort_keys=False)
     write_private(folder.config_file, text.encode())
@@ -141,3 +141,7 @@ def _write_directory(folder: Folder) -> Path:
 def _route(site, ports: Ports, upstream_port: int) -> dict[str, object]:
     route = {"from": ports.url(site.host, ""), "to": f"http://127.0.0.1:{upstream_port}", **site.access}
     return {**route, "pass_identity_headers": True} if site.passes_identity else route
+
+
+def _echo_route(port: int) -> dict[str, object]:
+    return {"from": f"tcp+https://{ECHO_AUTHORITY}", "to": f"tcp://127.0.0.1:{port}", "allow_any_authenticated_user": True}

@@ -78,4 +78,7 @@ SITES = (
     Site("finance", "Finance", "this quarter's numbers", {"allowed_users": [ALICE.email]}, (ALICE,), passes_identity=True),
     Site("public", "Public", "a page without a sign-in", {"allow_public_unauthenticated_access": True}, None),
 )
+# A route for TCP at the host of a site; its port is a name, nobody listens there.
+ECHO = "echo"
+ECHO_AUTHORITY = "hello.localhost:7"
 HOSTS = (AUTHENTICATE_HOST, *(site.host for site in SITES))

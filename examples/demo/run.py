@@ -13,7 +13,7 @@ import httpx
 from examples.demo import loopback
 from examples.demo.children import Child, DemoError, require_free_port
 from examples.demo.configuration import Folder, Ports, write_config
-from examples.demo.people import ALICE, AUTHENTICATE_HOST, HOSTS, PEOPLE, SITES
+from examples.demo.people import ALICE, AUTHENTICATE_HOST, ECHO_AUTHORITY, HOSTS, PEOPLE, SITES
 
 ROOT = Path(__file__).parents[2]
 READY_TIMEOUT = 30.0
@@ -133,6 +133,10 @@ def introduction(ports: Ports, folder: Folder) -> str:
         "People (pick one at the sign-in, there are no passwords)",
         *people,
         "",
+        f"TCP goes through gate, too ({ECHO_AUTHORITY} says everything back: any signed-in person). In another terminal:",
+        f"  .venv/bin/python manage.py tunnel {ECHO_AUTHORITY} --listen 127.0.0.1:7777 {_where(ports, ca)}",
+        "  nc 127.0.0.1 7777",
+        "",
         "Your browser does not know the demo's certificate authority yet. Go on past its warning at each site, or trust",
         f"  {ca}",
         "It can vouch for servers named *.localhost or on loopback addresses, and for nothing else.",
@@ -156,6 +160,10 @@ def _groups(person) -> str:
 
 def _sees(person) -> str:
     return ", ".join(site.name for site in SITES if site.visitors is None or person in site.visitors)
+
+
+def _where(ports: Ports, ca: Path) -> str:
+    return f"--url {ports.url('hello.localhost', '')} --ca {_quoted(ca)}"
 
 
 def _quoted(path: Path) -> str:

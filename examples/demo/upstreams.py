@@ -19,7 +19,7 @@ from aiohttp import web
 
 from examples.demo.assertion import HEADER, AssertionVerifier, Verdict
 from examples.demo.chat import Room
-from examples.demo.people import SITES, Site
+from examples.demo.people import ECHO, SITES, Site
 
 TEMPLATES = Path(__file__).parent / "templates"
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -166,6 +166,15 @@ def web_application(site: Site, issuer: str, ca_file: Path) -> web.Application:
     return web_app
 
 
+async def say_back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """What stands behind the route for TCP."""
+    with contextlib.suppress(OSError):
+        while data := await reader.read(UNITS["KIB"] * 64):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
 async def serve(issuer: str, ca_file: Path) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -179,6 +188,9 @@ async def serve(issuer: str, ca_file: Path) -> None:
             stack.push_async_callback(runner.cleanup)
             await web.TCPSite(runner, "127.0.0.1", 0).start()
             ports[site.name] = runner.addresses[0][1]
+        echo = await asyncio.start_server(say_back, "127.0.0.1", 0)
+        stack.callback(echo.close)
+        ports[ECHO] = echo.sockets[0].getsockname()[1]
         print(json.dumps(ports), flush=True)
         await stopping.wait()
 

@@ -1,6 +1,7 @@
 """The demo as its visitors see it: `manage.py demo` and a real browser."""
 
 import hashlib
+import shlex
 import signal
 import socket
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from examples.demo.configuration import Ports
 from examples.demo.people import ALICE, AUTHENTICATE_HOST, BOB, Person
 from tests.support.browser import Browser, headless_browser
 from tests.support.certs import spki_hash
-from tests.support.children import Child, free_port
+from tests.support.children import Child, clean_environment, free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -119,6 +120,23 @@ def test_after_signing_out_the_session_is_gone_at_every_site(demo: RunningDemo, 
     for site in ("hello", "finance"):
         browser.open(demo.url(site))
         browser.wait_for_url(demo.ports.provider_url)
+
+
+def test_a_tunnel_for_tcp_opens_by_the_line_that_is_printed(demo: RunningDemo, browser: Browser, tmp_path: Path) -> None:
+    (line,) = [line for line in demo.child.lines if "manage.py tunnel" in line]
+    words = shlex.split(line)[1:]
+    words[words.index("--listen") + 1] = "127.0.0.1:0"
+    environment = clean_environment(HOME=str(tmp_path), XDG_CACHE_HOME="")
+    with Child.python(*words, "--no-browser", environment=environment) as tunnel:
+        port = int(tunnel.wait_for_line("listening on").split(" for ")[0].rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), 30) as client:
+            browser.open(tunnel.wait_for_line("Sign in here: ").partition(": ")[2])
+            pick(browser, demo, "carol")
+            browser.wait_for_url(demo.ports.url(AUTHENTICATE_HOST, "/.gate/program"))
+            browser.picture("tunnel")
+            browser.click("main form button")
+            client.sendall(b"through gate")
+            assert client.recv(100) == b"through gate"
 
 
 def test_everybody_reads_the_public_site_without_signing_in(demo: RunningDemo, browser: Browser) -> None:

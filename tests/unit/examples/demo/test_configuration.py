@@ -4,16 +4,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from examples.demo.configuration import Folder, Ports, default_folder, write_config
-from examples.demo.people import SITES
+from examples.demo.people import ECHO, ECHO_AUTHORITY, SITES
 from gateproject.config.load import load_options
 
 PORTS = Ports(gate=8443, provider=9400)
-UPSTREAMS = {site.name: 10_000 + number for number, site in enumerate(SITES)}
+UPSTREAMS = {site.name: 10_000 + number for number, site in enumerate(SITES)} | {ECHO: 7}
 
 
 def test_gate_accepts_the_written_configuration(tmp_path: Path) -> None:
     options = load_options(write_config(Folder.prepare(tmp_path / "demo"), PORTS, UPSTREAMS), {})
-    assert [route.from_.host for route in options.policy] == [site.host for site in SITES]
+    assert [route.from_.host for route in options.policy] == [*(site.host for site in SITES), "hello.localhost"]
+    assert [str(route.from_) for route in options.policy if route.is_tcp] == [f"tcp+https://{ECHO_AUTHORITY}"]
     assert options.signing_key is not None
 
 
