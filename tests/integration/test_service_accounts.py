@@ -122,5 +122,5 @@ def test_a_memory_without_a_running_gate_is_said_to_be_out_of_reach(provider: De
         cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode != 0
-    assert "the records live in the running gate" in done.stderr
+    assert "nothing was done: the records are in the memory of the running gate" in done.stderr
     assert done.stdout == ""
