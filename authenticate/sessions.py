@@ -11,7 +11,7 @@ from databroker.client import BrokerClient
 from databroker.records import SESSION, USER, Session
 from gateproject.config.options import Options
 from gateproject.crypto.session_cookie import SessionCookies
-from gateproject.errors import BadRequest, SealError
+from gateproject.errors import BadRequest, BrokerError, SealError
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +84,10 @@ class Sessions:
         """Over everywhere: each host's cookie names this record."""
         for id in (session.id, *session.earlier):
             await self._broker.delete(SESSION, id)
-        await self.at_provider.forget(session)
+        try:
+            await self.at_provider.forget(session)
+        except BrokerError as error:  # what stays in the index is harmless, and whoever asked must learn that the session has ended
+            log.warning("an ended session stays in the index of the provider's sessions", session_id=session.id, reason=str(error))
         log.info("signed out", session_id=session.id, user_id=session.user_id)
 
     def set_cookie(self, session: Session, host_port: str, now: float) -> str:

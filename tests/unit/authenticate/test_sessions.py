@@ -2,7 +2,8 @@
 
 import pytest
 
-from databroker.records import SESSION
+from databroker.records import PROVIDER_SESSION, SESSION
+from gateproject.errors import BrokerError
 from tests.support.authenticate_site import HOST, Site
 
 
@@ -48,4 +49,22 @@ async def test_the_record_decides_not_the_cookie(site: Site) -> None:
     await site.broker.put(SESSION, record.id, record.data)
     assert await site.service.session_of([cookie], HOST, site.clock()) is not None
     await site.broker.delete(SESSION, record.id)
+    assert await site.service.session_of([cookie], HOST, site.clock()) is None
+
+
+async def test_a_session_has_ended_also_where_the_index_cannot_be_tidied(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    cookie = await cookie_of(site)
+    session = await site.service.session_of([cookie], HOST, site.clock())
+    assert session is not None
+    delete, refused = site.broker.delete, []
+
+    async def delete_sessions_only(type: str, id: str) -> object:
+        if type == PROVIDER_SESSION:
+            refused.append(id)
+            raise BrokerError("the store may only be read again")
+        return await delete(type, id)
+
+    monkeypatch.setattr(site.broker, "delete", delete_sessions_only)
+    await site.service.sessions.end(session)
+    assert refused
     assert await site.service.session_of([cookie], HOST, site.clock()) is None
