@@ -28,7 +28,7 @@ from gateproject.config.options import Options
 from gateproject.config.source import ConfigSource
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import ConfigError, Problem
-from gateproject.large import made_beside_requests
+from gateproject.large import made_beside_requests, settle
 from gateproject.metrics_listener import MetricsListener
 from gateproject.restart_only import without_restart_only_changes
 from gateproject.rpc_services import RpcServices
@@ -180,6 +180,7 @@ class Runtime:
 
     def begin(self) -> None:
         """Begin the background work; called once, when the event loop runs."""
+        settle()
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
         self._background.append(spawn(self._start(), name="start"))
 

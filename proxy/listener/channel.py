@@ -15,18 +15,20 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from twisted.internet.interfaces import IHalfCloseableProtocol, IHandshakeListener, IPushProducer, ISSLTransport, ITCPTransport
+from twisted.internet.interfaces import IHalfCloseableProtocol, IHandshakeListener, IPushProducer
 from twisted.internet.protocol import Protocol
 from zope.interface import implementer
 
 from proxy.listener import limits
 from proxy.listener.body import Body, ChunkedBody, LengthBody, is_short
+from proxy.listener.client_socket import ClientSocket
 from proxy.listener.deadline import Deadline
 from proxy.listener.head import HeadSearch, Refused, RequestHead
 from proxy.listener.request import Exchange
 from proxy.listener.response import ResponseHead, refusal
 from proxy.listener.site import Site, TunnelProtocol, scope_address
 from proxy.listener.tunnel import PlainHalfClose, TunnelEnd
+from proxy.listener.turns import Stall, Turn
 
 
 @implementer(IHandshakeListener, IPushProducer)
@@ -54,13 +56,11 @@ class Channel(Protocol):
 
     def connectionMade(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self._deadline, self._stall = Deadline(self.loop), Deadline(self.loop)
-        self._is_tls = ISSLTransport.providedBy(self.transport)
-        self.scheme = "https" if self._is_tls else "http"
+        self._deadline, self._socket = Deadline(self.loop), ClientSocket(self.transport)
+        self._turn = Turn(self.loop, self._socket.descriptor)
+        self._stall = Stall(self.loop, self._turn)
+        self.scheme = "https" if self._socket.is_tls else "http"
         self.client, self.server = scope_address(self.transport.getPeer()), scope_address(self.transport.getHost())
-        if ITCPTransport.providedBy(self.transport):
-            # An event stream's small writes must not wait for the acknowledgement of the one before.
-            self.transport.setTcpNoDelay(True)
         self.transport.registerProducer(self, True)
         self.site.channels.add(self)
         self._deadline.start(self.site.limits.read, self._close_idle)
@@ -88,7 +88,7 @@ class Channel(Protocol):
     def connectionLost(self, reason: object = None) -> None:
         self._is_closing = True
         self._deadline.close()
-        self._stall.close()
+        self._stall.end()
         self.site.channels.discard(self)
         if not self.site.channels:
             self.site.emptied.set()
@@ -99,13 +99,13 @@ class Channel(Protocol):
 
     def pauseProducing(self) -> None:
         self.is_write_paused = True
-        self._stall.start(self.site.limits.idle, self.transport.abortConnection)
+        self._stall.begin(self.site.limits.idle, self.transport.abortConnection)
         if self.tunnel is not None:
             self.tunnel.pause_writing()
 
     def resumeProducing(self) -> None:
         self.is_write_paused = False
-        self._stall.close()
+        self._stall.end()
         if self._is_closing:
             self._half_close()
         elif self.tunnel is not None:
@@ -149,10 +149,12 @@ class Channel(Protocol):
         self.tunnel = protocol
         sent_ahead, self._buffer = bytes(self._buffer), bytearray()
         self._deadline.close()
+        self._turn.come_first()
+        self._socket.expect_body(True)
         self.resume_reading()
         if self.site.is_stopping:
             self.loop.call_soon(protocol.stopped)
-        return TunnelEnd(self, is_tls=self._is_tls), sent_ahead
+        return TunnelEnd(self, self._socket), sent_ahead
 
     def closes_after(self, head: RequestHead, response: ResponseHead) -> bool:
         """Whether the connection ends with this response; decided once, when its head is written."""
@@ -206,20 +208,14 @@ class Channel(Protocol):
             self._let_go()
 
     def _half_close(self) -> None:
-        # With a producer registered the transport would wait for it instead of closing.
-        self.transport.unregisterProducer()
+        self._socket.end_writing()
         self.resume_reading()
-        if self._is_tls:
-            # close_notify ends our side only; Twisted goes on reading, with no deadline of its own.
-            self.transport.loseConnection()
-        else:
-            self.transport.loseWriteConnection()
         self._deadline.start(limits.LINGER_SECONDS, self._let_go)
 
     def _let_go(self) -> None:
         # A slow reader still gets what is in the send buffer, within timeout_idle.
         self._deadline.start(self.site.limits.idle, self.transport.abortConnection)
-        (self.transport.transport if self._is_tls else self.transport).loseConnection()
+        self._socket.close()
 
     def _lose_tunnel(self) -> None:
         tunnel, self.tunnel = self.tunnel, None
@@ -230,6 +226,7 @@ class Channel(Protocol):
 
     def _await_request(self) -> None:
         self._exchange = None
+        self._turn.come_first()
         self._deadline.start(self.site.limits.idle, self._close_idle)
         self.resume_reading()
         if self._buffer:
@@ -245,6 +242,7 @@ class Channel(Protocol):
                 self._begin(*found)
             elif not self._has_begun_head:
                 self._has_begun_head = True
+                self._turn.stand_behind()
                 self._deadline.start(self.site.limits.read, partial(self._too_late, "head"))
         except Refused as refused:
             self.refuse(refused)
@@ -256,9 +254,9 @@ class Channel(Protocol):
             # Before the application starts: a body that is broken already is refused like a broken head.
             content, rest = body.feed(rest)
         self._deadline.clear()
-        self._buffer = bytearray(rest)
-        self._has_begun_head = False
+        self._buffer, self._has_begun_head = bytearray(rest), False
         self._body = None if body is None or body.finished else body
+        self._socket.expect_body(self._body is not None)
         self._window, self._window_bytes = self.site.limits.read, 0
         self._exchange = Exchange(self, head)
         self._exchange.take(content, is_complete=self._body is None)
@@ -278,6 +276,9 @@ class Channel(Protocol):
         if body.finished:
             self._body = None
             self._buffer += rest
+            self._socket.expect_body(False)
+        else:
+            self._turn.after(len(data))
         if exchange.is_answered:
             if body.finished:
                 self._await_request()

@@ -18,12 +18,14 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IAddress, IListeningPort, IProtocolFactory
 from twisted.internet.protocol import Factory
+from twisted.internet.tcp import Port
 from twisted.logger import globalLogBeginner
 
 from gateproject.tasks import spawn
 from proxy.listener.channel import Channel
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.site import Application, Site
+from proxy.listener.turns import take_turns
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +35,8 @@ Limits = Callable[[], ListenerLimits]  # those in force now
 # Running requests have this long to end when the process is told to stop.
 STOP_SECONDS = 10.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# New connections in one turn of the event loop.
+ACCEPTS = 8
 
 
 class ChannelFactory(Factory):
@@ -77,10 +81,11 @@ class GateServer(daphne.server.Server):
         """Run until SIGTERM or SIGINT, and then as long as `before_stop` takes.  `wrap` may put TLS around the connections."""
         globalLogBeginner.beginLoggingTo([_report], redirectStandardIO=False, discardBuffer=True)
         use_event_loop()
+        take_turns(loop())
         self._before_stop = before_stop
         self.http_factory = ChannelFactory(self, self._limits, on_stop)
         factory = wrap(self.http_factory)
-        self._ports = [reactor.adoptStreamPort(each.fileno(), each.family, factory) for each in self._sockets]
+        self._ports = [_adopted(each, factory) for each in self._sockets]
         for each in self._sockets:
             each.close()
         reactor.addSystemEventTrigger("before", "shutdown", self._stop_accepting)
@@ -112,6 +117,20 @@ class GateServer(daphne.server.Server):
             port.stopListening()
 
 
+class FewAtOnce(Port):
+    """Twisted (26.4) takes the more connections in one turn of the loop, the more there are."""
+
+    numberAccepts = property(lambda self: ACCEPTS, lambda self, wished: None)
+
+
+def _adopted(listener: socket.socket, factory: IProtocolFactory) -> IListeningPort:
+    if listener.family == socket.AF_UNIX:
+        return reactor.adoptStreamPort(listener.fileno(), listener.family, factory)
+    port = FewAtOnce._fromListeningDescriptor(reactor, listener.fileno(), listener.family, factory)
+    port.startListening()
+    return port
+
+
 class SideDoor:
     """A plain listener of another application on the same loop: as strict and as patient as the main one."""
 
@@ -119,7 +138,7 @@ class SideDoor:
         self._site = Site(application, ListenerLimits)
         factory = Factory.forProtocol(partial(Channel, self._site))
         factory.noisy = False
-        self._port = reactor.adoptStreamPort(listener.fileno(), listener.family, factory)
+        self._port = _adopted(listener, factory)
         listener.close()
 
     def close(self) -> "asyncio.Future[None]":
@@ -178,6 +197,7 @@ def install(limits: Limits = ListenerLimits, *, on_serve: Callable[[], None] = l
     """
 
     def factory(server: "daphne.server.Server") -> ChannelFactory:
+        take_turns(loop())
         on_serve()
         return ChannelFactory(server, limits, on_stop)
 

@@ -8,18 +8,20 @@ from twisted.internet.interfaces import ITCPTransport
 from twisted.protocols.tls import BufferingTLSTransport
 from twisted.python.failure import Failure
 
+from proxy.listener.client_socket import ClientSocket
+
 if TYPE_CHECKING:
     from proxy.listener.channel import Channel
 
 
 class TunnelEnd:
-    __slots__ = ("_channel", "_is_plain", "_is_tls", "_transport")
+    __slots__ = ("_channel", "_is_plain", "_socket", "_transport")
 
-    def __init__(self, channel: "Channel", *, is_tls: bool):
+    def __init__(self, channel: "Channel", client: ClientSocket):
         self._channel = channel
         self._transport = channel.transport
-        self._is_tls = is_tls
-        self._is_plain = not is_tls and ITCPTransport.providedBy(channel.transport)
+        self._socket = client
+        self._is_plain = not client.is_tls and ITCPTransport.providedBy(channel.transport)
 
     def write(self, data: bytes) -> None:
         transport = self._transport
@@ -37,13 +39,7 @@ class TunnelEnd:
         self._channel.resume_reading()
 
     def write_eof(self) -> None:
-        # With a producer registered Twisted would wait for it instead.
-        self._transport.unregisterProducer()
-        if self._is_tls:
-            # close_notify ends our side only; Twisted goes on reading.
-            self._transport.loseConnection()
-        else:
-            self._transport.loseWriteConnection()
+        self._socket.end_writing()
 
     def close(self) -> None:
         self._channel.close()

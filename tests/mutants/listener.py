@@ -70,6 +70,26 @@ channel.without(
     "a client that reads no answers is not asked for more", "if self.is_write_paused or not self._buffer:", "if not self._buffer:"
 )
 
+channel.without("a head in pieces stands behind", "                self._turn.stand_behind()\n", "")
+channel.without("drops of a body stand behind", "            self._turn.after(len(data))\n", "            pass\n")
+channel.without("a descriptor has no past", "        self._stall.end()\n        self.site.channels", "        self.site.channels")
+
+turns = door("proxy/listener/turns.py", "unit/proxy/listener/test_turns.py")
+turns.without("of those behind a turn takes few", "max(FEW, len(ready))", "len(self._keys) + 1")
+turns.without(
+    "a client that does not read stands behind", "        self._turn.stand_behind()\n        self._deadline", "        self._deadline"
+)
+turns.without(
+    "a new connection stands behind", "        self._is_behind = False\n        self.stand_behind()\n", "        self._is_behind = False\n"
+)
+
+client_socket = door("proxy/listener/client_socket.py", "unit/proxy/listener/test_client_socket.py")
+client_socket.without(
+    "the kernel takes little for a client that does not read",
+    "            plain.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, limits.UNSENT_BYTES)\n",
+    "",
+)
+
 response = door("proxy/listener/response.py", "unit/proxy/listener/test_response.py")
 response.without("a response header is one line", ' or block.count(b"\\n") != len(lines)', "")
 response.without("a response header has no control characters", "_LINES.fullmatch(block) is None or ", "")
@@ -181,6 +201,8 @@ DOORS = (
     head,
     body,
     channel,
+    turns,
+    client_socket,
     response,
     request,
 )

@@ -34,11 +34,14 @@ class RawClient:
     """`response()` raises Broken where the server closed before the response's end."""
 
     def __init__(self, port: int, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None, server_name: str | None = None):
-        self.socket: socket.socket = socket.create_connection((host, port), WAIT)
+        self.socket: socket.socket = self.connected(host, port)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname=server_name)
         self._buffer = b""
+
+    def connected(self, host: str, port: int) -> socket.socket:
+        return socket.create_connection((host, port), WAIT)
 
     def __enter__(self) -> Self:
         return self
@@ -138,3 +141,14 @@ def ask(port: int, data: bytes, method: str = "GET") -> tuple[RawResponse, bool]
     with RawClient(port) as client:
         response = client.send(data).response(method)
         return response, response.announces_close and client.is_closed()
+
+
+class SlowReader(RawClient):
+    """Takes little at once: its window is that of a buffer of 4 KiB."""
+
+    def connected(self, host: str, port: int) -> socket.socket:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before it connects, for the window that it announces
+        client.settimeout(WAIT)
+        client.connect((host, port))
+        return client

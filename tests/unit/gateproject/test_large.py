@@ -18,7 +18,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from gateproject.config.source import ConfigSource
 from gateproject.crypto.signing_key import SigningKey
-from gateproject.large import TURN_SECONDS, made_beside_requests
+from gateproject.large import COLLECT_AFTER, TURN_SECONDS, made_beside_requests, settle
 from proxy.dataplane import Carrying
 from proxy.service import ProxyService
 from tests.support.options import make_options
@@ -49,6 +49,18 @@ def test_what_was_not_made_is_not_kept() -> None:
         raise ValueError("broken")
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
+
+
+def test_what_the_start_has_made_is_not_looked_at_again():
+    before = gc.get_threshold()
+    made = [[number] for number in range(1000)]
+    try:
+        settle()
+        assert gc.get_freeze_count() >= len(made)
+        assert gc.get_threshold() == COLLECT_AFTER
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
 
 
 def test_what_a_configuration_became_goes_without_the_collector(tmp_path: Path) -> None:

@@ -48,7 +48,8 @@ async def control(path, scope, receive, send):
     if path == "/_/echo":
         await echo({"body": ""}, scope, receive, send)
         return
-    body = json.dumps({"calls": calls, **state}).encode()
+    selector = type(asyncio.get_running_loop()._selector).__name__
+    body = json.dumps({"calls": calls, "selector": selector, **state}).encode()
     if path == "/_/release":
         release.set()
     elif path == "/_/reset":

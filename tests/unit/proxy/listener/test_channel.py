@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import re
+import socket
 import time
 from dataclasses import dataclass
 
@@ -10,9 +11,11 @@ import pytest
 from twisted.internet.interfaces import IHandshakeListener
 from twisted.internet.testing import StringTransport
 
+from proxy.listener import limits
 from proxy.listener.channel import Channel
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.site import Site
+from proxy.listener.turns import take_turns
 from tests.support.raw_http import Broken
 
 
@@ -73,6 +76,77 @@ async def test_the_next_request_waits_until_the_last_answer_is_read():
     await some_turns()
     assert calls == [b"/one", b"/two"]
     channel.connectionLost()
+
+
+@dataclass
+class Standing:
+    channel: Channel
+    wire: Wire
+
+    @property
+    def is_behind(self) -> bool:
+        return self.channel.loop._selector.stands_behind(self.wire.fileno())
+
+
+@pytest.fixture
+async def standing():
+    """A connection whose loop lets some stand behind others."""
+    take_turns(asyncio.get_running_loop())
+    with socket.socket() as some:
+        wire = Wire()
+        wire.fileno = some.fileno
+        channel = Channel((await connected())[0].site)
+        channel.makeConnection(wire)
+        yield Standing(channel, wire)
+        channel.connectionLost()
+
+
+async def test_a_connection_stands_behind_others_until_its_first_answer(standing):
+    assert standing.is_behind
+    standing.channel.dataReceived(get("/"))
+    assert standing.is_behind
+    await some_turns()
+    assert not standing.is_behind
+    standing.channel.dataReceived(get("/"))
+    assert not standing.is_behind
+
+
+async def test_a_head_in_pieces_stands_behind_others_until_its_answer(standing):
+    standing.channel.dataReceived(get("/"))
+    await some_turns()
+    head = get("/")
+    standing.channel.dataReceived(head[:9])
+    assert standing.is_behind
+    standing.channel.dataReceived(head[9:])
+    await some_turns()
+    assert not standing.is_behind
+
+
+async def test_a_body_in_drops_stands_behind_others(standing):
+    async def takes_it_all(scope, receive, send):
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    standing.channel.site.application = takes_it_all
+    whole = post("/", bytes(5 * limits.DROP_BYTES))
+    standing.channel.dataReceived(whole[:100])
+    standing.channel.dataReceived(whole[100 : 100 + limits.DROP_BYTES])
+    assert (standing.is_behind, standing.wire.bufferSize) == (False, limits.READ_BYTES)
+    standing.channel.dataReceived(whole[100 + limits.DROP_BYTES : -9])
+    standing.channel.dataReceived(whole[-9:-1])
+    assert standing.is_behind
+    await some_turns()
+    standing.channel.dataReceived(whole[-1:])
+    await some_turns()
+    assert (standing.is_behind, standing.wire.bufferSize) == (False, limits.WRITE_BUFFER_BYTES)
+
+
+async def test_the_next_connection_of_a_descriptor_has_no_past(standing):
+    assert standing.is_behind
+    standing.channel.connectionLost()
+    assert not standing.is_behind
 
 
 async def test_a_client_that_reads_nothing_for_timeout_idle_is_dropped():

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import json
 import signal
 
 import daphne.server
@@ -11,7 +12,7 @@ from twisted.internet.testing import StringTransport
 
 from proxy.listener.channel import Channel
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.server import drain
+from proxy.listener.server import ACCEPTS, FewAtOnce, drain
 from proxy.listener.site import Site
 from tests.support.children import Child, clean_environment, free_port, wait_until
 from tests.support.raw_http import RawClient, ask
@@ -43,12 +44,26 @@ def test_the_reactor_runs_on_an_asyncio_loop_that_we_can_name():
     assert isinstance(reactor._asyncioEventloop, asyncio.AbstractEventLoop)
 
 
+def test_few_connections_are_taken_in_one_turn_of_the_loop():
+    """Twisted (26.4) adds twenty to the number whenever it was reached."""
+    port = FewAtOnce(0, None)
+    port.numberAccepts += 20
+    assert port.numberAccepts == ACCEPTS
+
+
+def test_the_reactors_loop_lets_slow_connections_stand_behind(tmp_path):
+    child, port = start(tmp_path)
+    with child:
+        assert json.loads(ask(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[0].body)["selector"] == "Turns"
+
+
 def test_the_stock_command_serves_with_our_connections():
     port = free_port()
     command = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(port), "tests.unit.proxy.listener.canary:application")
     with Child.python(*command, environment=clean_environment(PYTHONPATH=".")) as child:
         child.wait_for_line("Listening on TCP address")
         assert ask(port, b"GET / HTTP/1.0\r\n\r\n")[0].status == 426
+        assert b'"Turns"' in ask(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[0].body
         with RawClient(port) as client:
             client.send(b"POST /stream-echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nfirst")
             client._until(b"\r\n\r\n")

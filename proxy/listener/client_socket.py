@@ -1,0 +1,43 @@
+"""What is asked of Twisted, and of the kernel, for a client's connection, with TLS or without?"""
+
+import socket
+from typing import Any
+
+from twisted.internet.interfaces import ISSLTransport, ITCPTransport
+
+from proxy.listener import limits
+
+
+class ClientSocket:
+    """`descriptor` is None where it has none (a transport for tests)."""
+
+    __slots__ = ("_plain", "_transport", "descriptor", "is_tls")
+
+    def __init__(self, transport: Any):
+        self.is_tls = bool(ISSLTransport.providedBy(transport))
+        self._transport = transport
+        plain = self._plain = transport.transport if self.is_tls else transport
+        self.descriptor: int | None = plain.fileno() if hasattr(plain, "fileno") else None
+        self.expect_body(False)
+        if ITCPTransport.providedBy(plain):
+            # An event stream's small writes must not wait for the acknowledgement of the one before.
+            plain.setTcpNoDelay(True)
+            plain.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, limits.UNSENT_BYTES)
+
+    def expect_body(self, is_expected: bool) -> None:
+        """Twisted has one number for both: so much is read at once, and so much may wait to be written before its writer must."""
+        self._plain.bufferSize = limits.READ_BYTES if is_expected else limits.WRITE_BUFFER_BYTES
+
+    def end_writing(self) -> None:
+        """After all that was written; the client may speak on."""
+        # With a producer registered Twisted would wait for it instead.
+        self._transport.unregisterProducer()
+        if self.is_tls:
+            # close_notify ends our side only; Twisted goes on reading, with no deadline of its own.
+            self._transport.loseConnection()
+        else:
+            self._transport.loseWriteConnection()
+
+    def close(self) -> None:
+        """Both directions; what is in the send buffer goes out first."""
+        self._plain.loseConnection()

@@ -1,0 +1,45 @@
+"""What a slow reader costs the kernel, and how much Twisted reads and holds."""
+
+from types import SimpleNamespace
+
+from twisted.internet.testing import StringTransport
+
+from proxy.listener import limits
+from proxy.listener.client_socket import ClientSocket
+from tests.support.children import wait_until
+from tests.support.raw_http import SlowReader
+
+
+def test_little_is_given_to_the_kernel_for_a_client_that_does_not_read(canary):
+    """Four MiB of the kernel's memory each, without a bound: two thousand slow readers and no connection of this machine works."""
+    with SlowReader(canary.port) as client:
+        client.send(b"GET /flood HTTP/1.1\r\nHost: canary\r\n\r\n")
+        sent, same = 0, 0
+
+        def has_stopped() -> bool:
+            nonlocal sent, same
+            now = canary.state["sent"]  # answered by the same loop, which has looked at the flood's socket meanwhile
+            same, sent = (same + 1, sent) if now == sent > 0 else (0, now)
+            return same == 5
+
+        wait_until(has_stopped, "the application waits", 10)
+        # Twice what may be unsent (the kernel counts in pieces of 64 KiB), one write of the application, and the client's window.
+        assert sent <= 2 * limits.UNSENT_BYTES + 2 * 65536
+
+
+def test_as_much_is_read_at_once_as_a_body_wants_and_little_waits_to_be_written():
+    transport = StringTransport()
+    client = ClientSocket(transport)
+    assert (transport.bufferSize, client.descriptor) == (limits.WRITE_BUFFER_BYTES, None)
+    client.expect_body(True)
+    assert transport.bufferSize == limits.READ_BYTES
+    client.expect_body(False)
+    assert transport.bufferSize == limits.WRITE_BUFFER_BYTES
+
+
+def test_both_directions_end_below_tls():
+    closed = []
+    plain = SimpleNamespace(loseConnection=lambda: closed.append("plain"))
+    client = ClientSocket(plain)
+    client.close()
+    assert closed == ["plain"]
