@@ -38,11 +38,11 @@ http {{
 """
 
 
-def start_nginx(stack: ExitStack, directory: Path) -> str:
+def start_nginx(stack: ExitStack, directory: Path, core: int = 1) -> str:
     port = free_port()
     config = directory / "nginx.conf"
     config.write_text(NGINX.format(directory=directory, port=port, body=BODY))
-    stack.enter_context(child(["nginx", "-p", str(directory), "-c", str(config)], core=1))
+    stack.enter_context(child(["nginx", "-p", str(directory), "-c", str(config)], core=core))
     wait_for(port)
     return f"http://127.0.0.1:{port}"
 

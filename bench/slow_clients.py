@@ -6,10 +6,16 @@
 slowhttptest (-H, -B, -R, -X) holds slow heads, slow bodies, range floods and slow readers against gate, 2,000 connections at a time.
 Meanwhile a good client with a session asks fifty times a second, each tenth time on a new connection.  Goals: its p99 at most
 twice that of the same client before the first slow one came, and every answer a 200.
+
+`coming` are the answers from slowhttptest's start until a second after its last connection, `held` those afterwards.  gate has a core of
+its own; the good client, the upstream and slowhttptest share the other one, where slowhttptest is niced, because that it spins is not
+gate's doing.  `beside` is the p99 of the same good client at the same gate while the same attack goes to an nginx instead, on gate's
+core: what is not below twice there already is the machine's.
 """
 
 import argparse
 import asyncio
+import math
 import shutil
 import statistics
 import subprocess
@@ -26,8 +32,12 @@ from bench.rig import HOST, child, free_port, gate_settings, pin, signed_in_cook
 
 CONNECTIONS = 2000
 GOAL = 2.0  # times the p99 without slow clients
+RATE = 400  # new connections a second
+SETTLED = 1.0  # seconds after the last of them
+NICE = 15  # slowhttptest
 EVERY = 0.02  # seconds between two questions
 PATIENCE = 30.0
+MOST_BESIDE = 20  # seconds
 BIG = 16 << 20  # bytes, more than the buffers on the way take
 SLOW_HOST = "localhost"  # slowhttptest dials the host it names
 MODES = {  # (path, options)
@@ -40,11 +50,19 @@ MODES = {  # (path, options)
 
 @dataclass
 class Heard:
-    waits: list[float] = field(default_factory=list)  # seconds
-    failures: list[str] = field(default_factory=list)
+    """`answers`: (when the question was asked, seconds until its answer); `attacks`: when each slowhttptest began."""
 
-    def p(self, percent: int) -> float:
-        return statistics.quantiles(self.waits, n=100, method="inclusive")[percent - 1]
+    answers: list[tuple[float, float]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    attacks: list[float] = field(default_factory=list)
+    memory: int = 0  # bytes, of gate at the end
+
+    def p(self, percent: int, *, coming: bool | None = None) -> float:
+        waits = [wait for when, wait in self.answers if coming is None or coming == self._is_coming(when)]
+        return statistics.quantiles(waits, n=100, method="inclusive")[percent - 1] if len(waits) > 1 else math.nan
+
+    def _is_coming(self, when: float) -> bool:
+        return any(0 <= when - begun < CONNECTIONS / RATE + SETTLED for begun in self.attacks)
 
 
 def main() -> None:
@@ -56,16 +74,21 @@ def main() -> None:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         port, process = start_gate(stack, directory)
+        other = start_other(stack, directory / "other")
         cookie = signed_in_cookie(port)
         pin(1)
-        asyncio.run(listen(port, cookie, 3.0))  # what is made once is not measured
-        before = asyncio.run(listen(port, cookie, arguments.seconds))
-        print(f"{'':20} {'answers':>8} {'failed':>6} {'p50 ms':>7} {'p99 ms':>7} {'ratio':>6} {'goal':>5} {'gate MiB':>9}")
-        show("no slow clients", before, before, process.pid)
+        asyncio.run(listen(port, cookie, 3.0, Heard()))  # what is made once is not measured
+        before = Heard()
+        asyncio.run(listen(port, cookie, arguments.seconds, before))
+        before.memory = resident(process.pid)
+        print(f"{'':16} {'answers':>8} {'failed':>6} {'p50 ms':>7} {'p99 ms':>7} {'ratio':>6} {'goal':>5}", end="")
+        print(f" {'coming':>7} {'held':>7} {'beside':>7} {'KiB each':>9}")
+        show("no slow clients", before, before)
         good = not before.failures
         for name, (path, *options) in MODES.items():
-            heard = asyncio.run(attacked(port, cookie, arguments.seconds, path, *options))
-            show(name, heard, before, process.pid)
+            beside = attacked(port, cookie, min(arguments.seconds, MOST_BESIDE), f"{other}{path}", process.pid, *options)
+            heard = attacked(port, cookie, arguments.seconds, f"http://{SLOW_HOST}:{port}{path}", process.pid, *options)
+            show(name, heard, before, beside)
             good &= not heard.failures and heard.p(99) <= GOAL * before.p(99)
     sys.exit(not good)
 
@@ -84,22 +107,38 @@ def start_gate(stack: ExitStack, directory: Path) -> tuple[int, subprocess.Popen
     return port, process
 
 
-async def attacked(port: int, cookie: str, seconds: int, path: str, *options: str) -> Heard:
+def start_other(stack: ExitStack, directory: Path) -> str:
+    """An nginx that has nothing to do with gate, on its core."""
+    directory.mkdir()
+    other = start_nginx(stack, directory, core=0)
+    (directory / "files").symlink_to(directory.parent / "files")
+    return other
+
+
+def attacked(port: int, cookie: str, seconds: int, url: str, process_id: int, *options: str) -> Heard:
     """What the good client heard from the moment the attack began."""
-    url = f"http://{SLOW_HOST}:{port}{path}"
-    command = ("slowhttptest", *options, "-c", str(CONNECTIONS), "-r", "400", "-i", "10", "-l", str(seconds), "-u", url)
-    attacking = asyncio.ensure_future(attack_again_and_again(command))
-    try:
-        return await listen(port, cookie, seconds)
-    finally:
-        attacking.cancel()
-        await asyncio.wait([attacking])
+    size = ("-c", str(CONNECTIONS), "-r", str(RATE), "-i", "10", "-l", str(seconds))
+    command = ("nice", "-n", str(NICE), "slowhttptest", *options, *size, "-u", url)
+    heard = Heard()
+
+    async def attack() -> None:
+        attacking = asyncio.ensure_future(attack_again_and_again(command, heard))
+        try:
+            await listen(port, cookie, seconds, heard)
+            heard.memory = resident(process_id)
+        finally:
+            attacking.cancel()
+            await asyncio.wait([attacking])
+
+    asyncio.run(attack())
+    return heard
 
 
-async def attack_again_and_again(command: tuple[str, ...]) -> None:
+async def attack_again_and_again(command: tuple[str, ...], heard: Heard) -> None:
     """It ends by itself when gate has cut all its connections."""
     silent = asyncio.subprocess.DEVNULL
     while True:
+        heard.attacks.append(time.monotonic())
         process = await asyncio.create_subprocess_exec(*command, stdin=silent, stdout=silent, stderr=silent)
         try:
             await process.wait()
@@ -109,9 +148,9 @@ async def attack_again_and_again(command: tuple[str, ...]) -> None:
                 await process.wait()
 
 
-async def listen(port: int, cookie: str, seconds: float) -> Heard:
+async def listen(port: int, cookie: str, seconds: float, heard: Heard) -> None:
     """Asks on a fixed beat, however long an answer takes, so that one slow answer cannot hide those that would have waited behind it."""
-    heard, asked = Heard(), set[asyncio.Task[None]]()
+    asked = set[asyncio.Task[None]]()
     idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
     started = time.monotonic()
     for number in range(int(seconds / EVERY)):
@@ -122,7 +161,6 @@ async def listen(port: int, cookie: str, seconds: float) -> Heard:
     await asyncio.gather(*asked)
     for _, writer in idle:
         writer.close()
-    return heard
 
 
 async def ask(port: int, cookie: str, heard: Heard, idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]], *, is_new: bool) -> None:
@@ -137,7 +175,7 @@ async def ask(port: int, cookie: str, heard: Heard, idle: list[tuple[asyncio.Str
     except (OSError, EOFError, TimeoutError) as error:
         heard.failures.append(repr(error))
         return
-    heard.waits.append(time.monotonic() - started)
+    heard.answers.append((started, time.monotonic() - started))
     if not head.startswith(b"HTTP/1.1 200 "):
         heard.failures.append(head.split(b"\r\n")[0].decode())
     if is_new and len(idle) > 1:
@@ -146,12 +184,20 @@ async def ask(port: int, cookie: str, heard: Heard, idle: list[tuple[asyncio.Str
         idle.append((reader, writer))
 
 
-def show(name: str, heard: Heard, before: Heard, process_id: int) -> None:
-    status = Path(f"/proc/{process_id}/status").read_text()
-    memory = int(status.split("VmRSS:")[1].split()[0]) >> 10
-    ratio = f"{heard.p(99) / before.p(99):6.2f} {GOAL:5.1f}" if heard is not before else f"{'':6} {'':5}"
+def show(name: str, heard: Heard, before: Heard, beside: Heard | None = None) -> None:
     failed = f"{len(heard.failures)}: {heard.failures[0]}" if heard.failures else "0"
-    print(f"{name:20} {len(heard.waits):8} {failed:>6} {heard.p(50) * 1000:7.2f} {heard.p(99) * 1000:7.2f} {ratio} {memory:9}", flush=True)
+    print(f"{name:16} {len(heard.answers):8} {failed:>6} {heard.p(50) * 1000:7.2f} {heard.p(99) * 1000:7.2f}", end="")
+    if beside is not None:
+        print(f" {heard.p(99) / before.p(99):6.2f} {GOAL:5.1f}", end="")
+        print("".join(f" {wait * 1000:7.2f}" for wait in (heard.p(99, coming=True), heard.p(99, coming=False), beside.p(99))), end="")
+        print(f" {(heard.memory - before.memory) / CONNECTIONS / 1024:9.0f}", end="")
+    print(flush=True)
+
+
+def resident(process_id: int) -> int:
+    """Bytes."""
+    status = Path(f"/proc/{process_id}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) << 10
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Turns(selectors.BaseSelector):
     """A selector of two: the second, of those behind, is one descriptor of the first.  The kernel serves each of them in order."""
 
     def __init__(self) -> None:
-        self._keys: dict["FileDescriptorLike", selectors.SelectorKey] = {}
+        self._keys: dict[FileDescriptorLike, selectors.SelectorKey] = {}
         self._first, self._behind = polls.epoll(), polls.epoll()
         self._behind_others: set[int] = set()
         self._first.register(self._behind.fileno(), polls.EPOLLIN)
