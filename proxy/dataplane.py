@@ -154,7 +154,9 @@ class DataPlane:
         asks = check.decision.outcome in (Outcome.SIGN_IN, Outcome.STEP_UP)
         if not asks or check.challenge or not incoming.may_be_sent_elsewhere:
             return None
-        return await self.forms.keep(incoming, client_address(incoming, self._trusted), receive, self._clock())
+        # Requests with a body to upstreams that speak HTTP/2 are Envoy's alone: ours can't carry them.
+        can_be_sent = check.decision.route is None or not check.decision.route.route.upstream_http2
+        return await self.forms.keep(incoming, client_address(incoming, self._trusted), receive, self._clock(), can_be_sent=can_be_sent)
 
     async def _websocket(
         self, incoming: Incoming, compiled: CompiledRoute, check: Check, judged_at: int, receive: Receive, send: Send

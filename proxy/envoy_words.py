@@ -72,7 +72,8 @@ class Words(EnvoyWords):
         if not isinstance(story, Story):
             raise TypeError("a story is told by who began it")
         check = story.check
-        if check is not None and check.identity is not None and status == 200:
+        # Clients of gRPC are refused with the status 200, too.
+        if check is not None and check.identity is not None and check.decision.is_allowed and status == 200:
             self._carrying.saw(check.identity.session_id, self._clock(), story.incoming.request.host_port)
         story.status, story.problem = status, problem
         story.tell()

@@ -47,6 +47,7 @@ _BUTTON_BYTES = len(FIELD) + 1 + ID_CHARACTERS
 TOO_LARGE = "it is larger than 1 MiB"
 NO_FORM = "it is not a form"
 NO_PLACE = "too much is kept already"
+NOT_SENT_BY_US = "this application takes none that were kept"
 
 
 class FormGone(BadRequest):
@@ -93,8 +94,13 @@ class KeptForms:
         self._scheme_of = scheme_of
         self._reading: Counter[str] = Counter()  # by the network of the client
 
-    async def keep(self, incoming: Incoming, client_address: str, receive: Receive, now: float) -> Kept | NotKept | None:
-        """None where it was not a page of the same origin that sent something: then nothing is kept, and nothing needs saying."""
+    async def keep(
+        self, incoming: Incoming, client_address: str, receive: Receive, now: float, *, can_be_sent: bool = True
+    ) -> Kept | NotKept | None:
+        """None where it was not a page of the same origin that sent something: then nothing is kept, and nothing needs saying.
+
+        `can_be_sent`: the button of our page, when it is pressed, comes to this data plane.
+        """
         if incoming.request.method != "POST" or self._broker is None or not self._is_of_same_origin(incoming):
             return None
         length = incoming.header(b"content-length")
@@ -102,6 +108,8 @@ class KeptForms:
             return None
         if incoming.header(b"content-type").partition(";")[0].strip().lower() not in TYPES or incoming.header(b"content-encoding"):
             return NotKept(NO_FORM)
+        if not can_be_sent:
+            return NotKept(NOT_SENT_BY_US)
         if length.isdecimal() and int(length) > LARGEST:
             return NotKept(TOO_LARGE)
         network = client_network(client_address)

@@ -80,7 +80,8 @@ class _Waiting:
     def _token_of(self, line: bytes) -> str:
         """Empty for any other request than the one that we wait for."""
         method, _, rest = line.decode("latin-1").partition(" ")
-        query = parse_qs(urlsplit(rest.partition(" ")[0]).query)
+        # Not by urlsplit, which fails at what is no URL, and anybody may send that.
+        query = parse_qs(rest.partition(" ")[0].partition("?")[2])
         states, tokens = query.get("state", []), query.get("gate_jwt", [])
         if method != "GET" or len(states) != 1 or len(tokens) != 1 or not hmac.compare_digest(states[0].encode(), self.state.encode()):
             return ""

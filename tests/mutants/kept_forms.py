@@ -13,6 +13,7 @@ forms.without("what is kept is bounded", 'message["type"] != "http.request" or l
 forms.without("an address has a few places", "expires=expires, only_if_version=0)", "expires=expires)")
 forms.without("few are read at a time", "self._reading.total() >= READ_AT_A_TIME or ", "")
 forms.without("a slow sender leaves the others their places", " or self._reading[network] >= READ_OF_ONE:", ":")
+forms.without("a form that can't be sent is not kept", "        if not can_be_sent:\n", "        if False:\n")
 forms.without("a form arrives once", "or not await self._spend(form):", "or (await self._spend(form), False)[1]:")
 forms.without("a form goes where it was sent", "or form.target != _target(incoming)", "")
 forms.without("the button is pressed on our page", " and self._is_of_same_origin(incoming)\n", "\n")

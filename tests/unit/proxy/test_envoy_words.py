@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from authorize.client import Check
-from authorize.policy.decision import judge
+from authorize.policy.decision import NO_ROUTE, judge
 from authorize.rpc.ext_authz import Asked
 from authorize.service import AuthorizeService
 from databroker.client import LocalBroker
@@ -88,6 +88,9 @@ def test_a_session_was_seen_where_its_request_may_pass(tmp_path):
     words.tell(story, 503, "away")
     story.check = check()
     words.tell(story, 403, "")
+    story.check = Check(NO_ROUTE, user())
+    words.tell(story, 200, "")  # as clients of gRPC are told that they are refused
     assert seen == []
+    story.check = check()
     words.tell(story, 200, "")
     assert seen == [(user().session_id, NOW, "app.example.com")]

@@ -235,6 +235,15 @@ async def test_who_is_signed_out_again_keeps_the_form(gate: Proxied) -> None:
     assert gate.canary.requests[0].body == BODY
 
 
+async def test_what_envoy_alone_would_carry_is_not_kept(tmp_path: Path) -> None:
+    """The button's own body would reach the application, and the form would be lost."""
+    route = {"allow_any_authenticated_user": True, "upstream_http2": True}
+    async with proxied(tmp_path, route, data_plane="envoy") as gate:
+        answer = await send(gate)
+        assert (answer.status, is_kept(answer)) == (401, False)
+        assert b"takes none that were kept" in answer.body
+
+
 async def test_a_session_that_lives_keeps_nothing(gate: Proxied) -> None:
     ann = await sign_in(gate.broker, gate.options)
     answer = await send(gate, cookie=ann.cookie(HOST))
