@@ -147,8 +147,10 @@ class DataPlane:
     def begin(self, incoming: Incoming, check: Check, judged_at: int) -> Stream:
         """It is carried from now on; `streams` wants to be told of its end."""
         # A token ends by the clock alone: no record is deleted with it.
-        is_timed = is_bearer(check) or (check.decision.route is not None and check.decision.route.is_timed)
-        return self.streams.open(incoming, check.identity.session_id if check.identity else "", judged_at, is_timed=is_timed)
+        is_token, route = is_bearer(check), check.decision.route
+        is_timed = is_token or (route is not None and route.is_timed)
+        session_id = check.identity.session_id if check.identity else ""
+        return self.streams.open(incoming, session_id, judged_at, is_timed=is_timed, asks_provider=is_token)
 
     async def _kept(self, incoming: Incoming, check: Check, receive: Receive) -> Kept | NotKept | None:
         asks = check.decision.outcome in (Outcome.SIGN_IN, Outcome.STEP_UP)

@@ -22,15 +22,19 @@ LOOK_EVERY = 0.25
 LOOK_AT_CLOCK_EVERY = 2.0
 # So many are judged at a time, then requests are answered: to judge 5,000 in one go held all of them up for 150 ms.
 LOOK_AT_ONCE = 50
+# Only the provider knows whether a bearer's token still counts; others, whose access has ended, don't wait for what it says, in seconds.
+AFAR = 0.5
 
 
 @dataclass(slots=True, eq=False)
 class Stream(Leash):
-    """One request under way; `session_id` is empty where nobody is signed in, `is_timed` where time alone may end its access."""
+    """One request under way; `session_id` is empty where nobody is signed in, `is_timed` where time alone may end its access,
+    `asks_provider` where it must perhaps be asked about it."""
 
     incoming: Incoming = field(kw_only=True)
     session_id: str = ""
     is_timed: bool = False
+    asks_provider: bool = False
 
 
 class OpenStreams:
@@ -45,11 +49,11 @@ class OpenStreams:
     def __repr__(self) -> str:
         return f"<OpenStreams {sum(map(len, self._by_session.values()))} of {len(self._by_session)} sessions>"
 
-    def open(self, incoming: Incoming, session_id: str, judged_at: int, *, is_timed: bool = False) -> Stream:
+    def open(self, incoming: Incoming, session_id: str, judged_at: int, *, is_timed: bool = False, asks_provider: bool = False) -> Stream:
         """`judged_at` is what `changes` was before the request was judged: what came since may have ended its access."""
         if judged_at != self.changes:
             self._must_look.set()
-        stream = Stream(incoming=incoming, session_id=session_id, is_timed=is_timed)
+        stream = Stream(incoming=incoming, session_id=session_id, is_timed=is_timed, asks_provider=asks_provider)
         if is_timed:
             self._timed.add(stream)
         self._by_session.setdefault(session_id, set()).add(stream)
@@ -86,7 +90,7 @@ class OpenStreams:
         unjudged: set[Stream] = set()
         while True:
             # Those that couldn't be judged come last: one whose provider is away must not keep the others from being judged.
-            streams = sorted(await self._due(), key=unjudged.__contains__)
+            streams = sorted(await self._due(), key=lambda stream: (stream.asks_provider, stream in unjudged))
             unjudged.intersection_update(streams)
             for number, stream in enumerate(streams, 1):
                 if number % LOOK_AT_ONCE == 0:
@@ -94,10 +98,13 @@ class OpenStreams:
                 if stream not in self._by_session.get(stream.session_id, ()):
                     continue
                 try:
-                    if not await may_go_on(stream.incoming):
+                    # What is asked of the provider goes on being asked: the answer is there in one of the next rounds.
+                    async with asyncio.timeout(AFAR if stream.asks_provider else None):
+                        is_over = not await may_go_on(stream.incoming)
+                    if is_over:
                         self._end((stream,), "access was withdrawn")
                     unjudged.discard(stream)
-                except BrokerError:
+                except (BrokerError, TimeoutError):
                     unjudged.add(stream)
                     # Nothing is known: new requests are refused meanwhile, and the next change is looked at again.
                     self._must_look.set()

@@ -42,9 +42,12 @@ replica.without("a new service account is seen at once", "frozenset({SESSION, SE
 replica.without("what was derived hears of a change", "        self._tell(change)\n\n    async def _fetch", "\n    async def _fetch")
 
 streams = door("proxy/open_streams.py", "unit/proxy/test_open_streams.py")
+streams.without("who has no access any more waits for no provider", "AFAR if stream.asks_provider else None", "None")
 streams.without("a stream ends with its session", 'self._end(self._by_session.get(change.id, ()), "the session has ended")', "pass")
 streams.without(
-    "one that can't be judged keeps no other waiting", "sorted(await self._due(), key=unjudged.__contains__)", "await self._due()"
+    "one that can't be judged keeps no other waiting",
+    "key=lambda stream: (stream.asks_provider, stream in unjudged)",
+    "key=lambda stream: stream.asks_provider",
 )
 streams.without("a stream ends where its policy does", 'self._end((stream,), "access was withdrawn")', "pass")
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from authorize.client import Check
+from authorize.policy.decision import NO_ROUTE
 from databroker.store.base import Change
 from gateproject.telemetry import metrics
 from proxy.open_streams import OpenStreams
@@ -14,6 +16,7 @@ from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, body_of, incomi
 from tests.support.proxied import proxied
 from tests.support.signed_in import sign_in
 from tests.support.upstreams import CanaryUpstream, Conversation
+from tests.unit.authorize.builders import user
 from tests.unit.proxy.forwarding.test_tunnel import Recorder
 
 URL = "https://app.example.com/page?q=1"
@@ -233,7 +236,14 @@ async def test_a_stream_that_time_may_end_is_known_as_one(is_timed: bool, tmp_pa
     async with proxied(tmp_path, {"policy": [{"allow": criterion}]}) as gate:
         opened, gate.streams.open = [], lambda *told, **more: opened.append(more) or OpenStreams.open(gate.streams, *told, **more)
         assert (await gate.ask(URL)).status == 200
-    assert opened == [{"is_timed": is_timed}]
+    assert opened == [{"is_timed": is_timed, "asks_provider": False}]
+
+
+async def test_a_stream_of_a_token_is_known_as_one_that_time_and_the_provider_may_end(tmp_path: Path) -> None:
+    async with proxied(tmp_path, ANYONE) as gate:
+        by_token, by_session = (gate.plane.begin(incoming_from(URL), Check(NO_ROUTE, user(session_id=id)), 0) for id in ("bearer/1", "s1"))
+    assert (by_token.is_timed, by_token.asks_provider) == (True, True)
+    assert (by_session.is_timed, by_session.asks_provider) == (False, False)
 
 
 async def test_a_request_whose_session_ends_before_its_answer_is_401(tmp_path: Path) -> None:

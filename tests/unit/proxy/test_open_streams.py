@@ -218,6 +218,30 @@ def _answer(answer: bool) -> Callable[[Incoming], Awaitable[bool]]:
     return judge
 
 
+async def test_nobody_whose_access_has_ended_waits_for_what_a_provider_says_of_a_token(running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.open_streams.LOOK_EVERY", 0)
+    monkeypatch.setattr("proxy.open_streams.AFAR", 0.01)
+    streams, ended, asked, may = OpenStreams(), asyncio.Event(), asyncio.Event(), {"person"}
+    people = incoming_from("https://app.example.com/person")
+    for number in range(3):
+        streams.open(incoming_from(f"https://app.example.com/token{number}"), f"bearer/{number}", 0, asks_provider=True)
+
+    async def judge(incoming: Incoming) -> bool:
+        if incoming is not people:
+            asked.set()
+            await asyncio.Event().wait()
+        return bool(may)
+
+    streams.open(people, "s1", 0).end = ended.set
+    running(streams, judge)
+    streams.policy_changed()
+    async with asyncio.timeout(10):
+        await asked.wait()
+        may.clear()
+        streams.policy_changed()
+        await ended.wait()
+
+
 async def test_tunnels_are_counted_for_a_session_and_nobody_s_for_an_address():
     streams = OpenStreams()
 
