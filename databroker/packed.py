@@ -7,16 +7,18 @@ from itertools import islice
 from typing import Any, Final
 
 from databroker.records import Record
+from databroker.store.frozen import frozen_data
 
 # Version, modified, expires; then the data.
 _HEAD: Final = struct.Struct("<qdd")
 _EXACT: Final = frozenset({type(None), bool, int, float, str})
+MOST_OPENED = 1000
 
 
 class PackedRecords:
     """Of one type, by id, at most `most`, each at a third of what its Record weighs; None where it is known that there is no such record.
 
-    Readers get a Record of their own.
+    What was opened last is at hand, and can't be changed by whoever reads it.
     """
 
     def __init__(self, type: str, most: int):
@@ -25,6 +27,7 @@ class PackedRecords:
         # Of one that is full a hundredth goes at once: who looks for the oldest passes over every place that became empty before it.
         self._going = max(1, most // 100)
         self._held: dict[str, bytes | None] = {}
+        self._opened: dict[str, tuple[bytes, Record]] = {}  # each as long as the same bytes are held
 
     def __repr__(self) -> str:
         return f"<PackedRecords {len(self._held)} of {self._type}>"
@@ -37,9 +40,15 @@ class PackedRecords:
         packed = self._touch(id)
         if packed is None:
             return None
-        version, modified, expires = _HEAD.unpack_from(packed)
-        data = marshal.loads(packed[_HEAD.size :])  # noqa: S302 - bytes that only `put` makes, and that leave no process
-        return Record(self._type, id, data, version, modified, expires if expires < math.inf else None)
+        opened = self._opened.get(id)
+        if opened is not None and opened[0] is packed:
+            return opened[1]
+        record = self._open(id, packed)
+        self._opened.pop(id, None)
+        self._opened[id] = packed, record
+        if len(self._opened) > MOST_OPENED:
+            del self._opened[next(iter(self._opened))]
+        return record
 
     def version(self, id: str, now: float) -> int | None:
         """Of a record that has not expired, without opening it, else None; KeyError where nothing is held of it."""
@@ -66,6 +75,12 @@ class PackedRecords:
 
     def clear(self) -> None:
         self._held.clear()
+        self._opened.clear()
+
+    def _open(self, id: str, packed: bytes) -> Record:
+        version, modified, expires = _HEAD.unpack_from(packed)
+        data = marshal.loads(packed[_HEAD.size :])  # noqa: S302 - bytes that only `put` makes, and that leave no process
+        return Record(self._type, id, frozen_data(data), version, modified, expires if expires < math.inf else None)
 
     def _touch(self, id: str) -> bytes | None:
         packed = self._held.pop(id)

@@ -45,14 +45,40 @@ def test_what_is_opened_is_what_was_packed(given: Record) -> None:
     assert packed(given).get("a") == given
 
 
-def test_each_reader_has_a_record_of_its_own() -> None:
-    held = packed(record(claims={"groups": ["a"]}))
-    found = held.get("a")
+def test_no_reader_changes_what_the_next_one_finds() -> None:
+    found = packed(record(claims={"groups": ["a"]})).get("a")
     assert found is not None
-    found.data["claims"]["groups"].append("admins")
-    again = held.get("a")
-    assert again is not None
-    assert again.data == {"claims": {"groups": ["a"]}}
+    with pytest.raises(TypeError):
+        found.data["claims"]["groups"].append("admins")
+
+
+def test_what_was_opened_is_at_hand_until_it_changes() -> None:
+    held = packed(record(version=1))
+    first = held.get("a")
+    assert held.get("a") is first
+    held.put("a", record(version=2))
+    second = held.get("a")
+    assert second is not None
+    assert (second.version, held.get("a") is second) == (2, True)
+    held.put("a", None)
+    assert held.get("a") is None
+    held.drop("a")
+    with pytest.raises(KeyError):
+        held.get("a")
+    held.put("a", record(version=1))
+    third = held.get("a")
+    assert third == first
+    assert third is not first, "another life may have other data of the same version"
+    held.clear()
+    assert held._opened == {}
+
+
+def test_not_much_is_open_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("databroker.packed.MOST_OPENED", 2)
+    held = packed(*(record(id) for id in "abc"))
+    for id in "abca":
+        held.get(id)
+    assert list(held._opened) == ["c", "a"]
 
 
 def test_names_and_the_texts_of_lists_are_one_object_for_all() -> None:
