@@ -16,7 +16,7 @@ from examples.demo.configuration import Folder, Ports, write_config
 from examples.demo.people import ALICE, AUTHENTICATE_HOST, ECHO_AUTHORITY, HOSTS, PEOPLE, SITES
 
 ROOT = Path(__file__).parents[2]
-READY_TIMEOUT = 30.0
+READY_TIMEOUT = 90.0
 
 
 def main(ports: Ports, folder_path: Path, environ: Mapping[str, str]) -> int:
