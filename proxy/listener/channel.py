@@ -150,7 +150,6 @@ class Channel(Protocol):
         sent_ahead, self._buffer = bytes(self._buffer), bytearray()
         self._deadline.close()
         self._turn.come_first()
-        self._socket.expect_body(True)
         self.resume_reading()
         if self.site.is_stopping:
             self.loop.call_soon(protocol.stopped)
@@ -256,7 +255,6 @@ class Channel(Protocol):
         self._deadline.clear()
         self._buffer, self._has_begun_head = bytearray(rest), False
         self._body = None if body is None or body.finished else body
-        self._socket.expect_body(self._body is not None)
         self._window, self._window_bytes = self.site.limits.read, 0
         self._exchange = Exchange(self, head)
         self._exchange.take(content, is_complete=self._body is None)
@@ -276,7 +274,6 @@ class Channel(Protocol):
         if body.finished:
             self._body = None
             self._buffer += rest
-            self._socket.expect_body(False)
         else:
             self._turn.after(len(data))
         if exchange.is_answered:

@@ -18,15 +18,10 @@ class ClientSocket:
         self._transport = transport
         plain = self._plain = transport.transport if self.is_tls else transport
         self.descriptor: int | None = plain.fileno() if hasattr(plain, "fileno") else None
-        self.expect_body(False)
         if ITCPTransport.providedBy(plain):
             # An event stream's small writes must not wait for the acknowledgement of the one before.
             plain.setTcpNoDelay(True)
             plain.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, limits.UNSENT_BYTES)
-
-    def expect_body(self, is_expected: bool) -> None:
-        """Twisted has one number for both: so much is read at once, and so much may wait to be written before its writer must."""
-        self._plain.bufferSize = limits.READ_BYTES if is_expected else limits.WRITE_BUFFER_BYTES
 
     def end_writing(self) -> None:
         """After all that was written; the client may speak on."""

@@ -18,9 +18,6 @@ REQUEST_LINE_EXTRA_BYTES = 64
 BODY_BUFFER_BYTES = 64 * 1024
 # The kernel takes this much ahead of what the client's window lets out (twice at most); without a bound it is four MiB a slow reader.
 UNSENT_BYTES = 64 * 1024
-# So much of an answer waits here before its sender does; of a request body, so much is read at once.
-WRITE_BUFFER_BYTES = 16 * 1024
-READ_BYTES = 64 * 1024
 # Less of a body than this at once, with more to come, is a drop: its connection stands behind others (turns.py).
 DROP_BYTES = 4 * 1024
 # So long after its last byte a client that does not read stands behind others.

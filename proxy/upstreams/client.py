@@ -176,7 +176,7 @@ class Exchange:
             skip_payload=self._request.method == "HEAD",
             read_until_eof=True,
             auto_decompress=False,
-            read_bufsize=AHEAD,
+            read_bufsize=AHEAD // 2,  # it stops at twice as much
             max_line_size=MAX_RESPONSE_HEADERS,
             max_field_size=MAX_RESPONSE_HEADERS,
             max_headers=MAX_RESPONSE_HEADER_COUNT,
