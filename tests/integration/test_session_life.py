@@ -77,18 +77,13 @@ async def test_trouble_keeps_the_session_and_a_refusal_ends_it(gate: RunningGate
 async def test_two_processes_and_a_hundred_requests_refresh_once(idp: FakeIdP, upstream: SampleUpstream, tmp_path: Path) -> None:
     """Each refresh token works once at this provider, and ends the session when it comes a second time (B36)."""
     with RedisServer(tmp_path / "redis") as redis:
-        one = GateBuilder(idp.issuer).route(APP, to=upstream.url, allow_any_authenticated_user=True)
-        one.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, databroker_storage_type="kvstore")
-        one.setting(databroker_storage_connection_string=redis.url, authenticate_callback_path="/done/with/it")
-        two = GateBuilder(idp.issuer)
-        two.settings, two.policy = {**one.settings, "address": two.settings["address"]}, one.policy
+        one, two = two_of_a_kind(idp, upstream, redis)
         limits = httpx.Limits(max_connections=20)
         with one.start(directory(tmp_path, "one")) as gate, two.start(directory(tmp_path, "two")) as other:
             async with gate.client(limits=limits) as client, other.client(limits=limits) as elsewhere:
                 await signed_in(gate, idp, client)
                 idp.lifetime = 3600
-                (cookie,) = (cookie.value for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain == APP)
-                copy = {"Host": f"{APP}:{gate.port}", "Cookie": f"_gate={cookie}"}
+                copy = as_sent_to(gate, client)
 
                 async def both(number: int) -> set[int]:
                     asked = [client.get(gate.url(APP)) for _ in range(number)]
@@ -104,17 +99,12 @@ async def test_two_processes_and_a_hundred_requests_refresh_once(idp: FakeIdP, u
 async def test_a_sign_out_wins_over_a_refresh_in_another_process(idp: FakeIdP, upstream: SampleUpstream, tmp_path: Path) -> None:
     """Two processes share a Redis; the one refreshes while a person signs out at the other (B36)."""
     with RedisServer(tmp_path / "redis") as redis:
-        pages = GateBuilder(idp.issuer).route(APP, to=upstream.url, allow_any_authenticated_user=True)
-        pages.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, databroker_storage_type="kvstore")
-        pages.setting(databroker_storage_connection_string=redis.url, authenticate_callback_path="/done/with/it")
-        refreshing = GateBuilder(idp.issuer)
-        refreshing.settings, refreshing.policy = {**pages.settings, "address": refreshing.settings["address"]}, pages.policy
+        pages, refreshing = two_of_a_kind(idp, upstream, redis)
         # Whoever is there first holds the lease, so it is this one that refreshes.
         with refreshing.start(directory(tmp_path, "refreshing")) as other, pages.start(directory(tmp_path, "pages")) as gate:
             async with gate.client() as client, other.client() as elsewhere:
                 await signed_in(gate, idp, client)
-                (cookie,) = (cookie.value for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain == APP)
-                copy = {"Host": f"{APP}:{gate.port}", "Cookie": f"_gate={cookie}"}
+                copy = as_sent_to(gate, client)
                 assert (await elsewhere.get(other.url(APP), headers=copy)).status_code == 200
                 idp.bend.holds["/token"] = asyncio.Event()
                 exchanges = idp.count("/token")
@@ -128,6 +118,22 @@ async def test_a_sign_out_wins_over_a_refresh_in_another_process(idp: FakeIdP, u
                 await until(lambda: _is(idp.count("/revoke") > revoked))
                 statuses = [(await elsewhere.get(other.url(APP), headers=copy)).status_code, (await client.get(gate.url(APP))).status_code]
     assert statuses == [302, 302]
+
+
+def two_of_a_kind(idp: FakeIdP, upstream: SampleUpstream, redis: RedisServer) -> tuple[GateBuilder, GateBuilder]:
+    """Two processes of one gate, which differ by their port alone."""
+    one = GateBuilder(idp.issuer).route(APP, to=upstream.url, allow_any_authenticated_user=True)
+    one.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, databroker_storage_type="kvstore")
+    one.setting(databroker_storage_connection_string=redis.url, authenticate_callback_path="/done/with/it")
+    two = GateBuilder(idp.issuer)
+    two.settings, two.policy = {**one.settings, "address": two.settings["address"]}, one.policy
+    return one, two
+
+
+def as_sent_to(gate: RunningGate, client: httpx.AsyncClient) -> dict[str, str]:
+    """What makes a request to the other process one of this browser's to the application."""
+    (cookie,) = (cookie.value for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain == APP)
+    return {"Host": f"{APP}:{gate.port}", "Cookie": f"_gate={cookie}"}
 
 
 def directory(parent: Path, name: str) -> Path:

@@ -43,6 +43,11 @@ replica.without("what was derived hears of a change", "        self._tell(change
 
 streams = door("proxy/open_streams.py", "unit/proxy/test_open_streams.py")
 streams.without("who has no access any more waits for no provider", "AFAR if stream.asks_provider else None", "None")
+streams.without(
+    "one stream's trouble is nobody else's",
+    "asyncio.get_running_loop().call_soon(self._end_now, stream)",
+    "self._end_now(stream)",
+)
 streams.without("a stream ends with its session", 'self._end(self._by_session.get(change.id, ()), "the session has ended")', "pass")
 streams.without(
     "one that can't be judged keeps no other waiting",
