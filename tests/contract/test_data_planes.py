@@ -26,7 +26,9 @@ from tests.support.upstreams import OK, CanaryUpstream, Conversation
 from tests.support.websockets import CLOSE, TEXT, RawWebSocket, SocketUpstream
 
 pytestmark = pytest.mark.slow
-APP, PUBLIC, CANARY, SOCKETS, DOWN, SHADOWED = (f"{name}.localhost" for name in ("app", "public", "canary", "sockets", "down", "shadowed"))
+APP, PUBLIC, CANARY, SOCKETS, DOWN, SHADOWED, HTTP2 = (
+    f"{name}.localhost" for name in ("app", "public", "canary", "sockets", "down", "shadowed", "http2")
+)
 HTML = {"Accept": "text/html"}
 SOON = 10.0  # seconds; a generous bound for what takes less than one
 SPELLINGS = (
@@ -88,6 +90,32 @@ def gate(
 @pytest.fixture(scope="module")
 def is_envoy(gate: RunningGate) -> bool:
     return gate.builder.settings["data_plane"] == "envoy"
+
+
+@pytest.fixture(scope="module")
+def is_http2_there(gate: RunningGate, is_envoy: bool, application: SampleUpstream) -> bool:
+    if is_envoy:
+        route = {"from": gate.url(HTTP2, ""), "to": application.url, "allowed_groups": ["engineering"], "upstream_http2": True}
+        gate.builder.policy.append(route)
+        reload(gate, policy=gate.builder.policy)
+    return is_envoy
+
+
+def test_a_form_without_a_session_is_kept_or_its_page_says_why_not(gate: RunningGate, is_http2_there: bool) -> None:
+    """Nothing is promised that who carries it in the end can't do."""
+
+    def sent(host: str) -> RawResponse:
+        own = (f"Origin: {gate.url(host, '')}", "Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: navigate", "Accept: text/html")
+        form = ("Content-Type: application/x-www-form-urlencoded", "Content-Length: 6")
+        return ask(gate, "/order", *own, *form, host=host, server_name=APP, method="POST", body=b"item=2")
+
+    kept = sent(APP)
+    assert kept.status == 302
+    assert any("_form_" in value for name, value in kept.headers if name.lower() == "set-cookie")
+    if is_http2_there:
+        refused = sent(HTTP2)
+        assert (refused.status, b"takes none that were kept" in refused.body) == (401, True)
+        assert not any("_form_" in value for name, value in refused.headers if name.lower() == "set-cookie")
 
 
 async def session(gate: RunningGate, person: str = "alice", host: str = APP) -> str:
