@@ -149,7 +149,7 @@ class Replica:
     def on_change(self, callback: Callable[[Change], None]) -> None:
         """Call `callback` inside the stream task for each change of our types, cached or not, after the cache has heard of it.
 
-        It gets EVERYTHING (compare with `is`) when the cache was cleared.  It must not raise: the replica would stop caching.
+        It gets EVERYTHING (compare with `is`) when the cache was cleared.  Where it raises all begins anew, with EVERYTHING.
         """
         self._callbacks.append(callback)
 
@@ -165,6 +165,9 @@ class Replica:
                         waits = pauses(self._first_wait, LONGEST_WAIT)
                         self._lose()
                     log.warning("replica lost the change stream", reason=str(error))
+                except Exception:  # of a callback: nobody goes on from what it missed, and everybody is told EVERYTHING next
+                    log.exception("a change was not told to the end")
+                    self._forget_all(is_following=False)
                 await asyncio.sleep(next(waits))
         finally:
             self._start_over(is_following=False)
@@ -244,6 +247,10 @@ class Replica:
         self._start_over(is_following=False)
 
     def _start_over(self, *, is_following: bool) -> None:
+        self._forget_all(is_following=is_following)
+        self._tell(EVERYTHING)
+
+    def _forget_all(self, *, is_following: bool) -> None:
         self._is_following = is_following
         if self._end_of_staleness is not None:
             self._end_of_staleness.cancel()
@@ -254,7 +261,6 @@ class Replica:
         for cache in self._cache.values():
             cache.clear()
         self._calls.clear()
-        self._tell(EVERYTHING)
 
     def _tell(self, change: Change) -> None:
         for callback in self._callbacks:
