@@ -97,6 +97,6 @@ class DatabrokerSettings(Settings):
         validate_default=True,
         description="Django's database, for the admin and its history, and the records with `databroker_storage_type: database`: "
         "`sqlite:///` and a path, or `postgresql://`. An authorize of its own that is given authenticate's writes what it decides there.",
-        examples=["postgresql://gate:PASSWORD@db.internal/gate?sslmode=verify-full"],
+        examples=["postgresql://gate:PASSWORD@db.internal/gate?sslmode=verify-full&sslrootcert=/etc/gate/internal-ca.pem"],
         json_schema_extra={"when_unset": "a SQLite file below `data_dir`"},
     )
