@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -24,13 +24,17 @@ from yarl import URL
 from gateproject.config.route import Route
 from gateproject.errors import UpstreamError
 from proxy.upstreams import tls
-from proxy.upstreams.connection import AHEAD, IN_TUNNEL, UpstreamConnection, read_at_once
+from proxy.upstreams.connection import UpstreamConnection
 
 CONNECT_TIMEOUT = 10.0  # seconds
 # Node and uvicorn close idle connections after 5 s; a request sent at that very moment would be lost.
 KEEPALIVE_TIMEOUT = 4.0  # seconds
 MAX_RESPONSE_HEADERS = 64 * 1024  # bytes, all together
 MAX_RESPONSE_HEADER_COUNT = 512
+# Of an answer whose client reads slowly.  aiohttp (3.14) holds 512 KiB by default and asyncio reads 256 KiB at once: with two
+# thousand slow readers that is more than a gigabyte.
+READ_BUFFER = 32 * 1024  # bytes; aiohttp stops reading at twice as much
+READ_AT_ONCE = 64 * 1024  # bytes
 
 _FAMILIES = {"AUTO": socket.AF_UNSPEC, "V4_ONLY": socket.AF_INET, "V6_ONLY": socket.AF_INET6}
 _TROUBLE = (aiohttp.ClientError, HttpProcessingError, EofStream, OSError, ValueError)
@@ -149,6 +153,9 @@ class UpstreamClient:
         while (protocol := cast(UpstreamConnection, connection.protocol)).should_close or (is_fresh and protocol.requests):
             connection.close()
             connection = await self._connector.connect(destination, [], self._timeout)
+        if connection.transport is not None:
+            # asyncio's own attribute; a transport of TLS has none, and reads what has been decrypted.
+            cast(Any, connection.transport).max_size = READ_AT_ONCE
         return connection
 
     async def close(self) -> None:
@@ -176,14 +183,13 @@ class Exchange:
             skip_payload=self._request.method == "HEAD",
             read_until_eof=True,
             auto_decompress=False,
-            read_bufsize=AHEAD // 2,  # it stops at twice as much
+            read_bufsize=READ_BUFFER,
             max_line_size=MAX_RESPONSE_HEADERS,
             max_field_size=MAX_RESPONSE_HEADERS,
             max_headers=MAX_RESPONSE_HEADER_COUNT,
         )
         self._protocol.requests += 1
         self._protocol.has_spoken = False
-        self._protocol.read_on()
         self._write(head)
 
     def write(self, chunk: bytes) -> None:
@@ -233,7 +239,6 @@ class Exchange:
         if sum(map(len, map(b"".join, headers))) > MAX_RESPONSE_HEADERS:
             raise UpstreamError("the upstream sent more than 64 KiB of headers")
         self._payload = payload
-        self._protocol.hold()
         # An upstream may believe in an upgrade that it did not confirm: its connection is not used again.
         self._is_answered = not self._request.is_upgrade
         return message.code, headers
@@ -246,7 +251,6 @@ class Exchange:
         transport = self._protocol.transport
         if transport is None or transport.is_closing():
             raise UpstreamError("the upstream closed the connection with its handshake")
-        read_at_once(transport, IN_TUNNEL)
         transport.set_protocol(protocol)
         transport.resume_reading()
         return transport, self._protocol._tail
@@ -254,14 +258,12 @@ class Exchange:
     async def read(self) -> tuple[bytes, bool]:
         """(what has arrived of the body, is there more).  Raises UpstreamError when it broke off before its end, and all that came
         before was read."""
-        self._protocol.read_on()
         try:
             chunk = await self._payload.readany()
         except _TROUBLE as error:
             if not self._payload._buffer:
                 raise UpstreamError("the upstream broke off in the middle of its response") from error
             chunk = self._payload._read_nowait(-1)  # aiohttp (3.14) would forget it
-        self._protocol.hold()
         return chunk, not self._payload.at_eof()
 
     def close(self) -> None:

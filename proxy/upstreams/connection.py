@@ -2,16 +2,10 @@
 
 import asyncio
 import sys
-from typing import Any, cast
 
 from aiohttp.client_proto import ResponseHandler
 
-# asyncio reads 256 KiB at once, and aiohttp (3.14) holds twice as much again: with two thousand slow readers more than a gigabyte.
-AT_ONCE = 64 * 1024  # bytes, of an answer whose client has taken all that came before
-# With 4 KiB here a fast download costs four times as much.
-AHEAD = 32 * 1024  # bytes, of one whose client has not; at most twice as much is held
-IN_TUNNEL = 64 * 1024  # bytes
-_LAST_WORDS = 256 * 1024  # bytes
+_READ_AT_ONCE = 256 * 1024  # bytes
 
 
 class UpstreamConnection(ResponseHandler):
@@ -21,20 +15,6 @@ class UpstreamConnection(ResponseHandler):
         super().__init__(loop)
         self.requests = 0
         self.has_spoken = False
-
-    def read_on(self) -> None:
-        """Somebody waits for what comes."""
-        self._read_up_to(AT_ONCE)
-
-    def hold(self) -> None:
-        """Nobody does: the client is still to take the last piece."""
-        self._read_up_to(AHEAD)
-
-    def _read_up_to(self, size: int) -> None:
-        if self.transport is not None:
-            read_at_once(self.transport, size)
-        if self._payload is not None:
-            self._payload._high_water = size
 
     def data_received(self, data: bytes) -> None:
         self.has_spoken = True
@@ -54,7 +34,7 @@ class UpstreamConnection(ResponseHandler):
         self._read_on()
         sock = getattr(self.transport, "_sock", None)  # asyncio's own attribute; TLS has none
         try:
-            while sock is not None and (data := sock.recv(_LAST_WORDS)):
+            while sock is not None and (data := sock.recv(_READ_AT_ONCE)):
                 self.data_received(data)
                 self._read_on()
         except OSError:
@@ -65,8 +45,3 @@ class UpstreamConnection(ResponseHandler):
             if self._payload is not None:
                 self._payload.set_read_chunk_size(sys.maxsize)
             self.resume_reading()
-
-
-def read_at_once(transport: asyncio.BaseTransport, size: int) -> None:
-    """At most so many bytes.  (asyncio's own attribute; a transport of TLS has none, and reads what has been decrypted.)"""
-    cast(Any, transport).max_size = size
