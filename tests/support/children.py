@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -9,22 +10,32 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 POLL = 0.02  # seconds
 
 
+# Below those that the kernel gives to outgoing connections: one of these could take a port before its server does.
+PORTS = range(15_000, 32_768)
+_chosen = random.SystemRandom()  # the tests' own generator begins anew with each
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
+    """Never the same twice: whoever was given one may not have begun to listen yet."""
+    while True:
+        port = _chosen.choice(PORTS)
+        if port in _given:
+            continue
+        _given.add(port)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def free_ports(count: int) -> list[int]:
-    """All different: one that was let go may be given out again at once."""
-    with ExitStack() as probes:
-        return [probes.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
+    return [free_port() for _ in range(count)]
 
 
 def clean_environment(**more: str) -> dict[str, str]:
