@@ -32,16 +32,16 @@ async def run_elected(client: Leases, name: str, work: Callable[[], Coroutine[An
         asked = asyncio.get_running_loop().time()
         try:
             lease = await client.acquire(name, ttl)
+            if lease is not None and await _hold(client, lease, work, asked, ttl):
+                waits = pauses(FIRST_PAUSE)
         except BrokerError as error:
             log.warning("can't ask who does this work", work=name, reason=str(error))
             await asyncio.sleep(next(waits))
-            continue
-        if lease is None:
-            await asyncio.sleep(ttl / 3)
-            continue
-        if await _hold(client, lease, work, asked, ttl):
-            waits = pauses(FIRST_PAUSE)
-        await asyncio.sleep(next(waits))
+        except Exception:  # whatever it is: without this loop nobody might do the work any more
+            log.exception("the election failed, and is held again", work=name)
+            await asyncio.sleep(next(waits))
+        else:
+            await asyncio.sleep(ttl / 3 if lease is None else next(waits))
 
 
 class DoneElsewhere(BrokerError):

@@ -77,13 +77,16 @@ class Ending:
     def _end(self, chosen: Sequence[str]) -> None:
         """These, and the weaker ones that the same browsers had before (`Session.earlier`): who is out is out at every host."""
         broker = self.request.scope["gate"].broker
-        ids = list(dict.fromkeys([*chosen, *async_to_sync(_earlier)(broker, chosen)]))
+        earlier = dict.fromkeys(async_to_sync(_earlier)(broker, chosen))
+        ids = list(dict.fromkeys([*earlier, *chosen]))
         names = {row.pk: name_of(row) for row in Session.objects.select_related("user").filter(pk__in=ids)}
         # First the log: what can't be told of must not be done.
         record_actions(self.request, ENDS, [(id, names.get(id, id)) for id in ids], Session)
         ended: list[str] = []
         try:
-            async_to_sync(_delete)(broker, ids, ended)
+            # Who names the others goes last: where the broker fails before, asking again ends all that is left.
+            for part in ([*earlier], [id for id in ids if id not in earlier]):
+                async_to_sync(_delete)(broker, part, ended)
         except BrokerError:
             done = set(ended)
             record_actions(self.request, NOT_ENDED, [(id, names.get(id, id)) for id in ids if id not in done], Session)

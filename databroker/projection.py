@@ -11,7 +11,7 @@ from django.db import Error, models
 from databroker import rows
 from databroker.backoff import pauses
 from databroker.client import BrokerClient
-from databroker.models import DirectoryRun, Group, ServiceAccount, Session, User
+from databroker.models import LONGEST_ID, DirectoryRun, Group, ServiceAccount, Session, User
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, StartOver
 from gateproject.errors import BrokerError
@@ -52,16 +52,16 @@ class Projection:
                 await asyncio.sleep(self._pause)
             except StartOver as start_over:
                 await self._restart(start_over.version, next(waits))
-            except (BrokerError, Error) as error:
-                log.warning("the admin's tables can't follow the store", reason=str(error))
+            except Exception as error:
+                _tell("the admin's tables can't follow the store", error)
                 await asyncio.sleep(next(waits))
 
     async def _restart(self, version: int, wait: float) -> None:
         try:
             await self._load()
             self._position = version
-        except (BrokerError, Error) as error:
-            log.warning("the admin's tables can't be filled", reason=str(error))
+        except Exception as error:
+            _tell("the admin's tables can't be filled", error)
             await asyncio.sleep(wait)
 
     async def _step(self) -> None:
@@ -143,8 +143,27 @@ class Projection:
         await sync_to_async(rows.write)(batch)
 
 
+def _tell(event: str, error: Exception) -> None:
+    """Whatever it is: without its loop the admin would show for ever what was once."""
+    if isinstance(error, (BrokerError, Error)):
+        log.warning(event, reason=str(error))
+    else:
+        log.error(event, exc_info=error)
+
+
 def _add(batch: rows.Rows, model: type[models.Model], id: str, *records: Record | None) -> None:
-    """`records` are those of the model's types, in their order."""
+    """`records` are those of the model's types, in their order.  One that no row can say is left out: it must not stop the others."""
+    if not rows.is_storable(id):
+        log.warning("a record has an id that the admin's tables can't hold", table=model.__name__, id=id[:LONGEST_ID])
+        return
+    try:
+        _add_rows(batch, model, id, *records)
+    except (TypeError, ValueError) as error:
+        log.warning("a record is malformed, the admin has no row of it", table=model.__name__, id=id, error=type(error).__name__)
+        batch.gone.append((model, id))
+
+
+def _add_rows(batch: rows.Rows, model: type[models.Model], id: str, *records: Record | None) -> None:
     if model is Session:
         rows.add_session(batch, id, *records)
     elif model is User:

@@ -1,7 +1,8 @@
 """What we remember about people: the record envelope, and the values inside it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from typing import Any
 
 SESSION = "session"
@@ -49,6 +50,20 @@ class Record:
     expires: float | None = None
 
 
+@cache
+def _names(kind: Any) -> frozenset[str]:
+    return frozenset(each.name for each in fields(kind))
+
+
+def known_fields(kind: Any, record: Record) -> Mapping[str, Any]:
+    """Without those that a later release has added: while one replaces the other, and after a step back, their records are read by us.
+
+    A service account has none that could be passed over: what we don't know might narrow what it may do.
+    """
+    names = _names(kind)
+    return record.data if record.data.keys() <= names else {name: value for name, value in record.data.items() if name in names}
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """A signed-in browser.  `claims` are the ID token's, overlaid with userinfo's; times are Unix seconds."""
@@ -80,7 +95,7 @@ class Session:
 
     @classmethod
     def from_record(cls, record: Record) -> "Session":
-        return cls(**{**record.data, "earlier": tuple(record.data.get("earlier", ()))})
+        return cls(**{**known_fields(cls, record), "earlier": tuple(record.data.get("earlier", ()))})
 
 
 def authenticated_at(claims: Mapping[str, Any], issued: float) -> float:
@@ -110,7 +125,7 @@ class User:
 
     @classmethod
     def from_record(cls, record: Record) -> "User":
-        return cls(**record.data)
+        return cls(**known_fields(cls, record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +152,25 @@ class ServiceAccount:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryUser:
-    """A person as the directory knows them: `id` is "<provider>/<subject>", `group_ids` what they belong to."""
+    """A person as the directory knows them: `id` is "<provider>/<subject>", `group_ids` what they belong to.
+
+    `is_deactivated`: the provider has said (SCIM) that they must not get in any more.
+    """
 
     id: str
     email: str = ""
     name: str = ""
     group_ids: tuple[str, ...] = ()
+    is_deactivated: bool = False
 
     def to_data(self) -> dict[str, Any]:
         # `asdict` copies each of two million memberships: two fifths of the time of a large reading.
-        return {"id": self.id, "email": self.email, "name": self.name, "group_ids": self.group_ids}
+        data = {"id": self.id, "email": self.email, "name": self.name, "group_ids": self.group_ids}
+        return data | {"is_deactivated": True} if self.is_deactivated else data
 
     @classmethod
     def from_record(cls, record: Record) -> "DirectoryUser":
-        return cls(**{**record.data, "group_ids": tuple(record.data.get("group_ids", ()))})
+        return cls(**{**known_fields(cls, record), "group_ids": tuple(record.data.get("group_ids", ()))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +184,7 @@ class DirectoryGroup:
 
     @classmethod
     def from_record(cls, record: Record) -> "DirectoryGroup":
-        return cls(**record.data)
+        return cls(**known_fields(cls, record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +209,7 @@ class DirectoryRun:
 
     @classmethod
     def from_record(cls, record: Record) -> "DirectoryRun":
-        return cls(**record.data)
+        return cls(**known_fields(cls, record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +224,7 @@ class PublishedKey:
 
     @classmethod
     def from_record(cls, record: Record) -> "PublishedKey":
-        return cls(**record.data)
+        return cls(**known_fields(cls, record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +238,7 @@ class ProviderSession:
 
     @classmethod
     def from_record(cls, record: Record) -> "ProviderSession":
-        return cls(**record.data)
+        return cls(**known_fields(cls, record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,4 +253,4 @@ class SignedOutNote:
 
     @classmethod
     def from_record(cls, record: Record) -> "SignedOutNote":
-        return cls(**record.data)
+        return cls(**known_fields(cls, record))

@@ -58,7 +58,7 @@ def add_user(rows: Rows, id: str, user: Record | None, directory_user: Record | 
         name=_text(said, "name", 255) or _text(known, "name", 255),
         last_sign_in=moment(said.get("last_sign_in")),
     )
-    rows.members.extend((id, group) for group in sorted({_storable(group)[:LONGEST_ID] for group in known.get("group_ids") or ()}))
+    rows.members.extend((id, group) for group in sorted({storable(group)[:LONGEST_ID] for group in known.get("group_ids") or ()}))
     return rows.written.append(row)
 
 
@@ -74,7 +74,7 @@ def add_service_account(rows: Rows, id: str, account: Record | None) -> None:
     data = account.data
     row = ServiceAccount(
         id=id,
-        groups=", ".join(_storable(group) for group in data.get("groups") or ()),
+        groups=", ".join(storable(group) for group in data.get("groups") or ()),
         created=moment(data.get("created")),
         created_by=_text(data, "created_by", 255),
         rotated=moment(data.get("rotated")),
@@ -186,12 +186,17 @@ def _upsert(model: type[models.Model], rows: list[models.Model]) -> None:
 
 def _text(data: Any, key: str, longest: int) -> str:
     value = data.get(key)
-    return _storable(value)[:longest] if value else ""
+    return storable(value)[:longest] if value else ""
 
 
-def _storable(value: Any) -> str:
+def storable(value: Any) -> str:
     """PostgreSQL keeps no NUL, and nothing keeps half of a surrogate pair: one such name must not stop all others."""
     return str(value).replace("\0", "").encode(errors="replace").decode()
+
+
+def is_storable(id: str) -> bool:
+    """Another one in its place would be somebody else's."""
+    return len(id) <= LONGEST_ID and storable(id) == id
 
 
 def moment(seconds: Any) -> datetime | None:

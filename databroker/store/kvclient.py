@@ -56,11 +56,15 @@ def open_client(url: StorageUrl, tls: StorageTls, timeout: float) -> Client:
     """Connects with the first command.  Nothing is sent twice by itself: whether the first try was done can't be known."""
     login = {"username": url.username, "password": url.password.reveal() if url.password else None}
     shared: dict[str, Any] = {**login, "socket_connect_timeout": timeout, "retry": Retry(NoBackoff(), 0)}
+    # They are asked one after the other: those that are dead without a word must leave time for the others, and for the server.
+    share = timeout / (len(url.hosts) + 1)
     if url.kind == "cluster":
-        return _Cluster({"ssl": url.tls, **shared, **(_tls_arguments(tls) if url.tls else {})}, _addresses(url))
+        patience = {"socket_connect_timeout": share}
+        return _Cluster({"ssl": url.tls, **shared, **patience, **(_tls_arguments(tls) if url.tls else {})}, _addresses(url))
     secured: dict[str, Any] = {"context": _context(tls)} if url.tls else {}
     if url.kind == "sentinel":
-        watch = {"socket_connect_timeout": timeout, "retry": shared["retry"], **({"ssl": True, **_tls_arguments(tls)} if url.tls else {})}
+        patience = {"socket_connect_timeout": share, "socket_timeout": share}
+        watch = {**patience, "retry": shared["retry"], **({"ssl": True, **_tls_arguments(tls)} if url.tls else {})}
         sentinel = Sentinel(_addresses(url), sentinel_kwargs=watch)  # type: ignore[no-untyped-call]
         kind = _WatchedTlsConnection if url.tls else SentinelManagedConnection
         arguments = {**shared, **secured, "db": url.database, "connection_class": kind}
@@ -159,7 +163,10 @@ async def _answer(connection: Any) -> Any:
 
 
 class _Cluster:
-    """A client that begins anew after an error: redis-py 6.4 forgets a node that failed, at last all of them."""
+    """A client that begins anew after an error: redis-py 6.4 forgets a node that failed, at last all of them.
+
+    Each asks another node first where the others are: one that hangs would keep every client from the rest.
+    """
 
     def __init__(self, arguments: dict[str, Any], nodes: list[tuple[str, int]]):
         self._arguments = arguments
@@ -178,8 +185,7 @@ class _Cluster:
             return await client.execute_command(*command)
         except (ConnectionError, RedisTimeoutError, ClusterError, RedisClusterException) as error:
             if self._client is client:
-                self._client = None
-                await client.aclose()
+                await self.drop_idle()
             if isinstance(error, RedisClusterException):  # which is no RedisError
                 raise ConnectionError(str(error)) from error
             raise
@@ -189,6 +195,7 @@ class _Cluster:
     async def drop_idle(self) -> None:
         client, self._client = self._client, None
         if client is not None:
+            self._nodes = [*self._nodes[1:], *self._nodes[:1]]
             await client.aclose()
 
     def connections(self) -> tuple[int, int]:

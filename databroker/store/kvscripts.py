@@ -17,6 +17,9 @@ HEADER_BYTES = 24
 
 # A server that started anew, or another one that took over, may have lost the last writes although their versions were seen.
 # So its life begins beyond every version that can have been given out, and no reader goes on across.  2^53 is reached in 2255.
+#
+# A server that is full (maxmemory) refuses a program's first write where that may take room, and none after another one.  So what must
+# be done all the same, and what makes room again, begins with a write that takes none: a new life, deletions, leases.
 _PRELUDE = """
 local meta, records, ids, changes, expiries, news = unpack(KEYS)
 local HUGE = math.huge
@@ -31,6 +34,7 @@ local function alive()
     local time = redis.call('TIME')
     version = math.max(version + 1000000000, tonumber(time[1]) * 1000000 + tonumber(time[2]))
     forgotten = version
+    redis.call('HDEL', meta, 'life')
     redis.call('HSET', meta, 'version', text(version), 'forgotten', text(version), 'run_id', run_id, 'life', run_id .. '-' .. text(version))
   end
   return version, forgotten
@@ -49,9 +53,9 @@ local function tell(version, name)
 end
 
 local function bury(version, name, now)
-  redis.call('HSET', records, name, struct.pack('>ddd', version, now, HUGE))
   redis.call('ZREM', ids, name)
   redis.call('ZREM', expiries, name)
+  redis.call('HSET', records, name, struct.pack('>ddd', version, now, HUGE))
   tell(version, name)
 end
 """
@@ -172,5 +176,11 @@ return gone
 )
 
 # key; token, milliseconds
+ACQUIRE = """
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+redis.call('DEL', KEYS[1])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+"""
 RENEW = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('PEXPIRE', KEYS[1], ARGV[2])"
 RELEASE = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('DEL', KEYS[1])"

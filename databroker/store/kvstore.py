@@ -124,7 +124,7 @@ class KvStore:
 
     async def acquire(self, name: str, ttl: float) -> Lease | None:
         lease = Lease(name, uuid.uuid4().hex)
-        is_ours = await self._call("SET", kvscripts.LEASE + name, lease.token, "NX", "PX", _milliseconds(ttl))
+        is_ours = await self._run(kvscripts.ACQUIRE, lease.token, _milliseconds(ttl), keys=(kvscripts.LEASE + name,))
         return lease if is_ours else None
 
     async def renew(self, lease: Lease, ttl: float) -> bool:
@@ -141,7 +141,6 @@ class KvStore:
 
     async def _wait_for_news(self, version: int, news: asyncio.Event) -> None:
         if self._listener is None:
-            self._news_version = version
             self._listener = spawn(self._listen(), name="news of the kvstore")
         if version >= self._news_version and not self._closed:
             await news.wait()
@@ -152,15 +151,19 @@ class KvStore:
         while True:
             try:
                 if not life:
-                    life = await self._greet()
+                    life, self._news_version = await self._greet(), 0
                     self._wake_readers()  # what they read may be of a life before this one
                 if found := await self._read_news():
                     self._news_version = _version_of(found)
                     self._wake_readers()
                 elif life != (life := await self.server_version()):
+                    self._news_version = 0  # the new life's versions may be below those of the old one
                     self._wake_readers()
                 waits = pauses(0.05)
-            except BrokerError:
+            except Exception as error:
+                # Whatever it is: without this loop nobody here would hear of another sign-out.
+                if not isinstance(error, BrokerError):
+                    log.exception("news of the kvstore can't be read")
                 life, self._news_version = "", 0
                 self._wake_readers()  # they ask for themselves, and tell
                 await asyncio.sleep(next(waits))

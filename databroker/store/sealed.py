@@ -43,7 +43,7 @@ class SealedStore:
 
     def __init__(self, store: BackEnd, secrets: Sequence[bytes]):
         self._store = store
-        self._is_checked = False
+        self._checked: Sequence[AESGCM] = ()
         self.use(secrets)
         self.delete = store.delete
         self.server_version = store.server_version
@@ -54,8 +54,8 @@ class SealedStore:
         self.clean = store.clean
 
     def use(self, secrets: Sequence[bytes]) -> None:
-        """From now on these: what was sealed under another than them can't be read any more."""
-        self._ciphers = [AESGCM(key) for key in derive_keys(secrets, PURPOSE)]
+        """From now on these, where the check record opens with one: what was sealed under another can't be read any more."""
+        self._ciphers: Sequence[AESGCM] = [AESGCM(key) for key in derive_keys(secrets, PURPOSE)]
 
     async def get(self, type: str, id: str) -> Record | None:
         await self.check()
@@ -112,19 +112,19 @@ class SealedStore:
 
     async def check(self) -> None:
         """WrongKey where this store was written under other secrets."""
-        if self._is_checked:
+        if (ciphers := self._ciphers) is self._checked:
             return
         if (record := await self._store.get(CHECK, CHECK_ID)) is None:
             try:
                 record = await self._store.put(CHECK, CHECK_ID, {"sealed": self._sealed(CHECK, CHECK_ID, {})}, only_if_version=0)
             except VersionConflict:  # another process was first
                 record = await self._store.get(CHECK, CHECK_ID)
-        if record is None or self._data(record) is None:
+        if record is None or _data_in(ciphers, record) is None:
             raise WrongKey(
                 "the store's records were sealed under another shared_secret: add that one behind yours (shared_secret takes a list), "
                 "or begin with an empty store"
             )
-        self._is_checked = True
+        self._checked = ciphers
 
     def _sealed(self, type: str, id: str, data: Mapping[str, Any]) -> str:
         nonce = os.urandom(NONCE_BYTES)
@@ -132,14 +132,11 @@ class SealedStore:
         return to_text(nonce + self._ciphers[0].encrypt(nonce, plain, _associated(type, id)))
 
     def _opened(self, record: Record) -> Record | None:
-        data = self._data(record)
+        data = _data_in(self._ciphers, record)
         if data is None:
             unreadable(record.type, record.id, "it does not open with shared_secret")
             return None
         return replace(record, data=data)
-
-    def _data(self, record: Record) -> Mapping[str, Any] | None:
-        return _data_in(self._ciphers, record)
 
     def _is_current(self, record: Record) -> bool:
         return _data_in(self._ciphers[:1], record) is not None

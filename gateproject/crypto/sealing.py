@@ -68,7 +68,10 @@ class Sealer:
         return to_text(nonce + self._ciphers[0].encrypt(nonce, plain, audience.encode()))
 
     def open(self, sealed: str, *, audience: str, now: float) -> dict[str, Any]:
-        """The claims; SealError, always with the same words, where the value is not exactly one of ours for this audience."""
+        """The claims; SealError, always with the same words, where the value is not exactly one of ours for this audience.
+
+        One that another release made may lack a claim: that is a SealError for whoever reads it.
+        """
         if not NONCE_BYTES + TAG_BYTES < len(sealed) <= MAX_SEALED:
             raise SealError("this value is not one of ours")
         try:
@@ -79,7 +82,7 @@ class Sealer:
         expires, claims = json.loads(plain)
         if now >= expires:
             raise Expired("this value has expired")
-        return claims  # type: ignore[no-any-return]
+        return Claims(claims)
 
 
 def decrypted(ciphers: Sequence[AESGCM], box: bytes, associated: bytes) -> bytes:
@@ -90,6 +93,13 @@ def decrypted(ciphers: Sequence[AESGCM], box: bytes, associated: bytes) -> bytes
         except (ValueError, InvalidTag):
             continue
     raise SealError("this value is not one of ours")
+
+
+class Claims(dict[str, Any]):
+    """Of a value of ours, made by whichever release was in force then."""
+
+    def __missing__(self, name: str) -> Any:
+        raise SealError("this value was made by another release of ours")
 
 
 class Expired(SealError):

@@ -143,3 +143,18 @@ async def test_a_server_that_takes_no_writes_says_so_and_is_used_again(database_
     store = database_on_postgresql(time.time)
     assert (await store.put(SESSION, "a", {})).id == "a"
     await store.close()
+
+
+async def test_a_lease_is_held_whatever_the_clocks_of_two_machines_say(database_on_postgresql):
+    stores = [database_on_postgresql(lambda ahead=ahead: time.time() + ahead) for ahead in (0.0, 3600.0, -3600.0)]
+    try:
+        for holder in stores:
+            lease = await holder.acquire("work", 30.0)
+            assert lease is not None
+            for other in stores:
+                assert await other.acquire("work", 30.0) is None
+            assert await holder.renew(lease, 30.0)
+            await holder.release(lease)
+    finally:
+        for store in stores:
+            await store.close()

@@ -15,16 +15,17 @@ from tests.integration.test_store_trouble import (
     BOUND,
     HOST,
     HTML,
-    PUBLIC_HOST,
+    builder_of,
     is_told_to_come_back,
     signed_in_soon,
     status_of,
 )
-from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.development_provider import DevelopmentProvider, pick_person
+from tests.support.gate import RunningGate, follow, sign_in
 from tests.support.postgresql import PostgresServer
 from tests.support.sample_upstream import SampleUpstream
 
+CALLBACK = "/.gate/callback/"
 WRITE_VERSION = 18  # the offset of a byte of the file: above 2, SQLite may only read it (its file format, 1.3.3)
 
 
@@ -79,17 +80,22 @@ async def test_a_database_that_may_only_be_read_lets_nobody_in_by_mistake_and_is
     kind: str, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     read_only: ReadOnly = request.getfixturevalue(kind)
-    builder = (
-        GateBuilder(provider.url)
-        .route(HOST, to=upstream.url, allow_any_authenticated_user=True)
-        .route(PUBLIC_HOST, to=upstream.url, allow_public_unauthenticated_access=True)
-        .setting(**read_only.settings)
-    )
+    builder = builder_of(provider, upstream).setting(admin_allowed_users=["alice@example.com"], **read_only.settings)
     with builder.start(tmp_path) as gate:
-        async with gate.client(timeout=BOUND, headers=HTML) as alice, gate.client(timeout=BOUND, headers=HTML) as bob:
+        async with (
+            gate.client(timeout=BOUND, headers=HTML) as alice,
+            gate.client(timeout=BOUND, headers=HTML) as bob,
+            gate.client(timeout=BOUND, headers=HTML) as carol,
+        ):
             assert (await sign_in(alice, gate.url(HOST), "alice")).status_code == 200
+            link = await last_link_of_sign_in(carol, gate, "carol")
             with read_only.now():
                 await is_told_to_come_back(bob, gate)
+                page = await follow(alice, await alice.get(gate.url(builder.authenticate_host, "/.gate/admin/")))
+                assert (page.status_code, page.headers.get("retry-after")) == (503, "5"), page.text
+                page = await carol.get(link)
+                assert (page.status_code, page.headers["retry-after"]) == (503, "5"), page.text
+                assert await status_of(carol, gate) == 302
                 assert await status_of(alice, gate) == 200
                 assert await sign_out(alice, gate) == 503
                 assert await status_of(alice, gate) == 200
@@ -97,11 +103,24 @@ async def test_a_database_that_may_only_be_read_lets_nobody_in_by_mistake_and_is
             assert await status_of(alice, gate) == 200
             assert await signed_in_soon(bob, gate, "bob") < BOUND
             async with asyncio.timeout(BOUND):
+                while (page := await carol.get(link)).status_code != 302:
+                    assert page.status_code == 503
+            assert await status_of(carol, gate) == 200
+            async with asyncio.timeout(BOUND):
                 while await status_of(alice, gate) == 200:
                     assert await sign_out(alice, gate) in (302, 503), "each connection may have to learn of it"
             assert await status_of(alice, gate) == 302
         assert gate.child.process.poll() is None
         assert [line for line in gate.child.lines if "Traceback" in line] == []
+
+
+async def last_link_of_sign_in(client: httpx.AsyncClient, gate: RunningGate, who: str) -> str:
+    """Where a browser is sent that needs one step more to be signed in at the host of the route."""
+    page = await follow(client, await client.get(gate.url(HOST)))
+    response = await pick_person(client, page, who)
+    while not str(response.headers["location"]).startswith(gate.url(HOST, CALLBACK)):
+        response = await client.get(response.headers["location"])
+    return str(response.headers["location"])
 
 
 async def sign_out(client: httpx.AsyncClient, gate: RunningGate) -> int:

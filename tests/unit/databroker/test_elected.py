@@ -135,14 +135,32 @@ async def test_work_that_fails_is_begun_again(clock):
     await ended(task)
 
 
-async def test_a_broker_that_is_away_is_asked_again(clock):
+async def test_whatever_a_renewal_meets_another_begins_the_work_anew(clock):
+    class Broken(MemoryStore):
+        renewed = 0
+
+        async def renew(self, lease: Lease, ttl: float) -> bool:
+            self.renewed += 1
+            if self.renewed == 1:
+                raise RuntimeError("nobody thought of this")
+            return await super().renew(lease, ttl)
+
+    work = Work()
+    task = spawn(run_elected(Broken(clock), "work", work, ttl=30), name="process")
+    await clock.until(lambda: work.begun == 2 and work.running == 1)
+    assert work.most == 1
+    await ended(task)
+
+
+@pytest.mark.parametrize("error", [BrokerError("away"), RuntimeError("nobody thought of this")], ids=["away", "unexpected"])
+async def test_a_broker_that_is_away_is_asked_again(clock, error: Exception):
     class Away(MemoryStore):
         asked = 0
 
         async def acquire(self, name: str, ttl: float) -> Lease | None:
             self.asked += 1
             if self.asked < 3:
-                raise BrokerError("away")
+                raise error
             return await super().acquire(name, ttl)
 
     work = Work()

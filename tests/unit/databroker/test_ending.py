@@ -40,8 +40,12 @@ def store() -> MemoryStore:
 def request_to(store: MemoryStore) -> HttpRequest:
     request: Any = HttpRequest()
     request.user = get_user_model().objects.create_user("ann", email="ann@a.org")
-    request.scope = {"gate": SimpleNamespace(broker=LocalBroker(store), client_address="192.0.2.9")}
+    request.scope = request_scope(store)
     return request
+
+
+def request_scope(store: MemoryStore) -> dict[str, Any]:
+    return {"gate": SimpleNamespace(broker=LocalBroker(store), client_address="192.0.2.9")}
 
 
 def put(store: MemoryStore, id: str, user_id: str | None) -> None:
@@ -115,6 +119,22 @@ def test_what_had_ended_when_the_broker_failed_is_told_of():
         ("could not end the session", "s3"),
         *(("ends the session", f"s{n}") for n in (1, 2, 3)),
     ]
+
+
+def test_an_end_that_failed_halfway_is_finished_by_asking_again():
+    store = FailingStore()
+    put(store, "weak", "oidc/bob")
+    put(store, "weaker", "oidc/bob")
+    put(store, "strong", "oidc/bob")
+    async_to_sync(store.put)(SESSION, "strong", {"user_id": "oidc/bob", "earlier": ["weak", "weaker"]})
+    store.deletions = 1
+    with pytest.raises(BrokerError):
+        end_sessions(store, ["strong"])
+    assert "strong" in left(store), "it names the others"
+    store.deletions = 3
+    ending = Ending(SimpleNamespace(user=get_user_model().objects.get(), scope=request_scope(store)))
+    ending.end_sessions(["strong"])
+    assert left(store) == []
 
 
 def test_what_the_log_can_not_tell_of_is_not_done(store):

@@ -11,6 +11,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection
 from structlog.testing import capture_logs
 
+from databroker import rows
 from databroker.models import Group, Membership, Session, User
 from databroker.projection import Projection
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, SPENT, USER
@@ -233,3 +234,34 @@ def rows_closed(work: Callable[[], None]) -> Callable[[], None]:
             connection.close()
 
     return in_a_thread_of_its_own
+
+
+@pytest.mark.parametrize(
+    ("type", "id", "data"),
+    [(DIRECTORY_USER, "oidc/odd", {"group_ids": 7}), (USER, "oidc/" + "x" * 400, {}), (USER, "oidc/\0", {})],
+    ids=["malformed", "too long", "NUL"],
+)
+async def test_a_record_that_no_row_can_say_stops_nobody_elses(type: str, id: str, data: dict) -> None:
+    store = MemoryStore()
+    await store.put(type, id, data)
+    async with following(BrokerOverALine(store)):
+        await put_alice(store)
+        await check_alice()
+        await store.put(type, id, {**data, "name": "again"})
+        await store.delete(SESSION, "s")
+        await until(ids(Session), [])
+
+
+async def test_no_error_ends_the_following(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, write, failures = MemoryStore(), rows.write, [RuntimeError("nobody thought of this")]
+
+    def failing_first(batch: rows.Rows) -> None:
+        if failures:
+            raise failures.pop()
+        write(batch)
+
+    monkeypatch.setattr(rows, "write", failing_first)
+    async with following(BrokerOverALine(store)):
+        await put_alice(store)
+        await check_alice()
+    assert not failures

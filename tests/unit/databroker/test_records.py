@@ -2,7 +2,7 @@
 
 import pytest
 
-from databroker.records import SESSION, DirectoryGroup, DirectoryUser, Session, User
+from databroker.records import SESSION, DirectoryGroup, DirectoryUser, Record, ServiceAccount, Session, User
 from databroker.store.memory import MemoryStore
 
 
@@ -12,6 +12,7 @@ from databroker.store.memory import MemoryStore
         Session("s", "oidc/1", "1", "oidc", 1.0, 2.0, {"a": ["b"]}, "id", "access", "refresh", 3.0, "192.0.2.1", "browser"),
         User("oidc/1", "a@a.org", True, "A", {"a": {"b": 1}}, 5.0),
         DirectoryUser("oidc/1", "a@a.org", "A", ("g1", "g2")),
+        DirectoryUser("oidc/1", is_deactivated=True),
         DirectoryGroup("g1", "engineering", "eng@a.org"),
     ],
     ids=lambda value: type(value).__name__,
@@ -29,3 +30,15 @@ def test_a_printed_session_shows_no_token():
 async def test_a_printed_record_shows_no_token():
     session = Session("s", "oidc/1", "1", "oidc", 1.0, 2.0, {}, "secret-1", "secret-2", "secret-3")
     assert "secret" not in repr(await MemoryStore().put(SESSION, "s", session.to_data()))
+
+
+@pytest.mark.parametrize("kind", [Session, User, DirectoryUser, DirectoryGroup], ids=lambda kind: kind.__name__)
+def test_what_a_later_release_has_added_is_passed_over(kind: type) -> None:
+    value = Session("s", "oidc/1", "1", "oidc", 1.0, 2.0) if kind is Session else kind("s")
+    assert kind.from_record(Record("any", "s", {**value.to_data(), "of_a_later_release": 1}, 1, 0.0)) == value
+
+
+def test_of_a_service_account_nothing_is_passed_over() -> None:
+    account = ServiceAccount("ci", (), 1.0, 2.0, "hash")
+    with pytest.raises(TypeError):
+        ServiceAccount.from_record(Record("any", "ci", {**account.to_data(), "networks": ["192.0.2.0/24"]}, 1, 0.0))

@@ -1,7 +1,9 @@
 """Is the kvstore reached by TLS as configured, through sentinels, and in a cluster that comes back?"""
 
 import asyncio
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -49,15 +51,33 @@ async def test_tls_wants_the_right_authority_the_right_name_and_shows_the_client
 
 
 async def test_sentinels_say_where_the_server_is(tmp_path: Path) -> None:
-    with RedisServer(tmp_path / "server") as server:
-        port = free_port()
-        config = tmp_path / "sentinel.conf"
-        config.write_text(f"port {port}\nbind 127.0.0.1\nsentinel monitor gate 127.0.0.1 {server.port} 1\n")
-        with Child(PROGRAM, config, "--sentinel") as sentinel:
-            sentinel.wait_for_line("+monitor master gate")
-            nobody = free_port()
-            assert await works(f"kvstore+sentinel://127.0.0.1:{nobody},127.0.0.1:{port}/gate")
-            assert not await works(f"kvstore+sentinel://127.0.0.1:{port}/another")
+    with RedisServer(tmp_path / "server") as server, sentinel_of(server, tmp_path) as (port, _):
+        nobody = free_port()
+        assert await works(f"kvstore+sentinel://127.0.0.1:{nobody},127.0.0.1:{port}/gate")
+        assert not await works(f"kvstore+sentinel://127.0.0.1:{port}/another")
+
+
+async def test_a_sentinel_that_hangs_keeps_nobody_from_asking_the_others(tmp_path: Path) -> None:
+    with (
+        RedisServer(tmp_path / "server") as server,
+        sentinel_of(server, tmp_path) as (hangs, child),
+        sentinel_of(server, tmp_path) as (answers, _),
+    ):
+        child.process.send_signal(signal.SIGSTOP)
+        try:
+            assert await works(f"kvstore+sentinel://127.0.0.1:{hangs},127.0.0.1:{answers}/gate")
+        finally:
+            child.process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def sentinel_of(server: RedisServer, directory: Path) -> Iterator[tuple[int, Child]]:
+    port = free_port()
+    config = directory / f"sentinel-{port}.conf"
+    config.write_text(f"port {port}\nbind 127.0.0.1\nsentinel monitor gate 127.0.0.1 {server.port} 1\n")
+    with Child(PROGRAM, config, "--sentinel") as sentinel:
+        sentinel.wait_for_line("+monitor master gate")
+        yield port, sentinel
 
 
 async def test_a_cluster_that_was_away_is_found_again(tmp_path: Path) -> None:
@@ -75,3 +95,23 @@ async def test_a_cluster_that_was_away_is_found_again(tmp_path: Path) -> None:
         async with asyncio.timeout(5):
             assert await store.get("session", "a") == written
         await store.close()
+
+
+async def test_a_node_that_hangs_keeps_nobody_from_the_rest_of_the_cluster(tmp_path: Path) -> None:
+    arguments = ("--cluster-enabled", "yes", "--cluster-node-timeout", "60000")
+    with RedisServer(tmp_path / "one", *arguments) as ours, RedisServer(tmp_path / "two", *arguments) as other:
+        ours.command("CLUSTER", "ADDSLOTSRANGE", "0", "16382")
+        other.command("CLUSTER", "ADDSLOTS", "16383")
+        ours.command("CLUSTER", "MEET", "127.0.0.1", str(other.port))
+        for node in (ours, other):
+            node.child.wait_for(lambda node=node: "cluster_state:ok" in node.command("CLUSTER", "INFO"), "the cluster is whole")
+        url = storage_url(f"kvstore+cluster://127.0.0.1:{other.port},127.0.0.1:{ours.port}")
+        store = KvStore(open_client(url, StorageTls(), 4), deadline=4)
+        other.hang()
+        try:
+            with pytest.raises(BrokerError):
+                await store.get("session", "a")
+            assert (await store.put("session", "a", {})).id == "a"
+        finally:
+            other.go_on()
+            await store.close()

@@ -132,6 +132,85 @@ async def test_a_server_that_takes_no_writes_says_why(store: KvStore, redis_serv
     await store.put(SESSION, "b", {})
 
 
+async def test_in_a_full_server_sessions_end_and_make_room(tmp_path: Path, clock: Clock) -> None:
+    """Else nobody could be signed out, and nothing would ever be cleared away."""
+    with RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
+        store = open_kvstore(server, clock)
+        begin = (await store.put(SESSION, "a", {})).version
+        await store.put(SESSION, "b", {}, expires=NOW + 10)
+        server.command("CONFIG", "SET", "maxmemory", "1")
+        assert await store.delete(SESSION, "a")
+        clock.now += 11
+        assert await store.acquire("sweep", 30) is not None
+        assert await store.acquire("sweep", 30) is None
+        assert not await store.clean(100)
+        assert [(change.id, change.record) for change in await following(store, begin, 2)] == [("a", None), ("b", None)]
+        with pytest.raises(BrokerError, match="maxmemory"):
+            await store.put(SESSION, "c", {})
+        await store.close()
+
+
+async def test_a_server_that_is_full_when_it_comes_back_is_read_from(tmp_path: Path, clock: Clock) -> None:
+    with RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
+        store = open_kvstore(server, clock)
+        begin, before = (await store.put(SESSION, "a", {})).version, await store.server_version()
+        server.kill()
+        server._arguments += ["--maxmemory", "1"]
+        server.restart()
+        assert await store.server_version() != before
+        with pytest.raises(StartOver):
+            await following(store, begin, 1)
+        assert await store.get(SESSION, "a") is not None
+        assert await store.delete(SESSION, "a")
+        await store.close()
+
+
+async def test_whatever_happens_to_who_waits_for_news_they_are_heard_again(
+    redis_server: RedisServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = open_kvstore(redis_server, clock), open_kvstore(redis_server, clock)
+    begin, read, failures = (await store.put(SESSION, "a", {})).version, store._read_news, [RuntimeError("the transport is closed")]
+
+    async def read_news() -> object:
+        if failures:
+            raise failures.pop()
+        return await read()
+
+    monkeypatch.setattr(store, "_read_news", read_news)
+    with capture_logs() as logged:
+        reader = asyncio.create_task(following(store, begin, 1))
+        while not any(entry["event"] == "news of the kvstore can't be read" for entry in logged):
+            await asyncio.sleep(0.01)
+        await other.delete(SESSION, "a")
+        assert [change.record for change in await reader] == [None]
+    await store.close()
+    await other.close()
+
+
+async def test_readers_of_a_life_with_lower_versions_wait_for_news(store: KvStore, redis_server: RedisServer) -> None:
+    """Versions leap with each life; what was wiped begins where the clock stands."""
+    begin = (await store.put(SESSION, "a", {})).version
+    redis_server.command("HSET", kvscripts.KEYS[0], "run_id", "another")
+    reader = asyncio.create_task(following(store, (await store.put(SESSION, "b", {})).version, 1))
+    await asyncio.sleep(0.01)
+    redis_server.command("FLUSHALL")
+    with pytest.raises(StartOver) as told:
+        await reader
+    assert told.value.version < begin + 10**9
+    reader = asyncio.create_task(following(store, told.value.version, 1))
+    asked, calls = store._run, []
+
+    async def run(script: str, *arguments: object, **options: object) -> object:
+        calls.append(script)
+        return await asked(script, *arguments, **options)
+
+    store._run = run  # type: ignore[method-assign]
+    await asyncio.sleep(0.2)
+    await store.put(SESSION, "c", {})
+    assert [change.id for change in await reader] == ["c"]
+    assert calls.count(kvscripts.CHANGES) < 10
+
+
 async def test_a_record_that_can_not_be_read_stops_nothing(store: KvStore, redis_server: RedisServer) -> None:
     begin = (await store.put(SESSION, "a", {})).version
     for id in ("b", "c", "d"):

@@ -107,6 +107,19 @@ async def test_another_secret_is_an_error_before_anything_is_read_or_written(inn
     assert await inner.get(SESSION, "b") is None
 
 
+async def test_a_secret_that_a_reload_brings_is_looked_at_as_that_of_the_start(inner: MemoryStore) -> None:
+    store = SealedStore(inner, [OLD])
+    await store.put(SESSION, "a", {"n": 1})
+    store.use([NEW])
+    for call in (store.get(SESSION, "a"), store.put(SESSION, "b", {})):
+        with pytest.raises(WrongKey, match="shared_secret"):
+            await call
+    assert await inner.get(SESSION, "b") is None
+    store.use([NEW, OLD])
+    assert (await store.put(SESSION, "b", {})).id == "b"
+    assert await store.get(SESSION, "a") is not None
+
+
 async def test_while_a_secret_is_replaced_nobody_is_locked_out(inner: MemoryStore) -> None:
     only_old, both, turned, only_new = (SealedStore(inner, secrets) for secrets in ([OLD], [OLD, NEW], [NEW, OLD], [NEW]))
     await only_old.put(SESSION, "a", {"n": 1})
@@ -161,6 +174,7 @@ async def test_new_secrets_take_over_in_a_running_store(inner: MemoryStore) -> N
     store.use([NEW, OLD])
     await store.put(SESSION, "b", {"n": 2})
     assert len(await store.page(SESSION, "", 10)) == 2
+    assert await reseal_all(store, CHECK) == 1
     store.use([NEW])
     assert [record.id for record in await store.page(SESSION, "", 10)] == ["b"]
 

@@ -110,3 +110,10 @@ def test_a_value_longer_than_any_of_ours_is_not_even_tried() -> None:
     sealed = sealer().seal({"a": "x" * MAX_SEALED}, audience="a", expires=NOW + 1)
     with pytest.raises(SealError):
         sealer().open(sealed, audience="a", now=NOW)
+
+
+def test_a_claim_that_another_release_did_not_seal_is_a_refusal() -> None:
+    claims = sealer().open(sealer().seal({"sid": "x"}, audience="a", expires=NOW + 1), audience="a", now=NOW)
+    assert claims["sid"] == "x"
+    with pytest.raises(SealError, match="another release"):
+        claims["acr"]
