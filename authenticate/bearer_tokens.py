@@ -5,7 +5,7 @@ Every refusal is None; ProviderError only where the provider, which alone could 
 
 import asyncio
 import hashlib
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +24,7 @@ from authenticate.providers.registry import provider_of
 from authenticate.remembered import Remembered
 from authenticate.signed_token import MAX_TOKEN, Kind, UnknownKey
 from databroker.records import Session, User
-from gateproject.client_network import client_network
+from gateproject.client_network import Places, client_network
 from gateproject.config.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, JWT
 from gateproject.config.options import Options
 from gateproject.config.route import Route
@@ -106,7 +106,7 @@ class BearerTokens:
         self._good: OrderedDict[_Key, _Verdict] = OrderedDict()
         self._refused: OrderedDict[_Key, _Verdict] = OrderedDict()
         self._questions: dict[_Key, asyncio.Task[_Verdict | ProviderError]] = {}
-        self._waiting: Counter[str] = Counter()  # of strangers' questions, by the network that they come from
+        self._strangers = Places(MOST_AT_ONCE, MOST_OF_ONE)
 
     def __repr__(self) -> str:
         return f"<BearerTokens {len(self._trusts)} routes, {len(self._good) + len(self._refused)} tokens>"
@@ -139,19 +139,12 @@ class BearerTokens:
             return question
         # Else who floods us could put off the judgement of what a token of theirs has opened.
         is_stranger, network = key not in self._good, client_network(asker)
-        if is_stranger and self._has_no_place(network):
+        if is_stranger and not self._strangers.take(network):
             raise ProviderError("too many tokens wait for the provider")
         question = self._questions[key] = spawn(self._judge(key, trust, token), name="a bearer token is judged")
         if is_stranger:
-            self._waiting[network] += 1
-            question.add_done_callback(lambda _: self._left(network))
+            question.add_done_callback(lambda _: self._strangers.leave(network))
         return question
-
-    def _has_no_place(self, network: str) -> bool:
-        return self._waiting.total() >= MOST_AT_ONCE or (bool(network) and self._waiting[network] >= MOST_OF_ONE)
-
-    def _left(self, network: str) -> None:
-        self._waiting -= Counter((network,))
 
     async def _judge(self, key: _Key, trust: Trust, token: str) -> _Verdict | ProviderError:
         try:

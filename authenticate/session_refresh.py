@@ -1,5 +1,6 @@
 """How does a session stay true?  One call at the provider at a time for each, written where nobody has ended it meanwhile."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,16 +13,19 @@ from authenticate.providers.base import AccessRefused, AnotherPerson
 from authenticate.refresh_schedule import tokens_due
 from authenticate.renewal import is_withdrawn, with_new_claims, with_new_tokens
 from authenticate.tokens import GrantRefused
+from databroker.backoff import pauses
 from databroker.client import BrokerClient
 from databroker.records import SESSION, USER, Record, Session, User
 from databroker.store.base import VersionConflict
-from gateproject.errors import ProviderError
+from gateproject.errors import BrokerError, ProviderError
 
 log = structlog.get_logger(__name__)
 
 # Longer than all calls to the provider that one renewal makes, each of ten seconds at most.
 LEASE = 60.0
 WRITES = 5  # how often a record may be overtaken while it is written
+INSISTENCE = 15.0  # seconds; together with the rest well within the lease
+FIRST_PAUSE = 0.1
 
 
 class Ended(Exception):
@@ -89,7 +93,7 @@ class SessionRefresh:
         now = self._clock()
         renewed = await with_new_tokens(self._client, Session.from_record(record), now)
         try:
-            return await self._written(
+            return await self._written_at_last(
                 record,
                 lambda current: replace(
                     current,
@@ -132,14 +136,27 @@ class SessionRefresh:
         if record is None or User.from_record(record) != user:
             await self._broker.put(USER, user.id, user.to_data())
 
+    async def _written_at_last(self, record: Record, change: Callable[[Session], Session]) -> Record:
+        """As `_written`, also where the broker comes back within INSISTENCE: the provider takes the old refresh token no more."""
+        now, waits = asyncio.get_running_loop().time, pauses(FIRST_PAUSE)
+        ends = now() + INSISTENCE
+        while True:
+            try:
+                return await self._written(record, change)
+            except BrokerError as error:
+                wait = next(waits)
+                if now() + wait >= ends:
+                    raise
+                log.warning("new tokens can't be written yet", session_id=record.id, reason=str(error))
+                await asyncio.sleep(wait)
+
     async def _written(self, record: Record, change: Callable[[Session], Session]) -> Record:
         """The record with this change, on whatever it is by now; Ended where it is no longer there: a delete always wins."""
         for _ in range(WRITES):
             session = change(Session.from_record(record))
+            data = {**record.data, **session.to_data()}  # with what a later release has written there
             try:
-                return await self._broker.put(
-                    SESSION, session.id, session.to_data(), expires=session.expires, only_if_version=record.version
-                )
+                return await self._broker.put(SESSION, session.id, data, expires=session.expires, only_if_version=record.version)
             except VersionConflict:
                 newer = await self._broker.get(SESSION, session.id)
                 if newer is None:

@@ -2,13 +2,14 @@
 
 import secrets
 from collections.abc import Iterable
+from dataclasses import replace
 
 import structlog
 
 from authenticate.oidc import SignedIn
 from authenticate.provider_sessions import ProviderSessions
 from databroker.client import BrokerClient
-from databroker.records import SESSION, USER, Session
+from databroker.records import SESSION, USER, Record, Session
 from gateproject.config.options import Options
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.errors import BadRequest, BrokerError, SealError
@@ -76,13 +77,16 @@ class Sessions:
             except SealError:
                 continue
             record = await self._broker.get(SESSION, token.session_id)
-            if record is not None and (session := Session.from_record(record)).expires > now:
+            if record is not None and (session := _readable(record)) is not None and session.expires > now:
                 return session
         return None
 
     async def end(self, session: Session) -> None:
-        """Over everywhere: each host's cookie names this record."""
-        for id in (session.id, *session.earlier):
+        """Over everywhere: each host's cookie names one of these records.
+
+        The one that names the others goes last: where the broker fails before, whoever tries again finds all that is left.
+        """
+        for id in (*session.earlier, session.id):
             await self._broker.delete(SESSION, id)
         try:
             await self.at_provider.forget(session)
@@ -96,6 +100,16 @@ class Sessions:
 
     def clear_cookie(self, host_port: str) -> str:
         return self._cookies.clear_cookie(host_port)
+
+
+def _readable(record: Record) -> Session | None:
+    """A record that makes no sense counts as none: who has it signs in anew."""
+    try:
+        session = Session.from_record(record)
+        return replace(session, expires=float(session.expires))
+    except (TypeError, ValueError) as error:
+        log.warning("a session's record is malformed, so it counts as none", session_id=record.id, error=type(error).__name__)
+        return None
 
 
 def _earlier(before: Session | None, user_id: str) -> tuple[str, ...]:

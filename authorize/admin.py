@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -56,11 +57,18 @@ class Recent(admin.SimpleListFilter):
         return queryset.filter(at__gte=timezone.now() - span[1]) if span else queryset
 
 
+class InShadow(admin.AllValuesFieldListFilter):
+    """Most decisions met nothing that stands in shadow, and have no word there: a link without words leads nobody."""
+
+    def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
+        return (choice for choice in super().choices(changelist) if choice["display"])
+
+
 class DecisionAdmin(LookOnly):
     # What fits a screen; the decision's own page has the rest.
     list_display = ["when", "who", "outcome", "asked", "reason"]
     list_display_links = ["when"]
-    list_filter = [Recent, "outcome", "would_be"]
+    list_filter = [Recent, "outcome", ("would_be", InShadow)]
     search_fields = ["=request_id", "person", "person_id", "route", "=route_id", "url", "=client_address"]
     search_help_text = "Person, route, URL, request id, client address; after:2027-01-31T18:00 before:2027-01-31T18:05 (UTC)"
     ordering = ["-id"]

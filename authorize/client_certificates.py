@@ -21,6 +21,7 @@ from authorize.policy.request import AccessRequest, ClientCertificate
 
 MAX_CACHED = 4096
 LONGEST_CHAIN = 8
+LONGEST_REMEMBERED = 16 * 1024  # bytes of a chain
 # The library wraps what our validators say, and shows whole certificates.
 _OUR_WORDS = re.compile(r"ValueError: (.*?)(?: \(encountered processing|$)")
 _BESIDE = re.compile(r"^validation failed: |candidates exhausted: | \(encountered processing.*\)")
@@ -59,7 +60,7 @@ class ClientCertificates:
         if known is not None and known.first <= now <= known.last:
             return ""
         verdict = verify(chain, authority.pem, now)
-        if not verdict.problem:
+        if not verdict.problem and _is_remembered(chain):
             self._good[key] = verdict
             if len(self._good) > MAX_CACHED:
                 self._good.popitem(last=False)
@@ -79,11 +80,20 @@ class CertificateHosts:
         return name in self._hosts or f"*.{name.partition('.')[2]}" in self._hosts
 
 
-@lru_cache(maxsize=1024)  # a connection's requests all show the same chain
 def shown_certificate(chain: tuple[bytes, ...]) -> ClientCertificate | None:
     """What a client showed, DER, its own certificate first.  None where it showed none, or nothing that can be read."""
     if not chain:
         return None
+    return _read(chain) if _is_remembered(chain) else _read.__wrapped__(chain)
+
+
+def _is_remembered(chain: tuple[bytes, ...]) -> bool:
+    """Strangers show what they like, a hundred kilobytes of it in each handshake."""
+    return sum(map(len, chain)) <= LONGEST_REMEMBERED
+
+
+@lru_cache(maxsize=1024)  # a connection's requests all show the same chain
+def _read(chain: tuple[bytes, ...]) -> ClientCertificate | None:
     try:
         leaf = x509.load_der_x509_certificate(chain[0])
         public_key = leaf.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)

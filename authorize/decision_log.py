@@ -154,6 +154,7 @@ class DecisionLog:
             return
         try:
             await sync_to_async(self._write)(batch)
-        except BrokerError as error:
+        except Exception as error:  # whatever it is: it must not be the last batch
             metrics.decisions_not_kept.inc(len(batch))
-            log.warning("decisions can't be kept for the admin", number=len(batch), reason=str(error))
+            trace = None if isinstance(error, BrokerError) else error
+            log.warning("decisions can't be kept for the admin", number=len(batch), reason=str(error), exc_info=trace)

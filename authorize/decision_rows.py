@@ -13,6 +13,7 @@ from authorize.explanation import marked
 from authorize.models import LoggedDecision
 from authorize.policy import explain
 from authorize.recorded_facts import LONGEST_PATH, identity_facts, request_facts
+from databroker.rows import storable
 from gateproject.errors import BrokerError
 
 # At a time: a long transaction would keep sign-ins and the admin waiting (docs/decisions/sqlite.md).
@@ -61,7 +62,7 @@ def row_of(judged: Judged, keeping: Keeping) -> Row:
     """The columns of LoggedDecision."""
     decision, identity, request = judged.decision, judged.identity, judged.request
     route = decision.route.route if decision and decision.route else None
-    return {
+    row: Row = {
         "request_id": judged.request_id,
         "at": datetime.fromtimestamp(judged.at, UTC),
         "person_id": identity.user_id[:320] if identity else "",
@@ -79,6 +80,8 @@ def row_of(judged: Judged, keeping: Keeping) -> Row:
         "configuration": keeping.configuration,
         "facts": json.dumps(_facts(judged, keeping)),
     }
+    # One person's odd name must not keep the whole batch from being written.
+    return {name: storable(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
 def _facts(judged: Judged, keeping: Keeping) -> dict[str, Any]:

@@ -61,6 +61,7 @@ def identity_of(facts: Facts, groups_claim: str | None) -> Identity:
         group_ids=frozenset(group_ids),
         group_names=facts.rule_group_names - frozenset(group_ids),
         groups=tuple(dict.fromkeys([*group_ids, *facts.group_names])),
+        has_untold_groups=bool(groups_claim) and f"_claim_names.{groups_claim}" in claims,
         claims=claims,
     )
 

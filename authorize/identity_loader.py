@@ -99,10 +99,13 @@ class IdentityLoader:
     async def of_bearer(self, session: Session, user: User) -> Identity | None:
         """Of somebody whom a verified token names: what it says counts in place of records, and what the directory says besides.
 
-        None where that makes no sense.  Raises BrokerError.
+        None where that makes no sense, and for whom the provider has deactivated: a sign-in would be refused, and a token outlives it.
+        Raises BrokerError.
         """
         generation, known = self._generation, self._bearers.get(session.id)
         directory_record = await self._replica.get(DIRECTORY_USER, session.user_id)
+        if directory_record is not None and directory_record.data.get("is_deactivated"):
+            return None
         if known is not None and known[0] is session and known[1] == _version(directory_record):
             return known[2]
         try:

@@ -4,7 +4,7 @@
 |----------------------------------|------------------------------------------------------------------------------|
 | scim_user, scim_group            | the resources; a user's record names its groups, too                         |
 | scim_index                       | whose userName, externalId, displayName, subject it is                       |
-| directory_user, directory_group  | made of them, for decisions: only of active users, under the provider's ids  |
+| directory_user, directory_group  | made of them, for decisions, under the provider's ids; of who is deactivated only that they are |
 
 One change at a time, anywhere (a lease).  Each ends in the same records when it is repeated after it broke off.
 """
@@ -83,9 +83,8 @@ class ScimDirectory:
             async for record in self.all(SCIM_GROUP):
                 owned[DIRECTORY_GROUP].add(record.data["directory_id"])
             async for record in self.all(SCIM_USER):
-                if record.data["resource"]["active"]:
-                    owned[DIRECTORY_USER].add(self._user_id(record.data["subject"]))
-                    await self._give_access(record)
+                owned[DIRECTORY_USER].add(self._user_id(record.data["subject"]))
+                await self._write_access(record)
             for type, ids in owned.items():
                 async for record in self.all(type):
                     if record.id not in ids:
@@ -159,25 +158,29 @@ class ScimDirectory:
             await self._index.forget(SCIM_USER, id, _changed(before, keys))
             if old.data["subject"] != subject:
                 await self._take_access(old.data["subject"])
-        if user["active"]:
-            await self._give_access(record)
-        else:
-            await self._take_access(subject)
+        await self._write_access(record)
+        if not user["active"]:
+            await self._end_sessions(subject)
         told(old, record)
         return record
 
-    async def _give_access(self, user: Record) -> None:
+    async def _write_access(self, user: Record) -> None:
+        """What decisions are made of; of who is deactivated nothing but that, because a token of the provider may outlive it."""
         resource, id = user.data["resource"], self._user_id(user.data["subject"])
         group_ids = tuple(sorted(set(user.data["groups"].values())))
-        wanted = DirectoryUser(id, email_of(resource), name_of(resource), group_ids).to_data()
+        active, deactivated = DirectoryUser(id, email_of(resource), name_of(resource), group_ids), DirectoryUser(id, is_deactivated=True)
+        wanted = (active if resource["active"] else deactivated).to_data()
         known = await self._broker.get(DIRECTORY_USER, id)
         if known is None or DirectoryUser.from_record(known).to_data() != wanted:
             await self._broker.put(DIRECTORY_USER, id, wanted)
 
     async def _take_access(self, subject: str) -> None:
         """No groups any more, and no session anywhere."""
+        await self._broker.delete(DIRECTORY_USER, self._user_id(subject))
+        await self._end_sessions(subject)
+
+    async def _end_sessions(self, subject: str) -> None:
         user_id = self._user_id(subject)
-        await self._broker.delete(DIRECTORY_USER, user_id)
         ids = [record.id async for record in self.all(SESSION) if record.data.get("user_id") == user_id]
         for start in range(0, len(ids), CHANGES_AT_ONCE):
             await asyncio.gather(*(self._broker.delete(SESSION, id) for id in ids[start : start + CHANGES_AT_ONCE]))
@@ -228,8 +231,7 @@ class ScimDirectory:
             groups[group_id] = directory_id
         if groups != user.data["groups"]:
             user = await self._broker.put(SCIM_USER, user_id, {**user.data, "groups": groups})
-        if user.data["resource"]["active"]:
-            await self._give_access(user)
+        await self._write_access(user)
         return True
 
     async def _to_change(self, type: str, id: str, if_match: str) -> Record:

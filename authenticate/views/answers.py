@@ -8,7 +8,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 
 from gateproject import pages
-from gateproject.errors import BadRequest, BrokerError
+from gateproject.errors import BadRequest
 from gateproject.responses import error_page
 
 log = structlog.get_logger(__name__)
@@ -49,10 +49,5 @@ def in_plain_words(view: View) -> View:
         except BadRequest as error:
             reason = str(error)
             return error_page(request, 400, f"{reason[:1].upper()}{reason[1:]}.", advice="Please start again.", links=(SIGN_IN_AGAIN,))
-        except BrokerError as error:
-            log.error("data broker does not answer", error=str(error), request_id=request.scope["gate"].request_id)
-            response = error_page(request, 503, "We can't look up your session at the moment.", advice="Please try again in a minute.")
-            response.headers["Retry-After"] = str(error.retry_after)
-            return response
 
     return answer

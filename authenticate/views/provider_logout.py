@@ -37,7 +37,8 @@ async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
     """OpenID Connect Front-Channel Logout 1.0: a frame in the provider's page, in the browser of who signs out there.
 
     Browsers send no cookie of ours into such a frame (SameSite), so what is asked for is the name of the session at the provider:
-    who does not know it ends nothing, and the answer tells nobody whether there was one.
+    who does not know it ends nothing, and the answer tells nobody whether there was one.  For the same reason no cookie is cleared:
+    any page could lead a browser here.
     """
     service: AuthenticateService = request.scope["gate"].authenticate
     named = [request.GET.getlist(name) for name in ("iss", "sid")]
@@ -49,9 +50,7 @@ async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
         framed_by = await service.provider_client.origins()
     except ProviderError as error:
         return answers.provider_trouble(request, error, "/.gate/")
-    return responses.page(
-        "authenticate/signed_out.html", framed_by=framed_by, set_cookies=[service.sessions.clear_cookie(service.host_port)]
-    )
+    return responses.page("authenticate/signed_out.html", framed_by=framed_by)
 
 
 def _refused(request: HttpRequest, reason: str) -> HttpResponse:

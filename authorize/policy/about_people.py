@@ -79,7 +79,7 @@ def groups(comparison: Comparison) -> Criterion:
     def judge(identity: Identity) -> int:
         if any(map(fits, identity.group_ids)) or any(map(fits, identity.group_names)):
             return TRUE
-        return FALSE if identity.group_ids else criteria.NOTHING
+        return criteria.no_group_fits(identity)
 
     return on_person(described(comparison, criteria.compared_groups), criteria.GROUPS, judge, is_negated=comparison.is_negated)
 

@@ -13,7 +13,7 @@ from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 __all__ = ["NOTHING", "Answers", "Case", "Criterion", "Reason", "Step", "on_person", "on_request"]
 
 USER = Answers(Reason.USER_LISTED, Reason.USER_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
-GROUPS = Answers(Reason.GROUP_LISTED, Reason.GROUP_NOT_LISTED, Reason.NO_GROUPS, Reason.NO_GROUPS)
+GROUPS = Answers(Reason.GROUP_LISTED, Reason.GROUP_NOT_LISTED, Reason.GROUPS_UNTOLD, Reason.NO_GROUPS)
 DOMAIN = Answers(Reason.DOMAIN_LISTED, Reason.DOMAIN_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
 TRUST = Answers(Reason.CERTIFICATE_GOOD, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_MISSING)
 CLAIM = Answers(Reason.CLAIM_LISTED, Reason.CLAIM_NOT_LISTED, Reason.CLAIM_MISSING)
@@ -66,9 +66,16 @@ def groups(entries: Iterable[str], rule: str = "allowed_groups", *, is_negated: 
     def judge(identity: Identity) -> int:
         if not (listed.isdisjoint(identity.group_ids) and listed.isdisjoint(identity.group_names)):
             return TRUE
-        return FALSE if identity.group_ids else NOTHING
+        return no_group_fits(identity)
 
     return on_person(Criterion(rule, partial(wanted, listed), compared_groups), GROUPS, judge, is_negated=is_negated)
+
+
+def no_group_fits(identity: Identity) -> int:
+    """Of somebody none of whose known groups is asked for: another may be."""
+    if identity.has_untold_groups:
+        return UNKNOWN
+    return FALSE if identity.group_ids else NOTHING
 
 
 def domains(entries: Iterable[str], rule: str = "allowed_domains", *, is_negated: bool = False) -> Criterion:

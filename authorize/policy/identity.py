@@ -16,6 +16,8 @@ class Identity:
     and empty wherever no rule on e-mail may match: unverified, malformed, not a string.  `rule_domain` is the domain of that.
     `group_ids` are ids; `group_names` are names and e-mails of those groups, empty for providers whose rules take ids only, and
     without any that is the id of a known group.  `groups` is what upstreams are told: ids, then names.
+    `has_untold_groups`: the provider says that it keeps groups of this person elsewhere (OpenID Connect Core 1.0, 5.6.2), as
+    Microsoft does with those of who is in more than 200.
     `claims` is flattened: dotted keys, each with a tuple of scalar values.
     """
 
@@ -33,6 +35,7 @@ class Identity:
     group_ids: frozenset[str] = frozenset()
     group_names: frozenset[str] = frozenset()
     groups: tuple[str, ...] = ()
+    has_untold_groups: bool = False
     claims: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     rule_domain: str = field(init=False, default="", repr=False, compare=False)
 

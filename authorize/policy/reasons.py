@@ -15,6 +15,7 @@ class Reason(Enum):
     GROUP_LISTED = "one of this person's groups is listed"
     GROUP_NOT_LISTED = "none of your groups is listed"
     NO_GROUPS = "no group of yours is known"
+    GROUPS_UNTOLD = "the identity provider does not tell all of your groups"
     DOMAIN_LISTED = "the domain of this person's e-mail address is listed"
     DOMAIN_NOT_LISTED = "the domain of your e-mail address is not listed"
     EMAIL_NOT_USABLE = "your e-mail address is missing, or not verified by the identity provider"

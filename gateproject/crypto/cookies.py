@@ -33,10 +33,10 @@ def is_ours(name: bytes, cookie_name: str) -> bool:
     """Is this one of our cookies: the session, a chunk of it, or one of its companions?  Case does not matter.
 
     Every name of the form `<cookie_name>` or `<cookie_name>_...` is ours: session chunks are numbered, companions are named, and
-    some have the prefix of cookies that only the host itself can set.
+    some have the prefix of cookies that only the host itself can set.  `cookie_name` may have it, too.
     """
-    folded, own = name.lower().removeprefix(b"__host-"), cookie_name.lower().encode()
-    return folded == own or folded.startswith(own + b"_")
+    folded, own = name.lower(), cookie_name.lower().encode()
+    return any(read == own or read.startswith(own + b"_") for read in (folded, folded.removeprefix(b"__host-")))
 
 
 def set_cookie(name: str, value: str, *, max_age: int, secure: bool, http_only: bool = True, domain: str = "", path: str = "/") -> str:

@@ -84,6 +84,6 @@ class ProgramTokens:
         """None where the token is not one of ours for this host, or has expired."""
         try:
             claims = self._sealer.open(token, audience=host_port, now=now)
+            return SessionToken(claims["sid"], claims["iat"], claims["exp"])
         except SealError:
             return None
-        return SessionToken(claims["sid"], claims["iat"], claims["exp"])

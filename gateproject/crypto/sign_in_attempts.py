@@ -55,7 +55,7 @@ class SignInAttempts:
             if not name.startswith(prefix) or not is_attempt_id(attempt_id):
                 continue
             claims = self._opened(attempt_id, value, host_port, now)
-            kept.append((claims["at"] if claims is not None else 0.0, attempt_id, len(value)))
+            kept.append((claims.get("at", 0.0) if claims is not None else 0.0, attempt_id, len(value)))
         kept.sort()
         stale = []
         while kept and (len(kept) >= MAX_AT_A_TIME or sum(size for _, _, size in kept) > room):

@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from tests.attack.identity_standing import ANYBODY, CLAIMED, GROUP, PAGES, STREA
 from tests.attack.run import REFUSED, Outcome, expect
 from tests.support.fake_idp import PEOPLE
 from tests.support.gate import AUTHENTICATE_HOST
-from tests.support.raw_http import RawClient
+from tests.support.raw_http import Broken, RawClient
 
 # A generous bound for what takes less than a second, two after a new configuration, or an interval for what the provider says.
 WITHIN = 20.0
@@ -112,6 +113,11 @@ class Crowd:
             expect(not late, f"{len(late)} requests were let in after another had been refused")
 
     def _ask(self) -> None:
+        while not self._stopping.is_set():
+            with suppress(Broken):  # in the middle of an answer, whose access had ended: then on a new connection
+                self._ask_on_one_connection()
+
+    def _ask_on_one_connection(self) -> None:
         gate = self._stage.gate
         head = f"GET /x HTTP/1.1\r\nHost: {self._host}:{gate.port}\r\nCookie: {self._cookie}\r\nAccept: application/json\r\n\r\n"
         with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=self._host) as client:

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=
 
 PROGRAM = "http://localhost:7000/cb"
 VERIFIER = "v" * 43
+SCIM_TOKEN = "a-random-token-0123456789-abcdefghij"
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,7 @@ def gate(provider: CertifiedProvider, tmp_path_factory: pytest.TempPathFactory) 
             .route("signed.localhost", **people, bearer_token="idp_access_token", bearer_token_audience="api://app")
             .route("none.localhost", **people)
             .setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, groups_claim="groups", jwt_claims_headers=["user", "groups"])
+            .setting(scim_token=SCIM_TOKEN)
         )
         yield stack.enter_context(builder.start(tmp_path_factory.mktemp("gate")))
 
@@ -100,3 +102,19 @@ async def test_each_token_lets_its_owner_in_where_it_belongs(gate: RunningGate, 
             assert refused.headers["www-authenticate"] == 'Bearer realm="gate", error="invalid_token"'
         assert (await ask("none.localhost", tokens["id_token"])).status_code == 302
     assert not any(token in gate.child.output for token in (tokens["id_token"], tokens["access_token"]))
+
+
+async def test_a_token_of_whom_the_provider_deactivates_ends_at_once(gate: RunningGate, provider: CertifiedProvider) -> None:
+    token = (await tokens_of(provider))["id_token"]
+    users = gate.url(gate.builder.authenticate_host, "/.gate/scim/v2/Users")
+    pushing = {"Authorization": f"Bearer {SCIM_TOKEN}", "Content-Type": "application/scim+json"}
+    async with gate.client() as program, gate.client() as pusher:
+
+        async def status() -> int:
+            return (await program.get(gate.url("id.localhost", "/x"), headers={"Authorization": f"Bearer {token}"})).status_code
+
+        user = (await pusher.post(users, json={"userName": "alice@example.com", "externalId": "alice"}, headers=pushing)).json()
+        for active, expected in ((True, 200), (False, 401), (True, 200)):
+            change = {"Operations": [{"op": "replace", "value": {"active": active}}]}
+            assert (await pusher.patch(f"{users}/{user['id']}", json=change, headers=pushing)).status_code == 200
+            assert await status() == expected

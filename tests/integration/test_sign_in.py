@@ -97,6 +97,27 @@ async def test_a_refused_person_is_told_why(gate: RunningGate, upstream: SampleU
     gate.wait_for_event("request", lambda entry: entry["request_id"] == script.json()["request_id"] and entry["outcome"] == "forbidden")
 
 
+async def test_each_page_of_ours_that_shows_a_request_id_has_a_line_under_it(gate: RunningGate) -> None:
+    pages = (
+        ("nobody.localhost", "/", 404, "No application is configured at this address."),
+        ("app.localhost", "/.gate/nothing", 404, "There is no such page."),
+        ("app.localhost", "/.gate/jwt", 401, "You are not signed in here."),
+        ("app.localhost", "/a%00b", 400, "This address can't be used: "),
+        ("authenticate.localhost", "/oauth2/callback?state=unknown", 400, ""),
+    )
+    async with gate.client() as client:
+        for host, target, status, reason in pages:
+            headers = {"Accept": "application/json", "Host": f"{host}:{gate.port}"}
+            answer = await client.get(gate.url("app.localhost", target), headers=headers)
+            assert answer.status_code == status, answer.text
+            wanted = {"request_id": answer.json()["request_id"], "status": status, "reason": answer.json()["reason"]}
+            line = gate.wait_for_event("request", lambda entry, wanted=wanted: wanted.items() <= entry.items())
+            assert line["reason"].startswith(reason)
+            assert "unknown" not in str(line)
+        await client.get(gate.url("app.localhost", "/ping"))
+    assert not [entry for entry in gate.log if entry.get("path") == "/ping"]
+
+
 async def test_signing_out_ends_every_host_at_once(gate: RunningGate) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "alice")

@@ -63,6 +63,7 @@ criteria.without(
     "identity.rule_domain in listed",
     "identity.rule_email.endswith(tuple(listed))",
 )
+criteria.without("groups that are not told are in doubt", "    if identity.has_untold_groups:\n        return UNKNOWN\n", "")
 criteria.without("true is not one", "return isinstance(value, bool), value", "return False, value")
 
 decision = door(
@@ -161,7 +162,10 @@ identity_facts.without("every source must vouch for an address", "return all(_is
 identity_facts.without("a claim rule can't reach an unverified address", 'claims.pop("email", None)', "pass")
 identity_facts.without("a session's record is its own", "if session.id != record.id or not isinstance", "if not isinstance")
 
-identity_loader = door("authorize/identity_loader.py", "unit/authorize/test_identity_loader.py")
+identity_loader = door("authorize/identity_loader.py", "unit/authorize/test_identity_loader.py", "unit/authorize/test_bearers.py")
+identity_loader.without(
+    "no token lets in the deactivated", 'if directory_record is not None and directory_record.data.get("is_deactivated"):', "if False:"
+)
 identity_loader.without("an expired session is none", "        if now >= identity.expires:\n            return None\n", "")
 identity_loader.without("a cached identity ends in time", "if now < identity.expires and sources", "if sources")
 identity_loader.without(

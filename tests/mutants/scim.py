@@ -15,18 +15,16 @@ callback = door("authenticate/views/callback.py", "unit/authenticate/views/test_
 callback.without("the deactivated don't come back", "await service.scim.is_deactivated(session.subject)", "False")
 
 directory = door("authenticate/scim/directory.py", "unit/authenticate/scim/test_directory.py")
-directory.without("a deactivation takes the access", "        else:\n            await self._take_access(subject)\n", "")
-directory.without("a deactivation takes the groups", "        await self._broker.delete(DIRECTORY_USER, user_id)\n", "")
+directory.without("a deactivation ends the sessions", '        if not user["active"]:\n            await self._end_sessions(subject)\n', "")
+directory.without("a deactivation is known to decisions", '(active if resource["active"] else deactivated)', "active")
+directory.without(
+    "who is somebody else now has no groups", "        await self._broker.delete(DIRECTORY_USER, self._user_id(subject))\n", ""
+)
 directory.without("a deactivation ends that person's sessions only", 'if record.data.get("user_id") == user_id]', "]")
 directory.without(
     "a deleted user has no access",
     '            await self._take_access(old.data["subject"])\n            await self._index',
     "            await self._index",
-)
-directory.without(
-    "only the active have groups",
-    '        if user.data["resource"]["active"]:\n            await self._give_access(user)\n',
-    "        await self._give_access(user)\n",
 )
 directory.without("who left a group is no longer in it", 'await self._set_memberships(before - set(members), id, "")', "pass")
 directory.without("another id is another person", 'if old.data["subject"] != subject:', "if False:")

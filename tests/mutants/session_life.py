@@ -8,7 +8,8 @@ refresh.without(
     "        if lease is None:\n            raise UnderWay\n",
     "        if lease is None:\n            yield\n            return\n",
 )
-refresh.without("a delete wins over a refresh", ", only_if_version=record.version\n", "\n")
+refresh.without("a delete wins over a refresh", ", only_if_version=record.version)", ")")
+refresh.without("new tokens are not lost", "                if now() + wait >= ends:\n", "                if True:\n")
 refresh.without("what came too late is revoked", "            await self._client.revoke(renewed)\n", "")
 refresh.without("another process's refresh is not repeated", "tokens_due(session) <= now", "True")
 refresh.without(

@@ -54,6 +54,7 @@ streams.without(
     "key=lambda stream: (stream.asks_provider, stream in unjudged)",
     "key=lambda stream: stream.asks_provider",
 )
+streams.without("an error in judging one stream lets no other go on", 'self._end((stream,), "its access could not be judged")', "raise")
 streams.without("a stream ends where its policy does", 'self._end((stream,), "access was withdrawn")', "pass")
 
 LIVE_ADMIN = "integration/test_admin.py"
@@ -104,7 +105,12 @@ ending.without(
 ending.without("the log is written before a person's sessions end", "        record_actions(self.request, ENDS_ALL, whom, User)\n", "")
 ending.without("what could not be ended is told of", "            record_actions(self.request, NOT_ENDED, [", "            ([")
 ending.without("sessions without a row end, too", "            self._end_those_without_row(people)\n", "")
-ending.without("the weaker sessions of a browser end, too", "[*chosen, *async_to_sync(_earlier)(broker, chosen)]", "chosen")
+ending.without("the weaker sessions of a browser end, too", "dict.fromkeys(async_to_sync(_earlier)(broker, chosen))", "dict[str, None]()")
+ending.without(
+    "an end that failed halfway can be asked for again",
+    "for part in ([*earlier], [id for id in ids if id not in earlier]):",
+    "for part in ([id for id in ids if id not in earlier], [*earlier]):",
+)
 ending.without("an action has an end", "if self.clock() >= self._until:", "if False:")
 
 details = door("databroker/details.py", "unit/databroker/test_details.py", "integration/test_admin_secrets.py")

@@ -43,6 +43,12 @@ backchannel = door("authenticate/views/provider_logout.py", "unit/authenticate/v
 backchannel.without("a form has one token", "if len(tokens) != 1:", "if not tokens:")
 backchannel.without("a token comes as a form", " if request.content_type == FORM else []", "")
 backchannel.without("a browser says each thing once", "if any(len(values) != 1 for values in named):", "if not all(named):")
+backchannel.without(
+    "no page of others clears our cookie",
+    'return responses.page("authenticate/signed_out.html", framed_by=framed_by)',
+    'response = responses.page("authenticate/signed_out.html", framed_by=framed_by)\n'
+    "    return responses.with_cookies(response, [service.sessions.clear_cookie(service.host_port)])",
+)
 
 after_sign_out = door("authenticate/after_sign_out.py", "unit/authenticate/test_after_sign_out.py")
 after_sign_out.without(

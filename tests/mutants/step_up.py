@@ -52,7 +52,7 @@ callback.without(
 callback.without("a person is pressed once", "if target is not None and not asked.is_pressed:", "if target is not None:")
 
 sessions = door("authenticate/sessions.py", "unit/authenticate/views/test_to_provider.py")
-sessions.without("sign-out ends the weaker sessions, too", "for id in (session.id, *session.earlier):", "for id in (session.id,):")
+sessions.without("sign-out ends the weaker sessions, too", "for id in (*session.earlier, session.id):", "for id in (session.id,):")
 sessions.without("somebody else's session ends", "if before is None or before.user_id != user_id or", "if before is None or")
 sessions.without("a record stays small", " or len(before.earlier) >= MAX_EARLIER:", ":")
 

@@ -112,7 +112,6 @@ bearer_tokens.without(
     "if not isinstance(audiences, list) or not any(isinstance(name, str) and name in trust.audience for name in audiences):",
     "if not isinstance(audiences, list):",
 )
-bearer_tokens.without("a flood leaves others their places", " or (bool(network) and self._waiting[network] >= MOST_OF_ONE)", "")
 bearer_tokens.without(
     "a flood puts off no judgement of what was good", "is_stranger, network = key not in self._good,", "is_stranger, network = True,"
 )
@@ -145,7 +144,7 @@ bearer_tokens.without(
 bearer_tokens.without("discovery is the issuer's own", 'if document.get("issuer") != self._trust.issuer or', "if")
 bearer_tokens.without("keys come over TLS", " or not is_safe(uri):", ":")
 bearer_tokens.without("an address counts where the issuer says so", '{"email_verified": False, **claims}', "claims")
-bearer_tokens.without("made-up tokens are bounded at the provider", "self._waiting.total() >= MOST_AT_ONCE or ", "")
+bearer_tokens.without("made-up tokens are bounded at the provider", " and not self._strangers.take(network):", " and False:")
 bearer_tokens.without("a refusal is remembered", "self._clock() + REFUSED_KEPT", "self._clock()")
 bearer_tokens.without("verdicts are bounded", "if len(kept) > MOST_KEPT:", "if False:")
 bearer_tokens.without(
@@ -177,6 +176,17 @@ bearer_headers.without(
     "another proxy's upstream sees no bearer's token", "given[0] if not is_bearer and len(given) == 1", "given[0] if len(given) == 1"
 )
 
+waiting = door("gateproject/tunnel/sign_in.py", "unit/gateproject/tunnel/test_sign_in.py")
+waiting.without(
+    "another user of the machine brings no token",
+    "if token and self._uid != ROOT and is_of_another_user(",
+    "if False and is_of_another_user(",
+)
+
+peer = door("gateproject/tunnel/peer.py", "unit/gateproject/tunnel/test_peer.py")
+peer.without("who has left is nobody", " and columns[3] == _ESTABLISHED", "")
+peer.without("a socket for IPv6 has an owner, too", "for is_mapped in (False, True)", "for is_mapped in (False,)")
+
 DOORS = (
     programs, program_views, program, sealed, carriers, service, elsewhere, sign_in, account_token, account_loader, account_identity,
     accounts, criteria,
@@ -185,4 +195,5 @@ DOORS = (
     bearers,
     bearer_settings,
     bearer_headers, bearer_challenge,
+    waiting, peer,
 )  # fmt: skip

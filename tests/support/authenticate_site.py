@@ -89,6 +89,7 @@ class Site:
             authorize=self._authorize,
             authenticate=self.service,
             request_id="0" * 32,
+            incoming=SimpleNamespace(request_id="0" * 32, told=""),
             client_address="192.0.2.7",
         )
         scope = {

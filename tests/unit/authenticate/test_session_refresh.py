@@ -10,7 +10,7 @@ import pytest
 from authenticate.session_refresh import Ended, Step, UnderWay
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
-from gateproject.errors import ProviderError
+from gateproject.errors import BrokerError, ProviderError
 from tests.support.authenticate_site import Clock
 from tests.support.fake_idp import PEOPLE, Answer, FakeIdP
 from tests.support.renewals import Renewals
@@ -120,6 +120,37 @@ async def test_tokens_are_not_lost_where_the_claims_can_not_be_read(one: Renewal
     one.idp.bend.answers.clear()
     assert (await one.refresh.renew("session", Step.TOKENS)).unverified_id_token == ""
     assert (one.idp.refreshed, one.idp.reused) == (1, 0)
+
+
+async def test_new_tokens_are_written_when_the_store_comes_back(one: Renewals, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider has forgotten the old refresh token: without the new one the session would end with the next refresh."""
+    await expiring(one)
+    put, failures = one.broker.put, [BrokerError("away"), BrokerError("done, but nobody says so")]
+
+    async def failing_first(type: str, id: str, data: dict, **options: object) -> object:
+        if type != SESSION or not failures:
+            return await put(type, id, data, **options)
+        if len(failures) == 1:
+            await put(type, id, data, **options)
+        raise failures.pop(0)
+
+    monkeypatch.setattr(one.broker, "put", failing_first)
+    renewed = await one.refresh.renew("session", Step.TOKENS)
+    assert await one.session() == renewed
+    one.clock.ahead += 3600
+    await one.refresh.renew("session", Step.TOKENS)
+    assert (one.idp.refreshed, one.idp.reused) == (2, 0)
+
+
+async def test_what_a_later_release_wrote_into_a_session_stays(one: Renewals) -> None:
+    await expiring(one)
+    record = await one.broker.get(SESSION, "session")
+    assert record is not None
+    await one.broker.put(SESSION, "session", {**record.data, "of_a_later_release": 1}, expires=record.expires)
+    await one.refresh.renew("session", Step.TOKENS)
+    record = await one.broker.get(SESSION, "session")
+    assert record is not None
+    assert record.data["of_a_later_release"] == 1
 
 
 async def test_a_refused_refresh_token_ends_the_session(one: Renewals) -> None:

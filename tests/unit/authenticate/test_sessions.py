@@ -1,5 +1,7 @@
 """A session is found by the cookie of its host, among whatever else a browser sends."""
 
+from contextlib import suppress
+
 import pytest
 
 from databroker.records import PROVIDER_SESSION, SESSION
@@ -68,3 +70,34 @@ async def test_a_session_has_ended_also_where_the_index_cannot_be_tidied(site: S
     await site.service.sessions.end(session)
     assert refused
     assert await site.service.session_of([cookie], HOST, site.clock()) is None
+
+
+async def test_a_sign_out_that_failed_halfway_is_done_by_asking_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session that names a browser's weaker ones must not go first: nobody would find those again."""
+    cookie = await cookie_of(site)
+    (record,) = await site.sessions()
+    await site.broker.put(SESSION, "weak", {**record.data, "id": "weak"})
+    await site.broker.put(SESSION, record.id, {**record.data, "earlier": ["weak"]})
+    delete, asked = site.broker.delete, []
+
+    async def failing_at_the_second(type: str, id: str) -> object:
+        asked.append(id)
+        if len(asked) == 2:
+            raise BrokerError("away")
+        return await delete(type, id)
+
+    monkeypatch.setattr(site.broker, "delete", failing_at_the_second)
+    for _ in range(2):
+        if (session := await site.service.session_of([cookie], HOST, site.clock())) is not None:
+            with suppress(BrokerError):
+                await site.service.sessions.end(session)
+    assert await site.sessions() == []
+
+
+@pytest.mark.parametrize(("change", "is_read"), [({"of_a_later_release": 1}, True), ({"expires": None}, False), ({"issued": ...}, False)])
+async def test_a_record_of_another_release_is_read_or_counts_as_none(site: Site, change: dict, is_read: bool) -> None:
+    cookie = await cookie_of(site)
+    (record,) = await site.sessions()
+    data = {name: value for name, value in {**record.data, **change}.items() if value is not ...}
+    await site.broker.put(SESSION, record.id, data)
+    assert (await site.service.session_of([cookie], HOST, site.clock()) is not None) is is_read

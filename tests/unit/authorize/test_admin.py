@@ -1,5 +1,6 @@
 """Do administrators find decisions and their reasons, and does nobody else?"""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +49,12 @@ def test_the_log_is_searched(pages, query: dict[str, str], found: list[str]) -> 
     shown = pages().get(LOG, **query)
     assert shown.status_code == 200
     assert [row.url.removeprefix("app.example.com") for row in shown.context_data["cl"].result_list] == found
+
+
+def test_every_link_of_the_log_has_words(pages) -> None:
+    page = pages().get(LOG).render().content.decode()
+    assert "By in shadow" in " ".join(page.split())
+    assert not [link for link in re.findall(r"<a [^>]*>\s*</a>", page) if " title=" not in link and " class=" not in link]
 
 
 @pytest.mark.parametrize(

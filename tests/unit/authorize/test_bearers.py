@@ -9,7 +9,7 @@ import pytest
 from authorize.client import Check
 from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
-from databroker.records import Session, User
+from databroker.records import DIRECTORY_USER, DirectoryUser, Session, User
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import BrokerError, ProviderError
@@ -97,6 +97,14 @@ async def test_the_policy_decides_as_for_people(world: World) -> None:
 async def test_an_unverified_address_counts_for_nothing(world: World) -> None:
     world.known.claims = {"email_verified": False}
     assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.FORBIDDEN
+
+
+async def test_whom_the_provider_has_deactivated_is_nobody_at_once(world: World) -> None:
+    assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.ALLOWED
+    for is_deactivated, outcome in ((True, Outcome.SIGN_IN), (False, Outcome.ALLOWED)):
+        await world.broker.put(DIRECTORY_USER, "oidc/1", DirectoryUser("oidc/1", is_deactivated=is_deactivated).to_data())
+        await settled()
+        assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is outcome
 
 
 async def test_a_refused_token_is_challenged(world: World) -> None:

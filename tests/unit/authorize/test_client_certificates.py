@@ -8,7 +8,15 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from authorize.client_certificates import LONGEST_CHAIN, CertificateHosts, ClientCertificates, shown_certificate, verify
+from authorize.client_certificates import (
+    LONGEST_CHAIN,
+    LONGEST_REMEMBERED,
+    CertificateHosts,
+    ClientCertificates,
+    _read,
+    shown_certificate,
+    verify,
+)
 from authorize.policy.compiled_route import ClientAuthority
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.request import ClientCertificate
@@ -111,6 +119,17 @@ def test_the_facts_of_a_certificate() -> None:
     assert (shown.fingerprint, shown.subject) == (hashlib.sha256(ANN.der).hexdigest(), "CN=ann")
     assert shown.spki_hash == base64.b64encode(hashlib.sha256(key).digest()).decode()
     assert (shown_certificate(()), shown_certificate((b"junk",))) == (None, None)
+
+
+def test_what_a_stranger_shows_is_not_remembered_where_it_is_large() -> None:
+    """A handshake may bring a hundred kilobytes, and anybody may make one."""
+    before = _read.cache_info().currsize
+    for number in range(5):
+        large = (ANN.der, b"%d" % number + b"x" * LONGEST_REMEMBERED)
+        shown = shown_certificate(large)
+        assert shown is not None
+        assert (shown.chain, shown.subject) == (large, shown_certificate((ANN.der,)).subject)
+    assert _read.cache_info().currsize <= before + 1
 
 
 def verdict(certificates: ClientCertificates, shown: ClientCertificate | None, ca: ClientAuthority, now: datetime = NOW) -> str:

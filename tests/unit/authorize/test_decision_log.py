@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from authorize.decision_log import BATCH, FIRSTS, DecisionLog, Entry, Judged
 from authorize.policy.decision import NO_ROUTE, decide
@@ -22,12 +23,13 @@ class Log(DecisionLog):
         self.written: list[Entry] = []
         self.now = NOW
         self.is_broken = False
+        self.error: Exception = BrokerError("the database is away")
         super().__init__(self._take, clock=lambda: self.now, chance=lambda: chance, most_waiting=most_waiting)
         self.use(make_options(directory, **settings), "c0ffee")
 
     def _take(self, entries: Sequence[Entry]) -> None:
         if self.is_broken:
-            raise BrokerError("the database is away")
+            raise self.error
         self.written += entries
 
     def add(self, person=ANN, request_id: str = "r1", **facts: Any) -> bool:
@@ -74,15 +76,19 @@ async def test_the_oldest_is_dropped_and_counted_where_too_many_wait(tmp_path: P
     assert dropped() - before == 2
 
 
-async def test_a_batch_is_bounded_and_what_can_not_be_written_is_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [BrokerError("the database is away"), ValueError("nobody thought of this")], ids=["away", "unexpected"])
+async def test_a_batch_is_bounded_and_what_can_not_be_written_is_counted(tmp_path: Path, error: Exception) -> None:
     log, before = Log(tmp_path), dropped()
+    log.error = error
     for _ in range(BATCH + 1):
         log.add(BOB)
     log.is_broken = True
-    await log.flush()
+    with capture_logs() as logged:
+        await log.flush()
     log.is_broken = False
     await log.flush()
     assert (len(log.written), dropped() - before) == (1, BATCH)
+    assert [(line["number"], line["reason"]) for line in logged] == [(BATCH, str(error))]
 
 
 async def test_what_waits_holds_neither_the_query_nor_headers_that_no_rule_looks_at(tmp_path: Path) -> None:

@@ -46,6 +46,13 @@ def test_a_row_says_who_where_what_why_and_by_how_old_data(keeping) -> None:
     assert facts["person"]["group_ids"] == ["sales"]
 
 
+def test_a_name_that_no_database_can_hold_takes_nobody_elses_decision_with_it(database: None, keeping) -> None:
+    odd = user("", subject="2", name="a\0b\ud800")
+    assert row_of(judged(person=odd), keeping())["person"] == "ab?"
+    write([(judged(1, person=odd), keeping()), (judged(2), keeping())])
+    assert LoggedDecision.objects.count() == 2
+
+
 def test_a_request_that_could_not_be_judged_says_why(keeping) -> None:
     row = LoggedDecision(
         **row_of(Judged("r1", request("//a"), None, None, 0.0, "", at=NOW, failure="bad request", problem="two readings"), keeping())

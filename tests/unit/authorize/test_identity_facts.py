@@ -138,7 +138,6 @@ GOOD = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0).to_data()
         {"claims": None},
         {"claims": ["a"]},
         {"id": "s2"},
-        {"unknown": 1},
         {"expires": "9e9"},
         {"expires": float("nan")},
         {"expires": float("inf")},
@@ -166,3 +165,19 @@ def test_another_session_lends_none_of_its_strength(name: str) -> None:
 )
 def test_somebody_proved_who_they_are_when_the_provider_says_and_never_after_the_session_began(said: Any, authenticated: float) -> None:
     assert identity(claims={} if said is ABSENT else {"auth_time": said}).authenticated == authenticated
+
+
+@pytest.mark.parametrize(
+    ("claims", "is_untold"),
+    [
+        ({"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {"endpoint": "https://graph.example/"}}}, True),
+        ({"_claim_names": {"groups": "src1"}, "groups": ["g1"]}, True),
+        ({"_claim_names": {"address": "src1"}, "groups": ["g1"]}, False),
+        ({"_claim_names": "groups"}, False),
+        ({"groups": ["g1"]}, False),
+        ({}, False),
+    ],
+)
+def test_groups_that_the_provider_keeps_elsewhere_are_not_told(claims: dict[str, Any], is_untold: bool) -> None:
+    assert identity(claims=claims).has_untold_groups is is_untold
+    assert not identity(claims=claims, groups_claim=None).has_untold_groups

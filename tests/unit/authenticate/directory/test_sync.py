@@ -1,6 +1,7 @@
 """The data broker's directory becomes what a snapshot says, with no write too many, and no half of it gone by mistake."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -84,9 +85,14 @@ async def test_what_changed_since_the_reading_began_is_left_alone() -> None:
     assert changes.delete == ((DIRECTORY_USER, "okta/old"),)
 
 
-async def test_a_record_of_another_release_is_written_anew(broker: BrokerOverALine) -> None:
-    await broker.put(DIRECTORY_USER, "okta/0", {"id": "okta/0", "shoe_size": 43})
-    assert [value.id for _, value in (await difference(snapshot(1), broker)).put] == ["okta/0"]
+@pytest.mark.parametrize(
+    ("data", "written"),
+    [({"id": "okta/0", "shoe_size": 43}, []), ({"id": "okta/0", "group_ids": 7}, ["okta/0"]), ({"shoe_size": 43}, ["okta/0"])],
+    ids=["of a later release", "malformed", "incomplete"],
+)
+async def test_a_record_that_can_not_be_read_is_written_anew(broker: BrokerOverALine, data: dict[str, Any], written: list[str]) -> None:
+    await broker.put(DIRECTORY_USER, "okta/0", data)
+    assert [value.id for _, value in (await difference(snapshot(1), broker)).put] == written
 
 
 async def test_writes_are_parallel_and_bounded(broker: BrokerOverALine) -> None:

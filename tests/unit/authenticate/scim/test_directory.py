@@ -83,7 +83,7 @@ async def test_deactivation_takes_the_groups_and_ends_the_sessions_of_that_perso
     for id, name in (("1", "ann"), ("2", "ann"), ("3", "bob")):
         await signed_in(broker, name, id)
     await directory.patch_user(user.id, deactivation())
-    assert await known(broker) is None
+    assert await known(broker) == DirectoryUser("oidc/id-of-ann", is_deactivated=True)
     assert [record.id for record in await broker.page(SESSION, "", 10)] == ["3"]
     assert await directory.is_deactivated("id-of-ann")
     assert not await directory.is_deactivated("id-of-bob")
@@ -103,11 +103,11 @@ async def test_who_is_activated_again_has_the_groups_of_today(directory: ScimDir
     await directory.patch_user(user.id, deactivation())
     await directory.create_group({"displayName": "New", "externalId": "g-2", "members": [{"value": user.id}]})
     await directory.patch_group(group.id, {"Operations": [{"op": "remove", "path": f'members[value eq "{user.id}"]'}]})
-    assert await known(broker) is None
+    assert await known(broker) == DirectoryUser("oidc/id-of-ann", is_deactivated=True)
     await directory.patch_user(user.id, {"Operations": [{"op": "replace", "path": "active", "value": "True"}]})
     found = await known(broker)
     assert found is not None
-    assert found.group_ids == ("g-2",)
+    assert (found.group_ids, found.is_deactivated) == (("g-2",), False)
 
 
 async def test_members_come_and_go(directory: ScimDirectory, broker: LocalBroker) -> None:
@@ -235,7 +235,8 @@ async def test_what_another_directory_had_left_gives_nobody_groups(directory: Sc
     await broker.put(DIRECTORY_GROUP, "admins", DirectoryGroup("admins").to_data())
     await broker.delete(DIRECTORY_USER, "oidc/id-of-ann")  # as if a change had broken off
     await directory.tidy()
-    assert [record.id for record in await broker.page(DIRECTORY_USER, "", 10)] == ["oidc/id-of-ann"]
+    assert [record.id for record in await broker.page(DIRECTORY_USER, "", 10)] == ["oidc/id-of-ann", "oidc/id-of-bob"]
+    assert await known(broker, "bob") == DirectoryUser("oidc/id-of-bob", is_deactivated=True)
     assert [record.id for record in await broker.page(DIRECTORY_GROUP, "", 10)] == ["g-1"]
     assert (await directory.find(SCIM_USER, bob.id)).data["resource"]["active"] is False
 

@@ -56,8 +56,10 @@ def patch(*operations: dict[str, Any]) -> dict[str, Any]:
 
 
 async def groups_of(site: Site, subject: str) -> tuple[str, ...] | None:
+    """None of who is unknown, or deactivated."""
     record = await site.broker.get(DIRECTORY_USER, f"oidc/{subject}")
-    return DirectoryUser.from_record(record).group_ids if record is not None else None
+    user = DirectoryUser.from_record(record) if record is not None else None
+    return user.group_ids if user is not None and not user.is_deactivated else None
 
 
 OKTA_USER = {

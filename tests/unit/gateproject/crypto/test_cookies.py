@@ -27,6 +27,18 @@ def test_our_cookies_go_and_all_others_survive_byte_for_byte(header: bytes, left
     assert cookies.without([header], is_ours) == left
 
 
+@pytest.mark.parametrize(
+    ("header", "left"),
+    [
+        (b"a=1; __Host-gate=x; b=2", [b"a=1; b=2"]),
+        (b"__Host-gate_csrf=x; __host-GATE_signin_abc=y; __Host-gate_admin=z; __Host-__Host-gate_form_abc=q", []),
+        (b"gate=1; gate_theme=2; __Host-gates=3; __Host-_gate=4", [b"gate=1; gate_theme=2; __Host-gates=3; __Host-_gate=4"]),
+    ],
+)
+def test_our_cookies_are_ours_where_their_name_has_a_prefix_of_its_own(header: bytes, left: list[bytes]) -> None:
+    assert cookies.without([header], lambda name: cookies.is_ours(name, "__Host-gate")) == left
+
+
 def test_each_of_several_cookie_headers_is_cleaned() -> None:
     assert cookies.without([b"a=1; _gate=x", b"_gate=y", b"b=2"], is_ours) == [b"a=1", b"b=2"]
 

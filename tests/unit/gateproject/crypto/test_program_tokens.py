@@ -8,6 +8,7 @@ import pytest
 from gateproject.config.options import Options
 from gateproject.crypto.hand_over import HandOvers
 from gateproject.crypto.program_tokens import ProgramHandOvers, ProgramRequest, ProgramRequests, ProgramTokens
+from gateproject.crypto.sealing import Sealer
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.errors import SealError
 from tests.support.options import make_options
@@ -83,3 +84,16 @@ def test_the_question_waits_a_quarter_of_an_hour(options: Options) -> None:
     assert requests.open(sealed, NOW + 899)
     with pytest.raises(SealError):
         requests.open(sealed, NOW + 900)
+
+
+def test_what_a_release_before_this_one_sealed_is_refused(options: Options) -> None:
+    purposes = ("programmatic request", "programmatic hand-over", "programmatic token")
+    request, hand_over, token = (
+        Sealer(options.cookie_secret, purpose).seal({"at": "https://app.example.com"}, audience=audience, expires=NOW + 60)
+        for purpose, audience in zip(purposes, (AUTHENTICATE, HOST, HOST), strict=True)
+    )
+    with pytest.raises(SealError):
+        ProgramRequests(options).open(request, NOW)
+    with pytest.raises(SealError):
+        ProgramHandOvers(options).open(hand_over, HOST, NOW)
+    assert ProgramTokens(options).open(token, HOST, NOW) is None
