@@ -49,6 +49,7 @@ async def send_error(
     extra_headers: Headers | None = None,
 ) -> None:
     """HTML, JSON or text by what the client accepts; a gRPC client gets a trailers-only response."""
+    incoming.told = reason
     if incoming.is_grpc:
         await send_grpc_error(send, status, reason)
         return

@@ -32,7 +32,7 @@ from proxy.open_streams import OpenStreams, Stream
 from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
 from proxy.state import ProxyState, RouteForwarding
-from proxy.story import Story
+from proxy.story import CLIENT_LEFT, Story
 from proxy.traced import carried_in_span
 from proxy.troubles import TooManyTunnels, explain_trouble
 from proxy.upstreams.client import OutgoingRequest, Place, UpstreamClient
@@ -116,6 +116,9 @@ class DataPlane:
         except (AccessEnded, BadRequest, BrokerError, CredentialsError, UpstreamError) as error:
             story.status, story.problem = error.status, str(error)
             await explain_trouble(incoming, error, send)
+        except ConnectionError:  # ASGI: `send` raises one where the client is gone
+            story.status = CLIENT_LEFT
+            raise
         finally:
             story.tell()
 

@@ -87,7 +87,7 @@ class ForwardAuth:
         original = replace(original, request=replace(original.request, source_ip=address, headers=incoming.scope["headers"]))
         request = original.request
         if not self._authorize.knows_host(request.host, request.port):
-            raise Refused(UNKNOWN)
+            raise Refused(f"{UNKNOWN}: {request.host_port}")
         if original.scheme != self._authorize.scheme_of(request.host, request.port):
             raise Refused("the routes of this host have another scheme")
         return original

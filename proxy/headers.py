@@ -52,6 +52,8 @@ _PLAIN_HOST = re.compile(rb"[A-Za-z0-9.:_\[\]-]+")
 # trusts our client certificate believes the others.
 AUTHORIZING = frozenset((b"authorization", b"x-serverless-authorization", b"x-remote-user", b"x-remote-uid", b"x-remote-group"))
 
+LONGEST_REMEMBERED = 64  # bytes of a name: thousands of long ones, which clients choose, would be a hundred megabytes
+
 PLAIN, DROP, CONNECTION, COOKIE, AUTHORIZATION, TRUSTED_ONLY = range(6)
 
 
@@ -85,9 +87,13 @@ def without_our_credentials(headers: Iterable[Header], cookie_name: str, *, is_b
     return b"; ".join(cookie), authorization
 
 
-@lru_cache(maxsize=4096)  # bounded, because clients choose the names
 def _known(name: bytes) -> tuple[int, bytes]:
     """(what to do with a client's header of this name, its folded name)."""
+    return _remembered(name) if len(name) <= LONGEST_REMEMBERED else _remembered.__wrapped__(name)
+
+
+@lru_cache(maxsize=4096)  # bounded, because clients choose the names
+def _remembered(name: bytes) -> tuple[int, bytes]:
     folded = fold(name)
     if not _TOKEN.fullmatch(name) or folded in (b"host", b"content-length"):
         return DROP, folded

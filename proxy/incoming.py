@@ -21,7 +21,10 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 @dataclass(slots=True)  # not frozen: one is made for each request, and frozen ones cost three times as much
 class Incoming:
-    """`headers` holds the last value of each lower-case name; `cookies` every Cookie header; `started` is a monotonic clock's."""
+    """`headers` holds the last value of each lower-case name; `cookies` every Cookie header; `started` is a monotonic clock's.
+
+    `told` is the reason that a page of ours gave the client, for the log.
+    """
 
     scope: dict[str, Any]
     request: AccessRequest
@@ -29,6 +32,7 @@ class Incoming:
     cookies: list[bytes]
     request_id: str
     started: float
+    told: str = ""
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")

@@ -10,8 +10,8 @@
 import json
 import os
 import secrets
-from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from databroker.client import BrokerClient
 from databroker.records import KEPT_FORM
 from databroker.store.base import VersionConflict
-from gateproject.client_network import client_network
+from gateproject.client_network import Places, client_network
 from gateproject.config.options import Options
 from gateproject.crypto import cookies
 from gateproject.crypto.sealing import NONCE_BYTES, Sealer, decrypted, derive_key, from_text, to_text
@@ -92,7 +92,7 @@ class KeptForms:
         self._places_key = derive_key(options.cookie_secret[0], "places of kept forms")
         self._broker = broker
         self._scheme_of = scheme_of
-        self._reading: Counter[str] = Counter()  # by the network of the client
+        self._readers = Places(READ_AT_A_TIME, READ_OF_ONE)
 
     async def keep(
         self, incoming: Incoming, client_address: str, receive: Receive, now: float, *, can_be_sent: bool = True
@@ -113,13 +113,12 @@ class KeptForms:
         if length.isdecimal() and int(length) > LARGEST:
             return NotKept(TOO_LARGE)
         network = client_network(client_address)
-        if self._reading.total() >= READ_AT_A_TIME or self._reading[network] >= READ_OF_ONE:
+        if not self._readers.take(network):
             return NotKept(NO_PLACE)
-        self._reading[network] += 1
         try:
             body = await _read(receive, LARGEST)
         finally:
-            self._reading -= Counter((network,))
+            self._readers.leave(network)
         return NotKept(TOO_LARGE) if body is None else await self._put(self._broker, incoming, client_address, body, now)
 
     async def _put(self, broker: BrokerClient, incoming: Incoming, client_address: str, body: bytes, now: float) -> Kept | NotKept:
@@ -167,7 +166,9 @@ class KeptForms:
         """What the button stands for, in its place; anything else as it came.  FormGone where the form is not there any more."""
         if not self.may_be_button(incoming):
             return incoming, receive
-        body = await _read(receive, _BUTTON_BYTES) or b""
+        body = await _read(receive, _BUTTON_BYTES)
+        if body is None:  # its sender has left, which `receive` goes on saying
+            return incoming, receive
         name, _, id = body.decode("latin-1").partition("=")
         if name != FIELD or not is_attempt_id(id):
             return incoming, _again(body, receive)
@@ -181,7 +182,8 @@ class KeptForms:
         assert self._broker is not None  # opened() found the form in it
         if not await self._broker.spend(f"form/{form.id}", form.at + LIFETIME):
             return False
-        await self._broker.delete(KEPT_FORM, form.place)
+        with suppress(BrokerError):  # nobody can send it any more, and its time ends soon
+            await self._broker.delete(KEPT_FORM, form.place)
         return True
 
     def _is_of_same_origin(self, incoming: Incoming) -> bool:

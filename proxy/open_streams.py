@@ -109,6 +109,9 @@ class OpenStreams:
                     # Nothing is known: new requests are refused meanwhile, and the next change is looked at again.
                     self._must_look.set()
                     break
+                except Exception:  # of one: no stream outlives its access because another could not be judged
+                    log.exception("a stream could not be judged", request_id=stream.incoming.request_id)
+                    self._end((stream,), "its access could not be judged")
             await asyncio.sleep(LOOK_EVERY)
 
     async def _due(self) -> list[Stream]:

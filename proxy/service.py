@@ -19,6 +19,7 @@ from proxy.own_paths import Owner, owner
 from proxy.programs import Programs
 from proxy.sign_in import SignInRedirects
 from proxy.sign_in_loops import SignInLoops
+from proxy.story import OwnStory
 from proxy.upstreams.cluster import Clusters
 
 LONGEST_PORT = len("65535")
@@ -106,6 +107,10 @@ class ProxyService:
 
     def source_ip(self, incoming: Incoming) -> str:
         return source_ip(incoming, self._trusted)
+
+    def own_story(self, incoming: Incoming, send: Send) -> OwnStory:
+        """Of a request that we answer ourselves."""
+        return OwnStory(incoming, send, self._trusted)
 
     async def answer(self, found: Owner, incoming: Incoming, send: Send) -> None:
         await own_pages.answer(found, incoming, self._options, send)

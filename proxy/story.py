@@ -2,6 +2,7 @@
 
 import logging
 import time
+from typing import Any
 
 from authorize.client import Authorizer, Check
 from authorize.decision_log import DecisionLog, Judged
@@ -12,7 +13,7 @@ from gateproject.telemetry.logs import is_access_logged, log_access
 from gateproject.telemetry.tracing.spans import active
 from proxy.forwarding.http import Ending, ForwardResult
 from proxy.headers import TrustedPeers
-from proxy.incoming import Incoming, client_address
+from proxy.incoming import Incoming, Send, client_address
 from proxy.traced import judged_in_span, tell_trace
 
 # What the log says where the client left before there was an answer.
@@ -99,16 +100,7 @@ class Story:
         return self._would_be is not None and decision is not None and self._would_be.outcome != decision.outcome.value
 
     def _fields(self) -> dict[str, object]:
-        request, check = self.incoming.request, self.check
-        fields: dict[str, object] = {
-            "request_id": self.incoming.request_id,
-            "client": client_address(self.incoming, self._trusted),
-            "method": request.method,
-            "host": request.host_port,
-            "path": request.path,
-            "status": self.status,
-            "duration_ms": round((time.monotonic() - self.incoming.started) * 1000, 2),
-        }
+        check, fields = self.check, _asked(self.incoming, self._trusted, self.status)
         if check is not None:
             fields |= _decided(check.decision)
             fields["user_id"] = check.identity.user_id if check.identity else ""
@@ -122,6 +114,49 @@ class Story:
         if self.problem:
             fields["problem"] = self.problem
         return fields
+
+
+class OwnStory:
+    """A request that no route was asked about: a page of ours, an unknown host, one that can't be read.
+
+    Error pages show the request id and ask people to pass it on: whoever gets it finds this line.
+    """
+
+    __slots__ = ("_incoming", "_send", "_status", "_trusted")
+
+    def __init__(self, incoming: Incoming, send: Send, trusted: TrustedPeers):
+        self._incoming = incoming
+        self._send = send
+        self._trusted = trusted
+        self._status: int | None = None
+
+    async def send(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+        await self._send(message)
+
+    def tell(self) -> None:
+        status = CLIENT_LEFT if self._status is None else self._status
+        level = logging.WARNING if status >= 500 else logging.INFO
+        if not is_access_logged(level):
+            return
+        fields = _asked(self._incoming, self._trusted, status)
+        if self._incoming.told:
+            fields["reason"] = self._incoming.told
+        log_access(level, fields)
+
+
+def _asked(incoming: Incoming, trusted: TrustedPeers, status: int | None) -> dict[str, object]:
+    request = incoming.request
+    return {
+        "request_id": incoming.request_id,
+        "client": client_address(incoming, trusted),
+        "method": request.method,
+        "host": request.host_port,
+        "path": request.path,
+        "status": status,
+        "duration_ms": round((time.monotonic() - incoming.started) * 1000, 2),
+    }
 
 
 def _decided(decision: Decision) -> dict[str, object]:

@@ -119,17 +119,25 @@ async def forward(
 
 async def _ask(request: OutgoingRequest, client: UpstreamClient, watch: "Watch") -> tuple[int, Sequence[Header]]:
     """The head of the answer; asked twice where an idle connection turned out to be closed, and nothing speaks against it."""
-    watch.exchange = await client.open(request)
-    if request.has_body:
-        watch.start_upload()
     try:
-        return await watch.exchange.response()
+        return await _ask_once(request, client, watch)
     except StaleConnection:
         if request.method not in IDEMPOTENT or watch.has_begun_upload:
             raise
+        if request.has_body:
+            watch.hold_upload()
+        return await _ask_once(request, client, watch, is_fresh=True)
+
+
+async def _ask_once(
+    request: OutgoingRequest, client: UpstreamClient, watch: "Watch", *, is_fresh: bool = False
+) -> tuple[int, Sequence[Header]]:
+    if watch.exchange is not None:
         watch.exchange.close()
-        watch.exchange = await client.open(request, is_fresh=True)
-        return await watch.exchange.response()
+    exchange = watch.exchange = await client.open(request, is_fresh=is_fresh)
+    if request.has_body:
+        watch.start_upload()
+    return await exchange.response()
 
 
 async def _carry_response(exchange: Exchange, send: Send, status: int, headers: list[Header], result: ForwardResult) -> None:
@@ -191,6 +199,11 @@ class Watch:
 
     def start_upload(self) -> None:
         self._reader = spawn(self._upload(), name="upload to an upstream")
+
+    def hold_upload(self) -> None:
+        """Nothing of it has been sent; what comes now waits for the next exchange."""
+        if self._reader is not None:
+            self._reader.cancel()
 
     def revoke(self) -> None:
         self._end(Ending.REVOKED)

@@ -1,7 +1,6 @@
 """Bytes both ways between two connections, read no faster than the other end takes them, until one of them ends."""
 
 import asyncio
-import socket
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
@@ -9,15 +8,13 @@ from typing import Any, Protocol
 from gateproject.errors import UpstreamError
 from proxy.forwarding.http import Ending, ForwardResult, Leash
 from proxy.forwarding.silence import Silence
+from proxy.keep_alive import keep_alive
 from proxy.upstreams.client import Exchange
 
 # An end that takes nothing for so long is gone, whatever its kernel says.
 STALL_SECONDS = 300.0
-# Of an upstream whose client has gone, to take what was sent to it.
+# Of an upstream, once its tunnel has ended, to take what was sent to it.
 CLOSE_SECONDS = 10.0
-# A peer that vanished without a word is found after about two minutes.
-_KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
-
 # A server that stops lets tunnels go on for so long; nobody can tell their ends to hurry.
 STOP_SECONDS = 5.0
 
@@ -117,7 +114,7 @@ class Tunnel:
 
     def begin(self, from_client: bytes, from_upstream: bytes, timeout: float | None) -> None:
         for connection in (self.client.connection, self.upstream.connection):
-            keep_alive(connection)
+            keep_alive(connection.get_extra_info("socket"))
         if timeout is not None:
             self._restart(timeout, self.time_is_up)
         for side, data in ((self.client, from_client), (self.upstream, from_upstream)):
@@ -130,6 +127,8 @@ class Tunnel:
             self._timer.cancel()
         self.client.stop()
         self.upstream.stop()
+        # One that takes nothing would keep its connection, closed as it is, until all was sent; the listener has deadlines of its own.
+        self._loop.call_later(CLOSE_SECONDS, self.upstream.connection.abort)
 
     def _finish(self) -> None:
         if not self.ended.done():
@@ -192,8 +191,6 @@ class ByteTunnel(Tunnel):
             side.peer.connection.abort()
         else:
             side.peer.connection.close()
-        if side is self.client:  # the listener has deadlines of its own
-            self._loop.call_later(CLOSE_SECONDS, self.upstream.connection.abort)
 
     def half_closed(self) -> None:
         if self.client.has_ended and self.upstream.has_ended:
@@ -278,13 +275,3 @@ async def carry(
         tunnel.stop()
         result.ending = tunnel.ending
         result.bytes_sent, result.bytes_received = tunnel.upstream.passed, tunnel.client.passed
-
-
-def keep_alive(connection: Connection) -> None:
-    """Let the kernel find a peer that is gone while nothing is said."""
-    sock = connection.get_extra_info("socket")
-    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEPALIVE:
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -190,4 +190,6 @@ class _FramesSide(Side):
         if wait > 0:
             self._counted_from += wait
             self.hold(RATE)
+            if self._timer is not None:  # with TLS more comes after reading has stopped
+                self._timer.cancel()
             self._timer = self._loop.call_later(wait, self.release, RATE)

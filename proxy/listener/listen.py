@@ -9,6 +9,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from gateproject.config.types import HostPort
 from gateproject.errors import ConfigError, Problem
+from proxy.keep_alive import keep_alive
 from proxy.listener.before_tls import BeforeTls
 from proxy.listener.behind_balancer import BehindBalancer
 from proxy.listener.certificates import Certificates, CurrentCertificates
@@ -90,6 +91,8 @@ def bind(address: HostPort, setting: str) -> socket.socket:
         where = f"{address.host}:{address.port}"
         raise ConfigError([Problem(setting, f"can't listen on {where}: {(error.strerror or str(error)).lower()}")]) from error
     listener.setblocking(False)
+    # A client that vanished while it waited, for a quiet event stream say, would never be noticed.
+    keep_alive(listener)
     return listener
 
 

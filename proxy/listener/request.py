@@ -111,6 +111,9 @@ class Exchange:
             self._grace = self._loop.call_later(APPLICATION_GRACE_SECONDS, self._task.cancel)
 
     def cancel(self) -> None:
+        """The listener stops, and has waited long enough."""
+        if not self.is_answered and not self._is_lost:
+            self._channel.refuse(Refused(503, "The server is stopping."))
         if self._task is not None:
             self._task.cancel()
 

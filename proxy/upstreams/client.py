@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -24,17 +24,13 @@ from yarl import URL
 from gateproject.config.route import Route
 from gateproject.errors import UpstreamError
 from proxy.upstreams import tls
-from proxy.upstreams.connection import UpstreamConnection
+from proxy.upstreams.connection import HELD_AT_FIRST, IN_FULL, UpstreamConnection, read_at_once
 
 CONNECT_TIMEOUT = 10.0  # seconds
 # Node and uvicorn close idle connections after 5 s; a request sent at that very moment would be lost.
 KEEPALIVE_TIMEOUT = 4.0  # seconds
 MAX_RESPONSE_HEADERS = 64 * 1024  # bytes, all together
 MAX_RESPONSE_HEADER_COUNT = 512
-# Of an answer whose client reads slowly.  aiohttp (3.14) holds 512 KiB by default and asyncio reads 256 KiB at once: with two
-# thousand slow readers that is more than a gigabyte.
-READ_BUFFER = 32 * 1024  # bytes; aiohttp stops reading at twice as much
-READ_AT_ONCE = 64 * 1024  # bytes
 
 _FAMILIES = {"AUTO": socket.AF_UNSPEC, "V4_ONLY": socket.AF_INET, "V6_ONLY": socket.AF_INET6}
 _TROUBLE = (aiohttp.ClientError, HttpProcessingError, EofStream, OSError, ValueError)
@@ -153,9 +149,6 @@ class UpstreamClient:
         while (protocol := cast(UpstreamConnection, connection.protocol)).should_close or (is_fresh and protocol.requests):
             connection.close()
             connection = await self._connector.connect(destination, [], self._timeout)
-        if connection.transport is not None:
-            # asyncio's own attribute; a transport of TLS has none, and reads what has been decrypted.
-            cast(Any, connection.transport).max_size = READ_AT_ONCE
         return connection
 
     async def close(self) -> None:
@@ -167,7 +160,7 @@ class UpstreamClient:
 class Exchange:
     """One request on its way over one connection, and its response."""
 
-    __slots__ = ("_connection", "_is_answered", "_payload", "_protocol", "_request", "_request_ended", "_unsent")
+    __slots__ = ("_connection", "_is_answered", "_is_taken_over", "_payload", "_protocol", "_request", "_request_ended", "_unsent")
 
     def __init__(self, connection: Connection, request: OutgoingRequest):
         self._connection = connection
@@ -176,20 +169,21 @@ class Exchange:
         self._unsent = request.content_length
         self._request_ended = not request.has_body
         self._payload: aiohttp.StreamReader = EMPTY_PAYLOAD
-        self._is_answered = False
+        self._is_answered = self._is_taken_over = False
 
     def begin(self, head: bytes) -> None:
         self._protocol.set_response_params(
             skip_payload=self._request.method == "HEAD",
             read_until_eof=True,
             auto_decompress=False,
-            read_bufsize=READ_BUFFER,
+            read_bufsize=HELD_AT_FIRST // 2,  # it stops at twice as much
             max_line_size=MAX_RESPONSE_HEADERS,
             max_field_size=MAX_RESPONSE_HEADERS,
             max_headers=MAX_RESPONSE_HEADER_COUNT,
         )
         self._protocol.requests += 1
         self._protocol.has_spoken = False
+        self._protocol.begin_answer()
         self._write(head)
 
     def write(self, chunk: bytes) -> None:
@@ -251,19 +245,23 @@ class Exchange:
         transport = self._protocol.transport
         if transport is None or transport.is_closing():
             raise UpstreamError("the upstream closed the connection with its handshake")
+        read_at_once(transport, IN_FULL)
         transport.set_protocol(protocol)
         transport.resume_reading()
+        self._is_taken_over = True
         return transport, self._protocol._tail
 
     async def read(self) -> tuple[bytes, bool]:
         """(what has arrived of the body, is there more).  Raises UpstreamError when it broke off before its end, and all that came
         before was read."""
+        self._protocol.asked_for_more()
         try:
             chunk = await self._payload.readany()
         except _TROUBLE as error:
             if not self._payload._buffer:
                 raise UpstreamError("the upstream broke off in the middle of its response") from error
             chunk = self._payload._read_nowait(-1)  # aiohttp (3.14) would forget it
+        self._protocol.gave(len(chunk))
         return chunk, not self._payload.at_eof()
 
     def close(self) -> None:
@@ -271,6 +269,9 @@ class Exchange:
         if self._request_ended and self._is_answered and self._payload.at_eof():
             self._connection.release()
         else:
+            transport = self._protocol.transport
+            if transport is not None and not self._is_taken_over and transport.get_write_buffer_size():
+                transport.abort()  # who hangs would keep the connection, closed as it is, until all was sent: for ever
             self._connection.close()
 
     def _write(self, data: bytes) -> None:

@@ -4,11 +4,11 @@ Never one of the pool: what an earlier exchange left on a connection would be th
 """
 
 import asyncio
-from typing import Any
 
 from gateproject.errors import UpstreamError
-from proxy.upstreams.client import CONNECT_TIMEOUT, READ_AT_ONCE, Upstream
+from proxy.upstreams.client import CONNECT_TIMEOUT, Upstream
 from proxy.upstreams.cluster import Place
+from proxy.upstreams.connection import IN_FULL, read_at_once
 
 _NEXT_ADDRESS_AFTER = 0.25  # seconds (RFC 8305)
 
@@ -34,6 +34,5 @@ async def _dialed(upstream: Upstream, family: int, protocol: asyncio.Protocol) -
         raise UpstreamError(f"no connection to the upstream within {CONNECT_TIMEOUT:.0f} s") from error
     except OSError as error:
         raise UpstreamError("no connection to the upstream") from error
-    connection: Any = transport
-    connection.max_size = READ_AT_ONCE  # asyncio's own attribute
-    return connection
+    read_at_once(transport, IN_FULL)
+    return transport

@@ -12,6 +12,7 @@ from authorize.policy.decision import NO_ROUTE
 from databroker.store.base import Change
 from gateproject.telemetry import metrics
 from proxy.open_streams import OpenStreams
+from proxy.story import CLIENT_LEFT
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, body_of, incoming_from
 from tests.support.proxied import proxied
 from tests.support.signed_in import sign_in
@@ -203,6 +204,20 @@ async def test_trouble_is_a_warning_that_names_the_problem(
         await gate.ask("https://unknown.example.com/")
         (line,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (line["status"], line["level"], line["problem"]) == (502, "warning", "no connection to the upstream")
+
+
+async def test_a_client_that_left_before_it_was_refused_is_no_failure_of_ours(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def gone(message: dict) -> None:
+        raise ConnectionResetError
+
+    caplog.set_level(logging.INFO, "gate.access")
+    async with proxied(tmp_path, ANYONE) as gate:
+        capsys.readouterr()
+        with pytest.raises(ConnectionError):
+            await gate.plane(incoming_from(URL), body_of(), gone)
+        assert json.loads(capsys.readouterr().out)["status"] == CLIENT_LEFT
 
 
 async def test_a_post_streams_its_body(tmp_path: Path) -> None:

@@ -292,6 +292,13 @@ async def test_our_pages_exist_at_route_hosts_only(front: Asked) -> None:
     assert front.own_pages == []
 
 
+async def test_an_unknown_address_is_named_with_its_port(front: Asked) -> None:
+    """The line in the log has the host at which the front proxy asks, and a port is what people get wrong."""
+    answer = await front.ask(f"/verify?uri={APP}:8443/page")
+    assert answer.status == 403
+    assert b"app.example.com:8443" in answer.body
+
+
 async def test_a_cookie_whose_session_is_gone_permits_nothing(front: Asked, ann: SignedIn) -> None:
     await front.broker.delete(SESSION, ann.session.id)
     assert (await front.verify("/page", headers=cookie(ann))).status == 401

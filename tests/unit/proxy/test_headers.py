@@ -5,10 +5,12 @@ from hypothesis import strategies as st
 from gateproject.config.route import Route
 from gateproject.errors import UpstreamError
 from proxy.headers import (
+    LONGEST_REMEMBERED,
     Downstream,
     ResponseHeaders,
     RouteHeaders,
     TrustedPeers,
+    _remembered,
     fold,
     is_identity_header,
     is_internal_header,
@@ -344,6 +346,18 @@ def test_what_front_proxies_say_is_no_identity(name):
 )
 def test_credentials_of_others_are_kept_and_ours_are_not(headers, expected):
     assert without_our_credentials(headers, "_gate", is_bearer=False) == expected
+
+
+def test_long_names_of_headers_are_judged_and_not_remembered(options):
+    """They are the client's to choose: four thousand of 16 KiB would stay for ever."""
+    rules, identity = RouteHeaders.build(make_route(), options), b"x-gate-claim-" + b"a" * 4096
+    names = [b"x-%d-" % number + b"a" * LONGEST_REMEMBERED for number in range(20)]
+    before = _remembered.cache_info().misses
+    for name in [*names, identity]:
+        assert (name in dict(rules.for_upstream([(name, b"1")], CLIENT, b"upstream.internal", ()))) == (name != identity)
+    assert _remembered.cache_info().misses == before
+    rules.for_upstream([(b"x-short-name-of-this-test", b"1")], CLIENT, b"upstream.internal", ())
+    assert _remembered.cache_info().misses == before + 1
 
 
 def test_a_token_that_let_its_bearer_in_goes_no_further() -> None:

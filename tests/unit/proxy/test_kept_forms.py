@@ -1,7 +1,6 @@
 """A form that comes without a session: what is kept of whose, what the upstream receives in the end, and how often."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator
 from http.cookies import SimpleCookie
 from pathlib import Path
@@ -11,11 +10,13 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from databroker.records import KEPT_FORM
+from gateproject.errors import BrokerError
 from proxy import kept_forms
 from proxy.kept_forms import LARGEST, PLACES
 from tests.support.asgi import NAVIGATION, Answer, incoming_from
 from tests.support.proxied import Proxied, proxied
 from tests.support.signed_in import sign_in
+from tests.support.upstreams import CanaryUpstream, Conversation
 
 HOST = "app.example.com"
 URL = f"https://{HOST}/orders?year=2026&q=a%20b"
@@ -156,7 +157,8 @@ async def test_a_whole_ipv6_network_is_one_address(gate: Proxied) -> None:
 
 
 async def test_many_at_a_time_are_not_read(gate: Proxied) -> None:
-    gate.plane.forms._reading = Counter({"192.0.2.1": kept_forms.READ_AT_A_TIME})
+    for number in range(kept_forms.READ_AT_A_TIME):
+        assert gate.plane.forms._readers.take(f"192.0.2.{number}")
     assert b"too much is kept" in (await send(gate)).body
 
 
@@ -180,7 +182,7 @@ async def test_who_sends_slowly_leaves_the_others_their_places(gate: Proxied) ->
     assert is_kept(await gate.ask(URL, BODY, method="POST", headers=headers, client="192.0.2.9"))
     goes_on.set()
     await asyncio.gather(*slow)
-    assert not gate.plane.forms._reading
+    assert all(gate.plane.forms._readers.take(f"2001:db8::{number}") for number in range(kept_forms.READ_AT_A_TIME)), "all have left"
 
 
 async def test_the_store_holds_nothing_readable(gate: Proxied) -> None:
@@ -224,6 +226,36 @@ async def test_a_body_that_only_looks_like_the_button_is_carried_as_it_is(gate: 
     body = b"x" * 33
     answer = await send(gate, body, cookie=f"{session.cookie(HOST)}; {cookie}")
     assert (answer.status, gate.canary.requests[0].body) == (200, body)
+
+
+async def test_who_leaves_while_the_button_is_sent_leaves_nothing_running(tmp_path: Path) -> None:
+    """The upstream knows the length of a body that never comes: somebody must hang up."""
+
+    async def patient(conversation: Conversation) -> None:
+        await conversation.head()
+        await conversation.ended()
+
+    async def leaves() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async with proxied(tmp_path, {"allow_any_authenticated_user": True, "timeout": "0s"}, canary=CanaryUpstream(script=patient)) as gate:
+        id, cookie = kept(await send(gate))
+        session = await sign_in(gate.broker, gate.options)
+        headers = {**FORM, "content-length": str(len(f"_gate_form={id}")), "cookie": f"{session.cookie(HOST)}; {cookie}"}
+        async with asyncio.timeout(5):
+            await gate.plane(incoming_from(URL, method="POST", headers=headers), leaves, Answer().send)
+        assert len(await gate.broker.page(KEPT_FORM, "", 10)) == 1
+
+
+async def test_a_form_that_was_spent_is_sent_though_its_record_can_not_be_deleted(gate: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*_: object) -> None:
+        raise BrokerError("away")
+
+    id, cookie = kept(await send(gate))
+    monkeypatch.setattr(gate.broker, "delete", fails)
+    assert (await press(gate, id, cookie)).status == 200
+    assert gate.canary.requests[0].body == BODY
+    assert (await press(gate, id, cookie)).status == 410
 
 
 async def test_who_is_signed_out_again_keeps_the_form(gate: Proxied) -> None:

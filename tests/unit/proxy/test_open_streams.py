@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from databroker.records import SESSION, USER, Record
 from databroker.replica import EVERYTHING
@@ -191,6 +192,31 @@ async def test_a_stream_that_can_not_be_judged_keeps_no_other_from_being_judged(
     await settle()
     await settle()
     assert set(ended) == {"s2"}
+
+
+async def test_an_error_in_judging_one_stream_ends_it_and_the_judging_goes_on(running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else nobody's access would be withdrawn any more, without a word."""
+    monkeypatch.setattr("proxy.open_streams.LOOK_EVERY", 0)
+    streams, ended, may = OpenStreams(), [], {"s2"}
+    other = incoming_from("https://app.example.com/")
+
+    async def judge(incoming: Incoming) -> bool:
+        if incoming is INCOMING:
+            raise TypeError("authorize is of another release")
+        return bool(may)
+
+    opened(streams, "s1", ended)
+    streams.open(other, "s2", streams.changes).end = lambda: ended.append("s2")
+    running(streams, judge)
+    streams.policy_changed()
+    with capture_logs() as logs:
+        await settle()
+    assert set(ended) == {"s1"}
+    assert logs[0]["event"] == "a stream could not be judged"
+    may.clear()
+    streams.policy_changed()
+    await settle()
+    assert "s2" in ended
 
 
 async def test_what_time_alone_may_end_is_judged_now_and_then_and_nothing_else(running, monkeypatch: pytest.MonkeyPatch) -> None:

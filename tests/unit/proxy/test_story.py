@@ -1,11 +1,18 @@
 """Is each decision kept as it was made, and is what stands in shadow told and nothing else?"""
 
+import logging
 from pathlib import Path
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from gateproject.telemetry.metrics import registry
+from proxy.answers import send_error
+from proxy.headers import TrustedPeers
+from proxy.incoming import arrived
+from proxy.story import CLIENT_LEFT, OwnStory
+from tests.support.asgi import Answer, incoming_from
 from tests.support.proxied import Proxied, proxied
 
 PUBLIC = {"allow_public_unauthenticated_access": True}
@@ -81,3 +88,34 @@ async def test_what_would_come_out_the_same_is_counted_and_not_logged(tmp_path: 
             await gate.ask("https://app.example.com/")
         assert counted("same", "allowed", "allowed") - before == 1
     assert [entry for entry in logs if entry["event"] == "shadow decision"] == []
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, dict[str, object]]]:
+    written: list[tuple[int, dict[str, object]]] = []
+    monkeypatch.setattr("proxy.story.is_access_logged", lambda level: True)
+    monkeypatch.setattr("proxy.story.log_access", lambda level, fields: written.append((level, fields)))
+    return written
+
+
+@pytest.mark.parametrize(("status", "level"), [(404, logging.INFO), (503, logging.WARNING)])
+async def test_what_we_answer_ourselves_is_told_as_its_page_tells_it(
+    lines: list[tuple[int, dict[str, object]]], status: int, level: int
+) -> None:
+    answer, incoming = Answer(), incoming_from("https://nobody.example/x?token=secret")
+    story = OwnStory(incoming, answer.send, TrustedPeers([]))
+    await send_error(incoming, story.send, status, "Nothing is here.")
+    story.tell()
+    ((told_level, fields),) = lines
+    assert (answer.status, told_level) == (status, level)
+    wanted = {"request_id": incoming.request_id, "host": "nobody.example", "path": "/x", "status": status, "reason": "Nothing is here."}
+    assert wanted.items() <= fields.items()
+    assert "secret" not in str(fields)
+
+
+async def test_what_cannot_be_read_or_was_left_has_a_line_too(lines: list[tuple[int, dict[str, object]]]) -> None:
+    incoming = arrived(incoming_from("https://nobody.example/").scope)
+    OwnStory(incoming, Answer().send, TrustedPeers([])).tell()
+    ((_, fields),) = lines
+    assert (fields["request_id"], fields["status"]) == (incoming.request_id, CLIENT_LEFT)
+    assert "reason" not in fields

@@ -39,7 +39,7 @@ def failure(asked: Authority, *, kind="tls-alpn-01") -> AuthorityError:
 def pebble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pebble]:
     """Nobody answers where it looks; it knows accounts by a key that it gave to their owners."""
     keys = {"externalAccountBindingRequired": True, "externalAccountMACKeys": {"kid-1": MAC_KEY}}
-    with Pebble(tmp_path_factory.mktemp("pebble"), tls_port=free_port(), nonces_refused=30, **keys) as running:
+    with Pebble(tmp_path_factory.mktemp("pebble"), tls_port=free_port(), nonces_refused=10, **keys) as running:
         yield running
 
 

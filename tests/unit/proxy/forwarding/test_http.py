@@ -193,6 +193,34 @@ async def test_a_body_is_sent_again_only_where_nothing_of_it_was_sent(client, do
     assert (len(heads), bodies) == ((2, []) if has_sent_part else (3, [b"body"]))
 
 
+async def test_a_body_that_comes_while_its_request_is_sent_again_is_sent_too(downstream):
+    heads, bodies = [], []
+
+    async def script(conversation):
+        heads.append(await conversation.head())
+        if len(heads) == 1:
+            await conversation.send(OK)
+            heads.append(await conversation.head())
+            return
+        bodies.append(await conversation.read(4))
+        await conversation.send(OK)
+
+    class FarUpstream(UpstreamClient):
+        async def open(self, request, *, is_fresh=False):
+            if is_fresh:
+                downstream.says(b"body")
+                for _ in range(5):
+                    await asyncio.sleep(0)
+            return await super().open(request, is_fresh=is_fresh)
+
+    client = FarUpstream()
+    async with CanaryUpstream(script=script) as canary, asyncio.timeout(SOON):
+        await carry(make_request(canary), client, Downstream())
+        assert (await carry(make_request(canary, "PUT", has_body=True, content_length=4), client, downstream)).status == 200
+    await client.close()
+    assert (len(heads), bodies) == (3, [b"body"])
+
+
 async def test_a_slow_client_holds_the_upstream_back(client):
     may_go_on, has_arrived = asyncio.Event(), asyncio.Event()
 

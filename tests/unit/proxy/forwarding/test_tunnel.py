@@ -1,10 +1,9 @@
 """A reader that stops stops the writer, and nobody else."""
 
 import asyncio
-import socket
 
 from proxy.forwarding import tunnel
-from proxy.forwarding.tunnel import CONGESTED, RATE, Side, keep_alive
+from proxy.forwarding.tunnel import CONGESTED, RATE, Side
 
 
 class Recorder:
@@ -78,15 +77,3 @@ async def test_one_that_reads_again_in_time_is_not(monkeypatch):
     first.resume_writing()
     await asyncio.sleep(0.03)
     assert first.connection.ends == []
-
-
-def test_a_vanished_peer_is_looked_for():
-    recorder = Recorder()
-    with socket.socket() as recorder.socket:
-        keep_alive(recorder)
-        assert recorder.socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-        assert recorder.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
-
-
-def test_a_connection_without_a_socket_of_its_own_is_left_alone():
-    keep_alive(Recorder())

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from proxy.forwarding import websocket
+from proxy.forwarding import tunnel, websocket
 from proxy.forwarding.http import Ending, ForwardResult, Leash
 from proxy.forwarding.websocket import Upgrade
 from tests.support.websockets import ACCEPT, BINARY, CLOSE, PING, TEXT, frames_in, from_client, from_server
@@ -123,6 +123,19 @@ async def test_a_close_of_theirs_passes_and_the_connection_must_end_soon_after(m
     assert frames_in(carried.to_upstream.written)[0].close_code == 1000
 
 
+async def test_an_upstream_that_takes_nothing_keeps_no_connection_of_a_websocket_that_has_ended(monkeypatch):
+    """Less than what makes it congested may still wait to be sent; that would keep the connection for as long as the upstream hangs."""
+    monkeypatch.setattr(tunnel, "CLOSE_SECONDS", 0.02)
+    async with Carried() as carried:
+        carried.client.data_received(from_client(CLOSE, b"\x03\xe8"))
+        carried.client.connection_lost(None)
+        await carried.ended()
+        assert carried.to_upstream.ends[0] == "close"
+        async with asyncio.timeout(SOON):
+            while "abort" not in carried.to_upstream.ends:
+                await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize(("bad", "code"), [(from_server(TEXT, b"unmasked"), 1002), (b"\x82\xff" + (2**30).to_bytes(8, "big"), 1009)])
 async def test_a_forbidden_frame_ends_both_sides_with_its_code(bad: bytes, code: int):
     async with Carried() as carried:
@@ -149,6 +162,17 @@ async def test_a_sender_of_too_many_frames_is_read_more_slowly_and_not_closed(mo
         await asyncio.sleep(0.05)
         assert carried.to_client.is_reading
         assert carried.to_upstream.written == many
+
+
+async def test_frames_that_come_after_reading_has_stopped_count_too(monkeypatch):
+    """TLS hands over all that it has decrypted: the hold for the first of them must not end the hold for all."""
+    monkeypatch.setattr(websocket, "FRAMES_PER_SECOND", 60_000)
+    async with Carried() as carried:
+        carried.client.data_received(from_client(TEXT) * 600)
+        monkeypatch.setattr(websocket, "FRAMES_PER_SECOND", 1)
+        carried.client.data_received(from_client(TEXT) * 600)
+        await asyncio.sleep(0.05)
+        assert not carried.to_client.is_reading
 
 
 async def test_a_client_that_left_still_delivers_what_it_had_sent():

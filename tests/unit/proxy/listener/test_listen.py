@@ -36,6 +36,14 @@ def test_an_address_without_a_host_serves_both_families():
         socket.create_connection(("::1", port)).close()
 
 
+def test_a_client_that_vanished_is_looked_for():
+    with bind(HostPort("127.0.0.1", 0), "address") as listener:
+        listener.setblocking(True)
+        with socket.create_connection(listener.getsockname()), listener.accept()[0] as connection:
+            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
 def test_an_ipv6_address_can_be_listened_on():
     with bind(HostPort("::1", 0), "address") as listener:
         socket.create_connection(("::1", listener.getsockname()[1])).close()

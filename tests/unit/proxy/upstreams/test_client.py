@@ -5,6 +5,7 @@ import pytest
 from gateproject.config.route import Route
 from gateproject.errors import UpstreamError
 from proxy.upstreams.client import OutgoingRequest, StaleConnection, Upstream, UpstreamClient, request_head
+from proxy.upstreams.connection import AT_FIRST, IN_FULL
 from tests.support.upstreams import OK, CanaryUpstream
 
 HOST = [(b"host", b"u")]
@@ -105,6 +106,24 @@ async def test_a_connection_with_half_a_request_on_it_is_not_used_again(client):
         exchange.close()
         await fetch(client, make_request(canary.url))
         assert canary.connections == 2
+
+
+async def test_an_upstream_that_takes_nothing_keeps_no_connection_that_was_given_up(client):
+    """Each would hold a descriptor for as long as the upstream hangs."""
+
+    async def hangs(conversation):
+        await asyncio.Event().wait()
+
+    async with CanaryUpstream(script=hangs) as canary:
+        exchange = await client.open(make_request(canary.url, "POST", has_body=True))
+        while not exchange.is_congested:
+            exchange.write(b"x" * 65536)
+            await asyncio.sleep(0)
+        connection = exchange._connection.transport.get_extra_info("socket")
+        exchange.close()
+        async with asyncio.timeout(5):
+            while connection.fileno() >= 0:
+                await asyncio.sleep(0.01)
 
 
 async def test_a_change_of_protocols_is_refused(client):
@@ -241,8 +260,10 @@ async def test_the_body_is_not_decompressed(client):
         assert (await fetch(client, make_request(canary.url)))[2] == b"\x1f\x8bxx"
 
 
-async def test_little_is_held_of_an_answer_that_nobody_reads(client):
-    """One of thousands of slow readers costs at most 128 KiB, however large its answer."""
+@pytest.mark.parametrize(("soon", "most"), [(-1.0, AT_FIRST), (60.0, IN_FULL)])
+async def test_little_is_held_for_a_client_that_reads_slowly(client, monkeypatch, soon, most):
+    """However large its answer, and much for one that takes what it is given."""
+    monkeypatch.setattr("proxy.upstreams.connection.SOON", soon)
     length = 8 << 20
     async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)) as canary:
         exchange = await client.open(make_request(canary.url))
@@ -255,8 +276,24 @@ async def test_little_is_held_of_an_answer_that_nobody_reads(client):
             held.append(len(chunk))
             received += len(chunk)
         exchange.close()
-    assert max(held) <= 128 << 10
+    assert most <= max(held) <= 2 * most
+    assert max(held[:2]) <= 2 * AT_FIRST
     assert received == length
+
+
+async def test_less_is_held_for_a_client_that_stops_reading_in_the_middle(client, monkeypatch):
+    length = 8 << 20
+    async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)) as canary:
+        exchange = await client.open(make_request(canary.url))
+        await exchange.response()
+        for soon, most in ((60.0, 2 * IN_FULL), (-1.0, 2 * AT_FIRST), (60.0, 2 * IN_FULL)):
+            monkeypatch.setattr("proxy.upstreams.connection.SOON", soon)
+            held = []
+            for _ in range(40):
+                await asyncio.sleep(0)
+                held.append(len((await exchange.read())[0]))
+            assert most // 2 <= max(held[20:]) <= most
+        exchange.close()
 
 
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
