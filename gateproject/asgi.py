@@ -15,6 +15,7 @@ django.setup()
 from channels.routing import ProtocolTypeRouter  # noqa: E402 - Django must be set up first
 from django.core.asgi import get_asgi_application  # noqa: E402
 
+from gateproject.descriptors import make_room  # noqa: E402
 from gateproject.errors import BadRequest, ConfigError  # noqa: E402
 from gateproject.runtime import ConfigurationStatus, Runtime, World  # noqa: E402
 from gateproject.start import from_settings  # noqa: E402
@@ -72,17 +73,29 @@ class Edge:
         try:
             incoming.request = world.proxy.read(incoming)
         except BadRequest as error:
-            await send_error(incoming, send, error.status, f"This address can't be used: {error}.")
+            story = world.proxy.own_story(incoming, send)
+            await send_error(incoming, story.send, error.status, f"This address can't be used: {error}.")
+            story.tell()
             return
         owner = world.proxy.owner(incoming.request)
         if owner is Owner.DATA_PLANE:
             await world.proxy.dataplane(incoming, receive, send)
-        elif owner in (Owner.AUTHENTICATE_PAGES, Owner.ROUTE_PAGES):
-            await self._page(world, owner, incoming, receive, send)
         elif owner is Owner.FORWARD_AUTH:
             await world.proxy.forward_auth(incoming, receive, send, partial(self._page, world, Owner.ROUTE_PAGES))
-        else:
+        elif owner is Owner.HEALTH:  # asked every few seconds: no line in the log
             await world.proxy.answer(owner, incoming, send)
+        else:
+            await self._ours(world, owner, incoming, receive, send)
+
+    async def _ours(self, world: World, owner: Owner, incoming: Incoming, receive: Receive, send: Send) -> None:
+        story = world.proxy.own_story(incoming, send)
+        try:
+            if owner in (Owner.AUTHENTICATE_PAGES, Owner.ROUTE_PAGES):
+                await self._page(world, owner, incoming, receive, story.send)
+            else:
+                await world.proxy.answer(owner, incoming, story.send)
+        finally:
+            story.tell()
 
     async def _page(self, world: World, owner: Owner, incoming: Incoming, receive: Receive, send: Send) -> None:
         own = OwnPage(world, self._runtime.status, incoming, owner is Owner.AUTHENTICATE_PAGES)
@@ -109,6 +122,7 @@ def _served_by_daphne() -> None:
     if runtime.options.data_plane == "envoy":
         sys.exit("nothing was started\ndata_plane: envoy is started by `manage.py rungate`, not by the daphne command")
     log.warning("served by the daphne command: address and TLS are its own arguments, those of the configuration are not used")
+    make_room()
     try:
         runtime.open_metrics()
     except ConfigError as error:

@@ -3,12 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+import structlog
+from django.db import InterfaceError, InternalError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.deprecation import MiddlewareMixin
 
 from gateproject.errors import BrokerError
 from gateproject.responses import error_page
+
+log = structlog.get_logger(__name__)
 
 ADMIN = "/.gate/admin/"
 
@@ -47,15 +51,28 @@ class AdminCsrf(CsrfViewMiddleware):
         return super().process_view(request, view, args, kwargs) if request.path.startswith(ADMIN) else None
 
 
-class AdminWithoutBroker(MiddlewareMixin):
-    """Without the data broker nobody can say whose session stands, so nobody is let into the admin; the page says why."""
+class WithoutStore(MiddlewareMixin):
+    """Without the data broker nobody can say whose session stands, so no page of ours lets anybody go on; it says when to come back."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if not (isinstance(exception, BrokerError) and request.path.startswith(ADMIN)):
+        # Only the admin asks the database itself; everything else goes through the data broker.
+        # PostgreSQL calls it internal that it may only be read.
+        if not isinstance(exception, (BrokerError, OperationalError, InterfaceError, InternalError)):
             return None
-        advice = "Sessions that are known go on for a while without it. The log says what is wrong; try again in a moment."
-        response = error_page(request, 503, "The data broker can't be reached, so the admin can't tell who you are.", advice=advice)
-        response.headers["Retry-After"] = "5"
+        request_id = request.scope["gate"].request_id
+        if isinstance(exception, BrokerError):
+            log.error("data broker does not answer", error=str(exception), request_id=request_id)
+            at_admin = "The data broker can't be reached, so the admin can't tell who you are."
+        else:
+            log.error("the admin's database does not answer", error=str(exception).partition("\n")[0], request_id=request_id)
+            at_admin = "The database does not do what this page needs."
+        if request.path.startswith(ADMIN):
+            reason = at_admin
+            advice = "Sessions that are known go on for a while without it. The log says what is wrong; try again in a moment."
+        else:
+            reason, advice = "We can't look up your session at the moment.", "Please try again in a minute."
+        response = error_page(request, 503, reason, advice=advice)
+        response.headers["Retry-After"] = str(getattr(exception, "retry_after", BrokerError.retry_after))
         return response
 
 

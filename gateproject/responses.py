@@ -16,17 +16,17 @@ def page(
     status: int = 200,
     form_targets: str = "'self'",
     framed_by: str = "",
-    set_cookies: Iterable[str] = (),
     **context: object,
 ) -> HttpResponse:
     response = HttpResponse(pages.render(template, **context), status=status, content_type="text/html; charset=utf-8")
-    return finished(response, set_cookies, form_targets, framed_by)
+    return finished(response, form_targets=form_targets, framed_by=framed_by)
 
 
 def error_page(
     request: HttpRequest, status: int, reason: str, *, advice: str = "", links: Links = (), set_cookies: Iterable[str] = ()
 ) -> HttpResponse:
-    request_id = request.scope["gate"].request_id
+    incoming = request.scope["gate"].incoming
+    incoming.told, request_id = reason, incoming.request_id
     content_type, body = pages.error_response(status, reason, request_id, request.headers.get("Accept", ""), advice=advice, links=links)
     response = HttpResponse(body, status=status, content_type=content_type, headers={"X-Request-Id": request_id, "Vary": "Accept"})
     return finished(response, set_cookies)

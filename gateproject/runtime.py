@@ -205,12 +205,8 @@ class Runtime:
         await self.stop()
 
     def say_ready(self) -> None:
-        log.info(
-            "gate is ready",
-            services=self.options.services,
-            routes=len(self.options.policy),
-            authenticate=self.options.authenticate_service_url.origin,
-        )
+        options, authenticate = self.options, self.options.authenticate_service_url.origin
+        log.info("gate is ready", services=options.services, routes=len(options.policy), authenticate=authenticate)
 
     async def _may_go_on(self, incoming: Incoming) -> bool:
         return await self.world.proxy.dataplane.may_go_on(incoming)
@@ -231,6 +227,8 @@ class Runtime:
                 await self._reload()
             except ConfigError as error:
                 self._refuse(error)
+            except Exception:  # files, threads: whatever it is, nobody stops looking at the configuration
+                log.exception("the configuration could not be reloaded")
 
     async def _reload(self) -> None:
         options, world = await asyncio.to_thread(self._next_world)
@@ -243,6 +241,7 @@ class Runtime:
         tracer.use(world.tracing)
         self._databroker.use(options.shared_secret, options.session_staleness.total_seconds())
         self._carrying.use(options, None if world.proxy is ABSENT else world.proxy.dataplane)
+        self._carrying.streams.policy_changed()
         self._keep_decisions()
         configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
         self._rpc.reload(options)
@@ -256,7 +255,6 @@ class Runtime:
         if world.directory is not ABSENT:
             await old.directory.stop(SIGN_IN_SECONDS)  # first, so that the new one finds the lease free
             await world.directory.start()
-        self._carrying.streams.policy_changed()
         if self.envoy is not None:
             await self.envoy.take(options)
         log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))

@@ -58,11 +58,15 @@ def _postgresql(url: DatabaseUrl) -> dict[str, object]:
 def cookie_settings(options: Options) -> dict[str, object]:
     """What Django knows of cookies and their keys: computed anew at each reload, or a key taken out would go on opening the admin."""
     key, *older = (key.hex() for key in derive_keys(options.cookie_secret, "django"))
+    # Browsers drop a cookie with this prefix that has another path (RFC 6265bis 4.1.3.2).
+    path = "/" if options.cookie_name.lower().startswith("__host-") else "/.gate/admin/"
     return {
         "SECRET_KEY": key,
         "SECRET_KEY_FALLBACKS": older,
         "SESSION_COOKIE_NAME": f"{options.cookie_name}_admin",
         "CSRF_COOKIE_NAME": f"{options.cookie_name}_admin_csrf",
+        "SESSION_COOKIE_PATH": path,
+        "CSRF_COOKIE_PATH": path,
         "SESSION_COOKIE_SECURE": options.cookie_secure,
         "CSRF_COOKIE_SECURE": options.cookie_secure,
         "SESSION_COOKIE_AGE": int(options.cookie_expire.total_seconds()),
@@ -99,7 +103,7 @@ MIDDLEWARE = [
     "gateproject.middleware.AdminCsrf",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "gateproject.middleware.AdminWithoutBroker",
+    "gateproject.middleware.WithoutStore",
 ]
 TEMPLATES = [
     {
@@ -123,7 +127,6 @@ DATABASES = {"default": _database(GATE_OPTIONS)}
 CACHES = caches(GATE_OPTIONS)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = "/.gate/admin/"
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_FAILURE_VIEW = "gateproject.responses.csrf_failure"

@@ -23,9 +23,13 @@ log = structlog.get_logger(__name__)
 def prepare(options: Options) -> None:
     """What must be true before the first request: logs as configured, the data directory ours alone, the database migrated."""
     configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
-    options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if options.services in SIGNS_IN or options.databroker_storage_type == "database":
-        migrate(options)
+    try:
+        options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if options.services in SIGNS_IN or options.databroker_storage_type == "database":
+            migrate(options)
+    except OSError as error:
+        problem = f"gate must be able to write in {options.data_dir}: {error.strerror or type(error).__name__}"
+        raise ConfigError([Problem("data_dir", problem)]) from error
     if options.databroker_service_url is None:
         asyncio.run(_check_secret(options))
 

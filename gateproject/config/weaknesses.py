@@ -104,7 +104,8 @@ def _plain_provider(settings: Any) -> Iterator[Finding]:
 
 
 def _nobody_can_verify_assertions(settings: Any) -> Iterator[Finding]:
-    if settings.signing_key is not None or settings.services == "proxy":  # authorize signs, and says it of itself
+    # Of a file that can't be read the error tells; authorize signs, and says it of itself.
+    if settings.signing_key is not None or settings.signing_key_file is not None or settings.services == "proxy":
         return
     for index, route in enumerate(settings.policy):
         if route.pass_identity_headers:

@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+from collections.abc import MutableMapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING,
 
 # Chatty libraries: what they have to say at info is not an operator's business.
 QUIET = (
-    *("daphne", "django.request", "django.channels", "asyncio", "httpx", "httpcore", "aiohttp", "mozilla_django_oidc", "urllib3"),
+    *("daphne", "django.channels", "asyncio", "httpx", "httpcore", "aiohttp", "mozilla_django_oidc", "urllib3"),
     *("opentelemetry", "acme"),
 )
 
@@ -60,7 +61,7 @@ def configure_logs(level: str, access_level: str, *, readable: bool) -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish]
+            foreign_pre_chain=[*shared, _request_named], processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish]
         )
     )
     root = logging.getLogger()
@@ -69,3 +70,13 @@ def configure_logs(level: str, access_level: str, *, readable: bool) -> None:
     _access.setLevel(LEVELS[access_level])
     for name in QUIET:
         logging.getLogger(name).setLevel(max(LEVELS[level], logging.WARNING))
+    # What Django warns of is an answer of ours below 500, which has a line of its own.
+    logging.getLogger("django.request").setLevel(logging.ERROR)
+
+
+def _request_named(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A failure that Django reports carries the id that its page shows."""
+    request = getattr(event["_record"], "request", None)
+    if request is not None and "gate" in getattr(request, "scope", {}):
+        event["request_id"] = request.scope["gate"].request_id
+    return event

@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import os
 import secrets
 import ssl
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from gateproject.config.types import Url
 from gateproject.tunnel.connection import TunnelFailed
 from gateproject.tunnel.http_exchange import ask
+from gateproject.tunnel.peer import ROOT, is_of_another_user
 from gateproject.tunnel.token_file import is_token
 
 SIGN_IN_SECONDS = 600.0
@@ -17,14 +19,18 @@ _REQUEST_SECONDS = 10.0
 _MOST_HEAD = 32 * 1024  # bytes
 _DONE = b"You are signed in. This page can be closed.\n"
 _NOTHING = b"There is nothing here.\n"
+_ANOTHER_USER = b"This sign-in comes from another user of this machine than the one who waits for it.\n"
 
 
-async def sign_in(host: str, tunnel_port: int, url: Url, context: ssl.SSLContext, show: Callable[[str], None]) -> str:
+async def sign_in(
+    host: str, tunnel_port: int, url: Url, context: ssl.SSLContext, show: Callable[[str], None], uid: int | None = None
+) -> str:
     """A token for tunnels of `host`; `show` leads the person's browser to a URL.  Raises TunnelFailed.
 
-    The sign-in is as strong and as recent as the route of the one at `tunnel_port` asks for.
+    The sign-in is as strong and as recent as the route of the one at `tunnel_port` asks for.  `uid` is that of the person, by default
+    ours; root waits for anybody, because nobody's browser runs as root.
     """
-    waiting = _Waiting()
+    waiting = _Waiting(os.getuid() if uid is None else uid)
     server = await asyncio.start_server(waiting.answer, "127.0.0.1", 0, limit=_MOST_HEAD)
     async with server:
         port = server.sockets[0].getsockname()[1]
@@ -55,9 +61,14 @@ def _reason(body: str) -> str:
 
 
 class _Waiting:
-    """`state` tells our browser's request from that of any other page that knows the port."""
+    """`state` tells our browser's request from that of any other page that knows the port.
 
-    def __init__(self) -> None:
+    Other users of this machine see the browser's arguments, and `state` among them: they could sign in at that address themselves, and
+    the person would go on as one of them.
+    """
+
+    def __init__(self, uid: int) -> None:
+        self._uid = uid
         self.state = secrets.token_urlsafe(24)
         self.token: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -67,6 +78,8 @@ class _Waiting:
                 head = await reader.readuntil(b"\r\n\r\n")
             token = self._token_of(head.split(b"\r\n", 1)[0])
             status, body = (b"200 OK", _DONE) if token else (b"404 Not Found", _NOTHING)
+            if token and self._uid != ROOT and is_of_another_user(writer.get_extra_info("socket"), self._uid):
+                token, status, body = "", b"403 Forbidden", _ANOTHER_USER
             headers = b"Content-Type: text/plain\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n"
             writer.write(b"HTTP/1.1 %b\r\n%bContent-Length: %d\r\n\r\n%b" % (status, headers, len(body), body))
             await writer.drain()

@@ -94,7 +94,7 @@ def stage(upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) ->
     builder, path = configure(directory, http_redirect_addr=f"127.0.0.1:{http_port}", metrics_address=metrics)
     for host in (APP, HTTP_ONLY):
         public(builder, host, upstream)
-    with Pebble(directory / "ca", tls_port=builder.port, http_port=http_port, nonces_refused=20) as pebble:
+    with Pebble(directory / "ca", tls_port=builder.port, http_port=http_port, nonces_refused=10) as pebble:
         pebble.resolve(ELSEWHERE, "127.0.0.9")  # nobody listens there
         builder.setting(**pebble.settings)
         storage = Storage(directory / "certificates", pebble.directory)

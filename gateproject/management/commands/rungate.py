@@ -1,7 +1,6 @@
 """Run gate with its own listeners, as the configuration says."""
 
 import os
-import resource
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from gateproject.command import ConfiguredCommand
+from gateproject.descriptors import make_room
 from gateproject.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Command(ConfiguredCommand):
     def handle(self, *args: Any, **arguments: Any) -> None:
         # Until there is an event loop to take it; what the file says by then is seen when it is watched.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        allow_many_connections()
+        make_room()
         from gateproject.runtime import SERVES_GRPC_ONLY
         from gateproject.start import from_settings, serve_grpc_only
 
@@ -91,10 +91,3 @@ def serve_behind_envoy(runtime: "Runtime", application: "Application") -> None:
     )
     if refused:
         raise refused[0]
-
-
-def allow_many_connections() -> None:
-    """Each request and each websocket takes two file descriptors, and the usual soft limit is 1,024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,8 +1,8 @@
-"""Which addresses are one client's?"""
+"""Which addresses are one client's, and what may it take of what all share?"""
 
 import pytest
 
-from gateproject.client_network import client_network
+from gateproject.client_network import Places, client_network
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,21 @@ from gateproject.client_network import client_network
 )
 def test_an_ipv6_network_is_one_client_s(address: str, network: str) -> None:
     assert client_network(address) == network
+
+
+def test_nobody_alone_takes_all_places() -> None:
+    places = Places(3, 2)
+    assert [places.take("a") for _ in range(3)] == [True, True, False]
+    assert places.take("b")
+    assert not places.take("c"), "there are three"
+    places.leave("a")
+    assert places.take("c")
+    assert not places.take("a")
+    for name in ("a", "b", "c"):
+        places.leave(name)
+    assert [places.take("a") for _ in range(3)] == [True, True, False]
+
+
+def test_who_is_nobody_in_particular_is_bounded_by_the_number_of_all_only() -> None:
+    places = Places(3, 2)
+    assert [places.take("") for _ in range(4)] == [True, True, True, False]

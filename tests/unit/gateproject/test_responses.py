@@ -10,7 +10,7 @@ from gateproject.crypto import cookies
 
 def request_with(accept: str):
     request = RequestFactory().get("/", headers={"accept": accept})
-    request.scope = {"gate": SimpleNamespace(request_id="id1")}
+    request.scope = {"gate": SimpleNamespace(incoming=SimpleNamespace(request_id="id1", told=""))}
     return request
 
 
@@ -18,8 +18,10 @@ def request_with(accept: str):
     ("accept", "content_type"), [("text/html", "text/html"), ("application/json", "application/json"), ("", "text/plain")]
 )
 def test_an_error_page_has_the_form_the_client_reads(accept: str, content_type: str) -> None:
-    response = responses.error_page(request_with(accept), 400, "Because.")
+    request = request_with(accept)
+    response = responses.error_page(request, 400, "Because.")
     assert response.status_code == 400
+    assert request.scope["gate"].incoming.told == "Because."
     assert response.headers["Content-Type"].startswith(content_type)
     assert response.headers["X-Request-Id"] == "id1"
     assert b"Because." in response.content

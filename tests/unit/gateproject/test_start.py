@@ -6,6 +6,7 @@ import pytest
 from django.test import override_settings
 
 from gateproject.config.options import Options
+from gateproject.errors import ConfigError
 from gateproject.start import from_settings, prepare
 from tests.support.options import make_options
 
@@ -21,6 +22,12 @@ def test_a_proxy_has_a_directory_of_its_own_and_no_database(proxy):
     prepare(proxy)
     assert stat.S_IMODE(proxy.data_dir.stat().st_mode) == 0o700
     assert list(proxy.data_dir.iterdir()) == []
+
+
+def test_a_directory_that_can_not_be_written_is_named_by_its_setting(proxy, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"data_dir: gate must be able to write in .*file/data: Not a directory"):
+        prepare(proxy.model_copy(update={"data_dir": tmp_path / "file" / "data"}))
 
 
 def test_without_a_configuration_nothing_is_started(capsys):

@@ -79,6 +79,11 @@ def test_assertions_that_nobody_can_verify_are_told_of_whoever_signs_them(tmp_pa
     assert weak(tmp_path, route, **unsigned, services="proxy", **elsewhere) == set()
 
 
+def test_a_signing_key_that_cannot_be_read_is_not_called_unset(tmp_path: Path) -> None:
+    route = {**ROUTE, "pass_identity_headers": True}
+    assert weak(tmp_path, route, signing_key=None, signing_key_file=str(tmp_path / "nothing.pem")) == set()
+
+
 def test_what_is_wrong_elsewhere_hides_no_weakness(tmp_path: Path) -> None:
     assert weak(tmp_path, ROUTE, cookie_secure=False, timeout_read="x", gate_debug=True) == {"cookie_secure", "gate_debug"}
 

@@ -1,6 +1,7 @@
 import json
 import logging
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import structlog
@@ -15,7 +16,7 @@ def _logging_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     configured = structlog.get_config()
-    levels = {name: logging.getLogger(name).level for name in (*QUIET, "gate.access")}
+    levels = {name: logging.getLogger(name).level for name in (*QUIET, "django.request", "gate.access")}
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -68,6 +69,16 @@ def test_chatty_libraries_are_quiet_unless_they_warn(capsys: pytest.CaptureFixtu
     configure_logs("debug", "debug", readable=False)
     logging.getLogger("httpx").info("GET https://idp.example/token")
     assert lines_of(capsys) == []
+
+
+def test_what_django_reports_names_the_request_that_its_page_names(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "info", readable=False)
+    request = SimpleNamespace(scope={"gate": SimpleNamespace(request_id="id1")})
+    django = logging.getLogger("django.request")
+    django.error("Internal Server Error: /x", extra={"request": request})
+    django.error("Internal Server Error: /y", extra={"request": SimpleNamespace()})
+    django.warning("Not Found: /x", extra={"request": request})
+    assert [json.loads(line).get("request_id") for line in lines_of(capsys)] == ["id1", None]
 
 
 def test_an_access_line_looks_like_every_other(capsys: pytest.CaptureFixture[str]) -> None:

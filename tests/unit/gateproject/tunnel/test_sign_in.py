@@ -7,6 +7,7 @@ import pytest
 
 from gateproject.tunnel.connection import TunnelFailed
 from gateproject.tunnel.sign_in import sign_in
+from tests.support.other_user import OTHER, said_by
 from tests.support.tunnel_server import Spoken, TunnelServer
 
 SOON = 10.0  # seconds
@@ -54,6 +55,21 @@ async def test_the_person_is_led_to_the_page_and_the_token_comes_back(tmp_path):
             assert not signing_in.done()
             assert await browse(f"{back}&gate_jwt=good") == b"HTTP/1.1 200 OK"
             assert await signing_in == "good"
+
+
+async def test_what_another_user_of_this_machine_brings_is_not_taken(tmp_path):
+    shown: asyncio.Queue[str] = asyncio.Queue()
+    with TunnelServer(tmp_path, offering(PAGE)) as server:
+        async with asyncio.timeout(SOON):
+            signing_in = asyncio.ensure_future(sign_in("db.localhost", 5432, server.url, server.context, shown.put_nowait, OTHER + 1))
+            await shown.get()
+            back = urlsplit(parse_qs(urlsplit(server.heads[0].decode().split(" ")[1]).query)["gate_redirect_uri"][0])
+            said = f"GET /?{back.query}&gate_jwt=theirs HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+            with said_by(back.port, said) as client:
+                answer = await asyncio.to_thread(client.stdout.read)
+            assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n")
+            assert not signing_in.done()
+            signing_in.cancel()
 
 
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "javascript:alert(1)", "--help", "https://a b", ""])

@@ -1,0 +1,41 @@
+from types import SimpleNamespace
+
+import pytest
+from django.db import InternalError, OperationalError
+from django.http import HttpResponse
+from django.test import RequestFactory
+from structlog.testing import capture_logs
+
+from gateproject.errors import BadRequest, BrokerError
+from gateproject.middleware import WithoutStore
+
+
+def answer_to(path: str, error: Exception) -> HttpResponse | None:
+    request = RequestFactory().get(path)
+    request.scope = {"gate": SimpleNamespace(request_id="id1", incoming=SimpleNamespace(request_id="id1", told=""))}  # type: ignore[attr-defined]
+    return WithoutStore(lambda _: HttpResponse()).process_exception(request, error)
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "words"),
+    [
+        ("/.gate/callback/", BrokerError("secret host is away"), "session"),
+        ("/.gate/admin/", BrokerError("secret host is away"), "data broker"),
+        ("/.gate/admin/databroker/user/", OperationalError("secret host is away\nDETAIL: more"), "database"),
+        ("/.gate/admin/databroker/user/", InternalError("secret host is away"), "database"),  # as PostgreSQL may only be read
+    ],
+)
+def test_without_the_store_every_page_says_when_to_come_back_and_the_log_says_why(path: str, error: Exception, words: str) -> None:
+    with capture_logs() as lines:
+        response = answer_to(path, error)
+    assert response is not None
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
+    assert words in response.content.decode()
+    assert "secret" not in response.content.decode()
+    (line,) = lines
+    assert (line["log_level"], line["error"], line["request_id"]) == ("error", "secret host is away", "id1")
+
+
+def test_other_errors_are_none_of_the_store() -> None:
+    assert answer_to("/.gate/callback/", BadRequest("no")) is None
+    assert answer_to("/.gate/admin/", ValueError()) is None
