@@ -77,3 +77,11 @@ def hasty(_hasty_child: int) -> Canary:
     canary = Canary(_hasty_child)
     canary.control("reset")
     return canary
+
+
+@pytest.fixture
+def hasty_reader(tmp_path: Path) -> Iterator[Canary]:
+    """timeout_read 1 s, and nothing else that ends soon: room for a machine that stands still between two pieces of a body."""
+    child, port = start(tmp_path, timeout_read="1s")
+    with child:
+        yield Canary(port)

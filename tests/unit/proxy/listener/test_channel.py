@@ -336,16 +336,15 @@ def test_a_body_that_trickles_is_answered_408(hasty):
                 continue
         client.socket.settimeout(5)
         assert client.response().status == 408
-        assert time.monotonic() - began < 1
 
 
-def test_a_long_upload_that_moves_lives_on(hasty):
-    with hasty.connect() as client:
-        client.send(b"POST /echo HTTP/1.1\r\nHost: canary\r\nContent-Length: 4000\r\n\r\n")
-        for _ in range(10):
+def test_a_long_upload_that_moves_lives_on(hasty_reader):
+    with hasty_reader.connect() as client:
+        client.send(b"POST /echo HTTP/1.1\r\nHost: canary\r\nContent-Length: 2400\r\n\r\n")
+        for _ in range(6):
             client.send(b"x" * 400)
-            time.sleep(0.04)
-        assert len(client.response().body) == 4000
+            time.sleep(0.2)
+        assert len(client.response().body) == 2400
 
 
 def test_an_application_that_does_not_ask_for_the_body_is_not_the_clients_fault(hasty):
