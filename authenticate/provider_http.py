@@ -2,7 +2,9 @@
 
 import asyncio
 import functools
+import re
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
@@ -14,6 +16,7 @@ import httpx
 from authenticate import strict_json
 from gateproject.config.options import Options
 from gateproject.errors import ProviderError
+from gateproject.telemetry.http_calls import HttpCalls
 from gateproject.telemetry.tracing.spans import CLIENT, span
 
 TIMEOUT = 10.0  # seconds for a whole exchange, so that a body that drips in can't hold a sign-in
@@ -44,6 +47,7 @@ class Answer:
 
 class ProviderHttp:
     def __init__(self, options: Options, *, timeout: float = TIMEOUT, max_body: int = MAX_BODY):
+        self._calls = HttpCalls.made(options.service_label)
         self._timeout = timeout
         self._max_body = max_body
         # trust_env off: .netrc and proxy variables must not add credentials or a listener to what holds our client secret.
@@ -66,14 +70,18 @@ class ProviderHttp:
     async def send(self, method: str, url: str, headers: Mapping[str, str], content: bytes = b"") -> Answer:
         # Not compressed, so that the limit on the body is a limit on memory.
         sent = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "gate", **headers}
+        began, status, size = time.monotonic(), "error", None
         try:
             with span("provider", CLIENT, {"http.request.method": method, "server.address": _host(url)}) as traced:
                 async with asyncio.timeout(self._timeout), self._client.stream(method, url, headers=sent, content=content) as response:
                     traced.note({"http.response.status_code": response.status_code})
                     body = await _bounded(response, self._max_body)
+                    status, size = str(response.status_code), len(body)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             # The URL's host is enough for an operator, the rest of it may hold what must not be logged.
             raise ProviderError(f"the identity provider at {_host(url)} can't be reached ({type(error).__name__})") from error
+        finally:
+            self._calls.ended(_host(url), method, status, time.monotonic() - began, len(content), size)
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         return Answer(response.status_code, media_type, body, response.headers)
 
@@ -88,7 +96,9 @@ async def _bounded(response: httpx.Response, limit: int) -> bytes:
 
 
 def _host(url: str) -> str:
-    return url.partition("://")[2].partition("/")[0]
+    """For people: without what may be secret in a URL, whatever it looks like."""
+    authority = re.split(r"[/?#\\]", url.partition("://")[2], maxsplit=1)[0]
+    return authority.rpartition("@")[2]
 
 
 @functools.cache

@@ -118,6 +118,11 @@ runtime = from_settings()
 application = ProtocolTypeRouter({"http": Edge(runtime)})
 
 
+def answered(*facts: Any) -> None:
+    """A request to our listener has ended; `proxy.listener.site.Ended` says how that is told."""
+    runtime.world.proxy.answered(*facts)
+
+
 def _served_by_daphne() -> None:
     if runtime.options.data_plane == "envoy":
         sys.exit("nothing was started\ndata_plane: envoy is started by `manage.py rungate`, not by the daphne command")
@@ -131,5 +136,5 @@ def _served_by_daphne() -> None:
 
 # The stock `daphne` command imports this module and nothing else of ours: it must find our connections in place of its own, and the
 # background work must begin with its event loop.
-listen.install(lambda: runtime.world.listener.limits, on_serve=_served_by_daphne, on_stop=runtime.stop)
+listen.install(lambda: runtime.world.listener.limits, on_serve=_served_by_daphne, on_stop=runtime.stop, ended=answered)
 listen.when_running(runtime.begin)

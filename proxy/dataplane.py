@@ -11,13 +11,8 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
 from databroker.client import BrokerClient
 from gateproject.config.options import Options
-from gateproject.errors import (
-    AccessEnded,
-    BadRequest,
-    BrokerError,
-    CredentialsError,
-    UpstreamError,
-)
+from gateproject.errors import AccessEnded, BadRequest, BrokerError, CredentialsError, UpstreamError
+from gateproject.telemetry.http_calls import CLIENT_LEFT
 from gateproject.telemetry.tracing.spans import active
 from proxy.answers import send_redirect
 from proxy.forwarding import spdy
@@ -32,7 +27,7 @@ from proxy.open_streams import OpenStreams, Stream
 from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
 from proxy.state import ProxyState, RouteForwarding
-from proxy.story import CLIENT_LEFT, Story
+from proxy.story import Story
 from proxy.traced import carried_in_span
 from proxy.troubles import TooManyTunnels, explain_trouble
 from proxy.upstreams.client import OutgoingRequest, Place, UpstreamClient

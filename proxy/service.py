@@ -11,6 +11,7 @@ from gateproject.crypto.program_tokens import ProgramHandOvers, ProgramTokens
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.sign_in_attempts import SignInAttempts
 from proxy import own_pages
+from proxy.answered import Answered
 from proxy.dataplane import Carrying, DataPlane
 from proxy.forward_auth import ForwardAuth
 from proxy.headers import TrustedPeers
@@ -42,6 +43,8 @@ class ProxyService:
         self._serves_routes = options.services in ("all", "proxy")
         self._authenticate_host = (options.authenticate_service_url.host, options.authenticate_service_url.port)
         self._forward_auth_host = options.forward_auth_url.host if options.forward_auth_url else None
+        ours = {each.host for each in (options.authenticate_service_url, options.forward_auth_url) if each is not None}
+        self.answered = Answered(options.service_label, ours | authorize.routes.hosts)
         self.dataplane: DataPlane = DataPlane(options, authorize, carrying, clock, previous.dataplane if previous else None)
         self.forward_auth = ForwardAuth(options, authorize, carrying, clock)
         self.sign_in = SignInRedirects(options)

@@ -9,15 +9,13 @@ from authorize.decision_log import DecisionLog, Judged
 from authorize.policy.decision import Decision
 from authorize.shadow import WouldBe, tell_shadow
 from gateproject.errors import BrokerError
+from gateproject.telemetry.http_calls import CLIENT_LEFT
 from gateproject.telemetry.logs import is_access_logged, log_access
 from gateproject.telemetry.tracing.spans import active
 from proxy.forwarding.http import Ending, ForwardResult
 from proxy.headers import TrustedPeers
 from proxy.incoming import Incoming, Send, client_address
 from proxy.traced import judged_in_span, tell_trace
-
-# What the log says where the client left before there was an answer.
-CLIENT_LEFT = 499
 
 
 class Story:

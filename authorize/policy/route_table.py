@@ -47,6 +47,7 @@ class RouteTable:
     def __init__(self, by_host: dict[Address, HostRoutes], conditions: tuple[bytes | None, bool]):
         self._by_host = by_host
         self.ports = sorted({port for _, port, is_tunnel in by_host if port is not None and not is_tunnel})
+        self.hosts = frozenset(host for host, _, _ in by_host)  # wildcards as they are written
         self._tunnel_hosts = frozenset(host for host, _, is_tunnel in by_host if is_tunnel)
         self._conditions = conditions
 

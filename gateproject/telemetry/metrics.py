@@ -72,40 +72,64 @@ storage_operation_duration = Histogram(
 _MILLISECONDS = (0.1, 0.3, 0.6, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 _BYTES = tuple(2**power for power in range(4, 21, 2))  # 16 bytes to 1 MiB
 
+# Hosts, methods and statuses make many series of what is told of HTTP, so each has few buckets.
+_HTTP_MILLISECONDS = (2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000)
+_HTTP_BYTES = tuple(2**power for power in (8, 10, 12, 14, 16, 18, 20, 23, 26, 30))  # 256 bytes to 1 GiB
 
-class RpcFamilies(NamedTuple):
-    """What is told of gRPC calls; of a stream when it ends, and all of it together."""
+
+class CallFamilies(NamedTuple):
+    """What is told of calls, when they end; of a gRPC stream all of it together."""
 
     requests: Counter
     milliseconds: Histogram
     request_bytes: Histogram
     response_bytes: Histogram
 
-    def labels(self, *labels: str) -> "RpcFamilies":
-        return RpcFamilies(
+    def labels(self, *labels: str) -> "CallFamilies":
+        return CallFamilies(
             self.requests.labels(*labels),
             self.milliseconds.labels(*labels),
             self.request_bytes.labels(*labels),
             self.response_bytes.labels(*labels),
         )
 
+    def ended(self, seconds: float, request_bytes: int | None, response_bytes: int | None) -> None:
+        """None: nobody counted."""
+        self.requests.inc()
+        self.milliseconds.observe(seconds * 1000)
+        if request_bytes is not None:
+            self.request_bytes.observe(request_bytes)
+        if response_bytes is not None:
+            self.response_bytes.observe(response_bytes)
 
-def _rpc(side: str, did: str, *labels: str) -> RpcFamilies:
-    names = [*labels, "grpc_method", "grpc_service", f"grpc_{side}_status"]
 
-    def histogram(what: str, words: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(f"grpc_{side}_{what}", words, names, buckets=buckets, registry=registry)
+def _calls(
+    prefix: str, words: str, labels: list[str], *, milliseconds: tuple[float, ...] = _MILLISECONDS, sizes: tuple[float, ...] = _BYTES
+) -> CallFamilies:
+    def histogram(name: str, what: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(f"{prefix}_{name}", f"{what}: {words}.", labels, buckets=buckets, registry=registry)
 
-    return RpcFamilies(
-        Counter(f"grpc_{side}_requests", f"gRPC calls that were {did}.", names, registry=registry),
-        histogram("request_duration_ms", f"How long gRPC calls took that were {did}, milliseconds.", _MILLISECONDS),
-        histogram("request_size_bytes", f"How large what was asked was, of gRPC calls that were {did}.", _BYTES),
-        histogram("response_size_bytes", f"How large the answers were, of gRPC calls that were {did}.", _BYTES),
+    return CallFamilies(
+        Counter(f"{prefix}_requests", f"How many: {words}.", labels, registry=registry),
+        histogram("request_duration_ms", "How long they took, milliseconds", milliseconds),
+        histogram("request_size_bytes", "How large what was asked was", sizes),
+        histogram("response_size_bytes", "How large the answers were", sizes),
     )
+
+
+def _rpc(side: str, did: str, *labels: str) -> CallFamilies:
+    return _calls(f"grpc_{side}", f"gRPC calls that were {did}", [*labels, "grpc_method", "grpc_service", f"grpc_{side}_status"])
+
+
+def _http(side: str, words: str) -> CallFamilies:
+    labels = ["service", "host", "http_method", "http_status"]
+    return _calls(f"http_{side}", words, labels, milliseconds=_HTTP_MILLISECONDS, sizes=_HTTP_BYTES)
 
 
 grpc_client = _rpc("client", "made", "service", "host")
 grpc_server = _rpc("server", "answered", "service")
+http_client = _http("client", "requests to the identity provider and its directory")
+http_server = _http("server", "requests that were answered here, or carried to an upstream")
 
 build_info = Gauge("gate_build_info", "Always 1: what runs.", ["service", "version", "revision", "python"], registry=registry)
 config_checksum = Gauge(

@@ -13,11 +13,11 @@ UNKNOWN = ("unknown", "unknown")
 class RpcCalls:
     """The calls of one side: `answered` here, or `made` to one host."""
 
-    def __init__(self, families: metrics.RpcFamilies, *labels: str):
+    def __init__(self, families: metrics.CallFamilies, *labels: str):
         self._families = families
         self._labels = labels
         self._names: dict[str, tuple[str, str]] = {}
-        self._series: dict[tuple[tuple[str, str], grpc.StatusCode], metrics.RpcFamilies] = {}
+        self._series: dict[tuple[tuple[str, str], grpc.StatusCode], metrics.CallFamilies] = {}
 
     @classmethod
     def answered(cls, service: str) -> "RpcCalls":
@@ -39,7 +39,4 @@ class RpcCalls:
         if (series := self._series.get((name, status))) is None:
             series = self._families.labels(*self._labels, *name, status.name)
             self._series[name, status] = series
-        series.requests.inc()
-        series.milliseconds.observe(seconds * 1000)
-        series.request_bytes.observe(request_bytes)
-        series.response_bytes.observe(response_bytes)
+        series.ended(seconds, request_bytes, response_bytes)

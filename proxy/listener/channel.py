@@ -177,6 +177,7 @@ class Channel(Protocol):
         if exchange is None or not exchange.is_started:
             is_head = exchange.head.method == b"HEAD" if exchange is not None else self._buffer.startswith(b"HEAD ")
             self.write(refusal(refused, with_body=not is_head))
+            (self.site if exchange is None else exchange).refused(refused.status)
         self.close()
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from proxy.listener.https_redirects import HttpsRedirects
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.obtained import Obtained
 from proxy.listener.server import ChannelFactory, GateServer, SideDoor, install, run, use_event_loop, when_running
-from proxy.listener.site import Application
+from proxy.listener.site import Application, Ended, uncounted
 from proxy.listener.state import ListenerState
 from proxy.listener.tunnel import HalfClosingTLS
 
@@ -37,12 +37,13 @@ def serve(
     on_stop: Callable[[], Awaitable[None]],
     is_behind_balancer: bool = False,
     obtained: Obtained | None = None,
+    ended: Ended = uncounted,
 ) -> None:
     """Serve until SIGTERM or SIGINT.  Raises ConfigError, with nothing started, where the address can't be had.
 
     `current` is asked at each connection, so that a reload changes certificates and limits; whether there is TLS at all it says once.
     `is_behind_balancer`: connections begin with the PROXY protocol.  `on_ready` is called on the event loop with the port open, `on_stop`
-    is awaited after the last request.
+    is awaited after the last request, `ended` is told of each.
     """
     is_tls = current().certificates is not None
     listener = bind(address, "address")
@@ -55,7 +56,7 @@ def serve(
         wrapped = BeforeTls(_tls(current)(factory), limits, obtained or Obtained()) if is_tls else factory
         return BehindBalancer(wrapped, limits) if is_behind_balancer else wrapped
 
-    GateServer(application, [listener], limits).serve(wrap, on_ready=on_ready, on_stop=on_stop)
+    GateServer(application, [listener], limits, ended).serve(wrap, on_ready=on_ready, on_stop=on_stop)
 
 
 def serve_behind(
@@ -66,9 +67,10 @@ def serve_behind(
     on_ready: Callable[[], None],
     on_stop: Callable[[], Awaitable[None]],
     before_stop: Callable[[], Awaitable[None]],
+    ended: Ended = uncounted,
 ) -> None:
     """As `serve`, on a Unix socket, for a process of ours that people's connections end at.  `before_stop` is awaited first."""
-    server = GateServer(application, [listener], lambda: current().limits)
+    server = GateServer(application, [listener], lambda: current().limits, ended)
     server.serve(lambda factory: factory, on_ready=on_ready, on_stop=on_stop, before_stop=before_stop)
 
 

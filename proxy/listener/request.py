@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import structlog
 
 from gateproject.tasks import spawn
+from gateproject.telemetry.http_calls import CLIENT_LEFT
 from proxy.listener.certificates import tls_facts
 from proxy.listener.head import Refused, RequestHead
 from proxy.listener.limits import APPLICATION_GRACE_SECONDS
@@ -41,24 +42,9 @@ class Exchange:
     """`is_started`: the response head is written; `is_answered`: all of the response is."""
 
     __slots__ = (
-        "_channel",
-        "_chunks",
-        "_grace",
-        "_is_complete",
-        "_is_delivered",
-        "_is_lost",
-        "_is_tunnel",
-        "_late",
-        "_loop",
-        "_readers",
-        "_response",
-        "_sent",
-        "_task",
-        "_writers",
-        "buffered",
-        "head",
-        "is_answered",
-    )
+        "_began", "_channel", "_chunks", "_grace", "_is_complete", "_is_delivered", "_is_lost", "_is_tunnel", "_late", "_loop", "_readers",
+        "_received", "_response", "_sent", "_status", "_task", "_writers", "buffered", "head", "is_answered",
+    )  # fmt: skip
 
     def __init__(self, channel: "Channel", head: RequestHead):
         self.head = head
@@ -66,6 +52,8 @@ class Exchange:
         self.is_answered = False
         self._channel = channel
         self._loop = channel.loop
+        self._began = channel.loop.time()
+        self._received = self._status = 0
         self._chunks: list[bytes] = []
         self._is_complete = False
         self._is_delivered = False
@@ -96,6 +84,7 @@ class Exchange:
         if content:
             self._chunks.append(content)
             self.buffered += len(content)
+            self._received += len(content)
         self._is_complete = is_complete
         _wake(self._readers)
 
@@ -109,6 +98,10 @@ class Exchange:
         _wake(self._writers)
         if self._task is not None and not self._task.done():
             self._grace = self._loop.call_later(APPLICATION_GRACE_SECONDS, self._task.cancel)
+
+    def refused(self, status: int) -> None:
+        """The listener answers in the application's place."""
+        self._status = status
 
     def cancel(self) -> None:
         """The listener stops, and has waited long enough."""
@@ -163,6 +156,7 @@ class Exchange:
         is_connect = self.head.method == b"CONNECT"
         self._channel.write(connected(headers) if is_connect else switching_protocols(headers, upgrade))
         self._is_tunnel = self.is_answered = True
+        self._tell(200 if is_connect else 101)
         if self._late is not None:
             self._late.cancel()
         return self._channel.begin_tunnel(protocol)
@@ -187,9 +181,15 @@ class Exchange:
             self._channel.close()
         elif not self.is_answered and not self._is_lost:
             self._channel.refuse(Refused(500, "The request could not be handled."))
+        if not self._is_tunnel:
+            self._tell(self._status or CLIENT_LEFT)
         for timer in (self._late, self._grace):
             if timer is not None:
                 timer.cancel()
+
+    def _tell(self, status: int) -> None:
+        host = next((value for name, value in self.head.headers if name == b"host"), b"")
+        self._channel.site.ended(host, self.head.method, status, self._loop.time() - self._began, self._received, self._sent)
 
     def _too_late(self) -> None:
         if not self.is_answered and not self._is_lost:
@@ -208,6 +208,7 @@ class Exchange:
         if self._response is not None:
             raise RuntimeError("the response has begun already")
         self._response = response
+        self._status = response.status
         close = self._channel.closes_after(self.head, response)
         self._channel.write(response.to_bytes(close=close))
 
@@ -215,6 +216,7 @@ class Exchange:
         response = self._response
         if response is None:
             raise RuntimeError("a response body before its head")
+        self._sent += len(data) if response.has_body else 0
         if not response.has_body:
             pass
         elif response.content_length is None:
@@ -223,7 +225,6 @@ class Exchange:
             if is_last:
                 self._channel.write(LAST_CHUNK)
         else:
-            self._sent += len(data)
             if self._sent > response.content_length or (is_last and self._sent < response.content_length):
                 raise RuntimeError("the response body is not as long as its Content-Length")
             if data:

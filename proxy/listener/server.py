@@ -24,7 +24,7 @@ from twisted.logger import globalLogBeginner
 from gateproject.tasks import spawn
 from proxy.listener.channel import Channel
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.site import Application, Site
+from proxy.listener.site import Application, Ended, Site, uncounted
 from proxy.listener.turns import take_turns
 
 log = structlog.get_logger(__name__)
@@ -44,8 +44,10 @@ class ChannelFactory(Factory):
 
     noisy = False
 
-    def __init__(self, server: "daphne.server.Server", limits: Limits = ListenerLimits, on_stop: OnStop | None = None):
-        self.site = Site(server.application, limits)
+    def __init__(
+        self, server: "daphne.server.Server", limits: Limits = ListenerLimits, on_stop: OnStop | None = None, ended: Ended = uncounted
+    ):
+        self.site = Site(server.application, limits, ended)
         self._on_stop = on_stop
         # "before": the reactor waits for these alone; a later phase would lose the loop under our feet.
         reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromFuture(spawn(self._stop(), name="stop")))
@@ -62,10 +64,11 @@ class ChannelFactory(Factory):
 class GateServer(daphne.server.Server):
     """Daphne's server on sockets that are open already, instead of endpoints described by strings."""
 
-    def __init__(self, application: Application, sockets: list[socket.socket], limits: Limits):
+    def __init__(self, application: Application, sockets: list[socket.socket], limits: Limits, ended: Ended = uncounted):
         super().__init__(application, endpoints=[f"socket:{each.getsockname()}" for each in sockets])
         self._sockets = sockets
         self._limits = limits
+        self._ended = ended
         self._ports: list[IListeningPort] = []
         self._is_stopping = False
         self._before_stop: OnStop | None = None
@@ -83,7 +86,7 @@ class GateServer(daphne.server.Server):
         use_event_loop()
         take_turns(loop())
         self._before_stop = before_stop
-        self.http_factory = ChannelFactory(self, self._limits, on_stop)
+        self.http_factory = ChannelFactory(self, self._limits, on_stop, self._ended)
         factory = wrap(self.http_factory)
         self._ports = [_adopted(each, factory) for each in self._sockets]
         for each in self._sockets:
@@ -188,18 +191,24 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     begun[0].result()
 
 
-def install(limits: Limits = ListenerLimits, *, on_serve: Callable[[], None] = lambda: None, on_stop: OnStop | None = None) -> None:
+def install(
+    limits: Limits = ListenerLimits,
+    *,
+    on_serve: Callable[[], None] = lambda: None,
+    on_stop: OnStop | None = None,
+    ended: Ended = uncounted,
+) -> None:
     """Make the stock `daphne` command build our connections: it looks the factory's name up when it starts.
 
     `limits` is asked whenever one is needed, so that a reload changes them.
 
-    `on_serve` is called when that command begins to serve, `on_stop` is awaited after its last request.
+    `on_serve` is called when that command begins to serve, `on_stop` is awaited after its last request, `ended` is told of each.
     """
 
     def factory(server: "daphne.server.Server") -> ChannelFactory:
         take_turns(loop())
         on_serve()
-        return ChannelFactory(server, limits, on_stop)
+        return ChannelFactory(server, limits, on_stop, ended)
 
     daphne.server.HTTPFactory = factory
 

@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 Application = Callable[[dict[str, Any], Callable[..., Awaitable[Any]], Callable[..., Awaitable[None]]], Awaitable[None]]
 
 
+# What has ended, for who counts: the Host header and the method as they came (empty: no request could be read), the status, how long it
+# took, and how many bytes of body came and went.  A connection that was taken over has ended so far when it was.
+Ended = Callable[[bytes, bytes, int, float, int, int], None]
+
+
+def uncounted(*ended: object) -> None:
+    """For a listener whose requests are no part of what gate does for people."""
+
+
 class TunnelProtocol(Protocol):
     """Who takes a connection over: asyncio's protocol without its first call, and with a last one."""
 
@@ -35,6 +44,7 @@ class Site:
 
     application: Application
     current_limits: Callable[[], ListenerLimits]
+    ended: Ended = uncounted
     channels: set["Channel"] = field(default_factory=set)
     exchanges: set["Exchange"] = field(default_factory=set)
     is_stopping: bool = False
@@ -44,6 +54,10 @@ class Site:
     def limits(self) -> ListenerLimits:
         """Those of the configuration in force now: each wait begins under the limits of its moment."""
         return self.current_limits()
+
+    def refused(self, status: int) -> None:
+        """Before there was a request that could be read."""
+        self.ended(b"", b"", status, 0.0, 0, 0)
 
 
 def scope_address(address: Any) -> list[Any] | None:

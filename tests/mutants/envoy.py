@@ -12,9 +12,10 @@ judge.without("our own pages are not an application's", "service.owner(incoming.
 judge.without("an upgrade is not carried", ' or b"upgrade" in incoming.headers', "")
 judge.without("a body is read by gate", " or (told.has_body and not is_http2)", "")
 judge.without("no client chooses HTTP/2", "told.has_body and not is_http2", "told.has_body and not incoming.is_grpc")
-judge.without("what Envoy carries ends with its access", "                task.cancel()\n", "                pass\n")
-judge.without("an upstream sets no cookie of ours", "header_mutation=rewritten(headers, after, left_alone=_CONNECTION)", "")
-judge.without(
+carried = door("proxy/envoy/carried.py", "unit/proxy/envoy/test_carried.py")
+carried.without("what Envoy carries ends with its access", "                task.cancel()\n", "                pass\n")
+carried.without("an upstream sets no cookie of ours", "header_mutation=rewritten(headers, after, left_alone=_CONNECTION)", "")
+carried.without(
     "trailers of requests bring nothing",
     "    response.header_mutation.remove_headers.extend({each.key for each",
     "    set({each.key for each",
@@ -53,4 +54,4 @@ clusters.without(
     "its name is looked at", '            "match_typed_subject_alt_names": [{"san_type": kind, "matcher": {"exact": name}}],\n', ""
 )
 
-DOORS = (judge, plane, head, doorway, listener, clusters)
+DOORS = (judge, carried, plane, head, doorway, listener, clusters)

@@ -10,6 +10,7 @@ from tests.mutants import (
     headers,
     kept_forms,
     listener,
+    metrics,
     policy,
     rpc,
     scim,
@@ -43,6 +44,7 @@ _CHAPTERS = (
     forward_auth,
     explanations,
     tracing,
+    metrics,
     envoy,
     configuration,
 )

@@ -13,7 +13,7 @@ from gateproject.errors import ConfigError
 
 if TYPE_CHECKING:
     from gateproject.runtime import Runtime
-    from proxy.listener.site import Application
+    from proxy.listener.site import Application, Ended
 
 
 class Command(ConfiguredCommand):
@@ -32,7 +32,7 @@ class Command(ConfiguredCommand):
             except ConfigError as error:
                 sys.exit(f"nothing was started\n{error}")
             return
-        from gateproject.asgi import application, runtime  # exits where the configuration has problems
+        from gateproject.asgi import answered, application, runtime  # exits where the configuration has problems
         from proxy.listener import listen
 
         def ready() -> None:
@@ -46,7 +46,7 @@ class Command(ConfiguredCommand):
             if runtime.options.http_redirect_addr is not None:
                 listen.lead_to_https(runtime.options.http_redirect_addr, lambda: runtime.world.options.headers, runtime.autocert.obtained)
             if runtime.options.data_plane == "envoy":
-                serve_behind_envoy(runtime, application)
+                serve_behind_envoy(runtime, application, answered)
                 return
             listen.serve(
                 application,
@@ -56,12 +56,13 @@ class Command(ConfiguredCommand):
                 on_stop=runtime.stop,
                 is_behind_balancer=runtime.options.use_proxy_protocol,
                 obtained=runtime.autocert.obtained,
+                ended=answered,
             )
         except ConfigError as error:
             sys.exit(f"nothing was started\n{error}")
 
 
-def serve_behind_envoy(runtime: "Runtime", application: "Application") -> None:
+def serve_behind_envoy(runtime: "Runtime", application: "Application", answered: "Ended") -> None:
     """Until SIGTERM or SIGINT.  ConfigError where Envoy is missing, can't have the address, or refuses what it is told."""
     from gateproject.tasks import spawn
     from proxy.envoy.service import EnvoyPlane
@@ -88,6 +89,7 @@ def serve_behind_envoy(runtime: "Runtime", application: "Application") -> None:
         on_ready=begin_soon,
         on_stop=runtime.stop,
         before_stop=envoy.drain,
+        ended=answered,
     )
     if refused:
         raise refused[0]

@@ -1,10 +1,24 @@
 """Requests as Envoy tells them."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
+
+from authorize.service import AuthorizeService
+from databroker.client import LocalBroker
+from databroker.replica import Replica
+from databroker.store.memory import MemoryStore
+from gateproject.crypto.signing_key import SigningKey
+from proxy.dataplane import Carrying
+from proxy.envoy.doorway import Doorway
+from proxy.envoy.judge import Judge
+from proxy.service import ProxyService
+from tests.support.options import make_options
+from tests.support.signed_in import sign_in
+from tests.unit.proxy.envoy.stage import ROUTES, TOKEN, Stage
 
 Ask = Callable[..., pb.ProcessingRequest]
 
@@ -44,3 +58,27 @@ def ask() -> Ask:
 @pytest.fixture
 def answer() -> Ask:
     return answered
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> Stage:
+    options = make_options(tmp_path, policy=ROUTES, data_plane="envoy", jwt_claims_headers=["email"])
+    broker, carrying = LocalBroker(MemoryStore()), Carrying()
+    authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
+    service = ProxyService(options, authorize, carrying, lambda: 0.0)
+
+    async def application(*_: object) -> None:
+        raise AssertionError("nobody comes in")
+
+    doorway = Doorway(application, "https")
+    judge = Judge(lambda: service, doorway, lambda upstream, is_http2: f"to-{upstream.host}-{is_http2}", TOKEN, "https")
+    return Stage(judge, doorway, await sign_in(broker, options), carrying.streams)
+
+
+def call_of_grpc(host: str) -> pb.ProcessingRequest:
+    return asked("/in/S/M", ("content-type", "application/grpc"), ("te", "trailers"), host=host, method="POST", has_body=True)
+
+
+@pytest.fixture
+def grpc_call() -> Ask:
+    return call_of_grpc

@@ -21,6 +21,7 @@ from proxy.listener.state import ListenerState
 install()
 
 calls: list[dict] = []
+ended: list[list] = []
 state = {"sent": 0, "received": 0, "disconnected": 0, "refused_sends": 0}
 release = asyncio.Event()
 
@@ -49,12 +50,13 @@ async def control(path, scope, receive, send):
         await echo({"body": ""}, scope, receive, send)
         return
     selector = type(asyncio.get_running_loop()._selector).__name__
-    body = json.dumps({"calls": calls, "selector": selector, **state}).encode()
+    body = json.dumps({"calls": calls, "ended": ended, "selector": selector, **state}).encode()
     if path == "/_/release":
         release.set()
     elif path == "/_/reset":
         release.clear()
         calls.clear()
+        ended.clear()
         state.update(dict.fromkeys(state, 0))
     await answer(send, 200, body)
 
@@ -212,6 +214,11 @@ BEHAVIOURS = {
 }
 
 
+def count(host, method, status, seconds, received, sent) -> None:
+    ended.append([host.decode(), method.decode(), status, received, sent])
+    assert 0 <= seconds < 60
+
+
 async def stopped() -> None:
     print("stopped", flush=True)
 
@@ -242,4 +249,5 @@ if __name__ == "__main__":
         on_stop=stopped,
         is_behind_balancer=options.use_proxy_protocol,
         obtained=obtained,
+        ended=count,
     )

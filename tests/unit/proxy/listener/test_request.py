@@ -203,3 +203,64 @@ def test_parallel_connections_do_not_wait_for_each_other(canary):
             thread.join()
         assert answers == [b"x"] * 8
         held.socket.shutdown(socket.SHUT_RDWR)
+
+
+def counted(canary) -> list[list]:
+    """[method, status, bytes of body received, and sent] of what tests asked; the requests that ask for this come from another host."""
+    return [facts for host, *facts in canary.state["ended"] if host != "canary"]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"GET /no-content HTTP/1.1\r\nHost: x\r\n\r\n", ["GET", 204, 0, 0]),
+        (b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody", ["POST", 200, 4, 4]),
+        (b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", ["POST", 200, 4, 4]),
+        (b"GET /unknown-length HTTP/1.1\r\nHost: x\r\n\r\n", ["GET", 200, 0, 13]),
+        (b"HEAD /unknown-length HTTP/1.1\r\nHost: x\r\n\r\n", ["HEAD", 200, 0, 0]),
+        (b"GET /not-modified HTTP/1.1\r\nHost: x\r\n\r\n", ["GET", 304, 0, 0]),
+        (b"GET /fail HTTP/1.1\r\nHost: x\r\n\r\n", ["GET", 500, 0, 0]),
+        (b"GET /fail-midway HTTP/1.1\r\nHost: x\r\n\r\n", ["GET", 200, 0, 4]),
+        (b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody", ["POST", 403, 4, 2]),
+        (b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\nZ\r\n", ["", 400, 0, 0]),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", ["", 400, 0, 0]),
+        (b"TRACE / HTTP/1.1\r\nHost: x\r\n\r\n", ["", 405, 0, 0]),
+        (b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"a" * 9000), ["", 414, 0, 0]),
+    ],
+)
+def test_each_request_counts_once_when_it_has_ended(canary, data, told):
+    method = data.partition(b" ")[0].decode()
+    with canary.connect() as client:
+        client.send(data)
+        try:
+            client.response(method)
+        except Broken:
+            assert b"fail-midway" in data
+    wait_until(lambda: counted(canary), "it is counted", 5)
+    assert counted(canary) == [told]
+
+
+def test_a_body_that_breaks_on_its_way_counts_by_what_we_answered(canary):
+    with canary.connect() as client:
+        client.send(b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n")
+        canary.wait_for("received", 4)
+        assert client.send(b"Z\r\n").response().status == 400
+    wait_until(lambda: counted(canary), "it is counted", 5)
+    assert counted(canary) == [["POST", 400, 4, 0]]
+
+
+def test_a_client_that_left_before_an_answer_counts_as_499(canary):
+    with canary.connect() as client:
+        client.send(b"GET /disconnect HTTP/1.1\r\nHost: x\r\n\r\n")
+        wait_until(lambda: canary.calls, "it has begun", 5)
+    wait_until(lambda: counted(canary), "it is counted", 5)
+    assert counted(canary) == [["GET", 499, 0, 0]]
+
+
+def test_what_takes_too_long_counts_by_its_answer(hasty):
+    with hasty.connect() as client:
+        assert client.send(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n").response().status == 503
+    with hasty.connect() as client:
+        assert client.send(b"GET / HTT").response().status == 408
+    wait_until(lambda: len(counted(hasty)) == 1, "one is counted", 5)
+    assert counted(hasty) == [["", 408, 0, 0]]  # /never has ten seconds to notice

@@ -46,7 +46,8 @@ class Taken:
         self.calls = []
         self.opened, self.finished = asyncio.Event(), asyncio.Event()
         self.wire = Wire()
-        self.site = Site(self.application, ListenerLimits)
+        self.ended = []
+        self.site = Site(self.application, ListenerLimits, lambda host, method, status, *_: self.ended.append((host, method, status)))
         self.channel = Channel(self.site)
         self.channel.makeConnection(self.wire)
 
@@ -97,6 +98,17 @@ async def test_it_answers_101_and_gives_every_byte_away():
     assert b"content-length" not in head
     assert (rest, taken.ahead, taken.calls) == (b"frames", ORDINARY, [ORDINARY])
     taken.channel.connectionLost()
+
+
+async def test_it_counts_when_it_is_answered_and_not_again():
+    taken = Taken()
+    await taken.open()
+    assert taken.ended == [(b"x", b"GET", 101)]
+    taken.finished.set()
+    await turns()
+    taken.channel.connectionLost()
+    await turns()
+    assert len(taken.ended) == 1
 
 
 async def test_it_is_offered_for_a_handshake_alone():

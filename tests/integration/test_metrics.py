@@ -1,0 +1,60 @@
+"""What `/metrics` tells of the requests of people, and of ours to the provider."""
+
+from collections import Counter
+from pathlib import Path
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.children import free_port, wait_until
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, sign_in
+from tests.support.sample_upstream import SampleUpstream
+
+HTML = {"Accept": "text/html"}
+
+
+def samples(address: str, name: str) -> dict[tuple[str, str, str], float]:
+    """By host, method and status."""
+    families = text_string_to_metric_families(httpx.get(f"http://{address}/metrics", trust_env=False).text)
+    return {
+        (each.labels["host"], each.labels["http_method"], each.labels["http_status"]): each.value
+        for family in families
+        for each in family.samples
+        if each.name == name
+    }
+
+
+async def test_requests_are_told_by_configured_host(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    builder = GateBuilder(provider.url).setting(metrics_address=address)
+    builder.route("app.localhost", to=upstream.url, allow_any_authenticated_user=True)
+    builder.route("*.open.localhost", to=upstream.url, allow_public_unauthenticated_access=True)
+    with builder.start(tmp_path) as gate:
+        before = Counter(samples(address, "http_server_requests_total"))
+
+        def grown() -> dict[tuple[str, str, str], float]:
+            return dict(Counter(samples(address, "http_server_requests_total")) - before)
+
+        async with gate.client() as client:
+            await client.get(gate.url("app.localhost"), headers=HTML)
+            for host in ("one.open.localhost", "two.open.localhost"):
+                await client.post(gate.url(host, "/echo"), content=b"x" * 3000)
+            await client.get(gate.url("somewhere.localhost"))
+            await client.request("BREW", gate.url("one.open.localhost"))
+            expected = {
+                ("app.localhost", "GET", "302"): 1,
+                ("*.open.localhost", "POST", "200"): 2,
+                ("other", "GET", "404"): 1,
+                ("*.open.localhost", "other", "501"): 1,
+            }
+            wait_until(lambda: sum(grown().values()) == 5, "each request is told", 5)
+            assert grown() == expected
+            received = samples(address, "http_server_request_size_bytes_sum")
+            assert received["*.open.localhost", "POST", "200"] == 6000
+            assert (await sign_in(client, gate.url("app.localhost"), "alice")).status_code == 200
+        wait_until(lambda: grown().get(("authenticate.localhost", "GET", "302")), "the pages of ours are told", 5)
+        idp = provider.url.removeprefix("http://")
+        made = samples(address, "http_client_requests_total")
+        assert made[idp, "POST", "200"] == 1  # the code is redeemed
+        assert {host for host, _, _ in made} == {idp}

@@ -1,0 +1,89 @@
+"""A judge without an Envoy: what Envoy would say is said by hand, and what gate answers is looked at."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
+
+from proxy.envoy.doorway import Doorway
+from proxy.envoy.judge import Judge
+from proxy.open_streams import OpenStreams
+from tests.support.signed_in import SignedIn
+
+TOKEN = "t" * 43
+TO = {"to": "http://127.0.0.1:9"}
+ROUTES = [
+    {"from": "https://app.example.com", **TO, "allow_any_authenticated_user": True, "pass_identity_headers": True},
+    {"from": "https://finance.example.com", **TO, "allowed_groups": ["finance"]},
+    {"from": "https://open.example.com", "prefix": "/in", "prefix_rewrite": "/out", **TO, "allow_public_unauthenticated_access": True},
+    {"from": "https://two.example.com", "to": ["http://127.0.0.1:9", "http://127.0.0.2:9"], "allow_public_unauthenticated_access": True},
+    {"from": "https://rpc.example.com", **TO, "allow_public_unauthenticated_access": True, "upstream_http2": True},
+    {"from": "https://old.example.com", "redirect": {"https_redirect": True}, "allow_public_unauthenticated_access": True},
+]
+
+
+class Aborted(Exception):
+    pass
+
+
+class Envoy:
+    """The other end of one call; what gate says is in `heard`."""
+
+    def __init__(self, token: str = TOKEN):
+        self._token = token
+        self._told: asyncio.Queue[object] = asyncio.Queue()
+        self.heard: asyncio.Queue[pb.ProcessingResponse] = asyncio.Queue()
+        self.aborted: grpc.StatusCode | None = None
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("authorization", f"Bearer {self._token}"),)
+
+    async def read(self) -> object:
+        return await self._told.get()
+
+    async def write(self, message: pb.ProcessingResponse) -> None:
+        self.heard.put_nowait(message)
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> None:
+        self.aborted = code
+        raise Aborted
+
+    async def says(self, message: pb.ProcessingRequest) -> pb.ProcessingResponse:
+        self._told.put_nowait(message)
+        return await asyncio.wait_for(self.heard.get(), 5)
+
+    def ends(self) -> None:
+        self._told.put_nowait(grpc.aio.EOF)
+
+
+class Stage:
+    def __init__(self, judge: Judge, doorway: Doorway, ann: SignedIn, streams: OpenStreams):
+        self.judge, self.doorway, self.ann, self.streams = judge, doorway, ann, streams
+
+    def cookie(self, host: str) -> tuple[str, str]:
+        return "cookie", self.ann.cookie(host)
+
+    @asynccontextmanager
+    async def call(self) -> AsyncIterator[tuple[Envoy, "asyncio.Task[None]"]]:
+        envoy = Envoy()
+        task = asyncio.ensure_future(self.judge.process(None, envoy))  # type: ignore[arg-type]
+        try:
+            yield envoy, task
+        finally:
+            envoy.ends()
+            await asyncio.wait([task], timeout=5)
+            if task.done() and not task.cancelled():
+                task.exception()
+
+    async def first_answer(self, message: pb.ProcessingRequest) -> dict[str, bytes]:
+        """The headers that gate sets; what it removes has None."""
+        async with self.call() as (envoy, _):
+            return written((await envoy.says(message)).request_headers)
+
+
+def written(answer: pb.HeadersResponse) -> dict[str, Any]:
+    mutation = answer.response.header_mutation
+    return {each.header.key: each.header.raw_value for each in mutation.set_headers} | dict.fromkeys(mutation.remove_headers)
