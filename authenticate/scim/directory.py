@@ -4,7 +4,7 @@
 |----------------------------------|------------------------------------------------------------------------------|
 | scim_user, scim_group            | the resources; a user's record names its groups, too                         |
 | scim_index                       | whose userName, externalId, displayName, subject it is                       |
-| directory_user, directory_group  | made of them, for decisions, under the provider's ids; of who is deactivated only that they are |
+| directory_user, directory_group  | made of them, for decisions, under the provider's ids; of who is deactivated or deleted only that they must not get in |
 
 One change at a time, anywhere (a lease).  Each ends in the same records when it is repeated after it broke off.
 """
@@ -70,11 +70,8 @@ class ScimDirectory:
 
     async def is_deactivated(self, subject: str) -> bool:
         """Has the provider said that this person must not get in any more?"""
-        for id in await self._index.ids(SCIM_USER, "subject", subject):
-            record = await self._broker.get(SCIM_USER, id)
-            if record is not None and not record.data["resource"]["active"]:
-                return True
-        return False
+        record = await self._broker.get(DIRECTORY_USER, self._user_id(subject))
+        return record is not None and DirectoryUser.from_record(record).is_deactivated
 
     async def tidy(self) -> None:
         """What another directory had left is nobody's word any more; what broke off is completed.  For the start."""
@@ -87,7 +84,7 @@ class ScimDirectory:
                 await self._write_access(record)
             for type, ids in owned.items():
                 async for record in self.all(type):
-                    if record.id not in ids:
+                    if record.id not in ids and not record.data.get("is_deactivated"):
                         await self._broker.delete(type, record.id)
 
     async def create_user(self, document: Mapping[str, Any], *, told: Told = _to_nobody) -> Record:
@@ -113,7 +110,7 @@ class ScimDirectory:
                 if group is not None:
                     members = [member for member in group.data["members"] if member != id]
                     await self._broker.put(SCIM_GROUP, group_id, {**group.data, "members": members})
-            await self._take_access(old.data["subject"])
+            await self._shut_out(old.data["subject"])
             await self._index.forget(SCIM_USER, id, self._user_keys(old.data["resource"], old.data["subject"]).items())
             await self._broker.delete(SCIM_USER, id)
             told(old, None)
@@ -168,8 +165,8 @@ class ScimDirectory:
         """What decisions are made of; of who is deactivated nothing but that, because a token of the provider may outlive it."""
         resource, id = user.data["resource"], self._user_id(user.data["subject"])
         group_ids = tuple(sorted(set(user.data["groups"].values())))
-        active, deactivated = DirectoryUser(id, email_of(resource), name_of(resource), group_ids), DirectoryUser(id, is_deactivated=True)
-        wanted = (active if resource["active"] else deactivated).to_data()
+        active = DirectoryUser(id, email_of(resource), name_of(resource), group_ids)
+        wanted = (active if resource["active"] else DirectoryUser(id, is_deactivated=True)).to_data()
         known = await self._broker.get(DIRECTORY_USER, id)
         if known is None or DirectoryUser.from_record(known).to_data() != wanted:
             await self._broker.put(DIRECTORY_USER, id, wanted)
@@ -177,6 +174,12 @@ class ScimDirectory:
     async def _take_access(self, subject: str) -> None:
         """No groups any more, and no session anywhere."""
         await self._broker.delete(DIRECTORY_USER, self._user_id(subject))
+        await self._end_sessions(subject)
+
+    async def _shut_out(self, subject: str) -> None:
+        """As one who is deactivated, until they are created anew: the provider said so once, and their resource won't be there to say it."""
+        id = self._user_id(subject)
+        await self._broker.put(DIRECTORY_USER, id, DirectoryUser(id, is_deactivated=True).to_data())
         await self._end_sessions(subject)
 
     async def _end_sessions(self, subject: str) -> None:

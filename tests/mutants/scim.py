@@ -16,19 +16,25 @@ callback.without("the deactivated don't come back", "await service.scim.is_deact
 
 directory = door("authenticate/scim/directory.py", "unit/authenticate/scim/test_directory.py")
 directory.without("a deactivation ends the sessions", '        if not user["active"]:\n            await self._end_sessions(subject)\n', "")
-directory.without("a deactivation is known to decisions", '(active if resource["active"] else deactivated)', "active")
+directory.without("a deactivation is known to decisions", '(active if resource["active"] else DirectoryUser(id, is_deactivated=True))', "active")
 directory.without(
     "who is somebody else now has no groups", "        await self._broker.delete(DIRECTORY_USER, self._user_id(subject))\n", ""
 )
 directory.without("a deactivation ends that person's sessions only", 'if record.data.get("user_id") == user_id]', "]")
 directory.without(
     "a deleted user has no access",
-    '            await self._take_access(old.data["subject"])\n            await self._index',
+    '            await self._shut_out(old.data["subject"])\n            await self._index',
     "            await self._index",
 )
+directory.without(
+    "a deleted user stays out",
+    "        await self._broker.put(DIRECTORY_USER, id, DirectoryUser(id, is_deactivated=True).to_data())\n",
+    "",
+)
+directory.without("a deleted user stays out after a restart", ' and not record.data.get("is_deactivated")', "")
 directory.without("who left a group is no longer in it", 'await self._set_memberships(before - set(members), id, "")', "pass")
 directory.without("another id is another person", 'if old.data["subject"] != subject:', "if False:")
-directory.without("what another directory left is removed", "if record.id not in ids:", "if False:")
+directory.without("what another directory left is removed", "if record.id not in ids and not", "if False and not")
 directory.without("a newer version is not overwritten", "raise ScimError(412,", "ScimError(412,")
 
 index = door("authenticate/scim/index.py", "unit/authenticate/scim/test_index.py", "unit/authenticate/scim/test_directory.py")

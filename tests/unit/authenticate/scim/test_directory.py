@@ -138,15 +138,26 @@ async def test_a_deleted_group_is_nobodys(directory: ScimDirectory, broker: Loca
     assert await broker.page(DIRECTORY_GROUP, "", 10) == await broker.page(SCIM_GROUP, "", 10) == []
 
 
-async def test_a_deleted_user_leaves_nothing(directory: ScimDirectory, broker: LocalBroker) -> None:
+async def test_a_deleted_user_leaves_nothing_but_that_they_must_not_get_in(directory: ScimDirectory, broker: LocalBroker) -> None:
     user, group = await with_group(directory)
     await signed_in(broker, "ann", "1")
     await directory.delete_user(user.id)
     assert (await directory.find(SCIM_GROUP, group.id)).data["members"] == []
-    for type in (SESSION, DIRECTORY_USER, SCIM_USER):
+    for type in (SESSION, SCIM_USER):
         assert await broker.page(type, "", 10) == []
+    assert await known(broker) == DirectoryUser("oidc/id-of-ann", is_deactivated=True)
     await directory.delete_group(group.id)
     assert await broker.page(SCIM_INDEX, "", 10) == []
+
+
+async def test_a_deleted_user_stays_out_until_they_are_created_anew(directory: ScimDirectory, broker: LocalBroker) -> None:
+    user, _ = await with_group(directory)
+    await directory.delete_user(user.id)
+    await directory.tidy()  # at a restart
+    assert await directory.is_deactivated("id-of-ann")
+    await directory.create_user(person())
+    assert not await directory.is_deactivated("id-of-ann")
+    assert await known(broker) == DirectoryUser("oidc/id-of-ann", "ann@example.com", "ann@example.com")
 
 
 async def test_another_id_of_the_provider_is_another_person(directory: ScimDirectory, broker: LocalBroker) -> None:
