@@ -1,6 +1,7 @@
 """The authorize service of another process, as an Authorizer: asked by Envoy's protocol, believed by the shared secret."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from typing import Any
 
 import grpc
@@ -20,6 +21,7 @@ from gateproject.config.options import Options
 from gateproject.errors import BadRequest, BrokerError, CredentialsError
 from gateproject.rpc.channel import RpcChannel, RpcFailed
 
+_FIELDS = frozenset(each.name for each in fields(Identity) if each.init)
 NOBODY_IN_PARTICULAR = AccessRequest(method="GET", host="", port=None, path="/")
 
 
@@ -89,7 +91,13 @@ def _decision(facts: dict[str, Any], route: CompiledRoute) -> Decision:
 
 
 def _identity(facts: dict[str, Any] | None) -> Identity | None:
-    return Identity(**facts) if facts else None
+    """Without what a later release of authorize has added, as with records (docs/decisions/records-of-another-release.md)."""
+    if not facts:
+        return None
+    try:
+        return Identity(**{name: value for name, value in facts.items() if name in _FIELDS})
+    except TypeError as error:
+        raise BrokerError("authorize answered what this release does not know") from error
 
 
 def _headers(answer: pb.CheckResponse) -> Headers:
