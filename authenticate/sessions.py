@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Iterable
-from dataclasses import replace
 
 import structlog
 
@@ -105,8 +104,7 @@ class Sessions:
 def _readable(record: Record) -> Session | None:
     """A record that makes no sense counts as none: who has it signs in anew."""
     try:
-        session = Session.from_record(record)
-        return replace(session, expires=float(session.expires))
+        return Session.from_record(record)
     except (TypeError, ValueError) as error:
         log.warning("a session's record is malformed, so it counts as none", session_id=record.id, error=type(error).__name__)
         return None

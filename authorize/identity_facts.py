@@ -1,13 +1,12 @@
 """What do the records of a person amount to?  Pure: records in, an Identity (or a ValueError) out."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import Identity
-from databroker.records import DirectoryUser, Record, Session, User
+from databroker.records import DirectoryUser, Session, User
 
 OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid", "nonce", "jti", "iat", "exp", "nbf", "at_hash", "c_hash"})
 
@@ -21,19 +20,6 @@ class Facts:
     person: DirectoryUser
     group_names: tuple[str, ...] = ()
     rule_group_names: frozenset[str] = frozenset()
-
-
-def checked_session(record: Record) -> Session:
-    """ValueError or TypeError where the record can't be one."""
-    session = Session.from_record(record)
-    for text in (session.id, session.user_id, session.subject, session.provider):
-        if not isinstance(text, str) or not text:
-            raise ValueError("a session needs an id, a user, a subject and a provider")
-    if not (math.isfinite(session.issued) and math.isfinite(session.expires)):
-        raise ValueError("a session needs a beginning and an end")
-    if session.id != record.id or not isinstance(session.claims, Mapping):
-        raise ValueError("a session needs its own id, and claims by name")
-    return session
 
 
 def identity_of(facts: Facts, groups_claim: str | None) -> Identity:

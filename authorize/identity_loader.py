@@ -8,7 +8,7 @@ from typing import overload
 
 import structlog
 
-from authorize.identity_facts import Facts, checked_session, identity_of
+from authorize.identity_facts import Facts, identity_of
 from authorize.policy.identity import Identity
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Record, Session, User
 from databroker.replica import EVERYTHING, Replica
@@ -120,7 +120,7 @@ class IdentityLoader:
         return identity
 
     async def _build(self, record: Record) -> tuple[Sources, Identity]:
-        session = checked_session(record)
+        session = Session.from_record(record)
         user_record, directory_record = await asyncio.gather(
             self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)
         )

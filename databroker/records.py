@@ -1,5 +1,6 @@
 """What we remember about people: the record envelope, and the values inside it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
@@ -95,7 +96,16 @@ class Session:
 
     @classmethod
     def from_record(cls, record: Record) -> "Session":
-        return cls(**{**known_fields(cls, record), "earlier": tuple(record.data.get("earlier", ()))})
+        """ValueError or TypeError where the record can't be one."""
+        session = cls(**{**known_fields(cls, record), "earlier": tuple(record.data.get("earlier", ()))})
+        for text in (session.id, session.user_id, session.subject, session.provider):
+            if not isinstance(text, str) or not text:
+                raise ValueError("a session needs an id, a user, a subject and a provider")
+        if not (math.isfinite(session.issued) and math.isfinite(session.expires)):
+            raise ValueError("a session needs a beginning and an end")
+        if session.id != record.id or not isinstance(session.claims, Mapping):
+            raise ValueError("a session needs its own id, and claims by name")
+        return session
 
 
 def authenticated_at(claims: Mapping[str, Any], issued: float) -> float:

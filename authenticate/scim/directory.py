@@ -4,7 +4,7 @@
 |----------------------------------|------------------------------------------------------------------------------|
 | scim_user, scim_group            | the resources; a user's record names its groups, too                         |
 | scim_index                       | whose userName, externalId, displayName, subject it is                       |
-| directory_user, directory_group  | made of them, for decisions, under the provider's ids; of who is deactivated or deleted only that they must not get in |
+| directory_user, directory_group  | made of them, for decisions, under the provider's ids; of who must not get in only that |
 
 One change at a time, anywhere (a lease).  Each ends in the same records when it is repeated after it broke off.
 """
@@ -177,7 +177,7 @@ class ScimDirectory:
         await self._end_sessions(subject)
 
     async def _shut_out(self, subject: str) -> None:
-        """As one who is deactivated, until they are created anew: the provider said so once, and their resource won't be there to say it."""
+        """As one who is deactivated, until they are created anew; their resource will not be there to say so."""
         id = self._user_id(subject)
         await self._broker.put(DIRECTORY_USER, id, DirectoryUser(id, is_deactivated=True).to_data())
         await self._end_sessions(subject)

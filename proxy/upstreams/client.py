@@ -8,7 +8,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, cast
 
@@ -25,6 +25,7 @@ from gateproject.config.route import Route
 from gateproject.errors import UpstreamError
 from proxy.upstreams import tls
 from proxy.upstreams.connection import HELD_AT_FIRST, IN_FULL, UpstreamConnection, read_at_once
+from proxy.upstreams.request_head import request_head
 
 CONNECT_TIMEOUT = 10.0  # seconds
 # Node and uvicorn close idle connections after 5 s; a request sent at that very moment would be lost.
@@ -32,6 +33,8 @@ KEEPALIVE_TIMEOUT = 4.0  # seconds
 MAX_RESPONSE_HEADERS = 64 * 1024  # bytes, all together
 MAX_RESPONSE_HEADER_COUNT = 512
 
+# No upstream is reached by a proxy, so this part of aiohttp's key is free.
+_APART = 1
 _FAMILIES = {"AUTO": socket.AF_UNSPEC, "V4_ONLY": socket.AF_INET, "V6_ONLY": socket.AF_INET6}
 _TROUBLE = (aiohttp.ClientError, HttpProcessingError, EofStream, OSError, ValueError)
 
@@ -66,6 +69,10 @@ class Upstream:
 
     def is_ssl(self) -> bool:
         return self.connection_key.is_ssl
+
+    def apart(self) -> "Upstream":
+        """The same, in a pool that nothing is given back to."""
+        return replace(self, connection_key=self.connection_key._replace(proxy_headers_hash=_APART))
 
 
 class Place(Protocol):
@@ -118,11 +125,15 @@ class UpstreamClient:
             self._connector.clear_dns_cache()
 
     async def open(self, request: OutgoingRequest, *, is_fresh: bool = False) -> "Exchange":
-        """Connect and send the head.  `is_fresh`: not on a connection that was used before.  Raises UpstreamError."""
+        """Connect and send the head.  `is_fresh`: not on a connection that was used before.  Raises UpstreamError.
+
+        An upgrade has a connection of its own: it would keep it anyway, and where one that was idle is lost it could not ask again.
+        """
         while True:
             head = request_head(request)
+            upstream = request.upstream.apart() if request.is_upgrade else request.upstream
             try:
-                exchange = Exchange(await self._connect(request.upstream, is_fresh), request)
+                exchange = Exchange(await self._connect(upstream, is_fresh), request)
             except UpstreamError:
                 if request.place is None or not request.place.move_on(request):
                     raise
@@ -279,19 +290,3 @@ class Exchange:
         if transport is None or transport.is_closing():
             raise UpstreamError("the upstream has closed the connection")
         transport.write(data)
-
-
-def request_head(request: OutgoingRequest) -> bytes:
-    """The request line and headers as they go out.  Raises UpstreamError for anything that would add a line."""
-    parts = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.target)]
-    parts += [b"%b: %b\r\n" % pair for pair in request.headers]
-    if request.content_length is not None:
-        parts.append(b"content-length: %d\r\n" % request.content_length)
-    elif request.has_body:
-        parts.append(b"transfer-encoding: chunked\r\n")
-    parts.append(b"\r\n")
-    head = b"".join(parts)
-    # One count over the whole head instead of one look at each value: every line break must be one that was written above.
-    if not (head.count(b"\r\n") == head.count(b"\n") == head.count(b"\r") == len(parts)) or b"\0" in head or parts[0].count(b" ") != 2:
-        raise UpstreamError("the request holds a line break, a NUL or a space where none may be")
-    return head

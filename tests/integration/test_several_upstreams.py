@@ -155,7 +155,7 @@ async def test_spdy_is_a_tunnel_where_the_route_allows_it(gate: RunningGate) -> 
         reader, writer = await asyncio.open_connection("127.0.0.1", gate.port, ssl=tls, server_hostname="spdy.localhost")
         writer.write(SPDY.format(host="spdy.localhost", port=gate.port).encode() + b"ping")
         answer = await reader.readuntil(b"\r\n\r\n")
-        assert answer.startswith(b"HTTP/1.1 101")
+        assert answer.startswith(b"HTTP/1.1 101"), [line for line in gate.log if line.get("host", "").startswith("spdy")]
         assert b"upgrade: spdy/3.1" in answer.lower()
         assert await reader.readexactly(6) == b"\x80\x03gnip"
         assert await reader.read() == b""

@@ -164,7 +164,8 @@ grpc_health.without("a health check verifies an upstream as requests do", "verif
 cluster = door("proxy/upstreams/cluster.py", "unit/proxy/upstreams/test_health.py", "unit/proxy/upstreams/test_cluster.py")
 cluster.without("an unhealthy upstream gets no traffic", "return not self.failing and now >= self.outlier.ejected_until", "return True")
 upstream = door("proxy/upstreams/client.py", "unit/proxy/upstreams/test_client.py")
-upstream.without("a request head is not split", '(head.count(b"\\r\\n") == head.count(b"\\n") == head.count(b"\\r") == len(parts))', "True")
+request_head = door("proxy/upstreams/request_head.py", "unit/proxy/upstreams/test_request_head.py")
+request_head.without("a request head is not split", '(head.count(b"\\r\\n") == head.count(b"\\n") == head.count(b"\\r") == len(parts))', "True")
 upstream.without(
     "a connection that spoke unasked is not used again",
     "while (protocol := cast(UpstreamConnection, connection.protocol)).should_close or (",
@@ -253,6 +254,7 @@ DOORS = (
     grpc_health,
     redirects,
     upstream,
+    request_head,
     forwarding,
     own_paths,
     pages,

@@ -160,7 +160,6 @@ identity_facts = door("authorize/identity_facts.py", "unit/authorize/test_identi
 identity_facts.without("an unverified address matches no rule", ' if _may_match_by_email(facts) else ""', "")
 identity_facts.without("every source must vouch for an address", "return all(_is_yes(value)", "return any(_is_yes(value)")
 identity_facts.without("a claim rule can't reach an unverified address", 'claims.pop("email", None)', "pass")
-identity_facts.without("a session's record is its own", "if session.id != record.id or not isinstance", "if not isinstance")
 
 identity_loader = door("authorize/identity_loader.py", "unit/authorize/test_identity_loader.py", "unit/authorize/test_bearers.py")
 identity_loader.without(

@@ -16,7 +16,9 @@ callback.without("the deactivated don't come back", "await service.scim.is_deact
 
 directory = door("authenticate/scim/directory.py", "unit/authenticate/scim/test_directory.py")
 directory.without("a deactivation ends the sessions", '        if not user["active"]:\n            await self._end_sessions(subject)\n', "")
-directory.without("a deactivation is known to decisions", '(active if resource["active"] else DirectoryUser(id, is_deactivated=True))', "active")
+directory.without(
+    "a deactivation is known to decisions", '(active if resource["active"] else DirectoryUser(id, is_deactivated=True))', "active"
+)
 directory.without(
     "who is somebody else now has no groups", "        await self._broker.delete(DIRECTORY_USER, self._user_id(subject))\n", ""
 )

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from authorize.identity_facts import Facts, checked_session, flattened, identity_of
+from authorize.identity_facts import Facts, flattened, identity_of
 from authorize.policy.identity import Identity
-from databroker.records import SESSION, DirectoryUser, Record, Session, User
+from databroker.records import DirectoryUser, Session, User
 
 ABSENT = object()
 
@@ -124,31 +124,6 @@ def test_deeply_nested_claims_are_no_trouble() -> None:
     for _ in range(3000):
         claims = {"a": claims}
     assert list(flattened(claims).values()) == [(1,)]
-
-
-GOOD = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0).to_data()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"user_id": ""},
-        {"subject": None},
-        {"provider": 3},
-        {"claims": None},
-        {"claims": ["a"]},
-        {"id": "s2"},
-        {"expires": "9e9"},
-        {"expires": float("nan")},
-        {"expires": float("inf")},
-        {"expires": None},
-        {"issued": None},
-    ],
-    ids=repr,
-)
-def test_a_record_that_can_be_no_session_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises((TypeError, ValueError)):
-        checked_session(Record(SESSION, "s1", {**GOOD, **change}, 1, 0.0))
 
 
 @pytest.mark.parametrize("name", ["acr", "amr", "auth_time", "sid"])

@@ -1,5 +1,7 @@
 """Do values survive being stored, and keep their secrets out of logs?"""
 
+from typing import Any
+
 import pytest
 
 from databroker.records import SESSION, DirectoryGroup, DirectoryUser, Record, ServiceAccount, Session, User
@@ -42,3 +44,28 @@ def test_of_a_service_account_nothing_is_passed_over() -> None:
     account = ServiceAccount("ci", (), 1.0, 2.0, "hash")
     with pytest.raises(TypeError):
         ServiceAccount.from_record(Record("any", "ci", {**account.to_data(), "networks": ["192.0.2.0/24"]}, 1, 0.0))
+
+
+GOOD = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0).to_data()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"user_id": ""},
+        {"subject": None},
+        {"provider": 3},
+        {"claims": None},
+        {"claims": ["a"]},
+        {"id": "s2"},
+        {"expires": "9e9"},
+        {"expires": float("nan")},
+        {"expires": float("inf")},
+        {"expires": None},
+        {"issued": None},
+    ],
+    ids=repr,
+)
+def test_a_record_that_can_be_no_session_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        Session.from_record(Record(SESSION, "s1", {**GOOD, **change}, 1, 0.0))

@@ -4,7 +4,7 @@ import pytest
 
 from gateproject.config.route import Route
 from gateproject.errors import UpstreamError
-from proxy.upstreams.client import OutgoingRequest, StaleConnection, Upstream, UpstreamClient, request_head
+from proxy.upstreams.client import OutgoingRequest, StaleConnection, Upstream, UpstreamClient
 from proxy.upstreams.connection import AT_FIRST, IN_FULL
 from tests.support.upstreams import OK, CanaryUpstream
 
@@ -141,26 +141,6 @@ async def test_a_body_of_another_length_than_announced_spoils_the_connection(cli
         assert canary.connections == 2
 
 
-@pytest.mark.parametrize(
-    ("target", "headers", "method"),
-    [
-        (b"/a\r\nx: y", (), "GET"),
-        (b"/a b", (), "GET"),
-        (b"/a\nb", (), "GET"),
-        (b"/a", [(b"x", b"1\r\ny: 2")], "GET"),
-        (b"/a", [(b"x", b"1\ny: 2")], "GET"),
-        (b"/a", [(b"x", b"1\ry: 2")], "GET"),
-        (b"/a", [(b"x", b"1\0")], "GET"),
-        (b"/a", [(b"x\r\ny", b"1")], "GET"),
-        (b"/a", (), "GET / HTTP/1.1\r\nx:"),
-        (b"/a", (), "GET /x"),
-    ],
-)
-def test_nothing_can_add_a_line_to_a_request(target, headers, method):
-    with pytest.raises(UpstreamError):
-        request_head(make_request("http://u", method, target, headers))
-
-
 async def test_connections_are_used_again(client):
     async with CanaryUpstream() as canary:
         for _ in range(5):
@@ -224,6 +204,17 @@ async def test_a_fresh_connection_is_none_of_the_idle_ones(client):
         exchange = await client.open(make_request(canary.url), is_fresh=True)
         await exchange.response()
         exchange.close()
+        assert canary.connections == 3
+
+
+async def test_an_upgrade_has_a_connection_of_its_own_and_leaves_the_idle_ones_to_others(client):
+    upgrade = [(b"upgrade", b"SPDY/3.1"), (b"connection", b"Upgrade")]
+    async with CanaryUpstream() as canary:
+        await fetch(client, make_request(canary.url))
+        for connections in (2, 3):
+            await fetch(client, make_request(canary.url, "POST", headers=upgrade, is_upgrade=True))
+            assert canary.connections == connections
+        await fetch(client, make_request(canary.url))
         assert canary.connections == 3
 
 
