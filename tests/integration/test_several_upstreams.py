@@ -145,7 +145,7 @@ async def test_spdy_is_a_tunnel_where_the_route_allows_it(gate: RunningGate) -> 
     async def script(conversation: Conversation) -> None:
         heads.append(await conversation.head())
         if b"SPDY" not in heads[-1]:
-            await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
             return
         await conversation.send(ACCEPTED + b"\x80\x03")
         await conversation.send((await conversation.read(4))[::-1])

@@ -92,6 +92,7 @@ class CanaryUpstream:
         self.connections = 0
         self._answer, self._script, self._tls = answer, script or self._answer_each, tls
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         self.port = port
 
     async def __aenter__(self) -> "CanaryUpstream":
@@ -101,12 +102,16 @@ class CanaryUpstream:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._is_closed = True
         self._server.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_closed:  # it came when the end had begun
+            writer.transport.abort()
+            return
         self.connections += 1
         task = asyncio.current_task()
         self._tasks.add(task)
