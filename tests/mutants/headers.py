@@ -165,7 +165,9 @@ cluster = door("proxy/upstreams/cluster.py", "unit/proxy/upstreams/test_health.p
 cluster.without("an unhealthy upstream gets no traffic", "return not self.failing and now >= self.outlier.ejected_until", "return True")
 upstream = door("proxy/upstreams/client.py", "unit/proxy/upstreams/test_client.py")
 request_head = door("proxy/upstreams/request_head.py", "unit/proxy/upstreams/test_request_head.py")
-request_head.without("a request head is not split", '(head.count(b"\\r\\n") == head.count(b"\\n") == head.count(b"\\r") == len(parts))', "True")
+request_head.without(
+    "a request head is not split", '(head.count(b"\\r\\n") == head.count(b"\\n") == head.count(b"\\r") == len(parts))', "True"
+)
 upstream.without(
     "a connection that spoke unasked is not used again",
     "while (protocol := cast(UpstreamConnection, connection.protocol)).should_close or (",
