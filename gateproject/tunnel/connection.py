@@ -23,18 +23,19 @@ class TlsConnection(asyncio.Protocol):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
         self._has_input_ended = False
+        self._transport: Any = None
 
     # asyncio calls these.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport: Any = transport
+        self._transport = transport
         self._shake_hands()
 
     def data_received(self, data: bytes) -> None:
         self._incoming.write(data)
         if not self.opened.done():
             self._shake_hands()
-        if self.opened.done() and not self.opened.cancelled() and self.opened.exception() is None:
+        if self.is_open:
             self._read()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -67,6 +68,11 @@ class TlsConnection(asyncio.Protocol):
             self._flush()
             self._transport.close()
 
+    @property
+    def is_open(self) -> bool:
+        """Have both sides shaken hands?"""
+        return self.opened.done() and not self.opened.cancelled() and self.opened.exception() is None
+
     def pause_reading(self) -> None:
         self._transport.pause_reading()
 
@@ -79,7 +85,8 @@ class TlsConnection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        self._transport.abort()
+        if self._transport is not None:
+            self._transport.abort()
 
     def get_extra_info(self, name: str) -> Any:
         return self._transport.get_extra_info(name)
@@ -138,4 +145,7 @@ async def connect(url: Url, context: ssl.SSLContext, protocol: asyncio.Protocol)
         raise TunnelFailed(f"{url.host_port} does not answer within {CONNECT_SECONDS:.0f} s") from None
     except OSError as error:
         raise TunnelFailed(f"{url.host_port} can't be reached: {error.strerror or error}") from None
+    finally:
+        if not connection.is_open:
+            connection.abort()
     return connection

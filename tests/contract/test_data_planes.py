@@ -189,8 +189,9 @@ async def test_each_request_has_one_line_in_the_log(gate: RunningGate) -> None:
     assert len([entry for entry in gate.log if entry.get("event") == "request" and entry["path"] == "/for-the-log"]) == 1
 
 
-def told_in_shadow(gate: RunningGate) -> list[tuple[str, str]]:
-    return [(entry["route"], entry["outcome"]) for entry in gate.log if entry.get("event") == "shadow decision"]
+def told_in_shadow(gate: RunningGate, request_id: str) -> list[tuple[str, str]]:
+    told = [entry for entry in gate.log if entry.get("event") == "shadow decision" and entry["request_id"] == request_id]
+    return [(entry["route"], entry["outcome"]) for entry in told]
 
 
 async def test_a_decision_is_told_once_whoever_carries_the_request(gate: RunningGate) -> None:
@@ -198,11 +199,10 @@ async def test_a_decision_is_told_once_whoever_carries_the_request(gate: Running
     statuses = {}
     for person, method in itertools.product(("alice", "bob"), ("GET", "POST")):
         cookie, path = await session(gate, person, SHADOWED), f"/{person}-{method}-told"
-        before = len(told_in_shadow(gate))
         lines = ("Content-Length: 2",) if method == "POST" else ()
         statuses[path] = ask(gate, path, *lines, host=SHADOWED, cookie=cookie, method=method, body=b"hi" if lines else b"").status
-        logged(gate, lambda entry, path=path: entry["path"] == path)
-        assert told_in_shadow(gate)[before:] == [("shadowed", "forbidden" if person == "alice" else "allowed")]
+        line = logged(gate, lambda entry, path=path: entry["path"] == path)
+        assert told_in_shadow(gate, line["request_id"]) == [("shadowed", "forbidden" if person == "alice" else "allowed")]
     assert list(statuses.values()) == [200, 200, 403, 403]
     (database,) = (gate.config_file.parent / "data").glob("*.sqlite3")
 

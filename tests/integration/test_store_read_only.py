@@ -36,19 +36,28 @@ class ReadOnly:
     words: str
 
 
+def checkpoint(connection: sqlite3.Connection) -> None:
+    busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    assert not busy
+
+
 @pytest.fixture
 def sqlite(tmp_path: Path) -> ReadOnly:
     """As with a file that nobody may write, which would not hold for root."""
     path = tmp_path / "data" / "gate.sqlite3"
 
     def mark(version: int) -> None:
-        # With the file to ourselves: nothing of it is in the log beside it then, and whoever reads next looks at the first page anew.
+        # Nothing of the file may be in the log beside it, or that would be read, and written back, instead of what we write.
+        # Once more afterwards: whoever had read the first page meanwhile looks at it anew.
         with closing(sqlite3.connect(path, timeout=20)) as other:
-            busy, _, _ = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            assert not busy
-            with path.open("r+b") as file:
-                file.seek(WRITE_VERSION)
-                file.write(bytes((version,)))
+            while True:
+                checkpoint(other)
+                with path.open("r+b") as file:
+                    file.seek(WRITE_VERSION)
+                    file.write(bytes((version,)))
+                checkpoint(other)
+                if path.read_bytes()[WRITE_VERSION] == version:
+                    return
 
     @contextmanager
     def now() -> Iterator[None]:
