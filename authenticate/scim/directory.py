@@ -70,8 +70,15 @@ class ScimDirectory:
 
     async def is_deactivated(self, subject: str) -> bool:
         """Has the provider said that this person must not get in any more?"""
-        record = await self._broker.get(DIRECTORY_USER, self._user_id(subject))
-        return record is not None and DirectoryUser.from_record(record).is_deactivated
+        access = await self._broker.get(DIRECTORY_USER, self._user_id(subject))
+        if access is not None and DirectoryUser.from_record(access).is_deactivated:
+            return True
+        # A release before ours left no mark, and another one beside ours may have taken it.
+        for id in await self._index.ids(SCIM_USER, "subject", subject):
+            record = await self._broker.get(SCIM_USER, id)
+            if record is not None and not record.data["resource"]["active"]:
+                return True
+        return False
 
     async def tidy(self) -> None:
         """What another directory had left is nobody's word any more; what broke off is completed.  For the start."""

@@ -90,6 +90,15 @@ async def test_deactivation_takes_the_groups_and_ends_the_sessions_of_that_perso
     assert not await directory.is_deactivated("id-of-nobody")
 
 
+async def test_who_is_deactivated_is_so_without_the_mark_that_another_release_leaves_out(
+    directory: ScimDirectory, broker: LocalBroker
+) -> None:
+    user, _ = await with_group(directory)
+    await directory.patch_user(user.id, deactivation())
+    await broker.delete(DIRECTORY_USER, "oidc/id-of-ann")
+    assert await directory.is_deactivated("id-of-ann")
+
+
 async def test_deactivation_said_again_ends_what_was_begun_meanwhile(directory: ScimDirectory, broker: LocalBroker) -> None:
     user, _ = await with_group(directory)
     await directory.patch_user(user.id, deactivation())
