@@ -1,5 +1,7 @@
 """How many HTTP requests were made or answered, with which outcome, how long did they take, and how large were they?"""
 
+from functools import cache
+
 from gateproject.telemetry import metrics
 
 # Whoever asks chooses method and host, and applications choose their statuses: beyond these, one series is shared.
@@ -20,11 +22,14 @@ class HttpCalls:
         self._service = service
         self._series: dict[Named, metrics.CallFamilies] = {}
 
+    # One for each side and service, or each reload would have series, and a bound, of its own.
     @classmethod
+    @cache
     def answered(cls, service: str) -> "HttpCalls":
         return cls(metrics.http_server, service)
 
     @classmethod
+    @cache
     def made(cls, service: str) -> "HttpCalls":
         return cls(metrics.http_client, service)
 

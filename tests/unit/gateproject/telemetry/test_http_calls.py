@@ -46,6 +46,7 @@ def test_methods_that_clients_invent_share_one_name() -> None:
 
 def test_beyond_a_bound_all_share_one_series() -> None:
     calls = HttpCalls.answered("three")
+    assert HttpCalls.answered("three") is calls  # after a reload, too
     for number in range(MOST_SERIES + 100):
         calls.ended(f"{number}.example.com", "GET", "200", 0.0, 0, 0)
         calls.ended("0.example.com", "GET", "200", 0.0, 0, 0)
