@@ -9,7 +9,8 @@ from pathlib import Path
 def main() -> None:
     """`-config FILE` (also --config) is taken out before Django reads its settings, because the settings come from that file."""
     arguments = _take_config(sys.argv)
-    if arguments[1:2] == ["rungate"] and {"-version", "--version"} & set(arguments[2:]):
+    if {"-version", "--version"} & set(arguments[1:]):
+        # Of every command: Django would print its own.
         from gateproject.version import version
 
         print(version())

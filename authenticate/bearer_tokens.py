@@ -1,11 +1,10 @@
 """Whom does a bearer token name: one that our provider gave, or another issuer whom a route trusts?
 
-Every refusal is None; ProviderError only where the provider, which alone could tell, can't be asked.
+Every refusal says why; ProviderError only where the provider, which alone could tell, can't be asked.
 """
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,8 +23,10 @@ from authenticate.providers.registry import provider_of
 from authenticate.remembered import Remembered
 from authenticate.signed_token import MAX_TOKEN, Kind, UnknownKey
 from databroker.records import Session, User
+from gateproject.bounded import MIB, BoundedCache, weight_of
+from gateproject.challenges import RefusedToken
 from gateproject.client_network import Places, client_network
-from gateproject.config.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, JWT
+from gateproject.config.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_ENDS, JWT
 from gateproject.config.options import Options
 from gateproject.config.route import Route
 from gateproject.errors import ProviderError
@@ -35,7 +36,9 @@ log = structlog.get_logger(__name__)
 
 KEPT = 60.0  # seconds for which a good token is not judged again: so late at most is it noticed that the provider withdrew it
 REFUSED_KEPT = 10.0
+LONGEST_REASON = 255
 MOST_KEPT = 10_000  # good ones, and as many others
+MOST_BYTES = 64 * MIB  # of each: what a token claims may be as large as the token
 # Questions to providers about tokens that were never good: of a flood of made-up ones they see no more than that, and who sends it
 # leaves the others their places.
 MOST_AT_ONCE, MOST_OF_ONE = 32, 16
@@ -88,7 +91,7 @@ class Bearer:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    bearer: Bearer | None
+    bearer: Bearer | RefusedToken
     until: float
 
 
@@ -103,8 +106,8 @@ class BearerTokens:
                 self._trusts.setdefault(route.id, Trust.of_route(route))
         self._issuers = {trust: _Issuer(trust, self._http, clock) for trust in self._trusts.values() if trust.kind == JWT}
         # Apart, so that made-up tokens push out no good one.  What was good is remembered as such also when it must be judged again.
-        self._good: OrderedDict[_Key, _Verdict] = OrderedDict()
-        self._refused: OrderedDict[_Key, _Verdict] = OrderedDict()
+        self._good: BoundedCache[_Key, _Verdict] = BoundedCache(MOST_KEPT, MOST_BYTES)
+        self._refused: BoundedCache[_Key, _Verdict] = BoundedCache(MOST_KEPT, MOST_BYTES)
         self._questions: dict[_Key, asyncio.Task[_Verdict | ProviderError]] = {}
         self._strangers = Places(MOST_AT_ONCE, MOST_OF_ONE)
 
@@ -115,11 +118,13 @@ class BearerTokens:
     def of(cls, options: Options, clock: Callable[[], float]) -> "BearerTokens | None":
         return cls(options, clock) if any(route.bearer_token for route in options.policy) else None
 
-    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Bearer | None:
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Bearer | RefusedToken:
         """Nobody for a token that this route does not take; ProviderError where that can't be told now.  `asker` is an address, or ""."""
         trust = self._trusts.get(route_id)
-        if trust is None or not SHORTEST <= len(token) <= MAX_TOKEN:
-            return None
+        if trust is None:
+            return RefusedToken("the route takes no bearer tokens")
+        if not SHORTEST <= len(token) <= MAX_TOKEN:
+            return RefusedToken(f"{trust.kind}: the token is of no sensible size")
         key = (trust, hashlib.sha256(token.encode()).digest())
         verdict = self._good.get(key) or self._refused.get(key)
         if verdict is not None and self._clock() < verdict.until:
@@ -153,19 +158,15 @@ class BearerTokens:
             bearer = self._bearer(trust, claims, key[1].hex()[:32], now)
             verdict = _Verdict(bearer, min(now + KEPT, bearer.session.expires))
         except (_Refused, AccessRefused, ScopeMissing) as refusal:
-            log.info("a bearer token was refused", kind=trust.kind, issuer=trust.issuer, reason=str(refusal))
-            verdict = _Verdict(None, self._clock() + REFUSED_KEPT)
+            verdict = _Verdict(RefusedToken(f"{trust.kind}: {refusal}"[:LONGEST_REASON]), self._clock() + REFUSED_KEPT)
         except ProviderError as error:
             log.warning("a bearer token can't be judged", kind=trust.kind, issuer=trust.issuer, reason=str(error))
             return error
         finally:
             del self._questions[key]
-        kept, other = (self._refused, self._good) if verdict.bearer is None else (self._good, self._refused)
-        other.pop(key, None)
-        kept[key] = verdict
-        kept.move_to_end(key)
-        if len(kept) > MOST_KEPT:
-            kept.popitem(last=False)
+        kept, other = (self._refused, self._good) if isinstance(verdict.bearer, RefusedToken) else (self._good, self._refused)
+        other.pop(key)
+        kept.put(key, verdict, weight_of(verdict))
         return verdict
 
     async def _claims(self, trust: Trust, token: str) -> dict[str, Any]:
@@ -178,9 +179,9 @@ class BearerTokens:
             claims = await self._provider.provider.userinfo(self._http, discovery, token)
             if not isinstance(claims.get("sub"), str) or not claims["sub"]:
                 raise _Refused("the provider does not say whose token it is")
-            return claims
+            return self._provider.doubted(claims, discovery)
         expected = trust if trust.kind == ACCESS_TOKEN else Trust(ID_TOKEN, audience=(self._provider.client_id,))
-        return await verified(
+        claims = await verified(
             token,
             expected,
             discovery.issuer,
@@ -189,15 +190,15 @@ class BearerTokens:
             lambda: self._provider.newer_keys(discovery),
             self._clock,
         )
+        return self._provider.doubted(claims, discovery)
 
     def _bearer(self, trust: Trust, claims: dict[str, Any], id: str, now: float) -> Bearer:
         expires = min(float(claims.get("exp", now + KEPT)), now + ATTESTED)
         issued = float(claims.get("iat", now))
         if trust.kind == JWT:
-            # Of another issuer: no subject of it is one of our provider's people, and an address counts only where it says so.
-            user_id, provider, subject = f"{trust.issuer}#{claims['sub']}", JWT, claims["sub"]
-            email = claims.get("email") if isinstance(claims.get("email"), str) else ""
-            user = User(user_id, email or "", is_verified({"email_verified": False, **claims}), "", claims)
+            # Of another issuer: its subjects, addresses and groups are none of our provider's people's.
+            user_id, provider, subject = f"{trust.issuer}{ISSUER_ENDS}{claims['sub']}", JWT, claims["sub"]
+            user = User(user_id, "", is_verified({"email_verified": False, **claims}), "", claims)
         else:
             user = self._provider.provider.user(claims, now)
             user_id, provider, subject = user.id, self._provider.provider.name, self._provider.provider.subject(claims)

@@ -30,9 +30,12 @@ class Discovery:
     userinfo_endpoint: str = ""
     revocation_endpoint: str = ""
     end_session_endpoint: str = ""
+    pushed_request_endpoint: str = ""  # RFC 9126
     scopes: frozenset[str] = frozenset()  # empty where it does not say
     token_auth_methods: frozenset[str] = frozenset({"client_secret_basic"})
     sends_issuer: bool = False  # RFC 9207: the callback always carries `iss`
+    tells_email_verified: bool = True  # False only where it says that it never does (`claims_supported`)
+    takes_claims: bool = False  # the parameter `claims` of a request (OpenID Connect Core 5.5)
 
 
 def remembered_discovery(fetch: Callable[[], Awaitable[Discovery]], clock: Callable[[], float]) -> Remembered[Discovery]:
@@ -65,9 +68,12 @@ def parse(document: Mapping[str, Any], issuer: str) -> Discovery:
         userinfo_endpoint=_endpoint(document, "userinfo_endpoint", required=False),
         revocation_endpoint=_endpoint(document, "revocation_endpoint", required=False),
         end_session_endpoint=_endpoint(document, "end_session_endpoint", required=False),
+        pushed_request_endpoint=_pushed(document),
         scopes=_names(document.get("scopes_supported")),
         token_auth_methods=_names(document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])),
         sends_issuer=document.get("authorization_response_iss_parameter_supported") is True,
+        tells_email_verified=_tells(document.get("claims_supported"), "email_verified"),
+        takes_claims=document.get("claims_parameter_supported") is True,
     )
 
 
@@ -79,6 +85,17 @@ def _hint(named: object, issuer: str) -> str:
 
 def _names(value: object) -> frozenset[str]:
     return frozenset(name for name in value if isinstance(name, str)) if isinstance(value, list) else frozenset()
+
+
+def _pushed(document: Mapping[str, Any]) -> str:
+    """RFC 9126 5: where there is a place for pushed requests, they go there; ProviderError where they must and there is none."""
+    name = "pushed_authorization_request_endpoint"
+    return _endpoint(document, name, required=document.get("require_pushed_authorization_requests") is True)
+
+
+def _tells(claims_supported: object, name: str) -> bool:
+    """May it tell this claim?  Only a list without it says no."""
+    return not isinstance(claims_supported, list) or not claims_supported or name in claims_supported
 
 
 def _endpoint(document: Mapping[str, Any], key: str, *, required: bool = True) -> str:

@@ -1,4 +1,4 @@
-"""Is this ID token the provider's, for us, of this sign-in?  Keys and a clock in, claims or a ProviderError out."""
+"""Is this ID token the provider's, for us, of this sign-in?  Keys and a clock in, claims or one of three ProviderErrors out."""
 
 import hashlib
 import hmac
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from authenticate.issuer import issuer_for, signs_for
-from authenticate.signed_token import Kind
+from authenticate.signed_token import Kind, WrongToken
 from gateproject.crypto.sealing import to_text
 from gateproject.errors import ProviderError
 
@@ -32,10 +32,13 @@ class Expected:
 
 
 def verify(token: str, keys: tuple[Mapping[str, Any], ...], expected: Expected, now: float) -> dict[str, Any]:
-    """The claims; UnknownKey where no key verifies the signature, ProviderError where the token is not ours to believe."""
+    """The claims; UnknownKey where no key verifies it, WrongToken where it is not ours to believe, WrongTime where it is not of now."""
     header, payload = ID_TOKEN.parts(token)
     algorithm = ID_TOKEN.algorithm(header, expected.algorithms)
-    issuer = issuer_for(expected.issuer, payload)
+    try:
+        issuer = issuer_for(expected.issuer, payload)
+    except ProviderError as error:
+        raise WrongToken(str(error)) from error
     usable = tuple(key for key in keys if signs_for(key, expected.issuer, issuer))
     ID_TOKEN.check_signature(token, usable, algorithm, header.get("kid"))
     _check_who(payload, expected, issuer)
@@ -52,12 +55,12 @@ def payload_of(token: str) -> dict[str, Any]:
 
 def _check_who(payload: Mapping[str, Any], expected: Expected, issuer: str) -> None:
     if payload.get("iss") != issuer:
-        raise ProviderError("the ID token is of another issuer")
+        raise WrongToken("the ID token is of another issuer")
     audiences = ID_TOKEN.audiences(payload, expected.client_id)
     # OpenID Connect Core 3.1.3.7: with several audiences, the token must say that we are the one it was issued to.
     issued_to = payload.get("azp", expected.client_id if len(audiences) == 1 else None)
     if issued_to != expected.client_id:
-        raise ProviderError("the ID token was issued to another client")
+        raise WrongToken("the ID token was issued to another client")
     ID_TOKEN.text(payload, "sub")
 
 
@@ -66,7 +69,7 @@ def _check_nonce(payload: Mapping[str, Any], expected: Expected) -> None:
         return
     nonce = payload.get("nonce")
     if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode(), expected.nonce.encode()):
-        raise ProviderError("the ID token is not of this sign-in (nonce)")
+        raise WrongToken("the ID token is not of this sign-in (nonce)")
 
 
 def _check_access_token(payload: Mapping[str, Any], access_token: str, algorithm: str) -> None:
@@ -76,4 +79,4 @@ def _check_access_token(payload: Mapping[str, Any], access_token: str, algorithm
     claimed = payload["at_hash"]
     expected = to_text(digest[: len(digest) // 2])
     if not isinstance(claimed, str) or not hmac.compare_digest(claimed.encode(), expected.encode()):
-        raise ProviderError("the ID token belongs to another access token (at_hash)")
+        raise WrongToken("the ID token belongs to another access token (at_hash)")

@@ -28,15 +28,16 @@ class KeySet:
     async def keys(self, jwks_uri: str) -> tuple[Mapping[str, Any], ...]:
         return await self._remembered(jwks_uri).get()
 
-    async def newer_keys(self, jwks_uri: str) -> tuple[Mapping[str, Any], ...]:
+    async def newer_keys(self, jwks_uri: str, *, than: float = float("-inf")) -> tuple[Mapping[str, Any], ...]:
         """The keys, fetched again for an unknown key at most once per REFETCH_INTERVAL: a flood of bad tokens costs nothing.
 
-        A fetch that had another reason does not count: the provider may have changed its keys a moment after it.
+        A fetch that had another reason does not count: the provider may have changed its keys a moment after it.  A token that nobody
+        but the provider itself could bring names in `than` when it came (Unix seconds): it is judged by keys fetched after that.
         """
         now = self._clock()
         if not 0 <= now - self._refetched < REFETCH_INTERVAL:
             self._refetched = now
-        return await self._remembered(jwks_uri).get(tried_after=self._refetched)
+        return await self._remembered(jwks_uri).get(tried_after=self._refetched, fetched_after=than)
 
     def _remembered(self, jwks_uri: str) -> Remembered[tuple[Mapping[str, Any], ...]]:
         async def fetch() -> tuple[Mapping[str, Any], ...]:

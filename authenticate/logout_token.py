@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from authenticate.issuer import is_issuer, signs_for
-from authenticate.signed_token import LEEWAY, Kind
-from gateproject.errors import ProviderError
+from authenticate.signed_token import LEEWAY, Kind, WrongToken
 
 LOGOUT_TOKEN = Kind("logout token", frozenset({"logout+jwt", "jwt"}))
 EVENT = "http://schemas.openid.net/event/backchannel-logout"
@@ -32,7 +31,7 @@ class SignedOut:
 def verify(
     token: str, keys: tuple[Mapping[str, Any], ...], issuer: str, client_id: str, algorithms: frozenset[str], now: float
 ) -> SignedOut:
-    """UnknownKey where no key verifies the signature, ProviderError where the token is not ours to believe.
+    """UnknownKey where no key verifies the signature; WrongToken, WrongTime where the token is not ours to believe.
 
     Whether it was used before is the caller's to ask.
     """
@@ -40,18 +39,18 @@ def verify(
     algorithm = LOGOUT_TOKEN.algorithm(header, algorithms)
     named = payload.get("iss")
     if not isinstance(named, str) or not is_issuer(issuer, named):
-        raise ProviderError("the logout token is of another issuer")
+        raise WrongToken("the logout token is of another issuer")
     usable = tuple(key for key in keys if signs_for(key, issuer, named))
     LOGOUT_TOKEN.check_signature(token, usable, algorithm, header.get("kid"))
     LOGOUT_TOKEN.audiences(payload, client_id)
     LOGOUT_TOKEN.check_times(payload, now)
     issued = LOGOUT_TOKEN.time(payload, "iat")
     if issued <= now - LONGEST:
-        raise ProviderError("the logout token is too old")
+        raise WrongToken("the logout token is too old")
     _check_kind(payload)
     subject, sid = (LOGOUT_TOKEN.text(payload, name) if name in payload else "" for name in ("sub", "sid"))
     if not (subject or sid):
-        raise ProviderError("the logout token names neither a person nor a session")
+        raise WrongToken("the logout token names neither a person nor a session")
     expires = min(LOGOUT_TOKEN.time(payload, "exp") + LEEWAY, issued + LONGEST)
     return SignedOut(named, subject, sid, LOGOUT_TOKEN.text(payload, "jti"), issued, expires)
 
@@ -60,6 +59,6 @@ def _check_kind(payload: Mapping[str, Any]) -> None:
     """What tells it from every other token that the provider signs for us, an ID token above all."""
     events = payload.get("events")
     if not isinstance(events, dict) or not isinstance(events.get(EVENT), dict):
-        raise ProviderError("the logout token does not say that it is one (events)")
+        raise WrongToken("the logout token does not say that it is one (events)")
     if "nonce" in payload:
-        raise ProviderError("the logout token has a nonce, as only ID tokens do")
+        raise WrongToken("the logout token has a nonce, as only ID tokens do")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
+import structlog
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import generate_code_challenge
@@ -22,7 +23,11 @@ from authenticate.provider_client import ProviderClient, with_query
 from authenticate.tokens import GrantRefused, Tokens
 from databroker.records import User
 from gateproject.config.options import Options
-from gateproject.errors import BadRequest
+from gateproject.errors import BadRequest, ProviderError
+
+MAX_TOLD = 500  # characters of the provider's words in a log line
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,18 @@ class SignedIn:
     user: User
     subject: str
     tokens: Tokens
+    userinfo_claims: tuple[str, ...] = ()  # as the session remembers them
+
+
+class LessScope(ProviderError):
+    """The provider gave less than was asked: refused on its page, or taken out of the request on its way through the browser."""
+
+    def __init__(self, missing: tuple[str, ...], asked: str, given: str):
+        self.missing = " ".join(missing)
+        super().__init__(
+            f"the provider gave less scope than was asked: {self.missing} is missing (asked: {asked}; given: {given[:MAX_TOLD]}); "
+            "where it never gives that, take it out of idp_scopes"
+        )
 
 
 class CodeRefused(BadRequest):
@@ -72,6 +89,7 @@ class GateRequestView(_OurSettings, OIDCAuthenticationRequestView):
     """Sends the browser to the provider.  State, nonce and verifier are this attempt's alone, in a cookie of its own."""
 
     begin: Any = None  # (claims) -> (state, Set-Cookie values)
+    push: Any = None  # (params) -> what the browser carries instead, awaited; None where the provider takes no pushed requests
 
     async def get(self, request: HttpRequest) -> HttpResponse:
         nonce, code_verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
@@ -88,6 +106,8 @@ class GateRequestView(_OurSettings, OIDCAuthenticationRequestView):
             "code_challenge": generate_code_challenge(code_verifier, "S256"),
             "code_challenge_method": "S256",
         }
+        if self.push is not None:
+            params = await self.push(params)
         response = HttpResponseRedirect(with_query(self.OIDC_OP_AUTH_ENDPOINT, params))
         for cookie in cookies:
             response.cookies.load(cookie)
@@ -120,7 +140,7 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
         if not await self.service.spend_state(state):
             return await self.login_stale()
         if "error" in params:
-            return self.login_failure(params["error"])
+            return self.login_failure(params["error"], params.get("error_description", ""))
         if not params.get("code"):
             raise BadRequest("the sign-in service sent you back without a code")
         discovery = await client.discovery()
@@ -148,10 +168,11 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
         self._discovery = discovery
         self._clock = clock
         self.oidc_settings = oidc_settings
+        self._userinfo_claims: tuple[str, ...] = ()
         super().__init__()
 
     async def authenticate(self, request: HttpRequest, *, code: str, nonce: str, code_verifier: str) -> SignedIn:
-        """CodeRefused where the provider does not take the code, ProviderError where its answer can't be believed."""
+        """CodeRefused where the provider does not take the code, LessScope, ProviderError where its answer can't be believed."""
         tokens = await self.get_token(
             {
                 "grant_type": "authorization_code",
@@ -160,11 +181,22 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
                 "code_verifier": code_verifier,
             }
         )
+        if tokens.scope is not None:
+            self._check_scope(tokens.scope)
         payload: dict[str, Any] = {}
         if self._client.provider.gives_id_token:
             payload = await self.verify_token(tokens.id_token, nonce=nonce, access_token=tokens.access_token)
         user = await self.get_or_create_user(tokens.access_token, tokens.id_token, payload)
-        return SignedIn(user, self._client.provider.subject(user.claims), tokens)
+        return SignedIn(user, self._client.provider.subject(user.claims), tokens, self._userinfo_claims)
+
+    def _check_scope(self, given: str) -> None:
+        """LessScope where rules would see less of the person.  What the rest would have told is unknown, which satisfies no rule."""
+        asked = self.get_settings("OIDC_RP_SCOPES")
+        missing = self._client.provider.missing_scopes(asked.split(), given)
+        if missing.needed:
+            raise LessScope(missing.needed, asked, given)
+        if missing.other:
+            log.warning("the provider names less scope than was asked for", missing=list(missing.other), given=given[:MAX_TOLD])
 
     async def get_token(self, payload: dict[str, str]) -> Tokens:
         try:
@@ -177,7 +209,8 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
 
     async def get_userinfo(self, access_token: str, id_token: str, payload: dict[str, Any]) -> dict[str, Any]:
         """All claims: the ID token's and, on top of them, what the userinfo endpoint says."""
-        return await self._client.claims(payload, access_token, self._discovery)
+        claims, self._userinfo_claims = await self._client.claims(payload, access_token, self._discovery)
+        return claims
 
     async def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> User:
         """The person, known by `sub`; the library would look for the e-mail among Django's users."""

@@ -2,7 +2,8 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -13,7 +14,7 @@ from authenticate.discovery import Discovery, remembered_discovery
 from authenticate.key_set import KeySet
 from authenticate.provider_http import Answer, ProviderHttp
 from authenticate.providers.base import AnotherPerson, Provider, merged
-from authenticate.signed_token import UnknownKey
+from authenticate.signed_token import UnknownKey, WrongToken
 from authenticate.tokens import Tokens
 from databroker.records import Session
 from gateproject.config.options import Options
@@ -37,9 +38,17 @@ class ProviderClient:
         self.client_id = options.idp_client_id
         self._client_secret = options.idp_client_secret
         self._clock = clock
+        # What browsers cause has connections of its own: however many wait there, sessions are refreshed and keys are read.
         self.http = http or ProviderHttp(options)
-        self._discovery = remembered_discovery(lambda: provider.discovery(self.http), clock)
-        self._key_set = KeySet(self.http, clock)
+        self._own_http = own_http = http or ProviderHttp(options)
+        self._discovery = remembered_discovery(lambda: provider.discovery(own_http), clock)
+        self._key_set = KeySet(own_http, clock)
+
+    def for_our_own_work(self) -> "ProviderClient":
+        """The same, for what no browser waits for: refreshes and revocations."""
+        client = copy(self)
+        client.http = self._own_http
+        return client
 
     async def discovery(self) -> Discovery:
         return await self._discovery.get()
@@ -50,16 +59,24 @@ class ProviderClient:
         return tokens.parse(answer, self._clock(), needs_id_token=needs_id_token)
 
     async def verified(
-        self, token: str, discovery: Discovery, *, nonce: str, access_token: str, is_refreshed: bool = False
+        self, token: str, discovery: Discovery, *, nonce: str, access_token: str, refreshed: float | None = None
     ) -> dict[str, Any]:
-        """The claims of an ID token that passed every check; ProviderError otherwise."""
-        expected = id_token.Expected(discovery.issuer, self.client_id, nonce, access_token, discovery.algorithms, is_refreshed)
+        """The claims of an ID token that passed every check; WrongToken, WrongTime, ProviderError where the keys can't be had.
+
+        `refreshed` is when it came with a refresh, in Unix seconds; None: with a sign-in.
+        """
+        expected = id_token.Expected(
+            discovery.issuer, self.client_id, nonce, access_token, discovery.algorithms, is_refreshed=refreshed is not None
+        )
         try:
             return id_token.verify(token, await self._key_set.keys(discovery.jwks_uri), expected, self._clock())
         except UnknownKey:
             # The provider may have changed its keys just now.
-            newer = await self._key_set.newer_keys(discovery.jwks_uri)
+            newer = await self._key_set.newer_keys(discovery.jwks_uri, than=refreshed or float("-inf"))
+        try:
             return id_token.verify(token, newer, expected, self._clock())
+        except UnknownKey as error:
+            raise WrongToken(str(error)) from error
 
     async def keys(self, discovery: Discovery) -> tuple[Mapping[str, Any], ...]:
         return await self._key_set.keys(discovery.jwks_uri)
@@ -68,32 +85,54 @@ class ProviderClient:
         return await self._key_set.newer_keys(discovery.jwks_uri)
 
     async def verified_logout(self, token: str) -> logout_token.SignedOut:
-        """What a logout token says that passed every check but the one for use; ProviderError otherwise."""
+        """What a logout token says that passed every check but the one for use; WrongToken, WrongTime, ProviderError where the keys can't
+        be had."""
         discovery = await self.discovery()
 
         def verified(keys: tuple[Mapping[str, Any], ...]) -> logout_token.SignedOut:
             return logout_token.verify(token, keys, discovery.issuer, self.client_id, discovery.algorithms, self._clock())
 
         if not discovery.jwks_uri:
-            raise ProviderError("this provider sends no logout tokens")
+            raise WrongToken("this provider sends no logout tokens")
         try:
             return verified(await self._key_set.keys(discovery.jwks_uri))
         except UnknownKey:
-            return verified(await self._key_set.newer_keys(discovery.jwks_uri))
+            newer = await self._key_set.newer_keys(discovery.jwks_uri)
+        try:
+            return verified(newer)
+        except UnknownKey as error:
+            raise WrongToken(str(error)) from error
 
-    async def claims(self, payload: dict[str, Any], access_token: str, discovery: Discovery) -> dict[str, Any]:
-        """What the provider says of the person: the ID token's `payload` ({} where there is none), overlaid with userinfo.
+    async def claims(
+        self, payload: dict[str, Any], access_token: str, discovery: Discovery, *, told_before: Iterable[str] = ()
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """What the provider says of the person: the ID token's `payload` ({} where there is none), overlaid with userinfo; and which
+        claims userinfo has told since that token came.
 
+        `told_before` are those that it told earlier: what it no longer tells is gone, whatever the older token has.
         ProviderError where userinfo tells of another person: else a substituted access token would bring that one's claims
         (OpenID Connect Core 5.3.2).
         """
         userinfo = await self.provider.userinfo(self.http, discovery, access_token)
         if not payload:
-            return userinfo
-        if discovery.userinfo_endpoint and userinfo.get("sub") != payload["sub"]:
+            return self.doubted(userinfo, discovery), ()
+        if not discovery.userinfo_endpoint:
+            return self.doubted(payload, discovery), tuple(told_before)
+        if userinfo.get("sub") != payload["sub"]:
             raise AnotherPerson("the provider's userinfo endpoint described another person than its ID token")
         about_person = {name: value for name, value in userinfo.items() if name not in TOKEN_CLAIMS}
-        return merged(payload, about_person)
+        gone = frozenset(told_before) - about_person.keys()
+        still_said = {name: value for name, value in payload.items() if name not in gone}
+        return self.doubted(merged(still_said, about_person), discovery), tuple(sorted({*told_before, *about_person}))
+
+    def doubted(self, claims: dict[str, Any], discovery: Discovery) -> dict[str, Any]:
+        """An address that the provider leaves without its `email_verified`, though it tells that of others, is not vouched for.
+
+        The person may have asked for one without the other: the request goes through their browser.
+        """
+        if "email_verified" in claims or not claims.keys() & {"email", "mail"} or not self.provider.tells_email_verified(discovery):
+            return claims
+        return {**claims, "email_verified": False}
 
     async def post_as_client(self, url: str, form: dict[str, str], discovery: Discovery) -> Answer:
         """Send a form with our client id and secret, in the way the provider accepts (OpenID Connect Core 1.0, section 9)."""
@@ -116,7 +155,11 @@ class ProviderClient:
             log.warning("tokens not revoked", session_id=session.id, error=str(error) or "the provider takes too long")
             return
         if not is_revoked:
-            log.info("tokens not revoked: the provider has no way to", session_id=session.id, provider=self.provider.name)
+            log.info(
+                "tokens not revoked: the provider can't end this session's alone",
+                session_id=session.id,
+                provider=self.provider.name,
+            )
 
     async def end_session_url(self, session: Session, more: Mapping[str, str], *, patience: float = PATIENCE) -> str:
         """Where the browser ends its session at the provider (OpenID Connect RP-Initiated Logout 1.0), "" where it can't.
@@ -142,6 +185,7 @@ class ProviderClient:
 
     async def close(self) -> None:
         await self.http.close()
+        await self._own_http.close()
 
 
 def with_query(url: str, params: dict[str, str]) -> str:

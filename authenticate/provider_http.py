@@ -5,22 +5,30 @@ import functools
 import re
 import ssl
 import time
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, quote, quote_plus, unquote_plus, urlencode
 
 import httpx
 
 from authenticate import strict_json
 from gateproject.config.options import Options
+from gateproject.connection_errors import trouble_of
 from gateproject.errors import ProviderError
 from gateproject.telemetry.http_calls import HttpCalls
 from gateproject.telemetry.tracing.spans import CLIENT, span
 
 TIMEOUT = 10.0  # seconds for a whole exchange, so that a body that drips in can't hold a sign-in
 MAX_BODY = 1024 * 1024
+FORM = "application/x-www-form-urlencoded"
+# Fields of forms that are worth something to whoever reads them.
+_SECRET = frozenset(
+    {"access_token", "assertion", "client_assertion", "client_secret", "code", "code_verifier", "id_token_hint"}
+    | {"nonce", "password", "refresh_token", "state", "token"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +37,7 @@ class Answer:
     media_type: str
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)  # found whatever the case of the name
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)  # of the question, in each form in which an answer may repeat them
 
     def json(self) -> dict[str, Any]:
         """The body as a JSON object; ProviderError where it is anything else."""
@@ -61,7 +70,7 @@ class ProviderHttp:
         return await self.send("GET", url, headers or {})
 
     async def post(self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Answer:
-        sent = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
+        sent = {"Content-Type": FORM, **(headers or {})}
         return await self.send("POST", url, sent, urlencode(form).encode())
 
     async def close(self) -> None:
@@ -79,11 +88,23 @@ class ProviderHttp:
                     status, size = str(response.status_code), len(body)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             # The URL's host is enough for an operator, the rest of it may hold what must not be logged.
-            raise ProviderError(f"the identity provider at {_host(url)} can't be reached ({type(error).__name__})") from error
+            raise ProviderError(f"the identity provider at {_host(url)} {trouble_of(error)}") from error
         finally:
             self._calls.ended(_host(url), method, status, time.monotonic() - began, len(content), size)
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return Answer(response.status_code, media_type, body, response.headers)
+        return Answer(response.status_code, media_type, body, response.headers, _secrets(headers, content))
+
+
+def _secrets(headers: Mapping[str, str], content: bytes) -> frozenset[str]:
+    """What of a question stands in no log, as it is and as it was written there."""
+    scheme, _, credentials = headers.get("Authorization", "").partition(" ")
+    found = {credentials}
+    if scheme == "Basic":
+        found.add(b64decode(credentials).decode().partition(":")[2])
+    if headers.get("Content-Type") == FORM:
+        found |= {value for name, value in parse_qsl(content.decode()) if name in _SECRET}
+    found |= {unquote_plus(secret) for secret in found}
+    return frozenset(form for secret in found if secret for form in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret)))
 
 
 async def _bounded(response: httpx.Response, limit: int) -> bytes:

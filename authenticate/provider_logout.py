@@ -1,6 +1,5 @@
 """The provider says that somebody has signed out there: which sessions of ours end, and are they over everywhere?"""
 
-import asyncio
 import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable
@@ -10,11 +9,12 @@ import structlog
 from authenticate.issuer import is_issuer
 from authenticate.provider_client import ProviderClient
 from authenticate.provider_sessions import ProviderSessions
+from authenticate.signed_token import WrongToken
 from databroker.client import BrokerClient
-from databroker.records import SESSION, SPENT
-from gateproject.errors import BadRequest, ProviderError
+from databroker.ending import batches, end_sessions
+from databroker.records import SPENT
+from gateproject.errors import BadRequest
 
-DELETIONS_AT_ONCE = 16
 # Back-channel tokens are signed; of a front-channel request only this can't be guessed.
 SHORTEST_UNGUESSABLE = 16
 
@@ -29,12 +29,12 @@ class ProviderLogout:
         self._clock = clock
 
     async def by_token(self, token: str) -> int:
-        """How many sessions have ended.  ProviderError where the token is not to be believed or can't be judged; BrokerError."""
+        """How many sessions have ended.  WrongToken, WrongTime; ProviderError, BrokerError where that can't be told now."""
         signed_out = await self._client.verified_logout(token)
         spent = "logout/" + hashlib.sha256(json.dumps([signed_out.issuer, signed_out.id]).encode()).hexdigest()
         # Spent when all is done: a provider that tries again after our failure must not hear that it had been here before.
         if await self._broker.get(SPENT, spent) is not None:
-            raise ProviderError("the logout token was used before")
+            raise WrongToken("the logout token was used before")
         whom = {"subject": signed_out.subject, "sid": signed_out.sid}
         await self._sessions.note_sign_out(signed_out.issuer, **whom, issued=signed_out.issued, now=self._clock())
         ended = await self._end(self._sessions.session_ids(signed_out.issuer, **whom))
@@ -54,17 +54,9 @@ class ProviderLogout:
         return ended
 
     async def _end(self, ids: AsyncGenerator[str]) -> int:
-        ended, waiting = 0, list[str]()
-        async for id in ids:
-            waiting.append(id)
-            if len(waiting) >= DELETIONS_AT_ONCE:
-                ended += await self._delete(waiting)
-                waiting = []
-        return ended + await self._delete(waiting)
-
-    async def _delete(self, ids: list[str]) -> int:
-        outcomes = await asyncio.gather(*(self._broker.delete(SESSION, id) for id in ids))
-        for id, was_live in zip(ids, outcomes, strict=True):
-            if was_live:
+        ended = 0
+        async for batch in batches(ids):
+            for id in await end_sessions(self._broker, batch):
+                ended += 1
                 log.info("session ended", session_id=id, reason="its person signed out at the provider")
-        return sum(outcomes)
+        return ended

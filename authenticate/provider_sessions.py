@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator
 
 from databroker.client import BrokerClient
-from databroker.records import PROVIDER_SESSION, SIGNED_OUT, ProviderSession, Session, SignedOutNote
+from databroker.records import PROVIDER_SESSION, SIGNED_OUT, ProviderSession, Record, Session, SignedOutNote
 
 # A sign-in that was under way when its person signed out at the provider ends no later than this; in seconds.
 SIGN_IN_TAKES = 600.0
@@ -14,7 +14,8 @@ AT_ONCE = 500
 
 
 class ProviderSessions:
-    """Each session is written under its `sid`, where the provider gives one, and under its `sub`, both of its issuer.
+    """Each session is written under its `sid`, where the provider gives one, and under its `sub`, both of its issuer; and under our
+    own id of its person.
 
     The entries expire with the session.  One of a session that ended before is harmless: ids are never used again.
     """
@@ -24,22 +25,33 @@ class ProviderSessions:
 
     async def remember(self, session: Session) -> None:
         entry = ProviderSession(subject=_text(session, "sub")).to_data()
-        keys = _keys_of(session)
+        keys = [*_keys_of(session), _key_of_person(session)]
         await asyncio.gather(*(self._broker.put(PROVIDER_SESSION, f"{key}/{session.id}", entry, expires=session.expires) for key in keys))
 
     async def forget(self, session: Session) -> None:
-        await asyncio.gather(*(self._broker.delete(PROVIDER_SESSION, f"{key}/{session.id}") for key in _keys_of(session)))
+        keys = [*_keys_of(session), _key_of_person(session)]
+        await asyncio.gather(*(self._broker.delete(PROVIDER_SESSION, f"{key}/{session.id}") for key in keys))
 
     async def session_ids(self, issuer: str, *, subject: str, sid: str) -> AsyncGenerator[str]:
         """Of this `sid`; with a subject too only where it is that one's; of the subject where `sid` is empty."""
-        prefix = (_key(issuer, "sid", sid) if sid else _key(issuer, "sub", subject)) + "/"
-        after = prefix
+        async for record in self._under(_key(issuer, "sid", sid) if sid else _key(issuer, "sub", subject)):
+            if not subject or ProviderSession.from_record(record).subject == subject:
+                yield _session_id(record)
+
+    async def sessions_of(self, session: Session) -> AsyncGenerator[str]:
+        """Of this session's person, this one included.  One that a release before ours wrote is found by its `sub` alone."""
+        for key in (_key_of_person(session), *_keys_by_subject(session)):
+            async for record in self._under(key):
+                yield _session_id(record)
+        yield session.id
+
+    async def _under(self, key: str) -> AsyncGenerator[Record]:
+        prefix = after = f"{key}/"
         while page := await self._broker.page(PROVIDER_SESSION, after, AT_ONCE):
             for record in page:
                 if not record.id.startswith(prefix):
                     return
-                if not subject or ProviderSession.from_record(record).subject == subject:
-                    yield record.id.removeprefix(prefix)
+                yield record
             after = page[-1].id
 
     async def note_sign_out(self, issuer: str, *, subject: str, sid: str, issued: float, now: float) -> None:
@@ -66,6 +78,20 @@ def _keys_of(session: Session) -> list[str]:
     issuer = _text(session, "iss")
     names = {"sid": _text(session, "sid"), "sub": _text(session, "sub")}
     return [_key(issuer, name, value) for name, value in names.items() if issuer and value]
+
+
+def _keys_by_subject(session: Session) -> list[str]:
+    issuer, subject = _text(session, "iss"), _text(session, "sub")
+    return [_key(issuer, "sub", subject)] if issuer and subject else []
+
+
+def _key_of_person(session: Session) -> str:
+    """Of any provider's: some give no ID token."""
+    return _key("", "user", session.user_id)
+
+
+def _session_id(record: Record) -> str:
+    return record.id.partition("/")[2]
 
 
 def _key(issuer: str, name: str, value: str) -> str:

@@ -34,19 +34,26 @@ class Remembered(Generic[T]):
         self._tried = NEVER
         self._renewal: asyncio.Task[None] | None = None
 
-    async def get(self, *, tried_after: float = NEVER) -> T:
-        """The value, fetched anew where it is past its lifetime or the last try was not after `tried_after`; ProviderError."""
-        if self._value is not None and self._tried > tried_after and (age := self._clock() - self._value[1]) < self._lifetime + self._stale:
-            if age >= self._lifetime:
+    async def get(self, *, tried_after: float = NEVER, fetched_after: float = NEVER) -> T:
+        """The value, fetched anew where it is past its lifetime, the last try was not after `tried_after`, or the value itself is not of
+        after `fetched_after`; ProviderError."""
+        if (found := self._known(tried_after, fetched_after)) is not None and found[1] < self._lifetime + self._stale:
+            if found[1] >= self._lifetime:
                 self._renew_soon()
-            return self._value[0]
+            return found[0]
         async with self._lock:
             now = self._clock()
-            if self._value is not None and now - self._value[1] < self._lifetime and self._tried > tried_after:
-                return self._value[0]
+            if (found := self._known(tried_after, fetched_after)) is not None and found[1] < self._lifetime:
+                return found[0]
             if self._failure is not None and now - self._tried < FAILURE_KEPT:
                 raise ProviderError(self._failure)
             return await self._renewed()
+
+    def _known(self, tried_after: float, fetched_after: float) -> tuple[T, float] | None:
+        """The value and its age, None where it is not new enough."""
+        if self._value is None or self._tried <= tried_after or self._value[1] <= fetched_after:
+            return None
+        return self._value[0], self._clock() - self._value[1]
 
     def _renew_soon(self) -> None:
         if self._renewal is None or self._renewal.done():

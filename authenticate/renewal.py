@@ -1,13 +1,19 @@
 """What does the provider say of a session today?  New tokens and new claims of it; nothing is written here."""
 
 from dataclasses import replace
+from typing import Any
+
+import structlog
 
 from authenticate.discovery import Discovery
 from authenticate.id_token import payload_of
-from authenticate.issuer import is_issuer
 from authenticate.provider_client import ProviderClient
 from authenticate.providers.base import AnotherPerson
+from authenticate.signed_token import WrongTime
 from databroker.records import Session, User
+from databroker.session_use import vouches
+
+log = structlog.get_logger(__name__)
 
 # How and when the person signed in: a refresh asks nobody, so it can't make a sign-in stronger or newer (OpenID Connect Core 12.2).
 OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid"})
@@ -20,7 +26,7 @@ async def with_new_tokens(client: ProviderClient, session: Session, now: float) 
     """
     form = {"grant_type": "refresh_token", "refresh_token": session.refresh_token}
     discovery = await client.discovery()
-    _check_origin(client, session, discovery)
+    _check_origin(client, session)
     tokens = await client.tokens(form, discovery, needs_id_token=False)
     return replace(
         session,
@@ -33,32 +39,50 @@ async def with_new_tokens(client: ProviderClient, session: Session, now: float) 
 
 
 async def with_new_claims(client: ProviderClient, session: Session, now: float) -> tuple[Session, User]:
-    """AnotherPerson, AccessRefused (the access token is no longer good), ProviderError (try again)."""
+    """AnotherPerson, WrongToken, AccessRefused (the access token is no longer good), ProviderError (try again)."""
     discovery = await client.discovery()
-    _check_origin(client, session, discovery)
-    payload = payload_of(session.id_token)
-    nonce = str(payload.get("nonce", ""))
-    id_token = session.id_token
-    if session.unverified_id_token:
-        id_token = session.unverified_id_token
-        refreshed = await client.verified(id_token, discovery, nonce=nonce, access_token=session.access_token, is_refreshed=True)
-        # OpenID Connect Core 12.2: a refreshed ID token is of the same issuer, about the same person.
-        if (refreshed["iss"], refreshed["sub"]) != (payload.get("iss"), payload.get("sub")):
-            raise AnotherPerson("the refreshed ID token is about another person")
-        payload = refreshed
+    _check_origin(client, session)
+    newer = await _refreshed_payload(client, session, discovery)
+    id_token, payload = (session.unverified_id_token, newer) if newer else (session.id_token, payload_of(session.id_token))
     payload = {name: value for name, value in payload.items() if name not in OF_THE_SIGN_IN}
     payload |= {name: session.claims[name] for name in OF_THE_SIGN_IN & session.claims.keys()}
-    claims = await client.claims(payload, session.access_token, discovery)
+    told_before = () if newer else session.userinfo_claims
+    claims, told = await client.claims(payload, session.access_token, discovery, told_before=told_before)
     user = client.provider.user(claims, session.issued)
     if user.id != session.user_id:
         raise AnotherPerson("the provider now describes another person")
-    return replace(session, claims=claims, id_token=id_token, unverified_id_token=""), user
+    return replace(session, claims=claims, userinfo_claims=told, id_token=id_token, unverified_id_token=""), user
 
 
-def _check_origin(client: ProviderClient, session: Session, discovery: Discovery) -> None:
+async def _refreshed_payload(client: ProviderClient, session: Session, discovery: Discovery) -> dict[str, Any]:
+    """Of the ID token that came with the last refresh, {} where none came: then the provider says nothing new in one.
+
+    WrongToken: the answer is wrong, not late, and nothing of it may count.
+    """
+    if not session.unverified_id_token:
+        return {}
+    before = payload_of(session.id_token)
+    try:
+        refreshed = await client.verified(
+            session.unverified_id_token,
+            discovery,
+            nonce=str(before.get("nonce", "")),
+            access_token=session.access_token,
+            refreshed=session.tokens_received,
+        )
+    except WrongTime as error:
+        # Some providers send the sign-in's own token once more; or this machine's clock is wrong, which must sign nobody out.
+        log.warning("the ID token of a refresh is passed over", session_id=session.id, reason=str(error))
+        return {}
+    # OpenID Connect Core 12.2: a refreshed ID token is of the same issuer, about the same person.
+    if (refreshed["iss"], refreshed["sub"]) != (before.get("iss"), before.get("sub")):
+        raise AnotherPerson("the refreshed ID token is about another person")
+    return refreshed
+
+
+def _check_origin(client: ProviderClient, session: Session) -> None:
     """A token of a provider that is no longer the configured one must not be sent to its successor."""
-    issuer = payload_of(session.id_token).get("iss", discovery.issuer)
-    if session.provider != client.provider.name or not is_issuer(discovery.issuer, issuer):
+    if not vouches(client.provider.name, client.provider.issuer, session):
         raise AnotherPerson("the session is of a provider that is no longer configured")
 
 

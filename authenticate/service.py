@@ -24,6 +24,7 @@ from databroker.backoff import pauses
 from databroker.client import BrokerClient
 from databroker.elected import run_elected
 from databroker.records import Session
+from gateproject.client_network import Places
 from gateproject.config.options import Options
 from gateproject.crypto.csrf_token import CsrfTokens
 from gateproject.crypto.hand_over import HandOvers
@@ -31,13 +32,15 @@ from gateproject.crypto.program_tokens import ProgramHandOvers, ProgramRequests
 from gateproject.crypto.sign_in_attempts import LIFETIME, SignInAttempts
 from gateproject.crypto.signed_urls import UrlSigner
 from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import BrokerError
+from gateproject.errors import BrokerError, ProviderError
 from gateproject.tasks import spawn
 
 log = structlog.get_logger(__name__)
 
 SIGN_IN_PATH = "/.gate/sign_in"
 CALLBACK_PATH = "/.gate/callback/"
+# Sign-ins that wait for the provider at a time, and of them those of one client network.  All have a connection: there are 100.
+MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK = 80, 20
 FIRST_PAUSE = 0.5  # seconds until something is tried again
 BACKCHANNEL_LOGOUT_PATH = "/.gate/backchannel_logout"
 FRONTCHANNEL_LOGOUT_PATH = "/.gate/frontchannel_logout"
@@ -72,7 +75,9 @@ class AuthenticateService:
         self._program_hand_overs = ProgramHandOvers(options)
         self.provider_logout = ProviderLogout(self.provider_client, broker, self.sessions.at_provider, clock)
         self.directory = directory or DirectoryService(options, broker, clock)
-        self.refresh = SessionRefresh(self.provider_client, broker, clock)
+        self._own_client = self.provider_client.for_our_own_work()
+        self.refresh = SessionRefresh(self._own_client, broker, clock)
+        self.places_at_provider = Places(MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK)
         self.scim = ScimDirectory(options, broker, clock)
         self.scim_trail = Trail()
         self.scim_access = ScimAccess(options.scim_token or ())
@@ -84,10 +89,18 @@ class AuthenticateService:
         if self.scim_access:
             self.scim_trail.start()
             self._background.append(spawn(self._tidy_scim(), name="tidying of the pushed directory"))
+        self._background.append(spawn(self._look_at_provider(), name="first look at the provider"))
         self._background.append(spawn(self.published_keys.run(), name="published keys"))
         interval = self.options.idp_refresh_directory_interval.total_seconds()
         worker = RefreshWorker(self.refresh, self.broker, interval=interval, clock=self.clock)
         self._background.append(spawn(run_elected(self.broker, "session refresh", worker.run), name="election for session refresh"))
+
+    async def _look_at_provider(self) -> None:
+        """Nothing depends on it: the operator hears of a wrong setting now, and not from the first person who signs in."""
+        try:
+            await self.provider_client.provider.discovery(self.provider_client.http)
+        except ProviderError as error:
+            log.warning("the identity provider can't be used: nobody can sign in until that changes", reason=str(error))
 
     async def _tidy_scim(self) -> None:
         waits = pauses(FIRST_PAUSE)
@@ -114,7 +127,7 @@ class AuthenticateService:
 
     def revoke_soon(self, session: Session) -> None:
         """In the background: a slow provider must not keep the person waiting, the session is over already."""
-        task = spawn(self.provider_client.revoke(session), name="revoke tokens")
+        task = spawn(self._own_client.revoke(session), name="revoke tokens")
         self._revocations.add(task)
         task.add_done_callback(self._revocations.discard)
 

@@ -12,12 +12,15 @@ from authenticate.provider_client import ProviderClient
 from authenticate.providers.base import AccessRefused, AnotherPerson
 from authenticate.refresh_schedule import tokens_due
 from authenticate.renewal import is_withdrawn, with_new_claims, with_new_tokens
+from authenticate.signed_token import WrongToken
 from authenticate.tokens import GrantRefused
 from databroker.backoff import pauses
 from databroker.client import BrokerClient
+from databroker.ending import end_sessions
 from databroker.records import SESSION, USER, Record, Session, User
 from databroker.store.base import VersionConflict
 from gateproject.errors import BrokerError, ProviderError
+from gateproject.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +29,8 @@ LEASE = 60.0
 WRITES = 5  # how often a record may be overtaken while it is written
 INSISTENCE = 15.0  # seconds; together with the rest well within the lease
 FIRST_PAUSE = 0.1
+# Why a renewal ended a session: the provider said so, its answer can't be believed, it could not be asked until too late.
+REFUSED, WRONG, UNREACHABLE = "refused", "wrong", "unreachable"
 
 
 class Ended(Exception):
@@ -56,9 +61,10 @@ class SessionRefresh:
             session = Session.from_record(record)
             try:
                 return await self._renewed(record, session, step, by_hand)
-            except (GrantRefused, AnotherPerson) as error:
-                await self.end(session, str(error))
-                raise Ended(str(error)) from error
+            except GrantRefused as error:
+                raise await self._ended(session, REFUSED, error) from error
+            except (AnotherPerson, WrongToken) as error:
+                raise await self._ended(session, WRONG, error) from error
 
     async def give_up(self, session_id: str) -> None:
         """End a session whose access token has expired while the provider could not be asked: nobody vouches for it any more."""
@@ -68,11 +74,16 @@ class SessionRefresh:
                 return
             session = Session.from_record(record)
             if session.refresh_token and session.access_token_expires is not None and session.access_token_expires <= self._clock():
-                await self.end(session, "its access token has expired, and the provider could not be asked for a new one")
+                reason = "its access token has expired, and the provider could not be asked for a new one"
+                await self._ended(session, UNREACHABLE, reason)
 
-    async def end(self, session: Session, reason: str) -> None:
-        await self._broker.delete(SESSION, session.id)
-        log.info("session ended", session_id=session.id, user_id=session.user_id, reason=reason)
+    async def _ended(self, session: Session, kind: str, reason: object) -> Ended:
+        await end_sessions(self._broker, [session.id])
+        metrics.sessions_not_renewed.labels(kind).inc()
+        # What no provider should answer is for the operator to look at.
+        tell = log.warning if kind == WRONG else log.info
+        tell("session ended", session_id=session.id, user_id=session.user_id, kind=kind, reason=str(reason))
+        return Ended(str(reason))
 
     async def _renewed(self, record: Record, session: Session, step: Step, by_hand: bool) -> Session:
         now = self._clock()
@@ -115,8 +126,7 @@ class SessionRefresh:
             renewed, user = await with_new_claims(self._client, session, self._clock())
         except AccessRefused as error:
             if not session.refresh_token and is_withdrawn(self._client, session, self._clock()):
-                await self.end(session, str(error))
-                raise Ended(str(error)) from error
+                raise await self._ended(session, REFUSED, error) from error
             raise
         await self._remember(user)
         if renewed == session:
@@ -124,7 +134,11 @@ class SessionRefresh:
         record = await self._written(
             record,
             lambda current: replace(
-                current, claims=renewed.claims, id_token=renewed.id_token, unverified_id_token=renewed.unverified_id_token
+                current,
+                claims=renewed.claims,
+                userinfo_claims=renewed.userinfo_claims,
+                id_token=renewed.id_token,
+                unverified_id_token=renewed.unverified_id_token,
             ),
         )
         return Session.from_record(record)

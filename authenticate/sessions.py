@@ -8,10 +8,12 @@ import structlog
 from authenticate.oidc import SignedIn
 from authenticate.provider_sessions import ProviderSessions
 from databroker.client import BrokerClient
-from databroker.records import SESSION, USER, Record, Session
+from databroker.ending import batches, end_sessions
+from databroker.records import SESSION, USER, Session
+from databroker.session_use import SessionReader
 from gateproject.config.options import Options
 from gateproject.crypto.session_cookie import SessionCookies
-from gateproject.errors import BadRequest, BrokerError, SealError
+from gateproject.errors import BadRequest, BrokerError
 
 log = structlog.get_logger(__name__)
 
@@ -31,6 +33,7 @@ class Sessions:
         self._cookies = SessionCookies(options)
         self._lifetime = options.cookie_expire.total_seconds()
         self._provider = options.idp_provider
+        self._reader = SessionReader(options)
 
     async def create(self, signed_in: SignedIn, now: float, *, client_address: str, user_agent: str, before: Session | None) -> Session:
         """A session with an id of its own, whatever the browser brought along: nothing planted before sign-in is promoted.
@@ -47,6 +50,7 @@ class Sessions:
             issued=now,
             expires=now + self._lifetime,
             claims=signed_in.user.claims,
+            userinfo_claims=signed_in.userinfo_claims,
             id_token=signed_in.tokens.id_token,
             access_token=signed_in.tokens.access_token,
             refresh_token=signed_in.tokens.refresh_token,
@@ -54,6 +58,7 @@ class Sessions:
             client_address=client_address,
             user_agent=user_agent[:MAX_USER_AGENT],
             earlier=_earlier(before, signed_in.user.id),
+            issuer=signed_in.user.issuer,
         )
         # The user first: whoever sees the session finds its user, too.
         await self._broker.put(USER, signed_in.user.id, signed_in.user.to_data())
@@ -70,44 +75,42 @@ class Sessions:
 
     async def find(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Session | None:
         """The live session of this browser at this host; a cookie that is not ours is passed over, never an error."""
-        for value in self._cookies.read(cookie_headers):
-            try:
-                token = self._cookies.open(value, host_port, now)
-            except SealError:
-                continue
-            record = await self._broker.get(SESSION, token.session_id)
-            if record is not None and (session := _readable(record)) is not None and session.expires > now:
-                return session
-        return None
+
+        async def live(session_id: str) -> Session | None:
+            record = await self._broker.get(SESSION, session_id)
+            session = self._reader.read(record) if record is not None else None
+            return session if session is not None and session.expires > now else None
+
+        return await self._cookies.of_browser(cookie_headers, host_port, now, live)
+
+    async def end_carried(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> None:
+        """Whatever sessions the cookies of a request name, whether or not they count: who signs out leaves none behind."""
+        for id in await end_sessions(self._broker, self._cookies.carried(cookie_headers, host_port, now)):
+            log.info("signed out", session_id=id)
+
+    async def end_all_of(self, session: Session) -> int:
+        """Of this person, in every browser, with the programs that act by them; how many there were."""
+        ended = [id async for ids in batches(self.at_provider.sessions_of(session)) for id in await end_sessions(self._broker, ids)]
+        log.info("signed out on all devices", user_id=session.user_id, sessions=len(ended))
+        return len(ended)
 
     async def end(self, session: Session) -> None:
-        """Over everywhere: each host's cookie names one of these records.
-
-        The one that names the others goes last: where the broker fails before, whoever tries again finds all that is left.
-        """
-        for id in (*session.earlier, session.id):
-            await self._broker.delete(SESSION, id)
+        """Over everywhere: each host's cookie names one of these records."""
+        await end_sessions(self._broker, [session.id])
         try:
             await self.at_provider.forget(session)
         except BrokerError as error:  # what stays in the index is harmless, and whoever asked must learn that the session has ended
             log.warning("an ended session stays in the index of the provider's sessions", session_id=session.id, reason=str(error))
         log.info("signed out", session_id=session.id, user_id=session.user_id)
 
-    def set_cookie(self, session: Session, host_port: str, now: float) -> str:
-        value = self._cookies.seal(session.id, host_port, session.issued, session.expires)
-        return self._cookies.set_cookie(value, host_port, session.expires, now)
+    def set_cookies(self, session: Session, host_port: str, now: float) -> list[str]:
+        return self._cookies.set_cookies(session.id, host_port, issued=session.issued, expires=session.expires, now=now)
 
-    def clear_cookie(self, host_port: str) -> str:
-        return self._cookies.clear_cookie(host_port)
+    def clear_cookies(self, cookie_headers: Iterable[bytes], host_port: str, path: str) -> list[str]:
+        return self._cookies.clear_cookies(cookie_headers, host_port, path)
 
-
-def _readable(record: Record) -> Session | None:
-    """A record that makes no sense counts as none: who has it signs in anew."""
-    try:
-        return Session.from_record(record)
-    except (TypeError, ValueError) as error:
-        log.warning("a session's record is malformed, so it counts as none", session_id=record.id, error=type(error).__name__)
-        return None
+    def clear_planted(self, cookie_headers: Iterable[bytes], host_port: str, path: str) -> list[str]:
+        return self._cookies.clear_planted(cookie_headers, host_port, path)
 
 
 def _earlier(before: Session | None, user_id: str) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """What does a route ask of a sign-in, and does what the provider says come up to it?  The route itself judges the session once more."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -8,6 +9,7 @@ from databroker.records import authenticated_at
 from gateproject.errors import BadRequest
 
 WEAK = "The sign-in service did not sign you in as strongly as this application asks."
+UNTOLD = "The sign-in service does not say when you proved who you are, which this application asks for."
 OLD = "The sign-in service says that you proved who you are longer ago than this application takes."
 UNMET = "unmet_authentication_requirements"  # OpenID Connect Core Unmet Authentication Requirements 1.0
 
@@ -44,22 +46,37 @@ class Asked:
         asked = {"acr": list(self.acr_values), "age": self.max_age, "pressed": self.is_pressed}
         return {"asked": {name: value for name, value in asked.items() if value}} if self else {}
 
-    def request_params(self, prompt: str, pressing: str) -> dict[str, str]:
-        """For the authorization request (OpenID Connect Core 3.1.2.1).
+    def request_params(self, usual: Mapping[str, str], pressing: str, *, takes_claims: bool = False) -> dict[str, str]:
+        """For the authorization request (OpenID Connect Core 3.1.2.1, 5.5).
 
-        `prompt` is what is asked for anyway, `pressing` the word by which this provider is told to ask again.
+        `usual` is what is asked for anyway, `pressing` the word by which this provider is told to ask again; `takes_claims`: it looks
+        at the parameter `claims`.
         """
         params = {"acr_values": " ".join(self.acr_values)} if self.acr_values else {}
         if self.max_age is not None:
             params["max_age"] = str(self.max_age)
+            if takes_claims:
+                params["claims"] = _with_auth_time(usual.get("claims", ""))
         if self.is_pressed:
-            params["prompt"] = " ".join(dict.fromkeys([*(word for word in prompt.split() if word != "none"), pressing]))
+            params["prompt"] = " ".join(dict.fromkeys([*(word for word in usual.get("prompt", "").split() if word != "none"), pressing]))
         return params
 
     def shortfall(self, claims: Mapping[str, Any], issued: float, now: float) -> str:
         """What is missing of a sign-in with these claims that began at `issued`; "" where nothing is."""
         if self.acr_values and claims.get("acr") not in self.acr_values:
             return WEAK
-        if self.max_age is not None and now - authenticated_at(claims, issued) > self.max_age:
-            return OLD
-        return ""
+        if self.max_age is None:
+            return ""
+        authenticated = authenticated_at(claims, issued)
+        if authenticated <= 0.0:
+            return UNTOLD
+        return OLD if now - authenticated > self.max_age else ""
+
+
+def _with_auth_time(usual: str) -> str:
+    """What `claims` asks for anyway, and when the person signed in; `max_age` alone must bring that (Core 2), but not everybody knows."""
+    try:
+        asked = json.loads(usual or "{}")
+        return json.dumps({**asked, "id_token": {**(asked.get("id_token") or {}), "auth_time": {"essential": True}}}, separators=(",", ":"))
+    except (ValueError, TypeError, AttributeError):
+        return usual  # the operator's own, whatever it is

@@ -34,6 +34,7 @@ urlpatterns = [
     path(after_sign_out.PATH[1:], signed_out),
     path(BACKCHANNEL_LOGOUT_PATH[1:], backchannel_logout),
     path(FRONTCHANNEL_LOGOUT_PATH[1:], frontchannel_logout),
+    path(SCIM_PATH[1:], scim),
     path(f"{SCIM_PATH[1:]}<path:path>", scim),
     path(".well-known/gate/jwks.json", jwks),
     path(".well-known/gate/", endpoints),

@@ -13,6 +13,7 @@ from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils import timezone
 from django.utils.formats import date_format
+from django.utils.timezone import localtime
 
 from authorize.asking import Asking, NotThere
 from authorize.described import described_moment
@@ -75,9 +76,9 @@ class DecisionAdmin(LookOnly):
     show_full_result_count = False
     change_list_template = "admin/authorize/decisions.html"
 
-    @admin.display(description="time (UTC)", ordering="id")
+    @admin.display(description="time", ordering="id")
     def when(self, row: LoggedDecision) -> str:
-        return date_format(row.at, "j M, H:i:s")
+        return date_format(localtime(row.at), "j M, H:i:s e")
 
     @admin.display(description="person", ordering="person")
     def who(self, row: LoggedDecision) -> str:

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from databroker.records import Session, User
+from gateproject.challenges import RefusedToken
 
 
 class Bearer(Protocol):
@@ -16,7 +17,7 @@ class Bearer(Protocol):
 
 
 class Bearers(Protocol):
-    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Bearer | None:
-        """None for a token that this route does not take; ProviderError where nobody can tell.  While a token is remembered, the same
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Bearer | RefusedToken:
+        """RefusedToken for one that this route does not take; ProviderError where nobody can tell.  While a token is remembered, the same
         object.  `asker` is the address that it came from, "" where that is in doubt."""
         ...

@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from authorize.described import Described, described_identity, described_request
+from authorize.entry_checks import claims_of_two_issuers, entries_for_nobody, tokens_that_open_nothing, unusable_administrators
 from authorize.policy import explain
 from authorize.policy.compiled_route import lets_somebody_in, usable_conditions
 from authorize.policy.decision import Decision, Outcome, decide
+from authorize.policy.readings import is_read_alike
 from authorize.policy.request import AccessRequest, ClientCertificate
 from authorize.policy.route_table import RouteTable
 from authorize.policy.shadowing import shadowed
@@ -18,8 +20,9 @@ from gateproject.config.options import Options
 from gateproject.config.places import path_of
 from gateproject.config.policy_language import ENFORCE
 from gateproject.config.policy_tests import PolicyTest
+from gateproject.config.route import Route
 from gateproject.config.validation import Finding
-from gateproject.errors import BadRequest, ConfigError
+from gateproject.errors import BadRequest, ConfigError, TooManyReadings, TwoReadings
 
 _WORDS = {
     Outcome.ALLOWED: "allow",
@@ -45,6 +48,33 @@ def unreachable_routes(settings: Any) -> Iterator[Finding]:
     for found, cover in shadowed([settings.policy[index] for index in enforced], default_ports(settings)):
         place, other = ("policy", enforced[found]), ("policy", enforced[cover])
         yield place, "can never match: {other} comes before it and takes all its requests", other
+
+
+def routes_that_refuse_their_own(settings: Any) -> Iterator[Finding]:
+    """`path: /a;b` is `/a` to many a server, which is another route's, or nobody's (docs/decisions/two-readings.md)."""
+    if not any(_is_read_otherwise(route.path or route.prefix or "/") for route in settings.policy):
+        return
+    try:
+        table = route_table(settings)
+    except ConfigError:
+        return
+    indexes = {id(route): index for index, route in enumerate(settings.policy)}
+    for compiled in table.routes():
+        route, path = compiled.route, compiled.matched_prefix
+        if route.is_tcp or not path or is_read_alike(path):
+            continue
+        try:
+            table.match(AccessRequest("GET", route.from_.host, _port(route, settings), path))
+        except (TooManyReadings, TwoReadings) as error:
+            yield ("policy", indexes[id(route)]), f"refuses what it names: {error.in_full}; an expression (regex) may own both"
+
+
+def _is_read_otherwise(text: str) -> bool:
+    return any(mark in text for mark in (";", "//", "%", "?", "#"))
+
+
+def _port(route: Route, settings: Any) -> int | None:
+    return None if route.from_.port in default_ports(settings) else route.from_.port
 
 
 def routes_without_people(settings: Any) -> Iterator[Finding]:
@@ -73,13 +103,13 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
     try:
         headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in test.headers.items()]
         request = described_request(test.url, test.method, default_ports(options), source_ip=test.source_ip or "", headers=headers)
+        person = described_identity(Described(test.user, test.groups, test.claims), options)
     except ValueError as error:
         return f"fails{name}: {error}"
-    person = described_identity(Described(test.user, test.groups, test.claims), options)
     try:
         decision = decide(_with_certificate(request, test, table), person, table, time.time())
     except BadRequest as error:
-        return "" if test.expect == "refuse" and test.route is None else f"fails{name}: expected {test.expect}, got refuse: {error}"
+        return "" if test.expect == "refuse" and test.route is None else f"fails{name}: expected {test.expect}, got refuse: {error.in_full}"
     index = _index(decision, options)
     if _WORDS[decision.outcome] != test.expect:
         return f"fails{name}: expected {test.expect}, got {_WORDS[decision.outcome]}{_of_route(index, options)}: {_trace(decision)}"
@@ -118,7 +148,12 @@ def _trace(decision: Decision) -> str:
 
 JUDGES = (
     Judge("unusable-route", unusable_routes),
+    Judge("invalid-configuration", unusable_administrators),
     Judge("policy-test", failing_policy_tests),
     Judge("unreachable-route", unreachable_routes, warns=True),
     Judge("unreachable-route", routes_without_people, warns=True),
+    Judge("unreachable-route", routes_that_refuse_their_own, warns=True),
+    Judge("doubtful-name", entries_for_nobody, warns=True),
+    Judge("doubtful-name", tokens_that_open_nothing, warns=True),
+    Judge("doubtful-name", claims_of_two_issuers, warns=True),
 )

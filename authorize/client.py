@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from authorize.identity_headers import Headers
@@ -14,6 +15,14 @@ from authorize.policy.route_table import RouteTable
 from authorize.shadow import WouldBe
 
 
+class Withheld(Enum):
+    """Which of a client's credentials go no further than gate; a cookie and a token of gate's own never do."""
+
+    OURS = "ours"
+    AUTHORIZATION = "authorization"  # a provider's token let its bearer in: an upstream could use it elsewhere
+    ALL = "all"  # let in whoever asks
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """`identity_headers` are empty unless the decision is ALLOWED.
@@ -21,13 +30,23 @@ class Check:
     `identity` is None where nobody is signed in, and where the route is open to all and tells its upstream nothing.  From another
     process it is only who this is: what rules compare stays there.
 
-    `challenge` is said to a program whose token is not good (RFC 6750 3): a sign-in is nothing for it.
+    `challenge` is said to a program whose token is not good (RFC 6750 3): a sign-in is nothing for it.  `refused_token` says to the
+    operator what is wrong with a token that was shown and named nobody; it has no secret, and no client is told.
     """
 
     decision: Decision
     identity: Identity | None
     identity_headers: Headers = ()
     challenge: str = ""
+    refused_token: str = ""
+
+    @property
+    def withheld(self) -> Withheld:
+        """Follows from what was decided, so that nobody who sends the request on can forget it."""
+        if self.decision.is_preflight:
+            return Withheld.ALL
+        is_bearer = self.identity is not None and self.identity.is_bearer
+        return Withheld.AUTHORIZATION if is_bearer else Withheld.OURS
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import re
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from cryptography.x509.verification import Criticality, ExtensionPolicy, Policy,
 
 from authorize.policy.compiled_route import ClientAuthority, CompiledRoute
 from authorize.policy.request import AccessRequest, ClientCertificate
+from gateproject.bounded import MIB, BoundedCache, remembered, together
 
 MAX_CACHED = 4096
 LONGEST_CHAIN = 8
@@ -41,7 +41,7 @@ class ClientCertificates:
     """Verdicts are kept for as long as every certificate of the chain is valid; that one is bad is found out anew each time."""
 
     def __init__(self) -> None:
-        self._good: OrderedDict[tuple[str, tuple[bytes, ...]], _Verdict] = OrderedDict()
+        self._good: BoundedCache[tuple[str, tuple[bytes, ...]], _Verdict] = BoundedCache(MAX_CACHED, 16 * MIB)
 
     def __repr__(self) -> str:
         return f"<ClientCertificates {len(self._good)} good chains>"
@@ -60,10 +60,8 @@ class ClientCertificates:
         if known is not None and known.first <= now <= known.last:
             return ""
         verdict = verify(chain, authority.pem, now)
-        if not verdict.problem and _is_remembered(chain):
-            self._good[key] = verdict
-            if len(self._good) > MAX_CACHED:
-                self._good.popitem(last=False)
+        if not verdict.problem:
+            self._good.put(key, verdict, together(*chain))
         return verdict.problem
 
 
@@ -84,15 +82,11 @@ def shown_certificate(chain: tuple[bytes, ...]) -> ClientCertificate | None:
     """What a client showed, DER, its own certificate first.  None where it showed none, or nothing that can be read."""
     if not chain:
         return None
-    return _read(chain) if _is_remembered(chain) else _read.__wrapped__(chain)
+    return _read(chain)
 
 
-def _is_remembered(chain: tuple[bytes, ...]) -> bool:
-    """Strangers show what they like, a hundred kilobytes of it in each handshake."""
-    return sum(map(len, chain)) <= LONGEST_REMEMBERED
-
-
-@lru_cache(maxsize=1024)  # a connection's requests all show the same chain
+# A connection's requests all show the same chain; strangers show what they like, a hundred kilobytes of it in each handshake.
+@remembered(1024, longest=LONGEST_REMEMBERED, size=together)
 def _read(chain: tuple[bytes, ...]) -> ClientCertificate | None:
     try:
         leaf = x509.load_der_x509_certificate(chain[0])

@@ -40,7 +40,8 @@ _SAMPLED = frozenset({Outcome.ALLOWED, Outcome.SIGN_IN, Outcome.STEP_UP})
 class Judged:
     """One decision with what it rested on; it took `seconds`.
 
-    `decision` is None where there could be none: then `failure` stands for its outcome, and `problem` says why.
+    `decision` is None where there could be none: then `failure` stands for its outcome, and `problem` says why.  `refused_token` is
+    what was wrong with the token that was shown.
     """
 
     request_id: str
@@ -54,6 +55,7 @@ class Judged:
     would_be: WouldBe | None = None
     failure: str = ""
     problem: str = ""
+    refused_token: str = ""
 
     @property
     def would_differ(self) -> bool:
@@ -108,11 +110,11 @@ class DecisionLog:
     def use(self, options: Options, configuration: str) -> None:
         self._keeping = Keeping.of(options, configuration) if options.decision_log_size else None
 
-    def keeps(self, decision: Decision | None, identity: Identity | None) -> bool:
+    def keeps(self, decision: Decision | None, identity: Identity | None, refused_token: str) -> bool:
         """What is refused is always kept; the rest by chance, and where it is the first of this person on this route for a while."""
         if self._keeping is None:
             return False
-        if decision is None or decision.outcome not in _SAMPLED or decision.route is None:
+        if decision is None or refused_token or decision.outcome not in _SAMPLED or decision.route is None:
             return True
         return self._is_first(identity.user_id if identity else "", decision.route.id) or self._chance() < self._keeping.sample_rate
 

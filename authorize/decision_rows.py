@@ -12,6 +12,7 @@ from authorize.decision_log import Entry, Judged, Keeping
 from authorize.explanation import marked
 from authorize.models import LoggedDecision
 from authorize.policy import explain
+from authorize.policy.compiled_route import name_of
 from authorize.recorded_facts import LONGEST_PATH, identity_facts, request_facts
 from databroker.rows import storable
 from gateproject.errors import BrokerError
@@ -71,9 +72,9 @@ def row_of(judged: Judged, keeping: Keeping) -> Row:
         "url": f"{request.host_port}{request.path[:LONGEST_PATH]}",
         "client_address": judged.client_address[:64],
         "route_id": route.id if route else "",
-        "route": explain.name_of(route)[:255] if route else "",
+        "route": name_of(route)[:255] if route else "",
         "outcome": decision.outcome.value if decision else judged.failure,
-        "reason": (explain.decisive_reason(decision) if decision else judged.problem)[:255],
+        "reason": "; ".join(filter(None, (explain.decisive_reason(decision) if decision else judged.problem, judged.refused_token)))[:255],
         "would_be": judged.would_be.outcome if judged.would_be and judged.would_differ else "",
         "seconds": judged.seconds,
         "data_version": judged.sources.version if judged.sources else None,
@@ -96,8 +97,10 @@ def _facts(judged: Judged, keeping: Keeping) -> dict[str, Any]:
             "sentence": explain.sentence(decision),
             "ways_in": [_shortened(way) for way in explain.ways_in(decision)[-MOST_STEPS:]],
         }
+    if judged.refused_token:
+        facts["refused_token"] = judged.refused_token
     if would_be is not None:
-        name = explain.name_of(would_be.route.route) if would_be.route else ""
+        name = name_of(would_be.route.route) if would_be.route else ""
         facts["would_be"] = {"outcome": would_be.outcome, "reason": would_be.reason, "route": name}
     return facts
 

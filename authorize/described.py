@@ -4,7 +4,7 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Any
@@ -15,8 +15,10 @@ from authorize.account_identity import identity_of as account_identity
 from authorize.identity_facts import Facts, identity_of
 from authorize.policy.identity import Identity
 from authorize.policy.request import CONNECT, AccessRequest, access_request
+from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
 from databroker.records import DirectoryUser, ServiceAccount, Session, User
 from gateproject.config.authorize import claimed_groups
+from gateproject.config.bearer_tokens import JWT
 from gateproject.config.options import Options
 from gateproject.config.tcp_routes import SCHEME as TCP
 from gateproject.config.types import canonical_host
@@ -27,7 +29,7 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")  # urlsplit drops some of them silent
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """`user` is an e-mail address, `provider/subject`, or a bare subject; None for nobody.
+    """`user` is as an entry of `allowed_users`: an e-mail address, `provider/subject`, or a subject; None for nobody.
 
     `signed_in` is when, in Unix seconds; None for just now.
     """
@@ -81,7 +83,7 @@ def described_request(url: str, method: str, ports: frozenset[int], **facts: Any
         port = 80 if parts.scheme == "http" and not parts.port else parts.port
         host = canonical_host(f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname)
         path, query = (quote(part, safe="".join(map(chr, range(0x21, 0x7F)))).encode() for part in (parts.path or "/", parts.query))
-        return access_request(method.upper(), f"{host}:{port}".encode() if port else host.encode(), path, query, ports, **facts)
+        return access_request(method, f"{host}:{port}".encode() if port else host.encode(), path, query, ports, **facts)
     except (ValueError, BadRequest) as error:
         raise ValueError(f"the URL {url!a} can't be used: {error}") from None
 
@@ -95,17 +97,36 @@ def described_identity(person: Described, options: Options) -> Identity | None:
     if person.user.startswith(f"{PROVIDER}/"):
         account = ServiceAccount(person.user.removeprefix(f"{PROVIDER}/"), tuple(person.groups), time.time(), math.inf, "")
         return account_identity(account, account.created)
-    if "/" in person.user:
-        provider, _, subject = person.user.partition("/")
-    elif "@" in person.user:
-        said.setdefault("email", person.user)
-    else:
-        subject = person.user
+    user_id = ""
+    match named := _named(person.user):
+        case UserEntry(EntryKind.EMAIL):
+            said.setdefault("email", person.user)
+        case UserEntry(EntryKind.SUBJECT):
+            subject, user_id = named.name, f"{provider}/{named.name}"
+        case _:
+            subject, user_id = named.name.removeprefix(named.provider)[1:], named.name
+            # Nobody of another provider signs in here: rules compare the id with theirs, and nothing else.
+            provider = JWT if named.names_an_issuer else (provider if named.provider == provider else "")
     if subject:
         said.setdefault("sub", subject)
-    user_id = f"{provider}/{subject}" if subject else ""
+    if provider == JWT:
+        said.setdefault("iss", named.provider)
     signed_in = time.time() if person.signed_in is None else person.signed_in
     email, verified, name = (said.get(claim) for claim in ("email", "email_verified", "name"))
     session = Session("described", user_id, subject, provider, signed_in, math.inf, said)
+    if provider == JWT:
+        verified = said.get("email_verified", False)  # as of a token (authenticate/bearer_tokens.py)
     user = User(user_id, email or "", verified, name or "", said)
-    return identity_of(Facts(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups))), claimed_groups(options))
+    identity = identity_of(Facts(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups))), claimed_groups(options))
+    # Described as signed in at that time, they proved then who they are, unless their claims say otherwise.
+    return identity if "auth_time" in said else replace(identity, authenticated=signed_in)
+
+
+def _named(written: str) -> UserEntry:
+    """Somebody may be described whose address no rule takes."""
+    try:
+        return user_entry(written)
+    except ValueError:
+        if "@" in written and "/" not in written:
+            return UserEntry(EntryKind.EMAIL, written)
+        raise

@@ -13,7 +13,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.recorded_facts import identity_of_facts, request_of
-from authorize.state import default_ports
+from authorize.state import default_ports, own_hosts
 from gateproject.config.options import Options
 from gateproject.errors import BadRequest
 
@@ -33,7 +33,7 @@ def explained(
         decision = decide(request, identity, table, now)
         reason = explain.sentence(decision)
     except BadRequest as error:
-        reason = f"This address can't be used: {error}."
+        reason = f"This address can't be used: {error.in_full}."
     return {
         **_asked(request, identity, options, now),
         "rules": marked(decision) if decision else [],
@@ -71,6 +71,7 @@ def explained_again(row: Any, options: Options, configuration: str) -> Explanati
         "data": ages(facts.get("modified", {}), now),
         "data_version": row.data_version,
         "decision_ms": round(row.seconds * 1000, 3),
+        "refused_token": facts.get("refused_token", ""),
         "in_shadow": facts.get("would_be"),
         "note": " ".join(notes),
     }
@@ -81,7 +82,7 @@ def _asked(request: AccessRequest, identity: Identity | None, options: Options, 
         "at": moment(now),
         "request": {"method": request.method, "host": request.host_port, "path": request.path, "source_ip": request.source_ip},
         "person": _described(identity),
-        "routes": [_route(look) for look in explain.route_looks(request, options.policy, default_ports(options))],
+        "routes": [_route(look) for look in explain.route_looks(request, options.policy, default_ports(options), own_hosts(options))],
     }
 
 

@@ -10,6 +10,8 @@ import structlog
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
+from gateproject.bounded import MIB, BoundedCache, together
+from gateproject.config.authorize import claimed_groups
 from gateproject.config.options import Options
 from gateproject.config.policy_language import comparisons
 from gateproject.config.route import Route
@@ -22,8 +24,9 @@ Headers = tuple[tuple[bytes, bytes], ...]
 ASSERTION = b"x-gate-jwt-assertion"
 CLAIM_PREFIX = "x-gate-claim-"
 RENEWED_BEFORE_EXPIRY = 60.0
-# 2 KiB each.
+# 2 KiB each, as a rule; a provider may say more.
 MAX_CACHED = 20_000
+MOST_BYTES = 64 * MIB
 LARGE = 8 * 1024  # bytes: many servers accept no more in all headers of a request
 
 _NOT_IN_HEADER_NAMES = re.compile(r"[^a-z0-9!#$%&'*+.^_`|~-]")
@@ -39,8 +42,9 @@ class IdentityHeaders:
         self.names = identity_header_names(options)
         self._key = signing_key
         self._groups_filter = options.jwt_groups_filter
+        self._of_our_people = frozenset({"email", "name", "groups", claimed_groups(options)})
         self._told_groups: dict[str, frozenset[str] | None] = {}
-        self._cached: dict[tuple[str, str, str], tuple[Identity | None, Headers]] = {}
+        self._cached: BoundedCache[tuple[str, str, str], tuple[Identity | None, Headers]] = BoundedCache(MAX_CACHED, MOST_BYTES)
 
     def __repr__(self) -> str:
         return f"<IdentityHeaders {len(self._cached)} cached>"
@@ -56,9 +60,7 @@ class IdentityHeaders:
         if cached is not None and cached[0] is identity and _is_fresh(identity, now):
             return cached[1]
         headers = self._made(identity, host_port, route)
-        self._cached[key] = identity, headers
-        if len(self._cached) > MAX_CACHED:
-            del self._cached[next(iter(self._cached))]
+        self._cached.put(key, (identity, headers), together(*key, headers))
         return headers
 
     def assertion(self, identity: Identity | None, host_port: str) -> str:
@@ -76,7 +78,11 @@ class IdentityHeaders:
     def _made(self, identity: Identity | None, host_port: str, route: CompiledRoute) -> Headers:
         groups = () if identity is None else self.groups_told(route, identity)
         attested = attested_claims(identity, self._issuer, host_port, groups)
-        told = {**(identity.claims if identity is not None else {}), **attested}
+        said = identity.claims if identity is not None else {}
+        if identity is not None and identity.is_foreign:
+            # Upstreams take these for what our provider says of its people.
+            said = {name: values for name, values in said.items() if name not in self._of_our_people}
+        told = {**said, **attested}
         claims = ((header, header_value(told[name])) for name, header in self._names if told.get(name) not in (None, []))
         headers = ((ASSERTION, self._key.sign(attested).encode("ascii")), *claims)
         warn_of_size(headers, route, identity)

@@ -12,8 +12,12 @@ from authorize.identity_facts import Facts, identity_of
 from authorize.policy.identity import Identity
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Record, Session, User
 from databroker.replica import EVERYTHING, Replica
+from databroker.session_use import SessionReader, user_of
 from databroker.store.base import Change
 from databroker.store.frozen import frozen_data
+from gateproject.bounded import MIB, BoundedCache, weight_of
+from gateproject.challenges import RefusedToken
+from gateproject.config.bearer_tokens import JWT
 
 log = structlog.get_logger(__name__)
 
@@ -21,6 +25,7 @@ log = structlog.get_logger(__name__)
 PROVIDERS_WITH_GROUP_NAMES = frozenset({"oidc", "google", "github", "gitlab", "auth0"})
 # Each is some 3 KiB, several times what the replica holds its records in.
 MAX_CACHED = 20_000
+MOST_BYTES = 128 * MIB
 NOTHING = frozen_data({})
 
 
@@ -54,11 +59,22 @@ class Sources:
 class IdentityLoader:
     """Identities are cached; what they rest on is compared at each use, and a change of any group drops them all."""
 
-    def __init__(self, replica: Replica, groups_claim: str | None):
+    def __init__(
+        self,
+        replica: Replica,
+        groups_claim: str | None,
+        sessions: SessionReader,
+        *,
+        expects_groups: bool = False,
+        expects_record: bool = False,
+    ):
         self._replica = replica
+        self._sessions = sessions
         self._groups_claim = groups_claim
-        self._cached: dict[str, tuple[Sources, Identity]] = {}
-        self._bearers: dict[str, tuple[Session, int | None, Identity]] = {}
+        self._expects_groups = expects_groups
+        self._expects_record = expects_record
+        self._cached: BoundedCache[str, tuple[Sources, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._bearers: BoundedCache[str, tuple[Session, int | None, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
         self._generation = 0
         # The replica outlives a reload and this loader does not, so it must not be kept alive by its own callback.
         loader = weakref.ref(self)
@@ -76,17 +92,20 @@ class IdentityLoader:
         return identity if now < identity.expires and sources.are_current(self._replica, identity.user_id) else None
 
     def sources_of(self, identity: Identity) -> Sources | None:
-        sources, cached = self._cached.get(identity.session_id, (None, None))
+        sources, cached = self._cached.get(identity.session_id) or (None, None)
         return sources if cached is identity else None
 
     async def load(self, session_id: str, now: float) -> Identity | None:
-        """None where there is no such session, or it expired, or its records make no sense.  Raises BrokerError."""
+        """None where there is no such session, or it expired, or is another provider's, or its records make no sense.
+
+        Raises BrokerError.
+        """
         generation = self._generation
         record = await self._replica.get(SESSION, session_id)
-        if record is None:
+        if record is None or (session := self._sessions.read(record)) is None:
             return None
         try:
-            sources, identity = await self._build(record)
+            sources, identity = await self._build(session, record)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             log.warning("a session's records are malformed, so it counts as none", session_id=session_id, error=type(error).__name__)
             return None
@@ -96,40 +115,38 @@ class IdentityLoader:
             self._remember(session_id, sources, identity)
         return identity
 
-    async def of_bearer(self, session: Session, user: User) -> Identity | None:
+    async def of_bearer(self, session: Session, user: User) -> Identity | RefusedToken:
         """Of somebody whom a verified token names: what it says counts in place of records, and what the directory says besides.
 
-        None where that makes no sense, and for whom the provider has deactivated: a sign-in would be refused, and a token outlives it.
-        Raises BrokerError.
+        Refused where that makes no sense, and for whom the provider has deactivated: a sign-in would be refused, and a token outlives it.
+        The directory is our provider's: whom a token of another issuer names is not in it.  Raises BrokerError.
         """
         generation, known = self._generation, self._bearers.get(session.id)
-        directory_record = await self._replica.get(DIRECTORY_USER, session.user_id)
+        directory_record = None if session.provider == JWT else await self._replica.get(DIRECTORY_USER, session.user_id)
         if directory_record is not None and directory_record.data.get("is_deactivated"):
-            return None
+            return RefusedToken(f"bearer token: {session.user_id} is deactivated")
         if known is not None and known[0] is session and known[1] == _version(directory_record):
             return known[2]
         try:
             identity = await self._identity(session, user, directory_record)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             log.warning("what a token says is malformed, so it names nobody", user_id=session.user_id, error=type(error).__name__)
-            return None
+            return RefusedToken("bearer token: what it says is malformed")
         if generation == self._generation:
-            self._bearers[session.id] = session, _version(directory_record), identity
-            if len(self._bearers) > MAX_CACHED:
-                del self._bearers[next(iter(self._bearers))]
+            held = session, _version(directory_record), identity
+            self._bearers.put(session.id, held, weight_of(held))
         return identity
 
-    async def _build(self, record: Record) -> tuple[Sources, Identity]:
-        session = Session.from_record(record)
+    async def _build(self, session: Session, record: Record) -> tuple[Sources, Identity]:
         user_record, directory_record = await asyncio.gather(
             self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)
         )
-        user = User.from_record(user_record) if user_record else User(session.user_id)
+        user = user_of(session, user_record)
         return Sources(_stamp(record), _stamp(user_record), _stamp(directory_record)), await self._identity(session, user, directory_record)
 
     async def _identity(self, session: Session, user: User, directory_record: Record | None) -> Identity:
-        person = DirectoryUser.from_record(directory_record) if directory_record else DirectoryUser(session.user_id)
-        groups = await self._groups(person.group_ids)
+        person = DirectoryUser.from_record(directory_record) if directory_record else None
+        groups = await self._groups(person.group_ids if person else ())
         facts = Facts(
             session=session,
             user=user,
@@ -137,7 +154,7 @@ class IdentityLoader:
             group_names=tuple(_shared(group.name) for group in groups if group.name),
             rule_group_names=await self._rule_group_names(groups) if session.provider in PROVIDERS_WITH_GROUP_NAMES else frozenset(),
         )
-        return identity_of(facts, self._groups_claim)
+        return identity_of(facts, self._groups_claim, expects_groups=self._expects_groups, expects_record=self._expects_record)
 
     async def _groups(self, ids: tuple[str, ...]) -> list[DirectoryGroup]:
         records = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, id) for id in ids))
@@ -150,9 +167,7 @@ class IdentityLoader:
         return frozenset(name for name, same_id in zip(names, same_ids, strict=True) if same_id is None)
 
     def _remember(self, session_id: str, sources: Sources, identity: Identity) -> None:
-        self._cached[session_id] = sources, identity
-        if len(self._cached) > MAX_CACHED:
-            del self._cached[next(iter(self._cached))]
+        self._cached.put(session_id, (sources, identity), weight_of(identity))
 
     def forget(self, change: Change) -> None:
         if change is EVERYTHING or change.type == DIRECTORY_GROUP:
@@ -160,7 +175,7 @@ class IdentityLoader:
             self._cached.clear()
             self._bearers.clear()
         elif change.type == SESSION:
-            self._cached.pop(change.id, None)
+            self._cached.pop(change.id)
 
 
 def _shared(name: str) -> str:

@@ -41,7 +41,7 @@ def found_person(written: str, own: Any) -> Found:
         if record is None:
             return Found(described_identity(Described(written), own.options), note="There is no such service account.")
         return Found(identity_of(ServiceAccount.from_record(record), time.time()))
-    known = User.objects.filter(Q(pk=written) | Q(email__iexact=written)).order_by(F("last_sign_in").desc(nulls_last=True)).first()
+    known = User.objects.filter(_named(written, own.options.idp_provider)).order_by(F("last_sign_in").desc(nulls_last=True)).first()
     session = known and known.sessions.filter(expires__gt=timezone.now()).order_by("-since").first()
     if session:
         identity = async_to_sync(own.authorize.identity_of_session)(session.pk)
@@ -54,3 +54,10 @@ def found_person(written: str, own: Any) -> Found:
         else "gate knows nobody of this name: judged as somebody with nothing but that."
     )
     return Found(described_identity(Described(written, groups), own.options), note=note)
+
+
+def _named(written: str, provider: str) -> Q:
+    """By what an entry of `allowed_users` would compare, and nothing else: an address is no part of an id, nor the other way round."""
+    if "/" in written:
+        return Q(pk=written)
+    return Q(email__iexact=written) if "@" in written else Q(pk=f"{provider}/{written}")

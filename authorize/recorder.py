@@ -28,12 +28,12 @@ class Recorder:
         try:
             check = await authorize.check(request, cookies)
         except GateError as error:
-            judged.failure, judged.problem = "unavailable" if error.status == BrokerError.status else "bad request", str(error)
+            judged.failure, judged.problem = "unavailable" if error.status == BrokerError.status else "bad request", error.in_full
             judged.seconds = time.perf_counter() - began
             self._keep(judged)
             raise
         judged.seconds = time.perf_counter() - began
-        judged.decision, judged.identity = check.decision, check.identity
+        judged.decision, judged.identity, judged.refused_token = check.decision, check.identity, check.refused_token
         if authorize.has_shadow and (would_be := await authorize.would_be(request, check, cookies)) is not None:
             judged.would_be = would_be
             tell_shadow(request_id, check.decision, check.identity, would_be)
@@ -45,5 +45,5 @@ class Recorder:
         return check
 
     def _keep(self, judged: Judged) -> None:
-        if self._decisions.keeps(judged.decision, judged.identity) or judged.would_differ:
+        if self._decisions.keeps(judged.decision, judged.identity, judged.refused_token) or judged.would_differ:
             self._decisions.keep(judged)

@@ -66,7 +66,7 @@ def _replay(row: Any, table: RouteTable, report: Report) -> str:
     try:
         route = table.match(asked)
     except BadRequest as error:
-        _compare(row, None, f"the request is refused: {error}", report)
+        _compare(row, None, f"the request is refused: {error.in_full}", report)
         return ""
     if route is None:
         _compare(row, Outcome.NO_ROUTE, "no route has this address", report)

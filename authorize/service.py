@@ -11,6 +11,7 @@ from authorize.hosts import Hosts
 from authorize.identity_headers import Headers, IdentityHeaders
 from authorize.identity_loader import IdentityLoader, Sources
 from authorize.policy import criteria
+from authorize.policy.compiled_route import unusable_users
 from authorize.policy.decision import NO_ROUTE, Outcome, judge
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
@@ -18,13 +19,16 @@ from authorize.service_accounts import ServiceAccountLoader
 from authorize.shadow import Asked, Shadow, WouldBe
 from authorize.upstream_credentials import UpstreamCredentials
 from databroker.replica import Replica
-from gateproject.config.authorize import claimed_groups
+from databroker.session_use import SessionReader
+from gateproject.challenges import RefusedToken
+from gateproject.config.authorize import claimed_groups, groups_are_claimed
+from gateproject.config.directory import groups_are_recorded
 from gateproject.config.options import Options
 from gateproject.config.route import Route
 from gateproject.crypto.program_tokens import ProgramTokens
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import BrokerError, ProviderError, SealError
+from gateproject.errors import BrokerError, ConfigError, ProviderError, SealError
 
 # The administrators' rules look at the person only.
 ADMIN_REQUEST = AccessRequest(method="GET", host="", port=None, path="/")
@@ -50,9 +54,17 @@ class AuthorizeService(Hosts):
         self._cookies = SessionCookies(options)
         self._program_tokens = ProgramTokens(options)
         self._service_accounts = ServiceAccountLoader(replica)
-        self._identities = IdentityLoader(replica, claimed_groups(options))
+        self._identities = IdentityLoader(
+            replica,
+            claimed_groups(options),
+            SessionReader(options),
+            expects_groups=groups_are_claimed(options),
+            expects_record=groups_are_recorded(options),
+        )
         self._bearers = bearers
         self._clock = clock
+        if problems := list(unusable_users(options.admin_allowed_users, "admin_allowed_users")):
+            raise ConfigError(problems)
         self._admin_rules = (criteria.users(options.admin_allowed_users), criteria.groups(options.admin_allowed_groups))
 
     async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
@@ -65,19 +77,19 @@ class AuthorizeService(Hosts):
             request = self._certificates.judged(request, route.client_ca, now)
         # Judged as nobody first: what is open to everyone must work while the data broker is down.
         decision = judge(request, None, route, now) if not route.is_for_people else None
-        identity = None
+        identity, refused = None, ""
         if decision is None:
-            identity = await self._identify(request, cookie_headers, now, route.route)
+            identity, refused = await self._identify(request, cookie_headers, now, route.route)
             decision = judge(request, identity, route, now)
         elif decision.outcome is Outcome.SIGN_IN:
-            identity = await self._identify(request, cookie_headers, now, route.route)
+            identity, refused = await self._identify(request, cookie_headers, now, route.route)
             decision = judge(request, identity, route, now) if identity is not None else decision
         elif (route.route.pass_identity_headers or self.credentials.impersonates(route)) and not decision.is_preflight:
             identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
         is_told = decision.is_allowed and not decision.is_preflight
         headers = self.identity_headers.headers_for(request, route, identity, now) if is_told else ()
         challenge = carriers.challenge(request, route.route.bearer_token is not None) if decision.outcome is Outcome.SIGN_IN else ""
-        return Check(decision, identity, headers, challenge)
+        return Check(decision, identity, headers, challenge, refused)
 
     @property
     def identity_header_names(self) -> tuple[bytes, ...]:
@@ -112,7 +124,7 @@ class AuthorizeService(Hosts):
         return await self.credentials.headers_for(route, check.identity)
 
     async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation:
-        identity = await self._identify(request, cookie_headers, self._clock())
+        identity, _ = await self._identify(request, cookie_headers, self._clock())
         if identity is None or not self.may_enter_host(request, identity):
             return Attestation(identity)
         return Attestation(identity, self.identity_headers.assertion(identity, request.host_port))
@@ -133,45 +145,53 @@ class AuthorizeService(Hosts):
 
     async def _identify(
         self, request: AccessRequest, cookie_headers: Iterable[bytes], now: float, route: Route | None = None
-    ) -> Identity | None:
-        """A browser's session first: no link and no script makes who is signed in act as somebody else."""
+    ) -> tuple[Identity | None, str]:
+        """(who this is, what is wrong with the token of nobody).
+
+        A browser's session first: no link and no script makes who is signed in act as somebody else.
+        """
         for audience in self.audiences(request):
             if (identity := await self._of_cookies(cookie_headers, audience, now)) is not None:
-                return identity
-        return await self._of_token(request, now, route)
+                return identity, ""
+        found = await self._of_token(request, now, route)
+        return (None, found.reason) if isinstance(found, RefusedToken) else (found, "")
 
     async def _of_cookies(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Identity | None:
-        """The first cookie of our name that opens here and whose session lives: a planted one never hides the real one."""
-        for value in self._cookies.read(cookie_headers):
-            try:
-                token = self._cookies.open(value, host_port, now)
-            except SealError:
-                continue
-            if (identity := await self._of_session(token.session_id, now)) is not None:
-                return identity
-        return None
+        return await self._cookies.of_browser(cookie_headers, host_port, now, lambda session_id: self._of_session(session_id, now))
 
-    async def _of_token(self, request: AccessRequest, now: float, route: Route | None) -> Identity | None:
+    async def _of_token(self, request: AccessRequest, now: float, route: Route | None) -> Identity | RefusedToken | None:
         """Which service account, or whom a program acts for: by the Authorization header, or else by a program's token in the query."""
         scheme, value = carriers.authorization_of(request)
         if carriers.is_service_account(scheme, value):
             return await self._service_accounts.identify(value, now)
         if scheme == "bearer" and route is not None and route.bearer_token is not None:
             return await self._of_bearer(route, value, request.source_ip, now)
-        value = value if scheme == "gate" else carriers.query_token_of(request)
-        opened = (self._program_tokens.open(value, audience, now) for audience in self.audiences(request)) if value else ()
-        token = next(filter(None, opened), None)
-        return await self._of_session(token.session_id, now) if token is not None else None
+        if program_token := value if scheme == "gate" else carriers.query_token_of(request):
+            return await self._of_program(request, program_token, now)
+        return None if value or not carriers.is_unreadable(request) else RefusedToken("the Authorization header has no single reading")
 
-    async def _of_bearer(self, route: Route, token: str, asker: str, now: float) -> Identity | None:
+    async def _of_program(self, request: AccessRequest, token: str, now: float) -> Identity | RefusedToken:
+        reason = ""
+        for audience in self.audiences(request):
+            try:
+                opened = self._program_tokens.opened(token, audience, now)
+            except SealError as error:
+                reason = reason or f"program token: {error}"
+                continue
+            return await self._of_session(opened.session_id, now) or RefusedToken("program token: its session has ended")
+        return RefusedToken(reason)
+
+    async def _of_bearer(self, route: Route, token: str, asker: str, now: float) -> Identity | RefusedToken:
         if self._bearers is None:
             raise BrokerError("this process can't verify tokens of the provider")
         try:
             bearer = await self._bearers.bearer_of(route.id, token, asker)
         except ProviderError as error:
             raise BrokerError(f"a token can't be verified: {error}") from error
-        if bearer is None or now >= bearer.session.expires:
-            return None
+        if isinstance(bearer, RefusedToken):
+            return bearer
+        if now >= bearer.session.expires:
+            return RefusedToken("bearer token: it has expired")
         return await self._identities.of_bearer(bearer.session, bearer.user)
 
     async def _of_session(self, session_id: str, now: float) -> Identity | None:
@@ -181,6 +201,6 @@ class AuthorizeService(Hosts):
         self, request: AccessRequest, cookie_headers: Iterable[bytes], now: float, route: Route | None
     ) -> Identity | None:
         try:
-            return await self._identify(request, cookie_headers, now, route)
+            return (await self._identify(request, cookie_headers, now, route))[0]
         except BrokerError:
             return None

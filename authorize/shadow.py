@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import structlog
 
 from authorize.client_certificates import ClientCertificates
-from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.compiled_route import CompiledRoute, name_of
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
-from authorize.policy.explain import name_of
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.state import route_table
@@ -62,7 +61,7 @@ class Shadow:
         try:
             route = self._table.match(asked.request)
         except BadRequest as error:
-            return WouldBe(None, TWO_READINGS, str(error))
+            return WouldBe(None, TWO_READINGS, error.in_full)
         if route is None:
             return None if asked.decision.route is None else _told(NO_ROUTE)
         if not route.route.has_shadow:

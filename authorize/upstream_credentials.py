@@ -7,12 +7,14 @@ from authorize.cloud_serverless import IdentityTokens
 from authorize.identity_headers import Headers, attested_email, warn_of_size
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
+from gateproject.bounded import MIB, BoundedCache, together
 from gateproject.config.options import Options
 from gateproject.config.types import Url
 from gateproject.config.upstream_credentials import is_serverless
 from gateproject.errors import NobodyToActFor
 
 MAX_CACHED = 50_000
+MOST_BYTES = 64 * MIB
 # A cluster reserves these names for itself: who is in `system:masters` may do everything.
 RESERVED = "system:"
 
@@ -33,7 +35,7 @@ class UpstreamCredentials:
                 self._clusters.setdefault(compiled.id, b"Bearer " + route.cluster_service_account_token.reveal().encode("ascii"))
             elif is_serverless(route, options):
                 self._audiences.setdefault(compiled.id, audience_of(route.to[0].url))
-        self._cached: dict[tuple[str, str], tuple[Identity, Headers]] = {}
+        self._cached: BoundedCache[tuple[str, str], tuple[Identity, Headers]] = BoundedCache(MAX_CACHED, MOST_BYTES)
 
     def __repr__(self) -> str:
         return f"<UpstreamCredentials of {len(self._clusters)} clusters, {len(self._audiences)} serverless>"
@@ -63,9 +65,7 @@ class UpstreamCredentials:
             *((b"impersonate-group", group.encode("ascii")) for group in self._groups_told(route, identity) if _may_be_named(group)),
         )
         warn_of_size(headers, route, identity)
-        self._cached[key] = identity, headers
-        if len(self._cached) > MAX_CACHED:
-            del self._cached[next(iter(self._cached))]
+        self._cached.put(key, (identity, headers), together(*key, headers))
         return headers
 
 

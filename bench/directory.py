@@ -27,7 +27,9 @@ from bench.rig import child, pin
 from databroker.client import LocalBroker
 from databroker.records import SESSION, USER, Session, User
 from databroker.replica import Replica
+from databroker.session_use import SessionReader
 from databroker.store.memory import MemoryStore
+from gateproject.config.issuers import configured_issuer
 from gateproject.config.options import Options
 from gateproject.tasks import spawn
 from gateproject.telemetry.logs import configure_logs
@@ -100,10 +102,10 @@ async def decisions(options: Options, broker: LocalBroker) -> bool:
     following = spawn(replica.run(), name="replica")
     while not replica.seen:
         await asyncio.sleep(0.01)
-    session = Session("s", "azure/u000000", "u000000", "azure", time.time(), time.time() + 3600, {})
-    await broker.put(USER, session.user_id, User(session.user_id).to_data())
+    session = Session("s", "azure/u000000", "u000000", "azure", time.time(), time.time() + 3600, {}, issuer=configured_issuer(options))
+    await broker.put(USER, session.user_id, User(session.user_id, issuer=session.issuer).to_data())
     await broker.put(SESSION, session.id, session.to_data())
-    loader, table = IdentityLoader(replica, ""), route_table(options)
+    loader, table = IdentityLoader(replica, "", SessionReader(options)), route_table(options)
     took = {}
     for name in ALLOWED:
         request = access_request("GET", host(name).encode(), b"/", b"", default_ports(options))

@@ -41,6 +41,7 @@ from databroker.client import LocalBroker
 from databroker.records import SESSION, USER, Session, User
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
+from gateproject.config.issuers import configured_issuer
 from gateproject.config.options import Options
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
@@ -48,6 +49,7 @@ from gateproject.rpc_services import RpcServices
 from gateproject.tasks import spawn
 from gateproject.telemetry.logs import configure_logs
 from proxy.envoy_words import Words
+from tests.support.cookies import signed_in as cookie_of
 from tests.support.options import make_options
 
 GOAL = 0.6
@@ -303,11 +305,11 @@ async def signed_in(directory: Path) -> tuple[tuple[Options, AuthorizeService, L
     replica = Replica(broker)
     _kept.append(spawn(replica.run(), name="replica"))
     claims = {"email": "bench@example.com", "email_verified": True}
-    session = Session("s1", "oidc/bench", "bench", "oidc", now, now + 36000, claims)
+    session = Session("s1", "oidc/bench", "bench", "oidc", now, now + 36000, claims, issuer=configured_issuer(options))
     await broker.put(SESSION, "s1", session.to_data())
-    await broker.put(USER, "oidc/bench", User("oidc/bench", "bench@example.com").to_data())
+    await broker.put(USER, "oidc/bench", User("oidc/bench", "bench@example.com", issuer=session.issuer).to_data())
     service = AuthorizeService(options, replica, SigningKey.from_options(options))
-    cookie = f"theme=dark; _gate={SessionCookies(options).seal('s1', HOST, now, now + 36000)}"
+    cookie = f"theme=dark; {cookie_of(SessionCookies(options), 's1', HOST, issued=now, expires=now + 36000)}"
     return (options, service, broker, replica), cookie
 
 

@@ -37,11 +37,13 @@ from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.errors import BrokerError
 from gateproject.rpc.channel import RpcChannel
 from gateproject.rpc.shared_secret import SharedSecret
+from tests.support.cookies import signed_in
 from tests.support.options import MINIMAL, make_options
 from tests.support.redis_server import RedisServer
 
 HOST = "bench.localhost"
 PEOPLE, GROUPS, GROUPS_EACH = 110_000, 1000, 10
+ISSUER = MINIMAL["idp_provider_url"]
 CHANGES = 100_000
 REVOCATIONS = 300
 AUTHORIZES = 2
@@ -101,7 +103,9 @@ async def each(numbers: Iterable[int], work: Callable[[int], Awaitable[object]])
 async def put_person(store: BackEnd, number: int) -> None:
     id, email = f"oidc/{number}", f"person-{number}@example.com"
     groups = tuple(f"g{(GROUPS_EACH * number + turn) % GROUPS}" for turn in range(GROUPS_EACH))
-    await store.put(USER, id, User(id, email, True, f"Person {number}", {"locale": "en", "department": "Engineering"}).to_data())
+    await store.put(
+        USER, id, User(id, email, True, f"Person {number}", {"locale": "en", "department": "Engineering"}, issuer=ISSUER).to_data()
+    )
     await store.put(DIRECTORY_USER, id, DirectoryUser(id, email, f"Person {number}", groups).to_data())
 
 
@@ -115,11 +119,12 @@ async def put_session(store: BackEnd | RemoteBroker, number: int) -> None:
         provider="oidc",
         issued=now,
         expires=now + YEAR,
+        issuer=ISSUER,
         claims={
             "email": email,
             "email_verified": True,
             "name": f"Person {person}",
-            "iss": "https://idp.example.com",
+            "iss": ISSUER,
             "amr": ["pwd", "otp"],
         },
         id_token="i" * 900,
@@ -168,7 +173,7 @@ class Services:
 
     def cookie(self, session: int) -> list[bytes]:
         now = time.time()
-        return [b"_gate=" + self._cookies.seal(f"s{session}", HOST, now, now + 3600).encode()]
+        return [signed_in(self._cookies, f"s{session}", HOST, issued=now, expires=now + 3600).encode()]
 
     async def is_let_in(self, authorize: int, cookie: list[bytes]) -> bool:
         outcome = (await self.authorizers[authorize].check(REQUEST, cookie)).decision.outcome

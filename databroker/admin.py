@@ -7,8 +7,7 @@ from asgiref.sync import async_to_sync
 from django.contrib import admin, messages
 from django.contrib.admin.utils import quote, unquote
 from django.db import Error
-from django.db.models import Count, IntegerField, Model, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.decorators import method_decorator
@@ -16,14 +15,15 @@ from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
+from django.utils.timezone import localtime
 from django.views.decorators.csrf import csrf_protect
 
 from databroker import search
+from databroker.admin_ending import Ending
 from databroker.audit import AUDIT_COLUMNS, csv_lines, name_of, record_action, user_of
 from databroker.counted import CountedPaginator
 from databroker.details import asked, short_moment, shown_claims, shown_facts
-from databroker.ending import Ending
-from databroker.models import AuditEntry, Group, Membership, Session, User
+from databroker.models import AuditEntry, Group, Session, User
 from databroker.records import DIRECTORY_USER, SESSION, USER, Record
 from gateproject.errors import BrokerError
 
@@ -236,27 +236,6 @@ class UserAdmin(EndsSessions):
         self.end(request, lambda ending: ending.end_all_sessions(people))
 
 
-class GroupAdmin(LookOnly):
-    list_display = ["id", "name", "email", "size"]
-    search_fields = ["id__holds", "name__holds", "email__holds"]
-    ordering = ["name", "id"]
-    fields = ["id", "name", "email", "people"]
-    readonly_fields = ["people"]
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet:
-        members = Membership.objects.filter(group_id=OuterRef("pk")).order_by().values("group_id").annotate(number=Count("pk"))
-        size = Coalesce(Subquery(members.values("number")), 0, output_field=IntegerField())
-        return super().get_queryset(request).annotate(size=size)
-
-    @admin.display(description="members", ordering="size")
-    def size(self, group: Any) -> int:
-        return group.size
-
-    @admin.display(description="members")
-    def people(self, group: Group) -> SafeString:
-        return self.links(group.members.order_by("email", "id"), self.list_of(User, groups__id__exact=group.pk))
-
-
 class AuditAdmin(LookOnly):
     list_display = ["when", "who", "action", "whom", "address"]
     list_filter = ["when", "action"]
@@ -283,7 +262,6 @@ class AuditAdmin(LookOnly):
 def register(site: admin.AdminSite) -> None:
     site.register(Session, SessionAdmin)
     site.register(User, UserAdmin)
-    site.register(Group, GroupAdmin)
     site.register(AuditEntry, AuditAdmin)
 
 
@@ -294,5 +272,5 @@ def _ended(ending: Ending) -> str:
 def _summary(row: Model) -> str:
     if not isinstance(row, Session):
         return str(row)
-    since = f"{row.since:%Y-%m-%d %H:%M}" if row.since else "an unknown time"
+    since = f"{localtime(row.since):%Y-%m-%d %H:%M %Z}" if row.since else "an unknown time"
     return f"since {since} from {row.client_address or 'an unknown address'}"

@@ -1,10 +1,12 @@
 """What may other apps ask of the data broker?"""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from databroker.records import SPENT, Record
-from databroker.store.base import BackEnd, Change, Lease, VersionConflict
+from databroker.store.base import ANEW, BackEnd, Change, Lease, StartOver, VersionConflict
+from gateproject.errors import BrokerError
 
 # Spent ids outlive what they guard by this many seconds, because the clocks of two machines may differ.
 CLOCK_SKEW = 60.0
@@ -85,3 +87,13 @@ class LocalBroker:
             return False
         # A record that expired before it was written guards nothing: the next caller would succeed as well.
         return record.modified < expires + CLOCK_SKEW
+
+
+async def version_of(client: BrokerClient) -> int:
+    """The broker's version now: what its change stream tells a reader without a place."""
+    try:
+        async with aclosing(client.changes(ANEW)) as changes:
+            await anext(changes)
+    except StartOver as start_over:
+        return start_over.version
+    raise BrokerError("the change stream begins in its middle")

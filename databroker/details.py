@@ -10,6 +10,7 @@ from typing import Any
 from django.utils.formats import date_format
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
+from django.utils.timezone import localtime
 
 from databroker.records import Record, Session
 from databroker.rows import moment
@@ -51,7 +52,7 @@ def claim_text(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if name in _MOMENTS and isinstance(value, int | float) and (known := moment(value)):
-        return f"{date_format(known, 'j M Y, H:i:s')} UTC"
+        return date_format(localtime(known), "j M Y, H:i:s e")
     if isinstance(value, list) and value and all(isinstance(each, str | int | float) for each in value):
         return ", ".join(claim_text("", each) for each in value)
     return json.dumps(value, ensure_ascii=False)
@@ -96,12 +97,12 @@ def _described(facts: Mapping[str, Any]) -> Facts:
 
 def _time_of(seconds: Any) -> str:
     known = moment(seconds)
-    return f"{date_format(known, 'j M Y, H:i:s')} UTC" if known else "-"
+    return date_format(localtime(known), "j M Y, H:i:s e") if known else "-"
 
 
 def short_moment(known: datetime | None) -> str:
-    """Day, month and time (UTC): a session lives for hours."""
-    return date_format(known, "j M, H:i") if known else "-"
+    """Day, month and time: a session lives for hours."""
+    return date_format(localtime(known), "j M, H:i e") if known else "-"
 
 
 def _secrets(data: Mapping[str, Any]) -> Iterator[str]:

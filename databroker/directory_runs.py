@@ -7,6 +7,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.formats import date_format
+from django.utils.timezone import localtime
 
 from databroker.admin import LookOnly
 from databroker.models import DirectoryRun
@@ -41,9 +42,9 @@ class DirectoryRunAdmin(LookOnly):
     fields = ["began", "source", "by", "duration", "users", "groups", "added", "changed", "removed", "requests", "outcome"]
     readonly_fields = ["duration", "outcome"]
 
-    @admin.display(description="began (UTC)", ordering="id")
+    @admin.display(description="began", ordering="id")
     def when(self, run: DirectoryRun) -> str:
-        return date_format(run.began, "j M, H:i:s") if run.began else run.id
+        return date_format(localtime(run.began), "j M, H:i:s e") if run.began else run.id
 
     @admin.display(description="duration", ordering="seconds")
     def duration(self, run: DirectoryRun) -> str:

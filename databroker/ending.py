@@ -1,121 +1,58 @@
-"""How does the admin end sessions?  Written into the audit log first, then in the store, which is the truth; their rows go at once."""
+"""How do sessions end?  By one function, whoever wants it: the person, an administrator, the provider, or nobody who vouches for them."""
 
 import asyncio
-import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 
-from asgiref.sync import async_to_sync
-from django.http import HttpRequest
-
-from databroker.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, name_of, record_actions
 from databroker.client import BrokerClient
-from databroker.models import Session, User
 from databroker.records import SESSION, Record
-from gateproject.errors import BrokerError
 
-AT_ONCE = 500
-AT_ONCE_AT_BROKER = 16
-# An administrator waits for the page no longer than this; what is left then is ended by asking again.
-PATIENCE = 15.0
+AT_ONCE = 16  # calls of the broker
 
 
-@dataclass(slots=True)
-class Ending:
-    """One action of an administrator: at most so many seconds of it."""
+async def end_sessions(broker: BrokerClient, ids: Iterable[str], over: list[str] | None = None) -> list[str]:
+    """These end, and with them the weaker ones that the same browsers had before (`Session.earlier`): who is out is out at every host.
 
-    request: HttpRequest
-    clock: Callable[[], float] = time.monotonic
-    patience: float = PATIENCE
-    ended: int = 0
-    is_complete: bool = True
-    _until: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._until = self.clock() + self.patience
-
-    def end_sessions(self, ids: Iterable[str]) -> None:
-        """Raises BrokerError where the broker fails; `ended` counts those that had ended by then."""
-        left = list(ids)
-        for start in range(0, len(left), AT_ONCE):
-            if self._is_over():
-                return
-            self._end(left[start : start + AT_ONCE])
-
-    def end_all_sessions(self, user_ids: Iterable[str]) -> None:
-        """All sessions of these people: those that have rows first, then those that only the store has."""
-        people = {id for id in user_ids if id}
-        if not people:
-            return
-        names = {user.pk: str(user) for user in User.objects.filter(pk__in=people)}
-        whom = [(id, names.get(id, id)) for id in sorted(people)]
-        record_actions(self.request, ENDS_ALL, whom, User)
-        try:
-            self.end_sessions(Session.objects.filter(user_id__in=people).values_list("pk", flat=True))
-            self._end_those_without_row(people)
-        except BrokerError:
-            record_actions(self.request, NOT_ENDED_ALL, whom, User)
-            raise
-        if not self.is_complete:
-            record_actions(self.request, NOT_ENDED_ALL, whom, User)
-
-    def _end_those_without_row(self, people: set[str]) -> None:
-        """The tables come after the store, and it can't be asked for a person's sessions: all are looked at, a page at a time."""
-        broker, after = self.request.scope["gate"].broker, ""
-        while page := async_to_sync(broker.page)(SESSION, after, AT_ONCE):
-            after = page[-1].id
-            if self._is_over():
-                return
-            if ids := [record.id for record in page if record.data.get("user_id") in people]:
-                self._end(ids)
-
-    def _is_over(self) -> bool:
-        if self.clock() >= self._until:
-            self.is_complete = False
-        return not self.is_complete
-
-    def _end(self, chosen: Sequence[str]) -> None:
-        """These, and the weaker ones that the same browsers had before (`Session.earlier`): who is out is out at every host."""
-        broker = self.request.scope["gate"].broker
-        earlier = dict.fromkeys(async_to_sync(_earlier)(broker, chosen))
-        ids = list(dict.fromkeys([*earlier, *chosen]))
-        names = {row.pk: name_of(row) for row in Session.objects.select_related("user").filter(pk__in=ids)}
-        # First the log: what can't be told of must not be done.
-        record_actions(self.request, ENDS, [(id, names.get(id, id)) for id in ids], Session)
-        ended: list[str] = []
-        try:
-            # Who names the others goes last: where the broker fails before, asking again ends all that is left.
-            for part in ([*earlier], [id for id in ids if id not in earlier]):
-                async_to_sync(_delete)(broker, part, ended)
-        except BrokerError:
-            done = set(ended)
-            record_actions(self.request, NOT_ENDED, [(id, names.get(id, id)) for id in ids if id not in done], Session)
-            raise
-        finally:
-            self.ended += len(ended)
-            # The projection would remove them a moment later, but the next page is shown before.
-            Session.objects.filter(pk__in=ended).delete()
+    The ids of those that lived.  `over` grows with each that is over, so that it is right also where the broker fails halfway
+    (BrokerError).  Who names the others goes last: asked again after a failure, this finds all that is left.
+    """
+    chosen, over, lived = list(dict.fromkeys(ids)), over if over is not None else [], list[str]()
+    earlier = await earlier_of(broker, chosen)
+    for wave in ([id for id in earlier if id not in chosen], chosen):
+        for start in range(0, len(wave), AT_ONCE):
+            lived += await _delete(broker, wave[start : start + AT_ONCE], over)
+    return lived
 
 
-async def _earlier(broker: BrokerClient, ids: Sequence[str]) -> list[str]:
+async def earlier_of(broker: BrokerClient, ids: Sequence[str]) -> list[str]:
+    """The ids of the live sessions that these grew out of."""
     records = await _records(broker, ids)
-    earlier = [id for record in records for id in record.data.get("earlier", ())]
-    return [record.id for record in await _records(broker, earlier)]
+    earlier = dict.fromkeys(id for record in records for id in record.data.get("earlier", ()))
+    return [record.id for record in await _records(broker, list(earlier))]
+
+
+async def batches(ids: AsyncIterable[str], size: int = AT_ONCE) -> AsyncIterator[list[str]]:
+    """What there is, so many at a time."""
+    waiting = list[str]()
+    async for id in ids:
+        waiting.append(id)
+        if len(waiting) >= size:
+            yield waiting
+            waiting = []
+    if waiting:
+        yield waiting
 
 
 async def _records(broker: BrokerClient, ids: Sequence[str]) -> list[Record]:
     found: list[Record | None] = []
-    for start in range(0, len(ids), AT_ONCE_AT_BROKER):
-        found += await asyncio.gather(*(broker.get(SESSION, id) for id in ids[start : start + AT_ONCE_AT_BROKER]))
+    for start in range(0, len(ids), AT_ONCE):
+        found += await asyncio.gather(*(broker.get(SESSION, id) for id in ids[start : start + AT_ONCE]))
     return [record for record in found if record is not None]
 
 
-async def _delete(broker: BrokerClient, ids: Sequence[str], ended: list[str]) -> None:
-    """`ended` grows with each, so that it is right also where the broker fails halfway."""
-    for start in range(0, len(ids), AT_ONCE_AT_BROKER):
-        part = ids[start : start + AT_ONCE_AT_BROKER]
-        outcomes = await asyncio.gather(*(broker.delete(SESSION, id) for id in part), return_exceptions=True)
-        ended += [id for id, outcome in zip(part, outcomes, strict=True) if not isinstance(outcome, BaseException)]
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+async def _delete(broker: BrokerClient, ids: Sequence[str], over: list[str]) -> list[str]:
+    outcomes = await asyncio.gather(*(broker.delete(SESSION, id) for id in ids), return_exceptions=True)
+    over += [id for id, outcome in zip(ids, outcomes, strict=True) if not isinstance(outcome, BaseException)]
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return [id for id, was_live in zip(ids, outcomes, strict=True) if was_live]

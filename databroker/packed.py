@@ -3,20 +3,36 @@
 import marshal
 import math
 import struct
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from databroker.records import Record
+from databroker.records import SESSION, Record
 from databroker.store.frozen import frozen_data
 
 # Version, modified, expires; then the data.
 _HEAD: Final = struct.Struct("<qdd")
 _EXACT: Final = frozenset({type(None), bool, int, float, str})
 MOST_OPENED = 1000
+# A session is 1 KiB, as a rule; a provider may have told a hundred times as much of each person.
+MOST_BYTES = 256 * 1024 * 1024
+LARGE = 64 * 1024  # bytes packed: such a record is opened anew each time
+
+# Of a session: no decision rests on them, and they are most of what it weighs.
+TOKENS: Final = frozenset({"id_token", "access_token", "refresh_token", "unverified_id_token"})
+UNDECIDING: Final = TOKENS | {
+    "access_token_expires",
+    "client_address",
+    "earlier",
+    "refreshed_by_hand",
+    "tokens_received",
+    "user_agent",
+}
 
 
 class PackedRecords:
-    """Of one type, by id, at most `most`, each at a third of what its Record weighs; None where it is known that there is no such record.
+    """Of one type, by id, at most `most` and MOST_BYTES, each at a third of what its Record weighs; None where it is known that there
+    is none.
 
     What was opened last is at hand, and can't be changed by whoever reads it.
     """
@@ -27,6 +43,7 @@ class PackedRecords:
         # Of one that is full a hundredth goes at once: who looks for the oldest passes over every place that became empty before it.
         self._going = max(1, most // 100)
         self._held: dict[str, bytes | None] = {}
+        self._bytes = 0
         self._opened: dict[str, tuple[bytes, Record]] = {}  # each as long as the same bytes are held
 
     def __repr__(self) -> str:
@@ -45,6 +62,8 @@ class PackedRecords:
             return opened[1]
         record = self._open(id, packed)
         self._opened.pop(id, None)
+        if len(packed) > LARGE:
+            return record
         self._opened[id] = packed, record
         if len(self._opened) > MOST_OPENED:
             del self._opened[next(iter(self._opened))]
@@ -65,16 +84,20 @@ class PackedRecords:
 
     def put(self, id: str, record: Record | None) -> None:
         """One that is held already stays as near to its end as it was: that it changes does not mean that somebody uses it."""
-        self._held[id] = None if record is None else _packed(record)
-        if len(self._held) > self._most:
+        packed = None if record is None else _packed(record)
+        self._bytes += _weight(id, packed) - (_weight(id, self._held[id]) if id in self._held else 0)
+        self._held[id] = packed
+        while len(self._held) > self._most or self._bytes > MOST_BYTES:
             for oldest in list(islice(self._held, self._going)):
-                del self._held[oldest]
+                self.drop(oldest)
 
     def drop(self, id: str) -> None:
-        self._held.pop(id, None)
+        if id in self._held:
+            self._bytes -= _weight(id, self._held.pop(id))
 
     def clear(self) -> None:
         self._held.clear()
+        self._bytes = 0
         self._opened.clear()
 
     def _open(self, id: str, packed: bytes) -> Record:
@@ -86,6 +109,10 @@ class PackedRecords:
         packed = self._held.pop(id)
         self._held[id] = packed
         return packed
+
+
+def _weight(id: str, packed: bytes | None) -> int:
+    return len(id) + (0 if packed is None else len(packed))
 
 
 def _packed(record: Record) -> bytes:
@@ -109,3 +136,9 @@ def _plain(value: Any) -> Any:
         case float():
             return float(value)
     raise TypeError(f"stored data must be JSON values, not {type(value).__name__}")
+
+
+def to_decide_by(record: Record | None) -> Record | None:
+    if record is None or record.type != SESSION or UNDECIDING.isdisjoint(record.data):
+        return record
+    return replace(record, data=frozen_data({key: value for key, value in record.data.items() if key not in UNDECIDING}))

@@ -85,7 +85,14 @@ class Session:
     tokens_received: float = 0.0  # by the last refresh; 0 where they are the sign-in's
     unverified_id_token: str = field(default="", repr=False)  # came with the last refresh, not looked at yet
     refreshed_by_hand: float = 0.0
+    userinfo_claims: tuple[str, ...] = ()  # those that the userinfo endpoint has told since the ID token came
     earlier: tuple[str, ...] = ()  # ids of this browser's weaker sessions, which other hosts may still have
+    issuer: str = ""  # whose word it is; "" in records of an earlier release
+
+    @property
+    def vouched_by(self) -> str:
+        """The issuer at the sign-in; "" where nobody knows."""
+        return self.issuer or issuer_in(self.claims)
 
     @property
     def authenticated(self) -> float:
@@ -97,7 +104,10 @@ class Session:
     @classmethod
     def from_record(cls, record: Record) -> "Session":
         """ValueError or TypeError where the record can't be one."""
-        session = cls(**{**known_fields(cls, record), "earlier": tuple(record.data.get("earlier", ()))})
+        tuples = {name: tuple(record.data.get(name, ())) for name in ("earlier", "userinfo_claims")}
+        session = cls(**{**known_fields(cls, record), **tuples})
+        if not isinstance(session.issuer, str):
+            raise TypeError("an issuer is text")
         for text in (session.id, session.user_id, session.subject, session.provider):
             if not isinstance(text, str) or not text:
                 raise ValueError("a session needs an id, a user, a subject and a provider")
@@ -108,12 +118,16 @@ class Session:
         return session
 
 
+def issuer_in(claims: Mapping[str, Any]) -> str:
+    """`iss` of the ID token, which userinfo can't replace (authenticate/provider_client.py); "" where there was none."""
+    named = claims.get("iss")
+    return named if isinstance(named, str) else ""
+
+
 def authenticated_at(claims: Mapping[str, Any], issued: float) -> float:
-    """When a person proved who they are (`auth_time`), in Unix seconds; when the session began where the provider does not say, and
-    never later; 0 where what it says can't be read."""
+    """When a person proved who they are (`auth_time`), in Unix seconds, and never after the session began; 0 where the provider does
+    not say, or what it says can't be read: the session may have begun with what it remembered of them."""
     said = claims.get("auth_time")
-    if said is None:
-        return issued
     if isinstance(said, bool) or not isinstance(said, int | float):
         return 0.0
     return min(max(float(said), 0.0), issued)
@@ -129,6 +143,11 @@ class User:
     name: str = ""
     claims: Mapping[str, Any] = field(default_factory=dict)
     last_sign_in: float = 0.0
+    issuer: str = ""  # whose word it is; "" in records of an earlier release
+
+    @property
+    def vouched_by(self) -> str:
+        return self.issuer or issuer_in(self.claims)
 
     def to_data(self) -> dict[str, Any]:
         return asdict(self)

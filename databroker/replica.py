@@ -3,18 +3,17 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import suppress
 from enum import Enum
 from typing import Final
 
 import structlog
 
 from databroker.backoff import pauses
-from databroker.client import BrokerClient
-from databroker.packed import PackedRecords
+from databroker.client import BrokerClient, version_of
+from databroker.packed import PackedRecords, to_decide_by
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, Change, StartOver
-from databroker.store.frozen import frozen_data
 from gateproject.errors import BrokerError
 from gateproject.tasks import spawn
 
@@ -23,6 +22,10 @@ log = structlog.get_logger(__name__)
 MAX_SESSIONS = 100_000  # and as many users, directory users and groups
 # So late at most does it see that a broker is back: until then records that were changed meanwhile may still be served.
 LONGEST_WAIT = 1.0
+# Silence is no sign of life: so often at most is asked whether the copy is right, three times within the staleness.
+ASKS_EVERY = 5.0
+# Less silence than this is no loss, whatever the staleness.
+SHORTEST_SILENCE = 3.0
 
 
 class Unknown(Enum):
@@ -36,17 +39,6 @@ UNKNOWN: Final = Unknown.UNKNOWN
 # What callbacks get when anything may have changed: drop whatever was derived from records.
 EVERYTHING: Final = Change(0, "", "", None)
 
-# Of a session: no decision rests on them, and they are most of what it weighs.
-TOKENS: Final = frozenset({"id_token", "access_token", "refresh_token", "unverified_id_token"})
-UNDECIDING: Final = TOKENS | {
-    "access_token_expires",
-    "client_address",
-    "earlier",
-    "refreshed_by_hand",
-    "tokens_received",
-    "user_agent",
-}
-
 SEEN_AT_ONCE: Final = frozenset({SESSION, SERVICE_ACCOUNT})
 
 type_and_id = tuple[str, str]
@@ -56,8 +48,9 @@ class Replica:
     """Caches only what was asked for, at most `max_records` of each type, sessions without their tokens, and only while `run()` follows
     the change stream.
 
-    What was cached when the stream was lost is served for `staleness` seconds, or until the stream is back; then it is dropped, and
-    every `get` asks the broker.
+    What is cached is served for `staleness` seconds after the last moment at which it is known to have been right, or until the stream
+    is back; then it is dropped, and every `get` asks the broker.  A line that goes silent tells nobody: so the broker is asked again
+    and again which version it is at, and what it says counts when the stream has brought as much.
 
     That there is no such record is remembered too (most people are in no directory), except for sessions and service accounts:
     whoever has just signed in, or was made, must be seen at once, not when the stream says so.
@@ -71,18 +64,21 @@ class Replica:
         max_records: int = MAX_SESSIONS,
         first_wait: float = 0.1,
         staleness: float = 0.0,
+        shortest_silence: float = SHORTEST_SILENCE,
         clock: Callable[[], float] = time.time,
     ):
         self._client = client
         self._types = frozenset(types)
         self._first_wait = first_wait
         self.staleness = staleness
+        self._shortest_silence = shortest_silence
         self._clock = clock
         self._cache = {type: PackedRecords(type, max_records) for type in types}
         self._calls: dict[type_and_id, asyncio.Task[Record | BrokerError | None]] = {}
         self._callbacks: list[Callable[[Change], None]] = []
         self._is_following = False
         self._end_of_staleness: asyncio.TimerHandle | None = None
+        self._following: asyncio.Timeout | None = None
         self._server_version = ""
         self._position = 0
         self._moved = asyncio.Event()
@@ -156,24 +152,48 @@ class Replica:
     async def run(self) -> None:
         """Follow the change stream forever."""
         waits = pauses(self._first_wait, LONGEST_WAIT)
+        asking = spawn(self._ask_forever(), name="is the replica right")
         try:
             while True:
                 try:
-                    await self._follow()
-                except BrokerError as error:
+                    async with asyncio.timeout(None) as self._following:
+                        await self._follow()
+                except (BrokerError, TimeoutError) as error:
                     if self._is_following:
                         waits = pauses(self._first_wait, LONGEST_WAIT)
                         self._lose()
-                    log.warning("replica lost the change stream", reason=str(error))
+                    log.warning("replica lost the change stream", reason=str(error) or "it was silent")
                 except Exception:  # of a callback: nobody goes on from what it missed, and everybody is told EVERYTHING next
                     log.exception("a change was not told to the end")
                     self._forget_all(is_following=False)
                 await asyncio.sleep(next(waits))
         finally:
+            asking.cancel()
             self._start_over(is_following=False)
+
+    async def _ask_forever(self) -> None:
+        while True:
+            most = max(self.staleness, self._shortest_silence)
+            await asyncio.sleep(min(most / 3, ASKS_EVERY))
+            asked, life = asyncio.get_running_loop().time(), self.life
+            with suppress(BrokerError, TimeoutError):
+                async with asyncio.timeout(most):
+                    version = await version_of(self._client)
+                    while self._is_following and self.life == life and self._position < version:
+                        await self._moved.wait()
+                if self._is_following and self.life == life:
+                    self._was_right(asked)
+
+    def _was_right(self, then: float) -> None:
+        """All that is cached, at this moment of the loop's clock."""
+        if self._end_of_staleness is not None:
+            self._end_of_staleness.cancel()
+        ends = then + max(self.staleness, self._shortest_silence)
+        self._end_of_staleness = asyncio.get_running_loop().call_at(ends, self._grow_old)
 
     async def _follow(self) -> None:
         # Each beginning asks anew who the server is, so one that restarted (another server version) is never mistaken for the old one.
+        asked = asyncio.get_running_loop().time()
         server_version, position = await self._client.server_version(), ANEW
         while True:
             try:
@@ -186,11 +206,13 @@ class Replica:
             except StartOver as start_over:
                 if position != ANEW:  # it restarted and the line held: who it is now must be asked before its versions count
                     self._start_over(is_following=False)
+                    asked = asyncio.get_running_loop().time()
                     server_version, position = await self._client.server_version(), ANEW
                     continue
                 position = start_over.version
                 self._server_version = server_version
                 self._start_over(is_following=True)
+                self._was_right(asked)
                 self._move(position)
                 log.info("replica follows the change stream", server_version=server_version, version=position)
 
@@ -204,13 +226,13 @@ class Replica:
             if version is None or (change.record is None and version < change.version):
                 cache.drop(change.id)
             elif version < change.version:
-                cache.put(change.id, _to_decide_by(change.record))
+                cache.put(change.id, to_decide_by(change.record))
         self._tell(change)
 
     async def _fetch(self, key: type_and_id) -> Record | BrokerError | None:
         this_call = asyncio.current_task()
         try:
-            record = _to_decide_by(await self._client.get(*key))
+            record = to_decide_by(await self._client.get(*key))
         except BrokerError as error:
             return error
         else:
@@ -240,11 +262,13 @@ class Replica:
             return
         self._is_following = False
         self._calls.clear()  # what these bring may be older than a change that we did not hear of
-        self._end_of_staleness = asyncio.get_running_loop().call_later(self.staleness, self._grow_old)
 
     def _grow_old(self) -> None:
         log.warning("what is cached is too old to be served", staleness=self.staleness)
+        was_following = self._is_following
         self._start_over(is_following=False)
+        if was_following and self._following is not None:  # the stream does not know yet that it is dead
+            self._following.reschedule(asyncio.get_running_loop().time())
 
     def _start_over(self, *, is_following: bool) -> None:
         self._forget_all(is_following=is_following)
@@ -265,9 +289,3 @@ class Replica:
     def _tell(self, change: Change) -> None:
         for callback in self._callbacks:
             callback(change)
-
-
-def _to_decide_by(record: Record | None) -> Record | None:
-    if record is None or record.type != SESSION or UNDECIDING.isdisjoint(record.data):
-        return record
-    return replace(record, data=frozen_data({key: value for key, value in record.data.items() if key not in UNDECIDING}))

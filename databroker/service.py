@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from databroker import activity, rows
+from databroker import clock as clocks
 from databroker.backoff import pauses
 from databroker.client import BrokerClient, ForgettingBroker, LocalBroker
 from databroker.elected import run_elected
@@ -74,6 +75,7 @@ class DataBrokerService:
         if (store := self._store) is not None:
             work = run_elected(store, "sweep of expired records", lambda: self._sweep(store))
             self._tasks.append(spawn(work, name="election of the sweep"))
+            self._tasks.append(spawn(clocks.watch(store), name="the store's clock"))
 
     async def stop(self) -> None:
         for task in self._tasks:

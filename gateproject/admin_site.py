@@ -14,6 +14,7 @@ from django.views.decorators.cache import never_cache
 import authorize.admin
 import databroker.admin
 import databroker.directory_runs
+import databroker.group_admin
 import databroker.service_account_admin
 import proxy.admin
 from authorize.policy.identity import Identity
@@ -107,5 +108,6 @@ site = GateAdminSite(name="admin")
 databroker.admin.register(site)
 databroker.service_account_admin.register(site)
 databroker.directory_runs.register(site)
+databroker.group_admin.register(site)
 proxy.admin.register(site)
 authorize.admin.register(site)

@@ -1,11 +1,12 @@
 """Whose is an address?  By what clients are told apart where each may have so much and no more."""
 
 from collections import Counter
-from functools import lru_cache
 from ipaddress import ip_address, ip_network
 
+from gateproject.bounded import remembered
 
-@lru_cache(maxsize=4096)  # bounded, because clients choose their addresses
+
+@remembered(4096, longest=64)  # clients choose their addresses
 def client_network(address: str) -> str:
     """An IPv4 address itself; of an IPv6 address its /64, because who has that network has all of its addresses; any other text itself."""
     try:

@@ -8,6 +8,11 @@ class GateError(Exception):
 
     status = 500
 
+    @property
+    def in_full(self) -> str:
+        """For logs and administrators; what a client is shown says no more than `str()`."""
+        return str(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -46,6 +51,26 @@ class BadRequest(GateError):
     """The client's request can't be accepted; the message is shown to it."""
 
     status = 400
+
+
+class TwoReadings(BadRequest):
+    """An application may take the path for one of another route; which, a client is not told."""
+
+    def __init__(self, reading: str, owner: str, found: str):
+        super().__init__("the path can be read in more than one way")
+        short = reading if len(reading) <= 80 else f"{reading[:80]}..."
+        self._facts = f"an upstream may read the path as {short}, which belongs to {owner}, while as it stands it belongs to {found}"
+
+    @property
+    def in_full(self) -> str:
+        return self._facts
+
+
+class TooManyReadings(BadRequest):
+    """The path holds more than we work the readings of out for."""
+
+    def __init__(self) -> None:
+        super().__init__("the path holds too many semicolons, double slashes or encoded delimiters for its length")
 
 
 class SealError(BadRequest):
@@ -87,6 +112,12 @@ class UpstreamError(GateError):
     """The upstream refused the connection or broke off before its response headers."""
 
     status = 502
+
+
+class NoDescriptors(UpstreamError):
+    """This process has no file descriptor left for a connection: nothing is said of the upstream."""
+
+    status = 503
 
 
 class UpstreamTimeout(UpstreamError):

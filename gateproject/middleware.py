@@ -7,8 +7,10 @@ import structlog
 from django.db import InterfaceError, InternalError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
+from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
 
+from gateproject.challenges import owed
 from gateproject.errors import BrokerError
 from gateproject.responses import error_page
 
@@ -38,6 +40,13 @@ class PagesOfThisHost(MiddlewareMixin):
     def process_request(self, request: HttpRequest) -> None:
         at_authenticate_host = request.scope["gate"].at_authenticate_host
         request.urlconf = "gateproject.urls" if at_authenticate_host else "proxy.urls"
+
+
+class TimesOfThisPlace(MiddlewareMixin):
+    """The admin's times, in the zone that the configuration in force names."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        timezone.activate(request.scope["gate"].options.time_zone)
 
 
 class AdminCsrf(CsrfViewMiddleware):
@@ -77,9 +86,13 @@ class WithoutStore(MiddlewareMixin):
 
 
 class AnswerHeaders(MiddlewareMixin):
-    """Cookies that gateproject.crypto made, and the admin's security headers."""
+    """The admin's security headers, and what an answer of its status must carry."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        for name, value in request.scope["gate"].incoming.own_headers:
+            response.headers[name.decode()] = value.decode()
+        for name, value in owed(response.status_code, [name.lower().encode() for name in response.headers]):
+            response.headers[name.decode()] = value.decode()
         if request.path.startswith(ADMIN):
             response.headers.setdefault("Content-Security-Policy", ADMIN_POLICY)
             response.headers.setdefault("X-Content-Type-Options", "nosniff")

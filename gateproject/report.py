@@ -16,7 +16,9 @@ KINDS = {
     "unusable-route": "A route can't be used as it is written.",
     "policy-test": "A policy test of the configuration fails.",
     "unreachable-route": "A route can never match, or lets nobody in.",
+    "doubtful-name": "A rule names nobody who can come here, or does not say whose people it means.",
     "weak-setting": "A setting is allowed, but weakens the protection.",
+    "no-answer": "Something that the configuration names does not answer as gate will need it.",
 }
 # Who forgot -config reads of a dozen settings that are missing, and not why.
 NO_FILE = "no file was read: -config FILE names one"

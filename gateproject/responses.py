@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
+from http.cookies import SimpleCookie
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
@@ -64,6 +65,9 @@ def finished(response: HttpResponse, set_cookies: Iterable[str] = (), form_targe
 
 
 def with_cookies(response: HttpResponse, set_cookies: Iterable[str]) -> HttpResponse:
+    """Each of them, in order: Django would keep the last of a name, and one of another path or domain is another cookie."""
     for cookie in set_cookies:
-        response.cookies.load(cookie)
+        for morsel in SimpleCookie(cookie).values():
+            place = morsel.key, morsel["domain"], morsel["path"]
+            dict.__setitem__(response.cookies, place[0] if place[0] not in response.cookies else repr(place), morsel)
     return response

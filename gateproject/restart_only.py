@@ -10,7 +10,7 @@ log = structlog.get_logger(__name__)
 NEEDS_RESTART = (
     "services",
     "address",
-    "data_plane",
+    *("data_plane", "envoy_max_connections", "envoy_max_heap"),
     *("insecure_server", "http_redirect_addr", "use_proxy_protocol"),
     "data_dir",
     "database_url",

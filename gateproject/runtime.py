@@ -2,10 +2,10 @@
 
 import asyncio
 import signal
+import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -33,6 +33,7 @@ from gateproject.metrics_listener import MetricsListener
 from gateproject.restart_only import without_restart_only_changes
 from gateproject.rpc_services import RpcServices
 from gateproject.settings import cookie_settings
+from gateproject.takeover import ConfigurationStatus, Takeover
 from gateproject.tasks import spawn
 from gateproject.telemetry import metrics
 from gateproject.telemetry.logs import configure_logs
@@ -42,7 +43,6 @@ from proxy.autocert.service import Autocert
 from proxy.dataplane import Carrying
 from proxy.envoy.service import EnvoyPlane
 from proxy.envoy_words import Words
-from proxy.incoming import Incoming
 from proxy.listener.state import ListenerState
 from proxy.service import ProxyService
 
@@ -79,17 +79,6 @@ SERVES_PEOPLE = ("all", "authenticate", "proxy")
 SERVES_GRPC_ONLY = ("authorize", "databroker")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigurationStatus:
-    """What is in force, and what was refused since; `problems` are those of the refused file."""
-
-    file: str
-    checksum: str
-    loaded: datetime
-    problems: tuple[Problem, ...] = ()
-    refused: datetime | None = None
-
-
 @dataclass(slots=True)
 class Runtime:
     """What `services` names, in this process."""
@@ -124,7 +113,7 @@ class Runtime:
         self._carrying = Carrying(decisions, saw=self._databroker.activity.saw, broker=self._databroker.client)
         with made_beside_requests():
             self.world = self._build(self.options)
-        self.status = self._in_force()
+        self.status = ConfigurationStatus.in_force(self.source, self.options.service_label)
         tracer.use(self.world.tracing)
         metrics.running(self.options.service_label, version())
         self._keep_decisions()
@@ -148,7 +137,9 @@ class Runtime:
             directory=directory,
             proxy=ProxyService(options, authorize, self._carrying, self.clock, proxy_before) if serves_people else ABSENT,
             words=Words(options, authorize, self._carrying, self.clock) if services in ("all", "authorize") else ABSENT,
-            listener=ListenerState.build(options, listener_before, self._wants_certificate, self.autocert.obtained),
+            listener=ListenerState.build(
+                options, listener_before, lambda name: self.world.authorize.wants_certificate(name), self.autocert.obtained
+            ),
             signing_key=signing_key,
             tracing=tracer.Tracer.of(options, previous.tracing if previous else None),
         )
@@ -164,9 +155,6 @@ class Runtime:
     def _keep_decisions(self) -> None:
         if self.options.tells_the_admin:
             self._carrying.decisions.use(self.options, self.status.checksum)
-
-    def _wants_certificate(self, server_name: str | None) -> bool:
-        return self.world.authorize.wants_certificate(server_name)
 
     def open_grpc(self) -> None:
         """Take the port of `grpc_address`; ConfigError.  Called before the event loop runs, so that a taken port starts nothing."""
@@ -193,7 +181,9 @@ class Runtime:
         self._carrying.use(self.options, None if self.world.proxy is ABSENT else self.world.proxy.dataplane)
         if self.world.directory is not ABSENT:
             await self.world.directory.start()
-        self._background.append(spawn(self._carrying.streams.run(self._may_go_on), name="open streams"))
+        self._background.append(
+            spawn(self._carrying.streams.run(lambda incoming: self.world.proxy.dataplane.may_go_on(incoming)), name="open streams")
+        )
         self._background.append(spawn(self._follow_configuration(), name="configuration"))
         self._background.append(spawn(self._carrying.decisions.run(), name="decision log"))
 
@@ -205,11 +195,8 @@ class Runtime:
         await self.stop()
 
     def say_ready(self) -> None:
-        options, authenticate = self.options, self.options.authenticate_service_url.origin
-        log.info("gate is ready", services=options.services, routes=len(options.policy), authenticate=authenticate)
-
-    async def _may_go_on(self, incoming: Incoming) -> bool:
-        return await self.world.proxy.dataplane.may_go_on(incoming)
+        ours = self.options
+        log.info("gate is ready", services=ours.services, routes=len(ours.policy), authenticate=ours.authenticate_service_url.origin)
 
     async def _follow_configuration(self) -> None:
         while True:
@@ -221,59 +208,64 @@ class Runtime:
         self._background.append(spawn(self.reload(), name="reload"))
 
     async def reload(self) -> None:
-        """All or nothing: the new world is built completely, off the event loop, then swapped in with one assignment."""
+        """All or nothing: what can fail is done first; then the new world is swapped in with one assignment, and each part is told."""
         async with self._reloading:  # SIGHUP and a changed file at once: else the older file could win
             try:
                 await self._reload()
             except ConfigError as error:
-                self._refuse(error)
-            except Exception:  # files, threads: whatever it is, nobody stops looking at the configuration
+                self.status = self.status.but_refused(error.problems, self.options.service_label)
+            except Exception as error:  # files, threads: whatever it is, nobody stops looking at the configuration
                 log.exception("the configuration could not be reloaded")
+                problem = Problem("", f"it could not be reloaded: {type(error).__name__}: {error}")
+                self.status = self.status.but_refused((problem,), self.options.service_label)
 
     async def _reload(self) -> None:
         options, world = await asyncio.to_thread(self._next_world)
-        taken = await self._metrics.retake(options)
+        cookies = cookie_settings(options)
+        late = await self.envoy.prepare(options) if self.envoy is not None else ""
+        try:
+            taken = await self._metrics.retake(options)
+        except BaseException:
+            if self.envoy is not None:
+                self.envoy.restore()
+            raise
         old, self.world, self.options = self.world, world, options
-        self.status = self._in_force()
-        for name, value in cookie_settings(options).items():
+        self.status = ConfigurationStatus.in_force(self.source, self.options.service_label)
+        for name, value in cookies.items():
             setattr(settings, name, value)
-        self._metrics.serve(options, taken)
-        tracer.use(world.tracing)
-        self._databroker.use(options.shared_secret, options.session_staleness.total_seconds())
-        self._carrying.use(options, None if world.proxy is ABSENT else world.proxy.dataplane)
-        self._carrying.streams.policy_changed()
-        self._keep_decisions()
-        configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
-        self._rpc.reload(options)
-        self.autocert.use(options)
+        takeover = Takeover()
+        takeover.lags("envoy", late)
+        await self._tell(old, world, taken, takeover)
+        self.status = self.status.but_lagging(takeover.problems, options.service_label)
+        log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
+
+    async def _tell(self, old: World, world: World, taken: socket.socket | None, takeover: Takeover) -> None:
+        """Access first: whom the new policy keeps out is out whatever becomes of the rest."""
+        options, tell, carrying = world.options, takeover.tell, self._carrying
+        await tell("open streams", carrying.streams.policy_changed)
+        await tell("metrics", lambda: self._metrics.serve(options, taken))
+        await tell("tracing", lambda: tracer.use(world.tracing))
+        await tell("data broker", lambda: self._databroker.use(options.shared_secret, options.session_staleness.total_seconds()))
+        await tell("upstreams", lambda: carrying.use(options, None if world.proxy is ABSENT else world.proxy.dataplane))
+        await tell("decision log", self._keep_decisions)
+        await tell("log", lambda: configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug))
+        await tell("gRPC", lambda: self._rpc.reload(options))
+        await tell("autocert", lambda: self.autocert.use(options))
         self._background = [task for task in self._background if not task.done()]
         if old.bearers is not None:
             self._background.append(spawn(old.bearers.close(SIGN_IN_SECONDS), name="old bearer tokens"))
         if world.authenticate is not ABSENT:
             self._background.append(spawn(old.authenticate.stop(SIGN_IN_SECONDS), name="old sign-ins"))
-            await world.authenticate.start()
+            await tell("sign-in", world.authenticate.start)
         if world.directory is not ABSENT:
-            await old.directory.stop(SIGN_IN_SECONDS)  # first, so that the new one finds the lease free
-            await world.directory.start()
-        if self.envoy is not None:
-            await self.envoy.take(options)
-        log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
+            # First, so that the new one finds the lease free.
+            await tell("directory of before", lambda: old.directory.stop(SIGN_IN_SECONDS))
+            await tell("directory", world.directory.start)
 
     def _next_world(self) -> tuple[Options, World]:
         with made_beside_requests():
             options = without_restart_only_changes(self.source.load(), self.options)
             return options, self._build(options, self.world)
-
-    def _refuse(self, error: ConfigError) -> None:
-        for problem in error.problems:
-            log.error("configuration refused, the last good one stays in force", file=str(self.source.path), problem=str(problem))
-        self.status = replace(self.status, problems=error.problems, refused=datetime.now(UTC))
-        metrics.configuration_refused(self.options.service_label)
-
-    def _in_force(self) -> ConfigurationStatus:
-        checksum, loaded = self.source.checksum, datetime.now(UTC)
-        metrics.configuration_in_force(self.options.service_label, int(checksum, 16), loaded.timestamp())
-        return ConfigurationStatus(str(self.source.path or "environment"), checksum, loaded)
 
     async def stop(self) -> None:
         for task in self._background:

@@ -10,6 +10,7 @@ from gateproject.config.load import config_path
 from gateproject.config.options import Options
 from gateproject.config.source import ConfigSource
 from gateproject.config.storage_url import DatabaseUrl
+from gateproject.crypto.cookies import host_name, is_host_name
 from gateproject.crypto.sealing import derive_keys
 from gateproject.errors import ConfigError
 
@@ -58,13 +59,14 @@ def _postgresql(url: DatabaseUrl) -> dict[str, object]:
 def cookie_settings(options: Options) -> dict[str, object]:
     """What Django knows of cookies and their keys: computed anew at each reload, or a key taken out would go on opening the admin."""
     key, *older = (key.hex() for key in derive_keys(options.cookie_secret, "django"))
-    # Browsers drop a cookie with this prefix that has another path (RFC 6265bis 4.1.3.2).
-    path = "/" if options.cookie_name.lower().startswith("__host-") else "/.gate/admin/"
+    session, csrf = (host_name(f"{options.cookie_name}_{name}", secure=options.cookie_secure) for name in ("admin", "admin_csrf"))
+    # Browsers drop a cookie with the prefix of host cookies that has another path (RFC 6265bis 4.1.3.2).
+    path = "/" if is_host_name(session) else "/.gate/admin/"
     return {
         "SECRET_KEY": key,
         "SECRET_KEY_FALLBACKS": older,
-        "SESSION_COOKIE_NAME": f"{options.cookie_name}_admin",
-        "CSRF_COOKIE_NAME": f"{options.cookie_name}_admin_csrf",
+        "SESSION_COOKIE_NAME": session,
+        "CSRF_COOKIE_NAME": csrf,
         "SESSION_COOKIE_PATH": path,
         "CSRF_COOKIE_PATH": path,
         "SESSION_COOKIE_SECURE": options.cookie_secure,
@@ -98,6 +100,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "gateproject.middleware.AnswerHeaders",
     "gateproject.middleware.PagesOfThisHost",
+    "gateproject.middleware.TimesOfThisPlace",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "gateproject.middleware.AdminCsrf",

@@ -15,6 +15,7 @@ from gateproject.errors import BrokerError, ConfigError, Problem
 from gateproject.report import NO_FILE
 from gateproject.runtime import SIGNS_IN, Runtime
 from gateproject.telemetry.logs import configure_logs
+from gateproject.telemetry.output import speak_without_waiting
 from proxy.listener import listen
 
 log = structlog.get_logger(__name__)
@@ -50,6 +51,7 @@ async def _check_secret(options: Options) -> None:
 
 def from_settings() -> Runtime:
     """As the configuration says that Django's settings have loaded; exits where it has problems."""
+    speak_without_waiting()
     try:
         if settings.GATE_CONFIG_ERROR is not None:
             raise settings.GATE_CONFIG_ERROR

@@ -4,6 +4,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from authorize.client import Authorizer, Check
 from authorize.decision_log import DecisionLog
@@ -11,7 +12,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
 from databroker.client import BrokerClient
 from gateproject.config.options import Options
-from gateproject.errors import AccessEnded, BadRequest, BrokerError, CredentialsError, UpstreamError
+from gateproject.errors import AccessEnded, BadRequest, BrokerError, CredentialsError, NoDescriptors, UpstreamError
 from gateproject.telemetry.http_calls import CLIENT_LEFT
 from gateproject.telemetry.tracing.spans import active
 from proxy.answers import send_redirect
@@ -33,6 +34,7 @@ from proxy.troubles import TooManyTunnels, explain_trouble
 from proxy.upstreams.client import OutgoingRequest, Place, UpstreamClient
 from proxy.upstreams.dialing import dial
 from proxy.upstreams.health import HealthChecks
+from proxy.upstreams.troubles import Troubles
 
 # Of one session, or of nobody's from one address, in one process.
 MOST_TUNNELS = 1024
@@ -60,6 +62,7 @@ class Carrying:
     def use(self, options: Options, plane: "DataPlane | None") -> None:
         """This configuration is in force from now on; called on the event loop."""
         self.client.use(options.dns_lookup_family)
+        self.client.troubles.forget()
         carries = options.services in ("all", "proxy")
         self.health.use(plane.state.clusters.members() if plane is not None and carries else ())
 
@@ -109,13 +112,17 @@ class DataPlane:
                 outgoing = await self.outgoing(incoming, compiled, check)
                 story.result = await self._forward(incoming, check, judged_at, outgoing, receive, send)
         except (AccessEnded, BadRequest, BrokerError, CredentialsError, UpstreamError) as error:
-            story.status, story.problem = error.status, str(error)
+            story.status, story.problem = error.status, error.in_full
             await explain_trouble(incoming, error, send)
         except ConnectionError:  # ASGI: `send` raises one where the client is gone
             story.status = CLIENT_LEFT
             raise
         finally:
             story.tell()
+
+    @property
+    def troubles(self) -> Troubles:
+        return self._carrying.client.troubles
 
     @property
     def streams(self) -> OpenStreams:
@@ -136,16 +143,18 @@ class DataPlane:
         return compiled if may_choose or self.state.forwarding(compiled).cluster is None else None
 
     async def outgoing(self, incoming: Incoming, compiled: CompiledRoute, check: Check) -> OutgoingRequest:
-        """The request that its upstream gets.  Raises CredentialsError, BadRequest, NoHealthyUpstream."""
+        """The request that its upstream gets, of whatever kind and on whatever plane: none is made elsewhere.
+
+        Raises CredentialsError, BadRequest, NoHealthyUpstream.
+        """
         forwarding = self.state.forwarding(compiled)
-        told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
-        who, is_preflight = self._who(forwarding, incoming, check), check.decision.is_preflight
-        return forwarding.outgoing(incoming, told, is_preflight=is_preflight, is_bearer=is_bearer(check), who=who)
+        credentials = await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
+        return forwarding.outgoing(incoming, check, credentials, self._who(forwarding, incoming, check))
 
     def begin(self, incoming: Incoming, check: Check, judged_at: int) -> Stream:
         """It is carried from now on; `streams` wants to be told of its end."""
         # A token ends by the clock alone: no record is deleted with it.
-        is_token, route = is_bearer(check), check.decision.route
+        is_token, route = check.identity is not None and check.identity.is_bearer, check.decision.route
         is_timed = is_token or (route is not None and route.is_timed)
         session_id = check.identity.session_id if check.identity else ""
         return self.streams.open(incoming, session_id, judged_at, is_timed=is_timed, asks_provider=is_token)
@@ -166,12 +175,8 @@ class DataPlane:
             raise HandshakeRefused(403, "this application's route carries no websockets")
         own_origin = f"{route.from_.scheme}://{incoming.request.host_port}"
         offer = handshake(scope["method"], scope["headers"], own_origin, route.websocket_origins)
-        tunnel = scope.get("extensions", {}).get("gate.tunnel")
-        if tunnel is None:
-            raise HandshakeRefused(501, "this server can't hand a connection over")
-        told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
-        forwarding = self.state.forwarding(compiled)
-        outgoing = forwarding.outgoing(incoming, told, is_bearer=is_bearer(check), who=self._who(forwarding, incoming, check))
+        tunnel = _tunnel_of(incoming)
+        outgoing = await self.outgoing(incoming, compiled, check)
         outgoing.headers, outgoing.is_upgrade = offer.for_upstream(outgoing.headers), True
         # The default bounds the handshake alone; a timeout that was set bounds the websocket too.
         lifetime = None if outgoing.is_default_timeout else outgoing.timeout
@@ -181,12 +186,8 @@ class DataPlane:
     async def _spdy(
         self, incoming: Incoming, compiled: CompiledRoute, check: Check, judged_at: int, receive: Receive, send: Send
     ) -> ForwardResult:
-        tunnel = incoming.scope.get("extensions", {}).get("gate.tunnel")
-        if tunnel is None:
-            raise HandshakeRefused(501, "this server can't hand a connection over")
-        told = check.identity_headers + await self._authorize.credentials_for(check, incoming.request, incoming.cookies)
-        forwarding = self.state.forwarding(compiled)
-        outgoing = forwarding.outgoing(incoming, told, who=self._who(forwarding, incoming, check))
+        tunnel = _tunnel_of(incoming)
+        outgoing = await self.outgoing(incoming, compiled, check)
         outgoing.headers = spdy.for_upstream(incoming.scope["method"], incoming.scope["headers"], outgoing.headers)
         outgoing.is_upgrade = True
         lifetime = None if outgoing.is_default_timeout else outgoing.timeout
@@ -195,9 +196,7 @@ class DataPlane:
 
     async def _tunnel(self, incoming: Incoming, compiled: CompiledRoute, check: Check, judged_at: int, receive: Receive) -> ForwardResult:
         """Where it leads is the route's alone: nothing of the request has a say in what is dialled."""
-        extension = incoming.scope.get("extensions", {}).get("gate.tunnel")
-        if extension is None:
-            raise HandshakeRefused(501, "this server can't hand a connection over")
+        tunnel = _tunnel_of(incoming)
         session_id = check.identity.session_id if check.identity is not None else ""
         if self._carrying.streams.tunnels(session_id, incoming.peer) >= MOST_TUNNELS:
             raise TooManyTunnels(f"{MOST_TUNNELS} tunnels are open already")
@@ -207,8 +206,8 @@ class DataPlane:
         limits = Limits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.silence)
 
         async def carried(leash: Leash) -> ForwardResult:
-            dialled = partial(dial, upstream, place, family)
-            return await carry_tcp(compiled.route.name or compiled.id, dialled, extension["take_over"], headers, receive, limits, leash)
+            dialled = partial(dial, upstream, place, family, self.troubles)
+            return await carry_tcp(compiled.route.name or compiled.id, dialled, tunnel["take_over"], headers, receive, limits, leash)
 
         return await self._carry(incoming, check, judged_at, place, carried)
 
@@ -245,6 +244,8 @@ class DataPlane:
             result = await carried(stream)
             status = result.status
             return result
+        except NoDescriptors:  # says nothing of the upstream
+            raise
         except UpstreamError as error:
             status = error.status
             raise
@@ -286,8 +287,12 @@ class DataPlane:
         return status
 
 
-def is_bearer(check: Check) -> bool:
-    return check.identity is not None and check.identity.is_bearer
+def _tunnel_of(incoming: Incoming) -> dict[str, Any]:
+    """The listener's way to hand over a connection, client and all."""
+    tunnel: dict[str, Any] | None = incoming.scope.get("extensions", {}).get("gate.tunnel")
+    if tunnel is None:
+        raise HandshakeRefused(501, "this server can't hand a connection over")
+    return tunnel
 
 
 def is_websocket(incoming: Incoming) -> bool:

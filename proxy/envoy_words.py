@@ -3,22 +3,23 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from authorize.client import Authorizer, Check
 from authorize.rpc.ext_authz import Answer, Asked, AskedStory, EnvoyWords
+from gateproject.bounded import remembered, together
 from gateproject.config.options import Options
 from gateproject.errors import BadRequest, GateError
 from gateproject.telemetry.request_id import new_request_id
 from proxy.answers import send_error, send_redirect
 from proxy.carried_elsewhere import is_websocket, require_no_token, require_not_ours, require_websocket_may_open
-from proxy.dataplane import Carrying, is_bearer
-from proxy.headers import TrustedPeers, fold, is_internal_header, without_our_credentials
+from proxy.dataplane import Carrying
+from proxy.headers import TrustedPeers, credentials_left, fold, is_internal_header
 from proxy.incoming import Incoming
 from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
 from proxy.story import Story
+from proxy.troubles import explain_trouble
 
 SETUP_ADVICE = "This is about an unusual address, or about how the Envoy is set up; its operator finds more in gate's log."
 # An Envoy with `use_remote_address` has overwritten what the client sent under these very names, or put its own address after it.
@@ -44,8 +45,7 @@ class Words(EnvoyWords):
         if isinstance(error, BadRequest):
             await send_error(_incoming(asked), said, error.status, f"This request can't be answered: {error}.", advice=SETUP_ADVICE)
         else:
-            reason = "Your session can't be read right now."
-            await send_error(_incoming(asked), said, 503, reason, advice="Please try again in a moment.")
+            await explain_trouble(_incoming(asked), error, said)
         return said.answer
 
     async def redirect(self, asked: Asked, check: Check) -> Answer:
@@ -88,8 +88,7 @@ class Words(EnvoyWords):
             # Before the address that the Envoy believes there may be others, which the client wrote.
             replaced[b"x-forwarded-for"] = asked.client_address.encode()
         if b"cookie" in names or b"authorization" in names:
-            left_over = without_our_credentials(asked.headers, self._cookie_name, is_bearer=is_bearer(check))
-            credentials = (b"", b"") if check.decision.is_preflight else left_over
+            credentials = credentials_left(asked.headers, self._cookie_name, check.withheld)
             for name, left in zip((b"cookie", b"authorization"), credentials, strict=True):
                 if left:
                     replaced[name] = left
@@ -111,7 +110,7 @@ def _told(asked: Asked) -> Told:
     return _told_by_names(tuple([name for name, _ in asked.headers]))
 
 
-@lru_cache(maxsize=256)  # browsers send the same names again and again; bounded, because clients choose them
+@remembered(256, longest=2048, size=together)  # browsers send the same names again and again
 def _told_by_names(sent: tuple[bytes, ...]) -> Told:
     names = frozenset(sent)
     return Told(

@@ -9,11 +9,11 @@ from authorize.client import Authorizer, Check
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
 from gateproject.config.options import Options
-from gateproject.errors import BadRequest, BrokerError
-from proxy.answers import Headers, retry_after, send_error, send_redirect, send_response
+from gateproject.errors import BadRequest, GateError
+from proxy.answers import Headers, send_error, send_redirect, send_response
 from proxy.carried_elsewhere import NOT_IN_A_VERDICT, Refused, is_websocket, require_no_token, require_websocket_may_open
-from proxy.dataplane import Carrying, is_bearer
-from proxy.headers import TrustedPeers, fold, is_identity_header, without_our_credentials
+from proxy.dataplane import Carrying
+from proxy.headers import TrustedPeers, credentials_left, fold, is_identity_header, is_internal_header, is_steering_header
 from proxy.incoming import Incoming, Receive, Send, source_ip
 from proxy.original_request import ALL_HEADERS, Original, original_request
 from proxy.own_paths import is_own_page
@@ -21,6 +21,7 @@ from proxy.redirects import redirect_to
 from proxy.refusals import Refusals
 from proxy.sign_in import return_url
 from proxy.story import Story
+from proxy.troubles import explain_trouble
 
 VERIFY = "/verify"
 
@@ -64,14 +65,13 @@ class ForwardAuth:
                     story.status = 200
                     await send_response(send, 200, self._permission(judged, check), b"")
         except BadRequest as error:
-            story.problem = str(error)
+            story.problem = error.in_full
             await send_error(
                 incoming, refuse, 403 if is_verify else error.status, f"This request is refused: {error}.", advice=SETUP_ADVICE
             )
-        except BrokerError as error:
+        except GateError as error:
             story.problem = str(error)
-            reason, advice = "Your session can't be read right now.", "Please try again in a moment."
-            await send_error(incoming, refuse, error.status, reason, advice=advice, extra_headers=retry_after(error))
+            await explain_trouble(incoming, error, refuse)
         finally:
             story.status = story.status or refuse.status
             story.tell()
@@ -79,7 +79,7 @@ class ForwardAuth:
     def _original(self, incoming: Incoming) -> Original:
         if incoming.request.path not in (VERIFY, "/"):
             raise NoSuchPath(f"forward auth answers at / and {VERIFY} only")
-        _refuse_claimed_identity(incoming)
+        _refuse_what_is_not_the_clients(incoming)
         is_trusted = incoming.peer in self._trusted
         original = original_request(incoming, self._authorize.default_ports, is_trusted=is_trusted)
         # The peer is the front proxy: where its word does not count, nobody knows who asks it.
@@ -120,7 +120,7 @@ class ForwardAuth:
         if check.challenge:
             await self._refusals.send(judged, check, send, self._clock())
         elif is_verify or is_websocket(judged.scope["headers"]):
-            await self._refusals.unauthorized(judged, check.decision, send)
+            await self._refusals.unauthorized(judged, check, send)
         elif judged.is_script or judged.is_upgrade:
             await self._refusals.send(judged, check, send, self._clock())
         else:
@@ -150,8 +150,7 @@ class ForwardAuth:
         what the client sent under that name."""
         told = dict(check.identity_headers)
         headers: Headers = [(name, told.get(name, b"")) for name in self._authorize.identity_header_names]
-        left_over = without_our_credentials(judged.scope["headers"], self._cookie_name, is_bearer=is_bearer(check))
-        credentials = (b"", b"") if check.decision.is_preflight else left_over
+        credentials = credentials_left(judged.scope["headers"], self._cookie_name, check.withheld)
         headers += zip((b"cookie", b"authorization"), credentials, strict=True)
         return [*headers, (b"x-request-id", judged.request_id.encode()), *self._caching(check)]
 
@@ -191,8 +190,14 @@ class _NeverSuccess:
         await self._send(message)
 
 
-def _refuse_claimed_identity(incoming: Incoming) -> None:
-    """We can't take a header out of what the front proxy will forward, so a request that claims an identity does not pass."""
+def _refuse_what_is_not_the_clients(incoming: Incoming) -> None:
+    """We can't take a header out of what the front proxy will forward, so a request that claims an identity, or steers the application
+    away from what is judged, does not pass.  Some names that steer are the front proxy's own words to us."""
     names = [*(name for name, _ in incoming.scope["headers"]), *incoming.scope.get("gate.ignored_headers", ())]
-    if any(is_identity_header(fold(name)) for name in names):
-        raise Refused("it carries a header that only gate may set")
+    for name, folded in [(name, fold(name)) for name in names]:
+        if is_identity_header(folded):
+            raise Refused("it carries a header that only gate may set")
+        if is_internal_header(folded) and name.lower() != folded:
+            raise Refused(f"it carries a header that an application may read as {folded.decode('ascii')}, which only proxies may set")
+        if is_steering_header(folded) and not folded.startswith(b"x-original-"):
+            raise Refused(f"it carries {folded.decode('ascii')}, by which an application may run another method or URL than the one judged")

@@ -4,8 +4,10 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 
+from authorize.client import Withheld
+from gateproject.bounded import remembered, together
 from gateproject.config.options import Options
 from gateproject.config.route import Route
 from gateproject.config.upstream_credentials import shows_credentials
@@ -25,19 +27,18 @@ HOP_BY_HOP = frozenset(
 FORWARDING = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port", b"x-real-ip", b"forwarded"))
 
 _INTERNAL_NAMES = frozenset((b"forwarded", b"x-forwarded", b"x-real-ip", b"x-request-id", b"daphne-root-path", b"proxy"))
-_INTERNAL_PREFIXES = (b"x-gate-", b"x-forwarded-", b"x-original-", b"x-envoy-", b"impersonate-")
-_DASHLESS_NAMES = frozenset((b"xrealip", b"xrequestid", b"daphnerootpath", b"xoriginalurl", b"xoriginaluri", b"xoriginalmethod"))
-_DASHLESS_PREFIXES = (
-    b"xgatejwt",
-    b"xgateclaim",
-    b"xgateset",
-    b"xgatesession",
-    b"xgateroute",
-    b"xenvoy",
-    b"xforwarded",
-    b"impersonateuser",
-    b"impersonategroup",
-    b"impersonateextra",
+_INTERNAL_PREFIXES = (b"x-gate-", b"x-forwarded-", b"x-original-", b"x-rewrite-", b"x-envoy-", b"impersonate-")
+_DASHLESS_NAMES = frozenset((b"xrealip", b"xrequestid", b"daphnerootpath"))
+_DASHLESS_PREFIXES = tuple(
+    b"xgatejwt xgateclaim xgateset xgatesession xgateroute xenvoy xforwarded impersonateuser impersonategroup impersonateextra".split()
+)
+
+# By these an application or its server runs another method, or serves another URL, than the one that was judged; without dashes, as above.
+_STEERING_NAMES = frozenset(
+    b"xhttpmethodoverride xhttpmethod xhttpverb xmethod xmethodoverride xoverridemethod xoriginalmethod "  # Rack, Express, Symfony, OData
+    b"xoriginalurl xoriginaluri xoriginalpath xoriginalhost xrewriteurl xrewriteuri xrewritepath xoverrideurl "  # IIS and who reads it
+    b"xmsoriginalurl xwawsunencodedurl xhttphostoverride xproxyurl xhost "
+    b"xscriptname scriptname xpathinfo pathinfo xhttppathinfo".split()  # WSGI servers and middlewares
 )
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 5.6.2
@@ -52,9 +53,10 @@ _PLAIN_HOST = re.compile(rb"[A-Za-z0-9.:_\[\]-]+")
 # trusts our client certificate believes the others.
 AUTHORIZING = frozenset((b"authorization", b"x-serverless-authorization", b"x-remote-user", b"x-remote-uid", b"x-remote-group"))
 
-LONGEST_REMEMBERED = 64  # bytes of a name: thousands of long ones, which clients choose, would be a hundred megabytes
+LONGEST_REMEMBERED = 64  # bytes of a name: thousands of long ones, which clients and upstreams choose, would be a hundred megabytes
 
 PLAIN, DROP, CONNECTION, COOKIE, AUTHORIZATION, TRUSTED_ONLY = range(6)
+_WITHHELD = {Withheld.OURS: (DROP,), Withheld.AUTHORIZATION: (DROP, AUTHORIZATION), Withheld.ALL: (DROP, AUTHORIZATION, COOKIE)}
 
 
 def fold(name: bytes) -> bytes:
@@ -68,7 +70,12 @@ def is_internal_header(folded: bytes) -> bool:
     if folded in _INTERNAL_NAMES or folded.startswith(_INTERNAL_PREFIXES):
         return True
     squeezed = folded.replace(b"-", b"")
-    return squeezed in _DASHLESS_NAMES or squeezed.startswith(_DASHLESS_PREFIXES)
+    return squeezed in _DASHLESS_NAMES or squeezed in _STEERING_NAMES or squeezed.startswith(_DASHLESS_PREFIXES)
+
+
+def is_steering_header(folded: bytes) -> bool:
+    """Would an application that heeds a header of this folded name run another method, or serve another URL, than was judged?"""
+    return folded.replace(b"-", b"") in _STEERING_NAMES
 
 
 def is_identity_header(folded: bytes) -> bool:
@@ -76,24 +83,22 @@ def is_identity_header(folded: bytes) -> bool:
     return is_internal_header(folded) and folded.replace(b"-", b"").startswith((b"xgate", b"impersonate"))
 
 
-def without_our_credentials(headers: Iterable[Header], cookie_name: str, *, is_bearer: bool) -> tuple[bytes, bytes]:
+def credentials_left(headers: Iterable[Header], cookie_name: str, withheld: Withheld) -> tuple[bytes, bytes]:
     """(Cookie, Authorization) as an upstream may see them; empty where nothing remains.
 
-    Two Authorization headers have no reading, and the token of a bearer was for us.
+    Two Authorization headers have no reading.  For who is told a request in pieces; a whole one is made by `RouteHeaders.for_upstream`.
     """
+    if withheld is Withheld.ALL:
+        return b"", b""
     cookie = cookies.without((value for name, value in headers if name == b"cookie"), partial(cookies.is_ours, cookie_name=cookie_name))
     given = [value for name, value in headers if name == b"authorization"]
-    authorization = given[0] if not is_bearer and len(given) == 1 and _OUR_CREDENTIALS.match(given[0]) is None else b""
+    authorization = given[0] if withheld is Withheld.OURS and len(given) == 1 and _OUR_CREDENTIALS.match(given[0]) is None else b""
     return b"; ".join(cookie), authorization
 
 
+@remembered(4096, longest=LONGEST_REMEMBERED)
 def _known(name: bytes) -> tuple[int, bytes]:
     """(what to do with a client's header of this name, its folded name)."""
-    return _remembered(name) if len(name) <= LONGEST_REMEMBERED else _remembered.__wrapped__(name)
-
-
-@lru_cache(maxsize=4096)  # bounded, because clients choose the names
-def _remembered(name: bytes) -> tuple[int, bytes]:
     folded = fold(name)
     if not _TOKEN.fullmatch(name) or folded in (b"host", b"content-length"):
         return DROP, folded
@@ -108,22 +113,12 @@ def _remembered(name: bytes) -> tuple[int, bytes]:
     return (AUTHORIZATION if folded == b"authorization" else PLAIN), folded
 
 
-def without_credentials(headers: Iterable[Header]) -> Headers:
-    """What passes of a request that was let in whoever sent it: a CORS preflight."""
-    return [pair for pair in headers if _known(pair[0])[0] not in (COOKIE, AUTHORIZATION)]
-
-
-def without_authorization(headers: Iterable[Header]) -> Headers:
-    """What passes of a request whose Authorization let it in here: its token is for us, and an upstream could use it elsewhere."""
-    return [pair for pair in headers if _known(pair[0])[0] != AUTHORIZATION]
-
-
 class TrustedPeers:
     """The networks whose forwarding headers are believed."""
 
     def __init__(self, networks: Iterable[object]):
         self._networks = tuple(ipaddress.ip_network(str(network)) for network in networks)
-        self._cached = lru_cache(maxsize=4096)(self._is_inside)
+        self._cached = remembered(4096, longest=LONGEST_REMEMBERED)(self._is_inside)
 
     def __contains__(self, address: object) -> bool:
         return bool(self._networks) and self._cached(str(address))
@@ -173,12 +168,14 @@ class RouteHeaders:
             is_our_cookie=partial(cookies.is_ours, cookie_name=options.cookie_name),
         )
 
-    def for_upstream(self, headers: Iterable[Header], downstream: Downstream, upstream_host: bytes, identity: Iterable[Header]) -> Headers:
+    def for_upstream(
+        self, headers: Iterable[Header], downstream: Downstream, upstream_host: bytes, identity: Iterable[Header], withheld: Withheld
+    ) -> Headers:
         """Client headers, cleaned; then ours, in rising authority: forwarding, the route's own, the request id, identity.
 
         Connection removes client headers only: it is applied before ours are written.
         """
-        kept, options, forwarded = self._cleaned(headers)
+        kept, options, forwarded = self._cleaned(headers, _WITHHELD[withheld])
         if options - _CONNECTION_STATES:
             kept = _without_named(kept, options)
         trusted = forwarded if forwarded and downstream.address in self.trusted else []
@@ -190,7 +187,7 @@ class RouteHeaders:
         result += identity
         return result
 
-    def _cleaned(self, headers: Iterable[Header]) -> tuple[Headers, set[bytes], Headers]:
+    def _cleaned(self, headers: Iterable[Header], withheld: tuple[int, ...]) -> tuple[Headers, set[bytes], Headers]:
         """(the client's own headers, the names that Connection lists, forwarding headers that count only from a trusted peer)."""
         kept: Headers = []
         options: set[bytes] = set()
@@ -201,7 +198,7 @@ class RouteHeaders:
                 options.update(option.strip(b" \t").lower() for option in pair[1].split(b","))
             elif kind == TRUSTED_ONLY:
                 forwarded.append((folded, pair[1]))
-            elif kind == DROP or folded in self.replaced:
+            elif kind in withheld or folded in self.replaced:
                 continue
             elif kind == COOKIE:
                 kept += [(pair[0], value) for value in self._without_ours(pair[1])]
@@ -216,8 +213,11 @@ class RouteHeaders:
 
 
 def _may_be_set(folded: bytes) -> bool:
-    """`set_request_headers` may replace forwarding headers, but never identity or framing; Host has its own rule in rewrite.py."""
-    return folded in FORWARDING or not (is_internal_header(folded) or folded in HOP_BY_HOP or folded in (b"host", b"content-length"))
+    """`set_request_headers` may replace forwarding headers and steer an application, but never say identity or framing; Host has its own
+    rule in rewrite.py."""
+    if folded in FORWARDING or is_steering_header(folded):
+        return True
+    return not (is_internal_header(folded) or folded in HOP_BY_HOP or folded in (b"host", b"content-length"))
 
 
 def _without_named(kept: Headers, options: set[bytes]) -> Headers:
@@ -225,7 +225,7 @@ def _without_named(kept: Headers, options: set[bytes]) -> Headers:
     return [pair for pair in kept if pair[0].lower() not in options or _known(pair[0])[0] in (COOKIE, AUTHORIZATION)]
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024, longest=1024, size=together)
 def _forwarding(address: str, scheme: str, host: bytes, trusted: tuple[Header, ...], append: bool) -> tuple[Header, ...]:
     """The forwarding headers: a trusted peer's values kept and extended by its address, or ours alone."""
     given: dict[bytes, list[bytes]] = {}
@@ -255,7 +255,7 @@ def _port(scheme: str, host: bytes) -> bytes:
     return port if colon and port.isdigit() else (b"443" if scheme == "https" else b"80")
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096, longest=LONGEST_REMEMBERED)
 def _response_name(name: bytes) -> bytes | None:
     """The lower-case name, as ASGI wants it; None for what belongs to the upstream's connection and tells us nothing."""
     folded = name.lower()

@@ -23,7 +23,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 class Incoming:
     """`headers` holds the last value of each lower-case name; `cookies` every Cookie header; `started` is a monotonic clock's.
 
-    `told` is the reason that a page of ours gave the client, for the log.
+    `told` is the reason that a page of ours gave the client, for the log.  `own_headers` are those of every answer of ours.
     """
 
     scope: dict[str, Any]
@@ -33,6 +33,7 @@ class Incoming:
     request_id: str
     started: float
     told: str = ""
+    own_headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
@@ -63,6 +64,11 @@ class Incoming:
     @property
     def is_grpc(self) -> bool:
         return self.headers.get(b"content-type", b"").startswith(b"application/grpc")
+
+    @property
+    def wants_events(self) -> bool:
+        """It says so, which is no reason to believe that the answer will be a stream."""
+        return b"text/event-stream" in self.headers.get(b"accept", b"").lower()
 
     @property
     def is_script(self) -> bool:

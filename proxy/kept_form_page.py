@@ -1,6 +1,7 @@
 """The page on a route host that shows who has signed in again what they had sent, and the button that sends it."""
 
-from datetime import UTC, datetime
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
@@ -34,7 +35,7 @@ async def kept_form(request: HttpRequest, id: str) -> HttpResponse:
         target=origin + form.target,
         shown=(origin + form.target).partition("?")[0],
         person=identity.shown_as,
-        sent=datetime.fromtimestamp(form.at, UTC).strftime("%H:%M UTC"),
+        sent=datetime.fromtimestamp(form.at, ZoneInfo(own.options.time_zone)).strftime("%H:%M %Z"),
         field=FIELD,
         id=form.id,
     )

@@ -86,7 +86,7 @@ class KeptForms:
 
     def __init__(self, options: Options, broker: BrokerClient | None, scheme_of: Callable[[str, int | None], str]):
         # The prefix keeps sibling domains from planting a form of theirs (RFC 6265bis 4.1.3.2); it needs TLS.
-        self._prefix = f"{'__Host-' if options.cookie_secure else ''}{options.cookie_name}_form_"
+        self._prefix = cookies.host_name(f"{options.cookie_name}_form_", secure=options.cookie_secure)
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, "kept form")
         self._places_key = derive_key(options.cookie_secret[0], "places of kept forms")

@@ -19,7 +19,6 @@ _WRITTEN_PLAINLY = re.compile(rb"https?://", re.IGNORECASE)
 _WHOLLY_ENCODED = re.compile(rb"https?%3a(?:[A-Za-z0-9._~!*'()/-]|%[0-9a-f]{2})*", re.IGNORECASE)
 # An escape that is itself escaped, or an escaped "?" or "#": written by somebody who encoded half of the URL.
 _ENCODED_BY_HALVES = re.compile(rb"%(?:25|3f|23)", re.IGNORECASE)
-_METHOD = re.compile(rb"[A-Z]{1,32}")
 
 SCHEMES = {b"http": "http", b"https": "https", b"ws": "http", b"wss": "https"}
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -65,7 +64,7 @@ def original_request(incoming: Incoming, default_ports: frozenset[int], *, is_tr
     scheme = _agreed(schemes, "scheme")
     _agreed([_host_and_port(host, scheme) for host in hosts], "host")
     methods = [value for name, value in headers if name in METHOD_HEADERS]
-    method = _method(_agreed(methods, "method")) if methods else ""
+    method = _agreed(methods, "method").decode("latin-1") if methods else ""
     return _original(scheme, hosts[0], _agreed(targets, "path and query"), default_ports, method, incoming)
 
 
@@ -144,12 +143,6 @@ def _scheme(value: bytes) -> str:
 def _host_and_port(host: bytes, scheme: str) -> tuple[str, int]:
     name, port = canonical_host(host)
     return name, port or DEFAULT_PORTS[scheme]
-
-
-def _method(value: bytes) -> str:
-    if not _METHOD.fullmatch(value):
-        raise BadRequest("the method is malformed")
-    return value.decode("ascii")
 
 
 def _agreed(values: Iterable[T], what: str) -> T:

@@ -19,7 +19,7 @@ async def answer(owner: Owner, incoming: Incoming, options: Options, send: Send)
         return
     match owner:
         case Owner.HEALTH:
-            await send_text(incoming, send, 200, "OK\n")
+            await send_text(incoming, send, 200, "OK\n", is_for_now=True)
         case Owner.ROBOTS:
             await send_text(incoming, send, 200, ROBOTS, content_type="text/plain; charset=utf-8")
         case Owner.ADD_SLASH:

@@ -4,7 +4,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from databroker.records import SESSION, Session
+from databroker.records import SESSION
 from gateproject.errors import SealError
 from gateproject.responses import error_page, finished, redirect
 from proxy.programs import with_token
@@ -48,9 +48,9 @@ async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpRe
     if not await own.broker.spend(f"program/{hand_over.id}", hand_over.expires):
         return _refused(request, "This link of a program's sign-in was used before.")
     record = await own.broker.get(SESSION, hand_over.session_id)
-    if record is None:
+    session = own.proxy.sessions.read(record) if record is not None else None
+    if session is None:
         return _refused(request, "The session that this sign-in is for has ended.")
-    session = Session.from_record(record)
     token = own.proxy.program_tokens.seal(session.id, host_port, now, session.expires)
     log.info(
         "token handed to a program",

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 
-from authorize.client import Check
+from authorize import carriers
+from authorize.client import Check, Withheld
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.explain import sentence
 from authorize.policy.identity import Identity
+from gateproject import challenges
 from gateproject.config.options import Options
 from proxy.answers import Headers, send_error, send_redirect, send_unknown_address
 from proxy.incoming import Incoming, Send
 from proxy.kept_forms import Kept, NotKept
-from proxy.sign_in import SignInRedirects, challenge, return_url
+from proxy.sign_in import SignInRedirects, return_url, step_up_challenge
 from proxy.sign_in_loops import SignInLoops
 
 NOT_GOOD = "The token in the Authorization header is not good here."
@@ -56,9 +58,11 @@ class Refusals:
             case Outcome.SIGN_IN | Outcome.STEP_UP:
                 if check.challenge:
                     return await self._token_refused(incoming, check, send)
-                return await self._not_signed_in(incoming, decision, send, now, form)
+                return await self._not_signed_in(incoming, check, send, now, form)
             case Outcome.FORBIDDEN:
                 advice, extra = f"{_signed_in_as(check.identity)}{FORBIDDEN_ADVICE}", self._cors(incoming, decision)
+                if check.withheld is Withheld.AUTHORIZATION:
+                    extra.append((b"www-authenticate", challenges.TOO_LITTLE.encode()))
                 await send_error(
                     incoming,
                     send,
@@ -89,10 +93,11 @@ class Refusals:
         await send_error(incoming, send, 401, NOT_GOOD, advice=NOT_GOOD_ADVICE, extra_headers=extra)
         return 401
 
-    async def _not_signed_in(self, incoming: Incoming, decision: Decision, send: Send, now: float, form: Kept | NotKept | None) -> int:
+    async def _not_signed_in(self, incoming: Incoming, check: Check, send: Send, now: float, form: Kept | NotKept | None) -> int:
         if not incoming.may_be_sent_elsewhere:
-            await self.unauthorized(incoming, decision, send)
+            await self.unauthorized(incoming, check, send)
             return 401
+        decision = check.decision
         scheme = decision.route.route.from_.scheme if decision.route else "https"
         if self._loops.is_looping(incoming.cookies, incoming.request.host_port, now):
             return await self._loop(incoming, scheme, send)
@@ -106,17 +111,20 @@ class Refusals:
         await send_redirect(incoming, send, location, set_cookies=set_cookies)
         return 302
 
-    async def unauthorized(self, incoming: Incoming, decision: Decision, send: Send) -> None:
+    async def unauthorized(self, incoming: Incoming, check: Check, send: Send) -> None:
         """401 for who can't be led to a sign-in: programs, and proxies that ask."""
-        extra = self._cors(incoming, decision)
-        reason = "You are not signed in."
+        decision = check.decision
+        reason, challenge = "You are not signed in.", challenges.NOBODY
         if decision.outcome is Outcome.STEP_UP and decision.route is not None:
             reason = sentence(decision)
-            extra.append((b"www-authenticate", challenge(decision.route.route, decision.trace[-1].reason.value).encode("ascii")))
-            extra.append((b"access-control-expose-headers", b"WWW-Authenticate"))
+            challenge = step_up_challenge(decision.route.route, decision.trace[-1].reason.value)
         elif incoming.is_connect:
-            # RFC 9110 11.6.1; what the program does next stands in docs/tcp.md.
-            extra.append((b"www-authenticate", f'Gate realm="{incoming.request.host_port}"'.encode("ascii")))
+            # What the program does next stands in docs/tcp.md.
+            error = "invalid_token" if carriers.shows_token_of_ours(incoming.request) else ""
+            challenge = challenges.challenge("Gate", realm=incoming.request.host_port, error=error)
+        elif carriers.shows_token_of_ours(incoming.request):
+            challenge = challenges.BAD_TOKEN
+        extra = [(b"www-authenticate", challenge.encode("ascii")), *self._cors(incoming, decision)]
         advice = TUNNEL_ADVICE.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_ADVICE
         await send_error(incoming, send, 401, reason, advice=advice, extra_headers=extra)
 
@@ -137,6 +145,7 @@ class Refusals:
         return [
             (b"access-control-allow-origin", origin.encode("latin-1")),
             (b"access-control-allow-credentials", b"true"),
+            (b"access-control-expose-headers", b"WWW-Authenticate, Retry-After"),
             (b"vary", b"Origin"),
         ]
 

@@ -18,7 +18,9 @@ from gateproject.errors import BadRequest
 TOKEN_KEY = b"gate_session"
 
 # A segment that some server reads as "." or "..": plain, encoded, with path parameters, or beside an encoded slash.
-_DOT_SEGMENT = re.compile(r"(?:/|%2f|%5c)(?:\.|%2e){1,2}(?:(?:;|%3b)[^/]*)?(?=/|%2f|%5c|$)", re.IGNORECASE)
+_DOT_SEGMENT = re.compile(
+    r"(?:/|%(?:25)*(?:2f|5c))(?:\.|%(?:25)*2e){1,2}(?:(?:;|%(?:25)*3b)[^/]*)?(?=/|%(?:25)*(?:2f|5c|3f|23)|$)", re.IGNORECASE
+)
 _UNSAFE_TARGET = re.compile(r"[^\x21-\x7e]")
 _LONGEST = 8 * 1024  # characters of what a substitution makes, as of the URL that came in
 

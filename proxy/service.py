@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from authorize.client import Authorizer
 from authorize.policy.request import CONNECT, AccessRequest, access_request
+from databroker.session_use import SessionReader
 from gateproject.config.options import Options
 from gateproject.config.route import Route
 from gateproject.crypto.hand_over import HandOvers
@@ -22,6 +23,7 @@ from proxy.sign_in import SignInRedirects
 from proxy.sign_in_loops import SignInLoops
 from proxy.story import OwnStory
 from proxy.upstreams.cluster import Clusters
+from proxy.upstreams.troubles import Troubles
 
 LONGEST_PORT = len("65535")
 
@@ -39,6 +41,9 @@ class ProxyService:
         self._options = options
         self._authorize = authorize
         self._trusted = TrustedPeers(options.trusted_proxies)
+        # What `headers` says of transport holds for the host, so for our own answers, too; the rest of it is for applications.
+        said = {name.lower(): value for name, value in options.headers.items()}
+        self._own_headers = tuple((name.encode(), said[name].encode("latin-1")) for name in ("strict-transport-security",) if name in said)
         self._serves_authenticate = options.services in ("all", "authenticate")
         self._serves_routes = options.services in ("all", "proxy")
         self._authenticate_host = (options.authenticate_service_url.host, options.authenticate_service_url.port)
@@ -49,6 +54,7 @@ class ProxyService:
         self.forward_auth = ForwardAuth(options, authorize, carrying, clock)
         self.sign_in = SignInRedirects(options)
         self.session_cookies = SessionCookies(options)
+        self.sessions = SessionReader(options)
         self.attempts = SignInAttempts(options, "route")
         self.hand_overs = HandOvers(options)
         self.programs = Programs(options)
@@ -60,8 +66,13 @@ class ProxyService:
     def clusters(self) -> Clusters:
         return self.dataplane.state.clusters
 
+    @property
+    def troubles(self) -> Troubles:
+        return self.dataplane.troubles
+
     def read(self, incoming: Incoming) -> AccessRequest:
         """The one reading of a request that came to us; BadRequest where it has two."""
+        incoming.own_headers = self._own_headers
         scope, headers = incoming.scope, incoming.headers
         return access_request(
             scope["method"],

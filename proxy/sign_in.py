@@ -1,7 +1,9 @@
 """How a browser without a session is sent to the authenticate service, and how its way back is bound to it."""
 
+from gateproject.challenges import challenge
 from gateproject.config.options import Options
 from gateproject.config.route import Route
+from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.sign_in_attempts import SignInAttempts
 from gateproject.crypto.signed_urls import UrlSigner
 from proxy.incoming import Incoming
@@ -17,17 +19,20 @@ class SignInRedirects:
         self._sign_in_url = f"{options.authenticate_service_url.origin}/.gate/sign_in"
         self._signer = UrlSigner(options)
         self._attempts = SignInAttempts(options, "route")
+        self._session_cookies = SessionCookies(options)
 
     def begin(
         self, incoming: Incoming, scheme: str, now: float, route: Route | None = None, *, own_page: str = ""
     ) -> tuple[str, list[str]]:
-        """(Location, Set-Cookie values): a signed URL of the authenticate service, and this browser's attempt.
+        """(Location, Set-Cookie values): a signed URL of the authenticate service, and this browser's attempt; what may stand in the way
+        of its session goes.
 
         It leads back to what was asked for, or to the page of ours on this host at `own_page`.  What the route asks of a sign-in goes
         along, so that the provider is asked for it; the route judges the session itself.
         """
         host_port = incoming.request.host_port
         attempt_id, set_cookies = self._attempts.begin({}, host_port, incoming.cookies, now)
+        set_cookies += self._session_cookies.clear_planted(incoming.cookies, host_port, incoming.request.path)
         params = {
             "gate_redirect_uri": f"{scheme}://{host_port}{own_page}" if own_page else return_url(incoming, scheme),
             "gate_attempt": attempt_id,
@@ -50,11 +55,10 @@ def _asked(route: Route | None) -> dict[str, str]:
     return asked
 
 
-def challenge(route: Route, reason: str) -> str:
-    """The value of WWW-Authenticate for a program whose person must sign in in a stronger way (RFC 9470)."""
-    asked = {"error": "insufficient_user_authentication", "error_description": reason}
-    asked |= {name.removeprefix("gate_"): value for name, value in _asked(route).items()}
-    return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in asked.items())
+def step_up_challenge(route: Route, reason: str) -> str:
+    """For a program whose person must sign in in a stronger way (RFC 9470)."""
+    asked = {name.removeprefix("gate_"): value for name, value in _asked(route).items()}
+    return challenge(error="insufficient_user_authentication", error_description=reason, **asked)
 
 
 def return_url(incoming: Incoming, scheme: str) -> str:

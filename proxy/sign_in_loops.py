@@ -19,7 +19,7 @@ class SignInLoops:
     """
 
     def __init__(self, options: Options):
-        self._name = f"{options.cookie_name}_signin_count"
+        self._name = cookies.host_name(f"{options.cookie_name}_signin_count", secure=options.cookie_secure)
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, "sign-in count")
 

@@ -1,12 +1,15 @@
 """Everything about carrying requests that follows from the configuration, worked out once for each route."""
 
+import math
 from dataclasses import dataclass
 from datetime import timedelta
 
+from authorize.client import Check
+from authorize.identity_headers import Headers
 from authorize.policy.compiled_route import CompiledRoute
 from gateproject.config.options import Options
 from proxy.forwarding.http import framing
-from proxy.headers import Downstream, ResponseHeaders, RouteHeaders, without_authorization, without_credentials
+from proxy.headers import Downstream, ResponseHeaders, RouteHeaders
 from proxy.incoming import Incoming
 from proxy.rewrite import HostRewrite, PathRewrite, own_name, target, without_token
 from proxy.upstreams.client import OutgoingRequest, Upstream
@@ -53,24 +56,14 @@ class RouteForwarding:
         place = Place(self.cluster, who.encode())
         return place.upstream, place
 
-    def outgoing(
-        self,
-        incoming: Incoming,
-        identity_headers: tuple[tuple[bytes, bytes], ...],
-        *,
-        is_preflight: bool = False,
-        is_bearer: bool = False,
-        who: str = "",
-    ) -> OutgoingRequest:
-        """`who` asks, for balancing that sticks.  Raises BadRequest where the request can't be forwarded with one reading, and
-        NoHealthyUpstream."""
+    def outgoing(self, incoming: Incoming, check: Check, credentials: Headers, who: str) -> OutgoingRequest:
+        """The request that was let in by `check`, with `credentials` of ours that its upstream wants to see; an upgrade adds to it.
+
+        `who` asks, for balancing that sticks.  Raises BadRequest where the request can't be forwarded with one reading, and
+        NoHealthyUpstream.
+        """
         scope, request = incoming.scope, incoming.request
         host = incoming.headers[b"host"]
-        client_headers = scope["headers"]
-        if is_preflight:
-            client_headers = without_credentials(client_headers)
-        elif is_bearer:
-            client_headers = without_authorization(client_headers)
         has_body, content_length = framing(scope["headers"])
         downstream = Downstream(incoming.peer, scope["scheme"], host, incoming.request_id)
         upstream, own_host, place = self.upstream, self.own_host, None
@@ -78,11 +71,12 @@ class RouteForwarding:
             place = Place(self.cluster, who.encode(), other_host=host if self.host.is_own else None)
             upstream, own_host = place.upstream, place.host
         sent_host = self.host.apply(host, own_host, request.path, scope["headers"])
+        told = check.identity_headers + credentials
         return OutgoingRequest(
             upstream=upstream,
             method=request.method,
             target=target(self.path.apply(request.path), without_token(scope["query_string"]), is_bare="gate.bare_query" in scope),
-            headers=self.headers.for_upstream(client_headers, downstream, sent_host, identity_headers),
+            headers=self.headers.for_upstream(scope["headers"], downstream, sent_host, told, check.withheld),
             has_body=has_body,
             content_length=content_length,
             timeout=self.timeout,
@@ -109,9 +103,15 @@ class ProxyState:
                 self._by_route[compiled.id] = before
         self.clusters.settle()
         self.response_headers = ResponseHeaders.build(options)
+        # Seconds; as long may a client hold what it doesn't use.
+        self.idle = options.timeout_idle.total_seconds() or math.inf
 
     def __repr__(self) -> str:
         return f"<ProxyState {len(self._by_route)} routes>"
+
+    def may_be_silent(self, compiled: CompiledRoute) -> bool:
+        """May its application be silent for longer than a client may not read?"""
+        return (self.forwarding(compiled).timeout or math.inf) > self.idle
 
     def forwarding(self, compiled: CompiledRoute) -> RouteForwarding:
         return self._by_route[compiled.id][1]

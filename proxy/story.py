@@ -76,8 +76,9 @@ class Story:
         self._keep()
 
     def _keep(self) -> None:
-        decision, identity = (self.check.decision, self.check.identity) if self.check is not None else (None, None)
-        if not self._is_judged or not (self._decisions.keeps(decision, identity) or self._would_differ(decision)):
+        check = self.check
+        decision, identity, refused = (check.decision, check.identity, check.refused_token) if check is not None else (None, None, "")
+        if not self._is_judged or not (self._decisions.keeps(decision, identity, refused) or self._would_differ(decision)):
             return
         self._decisions.keep(
             Judged(
@@ -91,6 +92,7 @@ class Story:
                 would_be=self._would_be,
                 failure="unavailable" if self.status == BrokerError.status else "bad request",
                 problem=self.problem,
+                refused_token=refused,
             )
         )
 
@@ -102,6 +104,8 @@ class Story:
         if check is not None:
             fields |= _decided(check.decision)
             fields["user_id"] = check.identity.user_id if check.identity else ""
+            if check.refused_token:
+                fields["refused_token"] = check.refused_token
             fields["decision_ms"] = round(self._seconds * 1000, 3)
             if check.identity is not None and (sources := self._authorize.sources_of(check.identity)) is not None:
                 fields["data_version"] = sources.version

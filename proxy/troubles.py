@@ -1,6 +1,15 @@
 """What is a person told, who may pass, of an error on the way?  The cause itself is for the log."""
 
-from gateproject.errors import AccessEnded, BadRequest, BrokerError, CredentialsError, GateError, NobodyToActFor, UpstreamTimeout
+from gateproject.errors import (
+    AccessEnded,
+    BadRequest,
+    BrokerError,
+    CredentialsError,
+    GateError,
+    NobodyToActFor,
+    NoDescriptors,
+    UpstreamTimeout,
+)
 from proxy.answers import Headers, retry_after, send_error
 from proxy.forwarding.handshake import HandshakeRefused
 from proxy.incoming import Incoming, Send
@@ -31,6 +40,8 @@ async def explain_trouble(incoming: Incoming, error: GateError, send: Send) -> N
             reason, advice = f"The application behind this address acts in people's names: {error}.", "Sign in at another page of it."
         case CredentialsError():
             reason, advice = "gate can't prove itself to the application behind this address right now.", "Please try again in a moment."
+        case NoDescriptors():
+            reason, advice = "There is too much to do here at this moment.", "Please try again in a moment."
         case UpstreamTimeout():
             reason, advice = "The application behind this address did not answer in time.", "Please try again in a moment."
         case _:

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
 from authorize.policy.request import AccessRequest
-from databroker.records import SESSION, Session
+from databroker.records import SESSION
 from gateproject.crypto.hand_over import HandOver
 from gateproject.errors import BadRequest, SealError
 from gateproject.responses import error_page, redirect
@@ -58,14 +58,14 @@ async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
     if not await own.broker.spend(f"hand-over/{hand_over.id}", hand_over.expires):
         return await _continue_or_refuse(request, hand_over.redirect_uri, "This sign-in link was used before.")
     record = await own.broker.get(SESSION, hand_over.session_id)
-    if record is None:
+    session = own.proxy.sessions.read(record) if record is not None else None
+    if session is None:
         return await _continue_or_refuse(request, hand_over.redirect_uri, "This session has ended.")
-    session = Session.from_record(record)
     cookies = own.proxy.session_cookies
-    value = cookies.seal(session.id, host_port, now, session.expires)
     log.info("session handed over", session_id=session.id, user_id=session.user_id, host=host_port, request_id=own.incoming.request_id)
     set_cookies = [
-        cookies.set_cookie(value, host_port, session.expires, now),
+        *cookies.clear_planted(own.incoming.cookies, host_port, own.incoming.request.path),
+        *cookies.set_cookies(session.id, host_port, issued=now, expires=session.expires, now=now),
         own.proxy.attempts.clear(hand_over.attempt_id),
         own.proxy.loops.completed(own.incoming.cookies, host_port, now),
     ]
@@ -92,6 +92,8 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
         return await unknown(request)
     try:
         target = original_of_url(request.GET.get("gate_redirect_uri", ""), own.authorize.default_ports)
+        asked = replace(target.request, source_ip=incoming.request.source_ip, headers=incoming.request.headers)
+        route = own.authorize.routes.match(asked)
     except BadRequest as error:
         return error_page(request, 400, f"This sign-in link can't be used: {error}.", advice=START_AGAIN)
     if target.origin != proxy.origin_of(incoming.request):
@@ -100,8 +102,6 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
     if proxy.loops.is_looping(incoming.cookies, host_port, now):
         links = (("Try again", target.url),)
         return error_page(request, 400, LOOP, advice=FORWARD_AUTH_LOOP_ADVICE, links=links, set_cookies=[proxy.loops.clear()])
-    asked = replace(target.request, source_ip=incoming.request.source_ip, headers=incoming.request.headers)
-    route = own.authorize.routes.match(asked)
     if await _may_return(request, asked, route):
         # Just signed in, in another tab; or this cookie does not reach us when the front proxy asks, which is a loop.
         return redirect(target.url, [proxy.loops.completed(incoming.cookies, host_port, now)])

@@ -32,7 +32,7 @@ class Auth0Directory(Vendor):
         return await api.token(f"{api.base}/oauth/token", form)
 
     async def fetch(self, api: Api) -> DirectorySnapshot:
-        company = Company()
+        company = Company(lists_everybody=False)
         roles = await _numbered(api, f"{ROOT}/roles", "roles")
         for role in roles:
             company.group(id_of(role), name=text_of(role, "name"))

@@ -14,10 +14,14 @@ class DirectoryError(ProviderError):
 
 @dataclass(frozen=True, slots=True)
 class DirectorySnapshot:
-    """Everything by its record id; a user's is "<provider>/<subject>"."""
+    """Everything by its record id; a user's is "<provider>/<subject>".
+
+    `unlisted` is how the ids of those begin who may be left out because they are in no group, "" where everybody is listed.
+    """
 
     users: Mapping[str, DirectoryUser]
     groups: Mapping[str, DirectoryGroup]
+    unlisted: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,10 +40,14 @@ def entries(document: Any, key: str = "") -> list[Any]:
 
 
 class Company:
-    """Ids are the vendor's.  What is said twice counts once; a member that nobody describes counts only by `may_be_unlisted`."""
+    """Ids are the vendor's.  What is said twice counts once; a member that nobody describes counts only by `may_be_unlisted`.
 
-    def __init__(self, *, may_be_unlisted: bool = False) -> None:
+    `lists_everybody`: also who is in no group.
+    """
+
+    def __init__(self, *, may_be_unlisted: bool = False, lists_everybody: bool = True) -> None:
         self._may_be_unlisted = may_be_unlisted
+        self._lists_everybody = lists_everybody
         self._users: dict[str, tuple[str, str]] = {}
         self._groups: dict[str, tuple[str, str]] = {}
         self._members: defaultdict[str, list[str]] = defaultdict(list)  # of a group, users
@@ -92,7 +96,7 @@ class Company:
         for id, (email, name) in self._users.items():
             user_id = f"{provider}/{id}"
             users[user_id] = DirectoryUser(user_id, email, name, tuple(sorted(set(belongs.pop(id, ())))))
-        return DirectorySnapshot(users, groups)
+        return DirectorySnapshot(users, groups, "" if self._lists_everybody else f"{provider}/")
 
 
 def reached(start: str, parents: Mapping[str, set[str]]) -> set[str]:

@@ -45,7 +45,7 @@ class GitHubDirectory(Vendor):
         return FixedHeaders({"Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json"})
 
     async def fetch(self, api: Api) -> DirectorySnapshot:
-        company = Company()
+        company = Company(lists_everybody=False)
         teams: list[tuple[str, str, str]] = []
         async for organisation in _listed(api, "/user/orgs"):
             login = id_of(organisation, "login")

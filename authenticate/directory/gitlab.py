@@ -22,7 +22,7 @@ class GitLabDirectory(Vendor):
         return FixedHeaders({"PRIVATE-TOKEN": self.account.reveal("private_token")})
 
     async def fetch(self, api: Api) -> DirectorySnapshot:
-        company = Company()
+        company = Company(lists_everybody=False)
         groups: list[str] = []
         async for group in _listed(api, "/api/v4/groups"):
             groups.append(id_of(group))

@@ -55,7 +55,10 @@ class DirectoryService:
             await self._source.close()
 
     async def look_up(self, user_id: str, access_token: str) -> None:
-        """Who signs in has their groups at once.  A failure is logged and stops nobody: the next reading brings the groups."""
+        """Who signs in has their groups at once.  A failure is logged and stops no sign-in: the next reading brings the groups.
+
+        Of whom there is no record until then, groups are unknown to every rule (authorize/identity_facts.py).
+        """
         if self._source is None:
             return
         try:

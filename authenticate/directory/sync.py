@@ -31,6 +31,7 @@ class Changes:
     added: frozenset[tuple[str, str]]
     before: Mapping[tuple[str, str], Value]  # what is changed, as it was
     known: Mapping[str, int]
+    emptied: int = 0  # users that are no longer listed, because they are in no group
 
     def __len__(self) -> int:
         return len(self.put) + len(self.delete)
@@ -48,6 +49,7 @@ async def difference(snapshot: DirectorySnapshot, broker: BrokerClient, began: f
     added: set[tuple[str, str]] = set()
     before: dict[tuple[str, str], Value] = {}
     known: dict[str, int] = {}
+    emptied = 0
     wanted: tuple[tuple[str, Any, Mapping[str, Any]], ...] = (
         # Groups first: whoever sees a user's group finds its name.
         (DIRECTORY_GROUP, DirectoryGroup, snapshot.groups),
@@ -66,16 +68,22 @@ async def difference(snapshot: DirectorySnapshot, broker: BrokerClient, began: f
                     seen.add(record.id)
                 if record.modified > began:
                     continue
+                held = _held(value_type, record)
+                if value is None and isinstance(held, DirectoryUser) and snapshot.unlisted and record.id.startswith(snapshot.unlisted):
+                    # Deleted, nobody would know any more that they are in no group.
+                    value = DirectoryUser(record.id) if held.group_ids or held.is_deactivated else held
+                    emptied += value is not held
+                    known[record_type] -= value is held
                 if value is None:
                     delete.append((record_type, record.id))
-                elif (held := _held(value_type, record)) != value:
+                elif held != value:
                     put.append((record_type, value))
                     before[record_type, record.id] = held or value_type(record.id)
             await asyncio.sleep(0)
         new = [value for id, value in values.items() if id not in seen]
         put += [(record_type, value) for value in new]
         added.update((record_type, value.id) for value in new)
-    return Changes(tuple(put), tuple(delete), frozenset(added), before, known)
+    return Changes(tuple(put), tuple(delete), frozenset(added), before, known, emptied)
 
 
 def _held(value_type: Any, record: Any) -> Any:
@@ -88,7 +96,7 @@ def _held(value_type: Any, record: Any) -> Any:
 def check_removals(changes: Changes) -> None:
     """TooManyGone where more than half of the users, or of the groups, would be removed."""
     for record_type, word in ((DIRECTORY_USER, "users"), (DIRECTORY_GROUP, "groups")):
-        gone = sum(type == record_type for type, _ in changes.delete)
+        gone = sum(type == record_type for type, _ in changes.delete) + (changes.emptied if record_type == DIRECTORY_USER else 0)
         if gone * 2 > changes.known[record_type]:
             raise TooManyGone(
                 f"{gone} of {changes.known[record_type]} {word} would be removed, so nothing was changed; "

@@ -1,25 +1,40 @@
 """Microsoft Entra ID: people are known by `oid`; its shared endpoints let in every tenant, and not every tenant can be trusted."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from authenticate.issuer import TENANT
+from authenticate.providers.base import Missing
 from authenticate.providers.oidc import OIDCProvider
 from databroker.records import User
+from gateproject.config.issuers import DEFAULT_URLS
 from gateproject.errors import ProviderError
 
-_SHARED = re.compile(r"/(?:common|organizations)(?=/|$)")
+# Microsoft Graph, in the clouds that there are, and by its application id: scopes without a resource are its own.
+_GRAPH = re.compile(
+    r"^(https://(dod-)?graph\.microsoft\.(com|us)|https://microsoftgraph\.chinacloudapi\.cn|00000003-0000-0000-c000-000000000000)/+"
+)
 
 
 class AzureProvider(OIDCProvider):
-    default_url = "https://login.microsoftonline.com/common/v2.0"
+    default_url = DEFAULT_URLS["azure"]
     default_params = {"prompt": "select_account"}
 
-    @property
-    def issuer(self) -> str:
-        return _SHARED.sub(f"/{TENANT}", self.url)
+    def missing_scopes(self, asked: Iterable[str], given: str) -> Missing:
+        """The answer names the scopes of one resource: where that is another than Microsoft Graph, those of OpenID Connect are not told.
+
+        What `.default` stands for only the tenant knows.
+        """
+        asked = tuple(asked)
+        elsewhere = tuple(scope for scope in asked if any("/" in name for name in self.scope_names(scope)))
+        told = (scope for scope in elsewhere or asked if scope.rpartition("/")[2].lower() != ".default")
+        return super().missing_scopes(told, given)
+
+    def scope_names(self, scopes: str) -> frozenset[str]:
+        """In whatever case, and those of Microsoft Graph with or without its address."""
+        return frozenset(_GRAPH.sub("", name.lower(), count=1) for name in super().scope_names(scopes))
 
     def subject(self, claims: Mapping[str, Any]) -> str:
         """`sub` differs from application to application; the directory knows `oid`."""

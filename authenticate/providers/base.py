@@ -1,7 +1,7 @@
 """What identity providers may differ in; everything else is OpenID Connect and the same for all."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from authenticate.discovery import Discovery
 from authenticate.provider_http import ProviderHttp
@@ -22,6 +22,13 @@ class ScopeMissing(ProviderError):
 
 class AnotherPerson(ProviderError):
     """The provider describes another person than the one who signed in."""
+
+
+class Missing(NamedTuple):
+    """Scopes that were asked for and not given: those by which rules see people, and the rest."""
+
+    needed: tuple[str, ...]
+    other: tuple[str, ...]
 
 
 class Provider(Protocol):
@@ -51,6 +58,12 @@ class Provider(Protocol):
     @property
     def groups_claim(self) -> str: ...  # "" where claims are not groups
 
+    def missing_scopes(self, asked: Iterable[str], given: str) -> Missing:
+        """What the person, or whoever had the request on its way, may have taken out.  `given` is `scope` of the token answer."""
+        ...
+
+    def tells_email_verified(self, discovery: Discovery) -> bool: ...  # as a rule: who leaves it out does not vouch for the address
+
     async def discovery(self, http: ProviderHttp) -> Discovery: ...
 
     def asked_scopes(self, discovery: Discovery) -> tuple[str, ...]: ...
@@ -60,7 +73,9 @@ class Provider(Protocol):
         ...
 
     async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> bool:
-        """Ask it to forget the session's tokens; False where it has no way to.  ProviderError where it did not."""
+        """Ask it to forget the session's tokens; False where it can't, or not without ending other sessions of the person.
+
+        ProviderError where it did not."""
         ...
 
     def subject(self, claims: Mapping[str, Any]) -> str: ...

@@ -8,21 +8,27 @@ from authenticate.provider_http import Answer, ProviderHttp
 from authenticate.providers.base import AccessRefused
 from authenticate.providers.oidc import OIDCProvider
 from databroker.records import Session
+from gateproject.config.issuers import DEFAULT_URLS
 from gateproject.errors import ProviderError
 
 if TYPE_CHECKING:
     from authenticate.provider_client import ProviderClient
 
+# As GitHub's documentation of scopes has it; it leaves out what a wider one covers.
+_COVERED = {
+    "user": ("read:user", "user:email", "user:follow"),
+    "admin:org": ("write:org", "read:org"),
+    "write:org": ("read:org",),
+    "repo": ("repo:status", "repo_deployment", "public_repo", "repo:invite", "security_events"),
+}
+
 
 class GitHubProvider(OIDCProvider):
-    default_url = "https://github.com"
+    default_url = DEFAULT_URLS["github"]
     default_scopes = ("user:email", "read:org")
+    needed_scopes = default_scopes
     gives_id_token = False
     tokens_last = True
-
-    @property
-    def issuer(self) -> str:
-        return self._site + "/login/oauth"
 
     @property
     def _site(self) -> str:
@@ -42,6 +48,11 @@ class GitHubProvider(OIDCProvider):
             token_auth_methods=frozenset({"client_secret_post"}),
         )
 
+    def scope_names(self, scopes: str) -> frozenset[str]:
+        """A wider scope stands for the narrower, too."""
+        names = super().scope_names(scopes)
+        return names | frozenset(narrow for wide in names for narrow in _COVERED.get(wide, ()))
+
     async def userinfo(self, http: ProviderHttp, discovery: Discovery, access_token: str) -> dict[str, Any]:
         headers = {"Authorization": f"token {access_token}", "Accept": "application/vnd.github+json"}
         user = _accepted(await http.get(self._api + "/user", headers)).json()
@@ -55,12 +66,12 @@ class GitHubProvider(OIDCProvider):
         return {**claims, **_primary_email(_accepted(emails))}
 
     async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> bool:
-        """All that this person granted to us, also in other browsers, as GitHub's documentation says."""
+        """This token; `/grant` would be all that the person granted to us, also in their other browsers."""
         headers = {**client.basic_credentials(), "Content-Type": "application/json"}
         body = json.dumps({"access_token": session.access_token}).encode()
-        answer = await client.http.send("DELETE", f"{self._api}/applications/{client.client_id}/grant", headers, body)
+        answer = await client.http.send("DELETE", f"{self._api}/applications/{client.client_id}/token", headers, body)
         if answer.status not in (204, 404):
-            raise ProviderError(f"GitHub answered with status {answer.status} to the end of the grant")
+            raise ProviderError(f"GitHub answered with status {answer.status} to the end of the token")
         return True
 
 

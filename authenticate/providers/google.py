@@ -4,14 +4,20 @@ from dataclasses import replace
 
 from authenticate.discovery import Discovery
 from authenticate.provider_http import ProviderHttp
-from authenticate.providers.oidc import OIDCProvider
+from authenticate.providers.oidc import OIDCProvider, RevocableTokens
+from databroker.records import Session
+from gateproject.config.issuers import DEFAULT_URLS
 
 
 class GoogleProvider(OIDCProvider):
-    default_url = "https://accounts.google.com"
+    default_url = DEFAULT_URLS["google"]
     default_scopes = ("openid", "profile", "email")
     default_params = {"prompt": "select_account consent"}
     pressing_prompt = "select_account"  # it knows no `login`
+
+    def revocable_tokens(self, session: Session) -> RevocableTokens:
+        """None: each stands for all that the person has granted to us, and its end would be that of their other browsers, too."""
+        return ()
 
     async def discovery(self, http: ProviderHttp) -> Discovery:
         return replace(await super().discovery(http), token_auth_methods=frozenset({"client_secret_post"}))

@@ -1,25 +1,33 @@
 """A generic OpenID Connect provider: what the standard says, nothing else.  The others are this one, with their differences."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from authenticate.discovery import Discovery, fetched
 from authenticate.provider_http import ProviderHttp
-from authenticate.providers.base import AccessRefused, ScopeMissing, vouches
-from authenticate.tokens import bearer_error, error_code
-from databroker.records import Session, User
+from authenticate.providers.base import AccessRefused, Missing, ScopeMissing, vouches
+from authenticate.tokens import bearer_error, error_code, told_error
+from databroker.records import Session, User, issuer_in
 from gateproject.config.authorize import claimed_groups
+from gateproject.config.issuers import issuer_of
 from gateproject.config.options import Options
 from gateproject.errors import ProviderError
 
 if TYPE_CHECKING:
     from authenticate.provider_client import ProviderClient
 
+RevocableTokens = tuple[tuple[str, str], ...]  # (token, its type hint)
+
 NONE: Mapping[str, str] = MappingProxyType({})
 # RFC 7009 2.2.1, for access tokens that only expire; and what Google says of one that went with its refresh token.
 _NOTHING_TO_REVOKE = frozenset({"unsupported_token_type", "invalid_token"})
+# The ID token itself proves `openid`; many leave `offline_access` out of the answer, and a refresh token comes or does not.
+_UNPROVED = frozenset({"openid", "offline_access"})
+# What Google calls `email` and `profile` in its answers, also where it is a generic provider.
+_LONG = "https://www.googleapis.com/auth/userinfo."
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,7 @@ class OIDCProvider:
     default_url: ClassVar[str] = ""
     default_scopes: ClassVar[tuple[str, ...]] = ("openid", "profile", "email", "offline_access")
     default_params: ClassVar[Mapping[str, str]] = NONE
+    needed_scopes: ClassVar[tuple[str, ...]] = ("profile", "email", "groups")  # what rules see of a person comes by them
     pressing_prompt: ClassVar[str] = "login"
     gives_id_token: ClassVar[bool] = True
     tokens_last: ClassVar[bool] = False
@@ -50,13 +59,27 @@ class OIDCProvider:
 
     @property
     def issuer(self) -> str:
-        return self.url
+        return issuer_of(self.name, self.url)
 
     async def discovery(self, http: ProviderHttp) -> Discovery:
         return await fetched(http, self.url, self.issuer)
 
     def asked_scopes(self, discovery: Discovery) -> tuple[str, ...]:
         return self.scopes or self.default_scopes
+
+    def missing_scopes(self, asked: Iterable[str], given: str) -> Missing:
+        asked = tuple(asked)
+        asked_names, given_names = self.scope_names(" ".join(asked)), self.scope_names(given)
+        needed = tuple(name for name in self.needed_scopes if name in asked_names and name not in given_names)
+        other = (scope for scope in asked if not self.scope_names(scope) <= given_names | _UNPROVED)
+        return Missing(needed, tuple(scope for scope in other if scope not in needed))
+
+    def scope_names(self, scopes: str) -> frozenset[str]:
+        """What these are called everywhere, whoever wrote them; some providers write commas between them."""
+        return frozenset(name.removeprefix(_LONG) for name in re.split(r"[,\s]+", scopes) if name)
+
+    def tells_email_verified(self, discovery: Discovery) -> bool:
+        return discovery.tells_email_verified
 
     async def userinfo(self, http: ProviderHttp, discovery: Discovery, access_token: str) -> dict[str, Any]:
         if not discovery.userinfo_endpoint:
@@ -69,20 +92,24 @@ class OIDCProvider:
         if error == "insufficient_scope":
             raise ScopeMissing("the access token lacks the scope for the provider's userinfo endpoint (openid)")
         if answer.status != 200:
-            raise ProviderError(f"the provider's userinfo endpoint answered with status {answer.status}")
+            raise ProviderError(f"the provider's userinfo endpoint answered with status {answer.status}: {told_error(answer)}")
         return answer.json()
 
     async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> bool:
         if not discovery.revocation_endpoint:
             return False
-        # The refresh token first: it can bring new access tokens.
-        for token, hint in ((session.refresh_token, "refresh_token"), (session.access_token, "access_token")):
-            if not token:
-                continue
+        revocable = [(token, hint) for token, hint in self.revocable_tokens(session) if token]
+        for token, hint in revocable:
             answer = await client.post_as_client(discovery.revocation_endpoint, {"token": token, "token_type_hint": hint}, discovery)
             if answer.status != 200 and error_code(answer) not in _NOTHING_TO_REVOKE:
-                raise ProviderError(f"the provider's revocation endpoint answered with status {answer.status} to the {hint}")
-        return True
+                raise ProviderError(
+                    f"the provider's revocation endpoint answered with status {answer.status} to the {hint}: {told_error(answer)}"
+                )
+        return bool(revocable)
+
+    def revocable_tokens(self, session: Session) -> RevocableTokens:
+        """Those whose end is this session's alone, in order; "" is a token not given.  The refresh token first: it can bring new others."""
+        return ((session.refresh_token, "refresh_token"), (session.access_token, "access_token"))
 
     def user(self, claims: Mapping[str, Any], now: float) -> User:
         return User(
@@ -92,6 +119,7 @@ class OIDCProvider:
             name=_text(claims.get("name")) or _text(claims.get("given_name")) or _text(claims.get("preferred_username")),
             claims=claims,
             last_sign_in=now,
+            issuer=issuer_in(claims) or self.issuer,
         )
 
     def subject(self, claims: Mapping[str, Any]) -> str:
@@ -100,15 +128,6 @@ class OIDCProvider:
     def email(self, claims: Mapping[str, Any]) -> str:
         mail = _text(claims.get("mail"))  # as Ping names it
         return _text(claims.get("email")) or (mail if "@" in mail else "")
-
-
-class GenericProvider(OIDCProvider):
-    """Nobody knows which scopes it has, and some (Cognito) refuse a sign-in that asks for one too many."""
-
-    def asked_scopes(self, discovery: Discovery) -> tuple[str, ...]:
-        if self.scopes or not discovery.scopes:
-            return self.scopes or self.default_scopes
-        return tuple(scope for scope in self.default_scopes if scope == "openid" or scope in discovery.scopes)
 
 
 def _text(value: object) -> str:

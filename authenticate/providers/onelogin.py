@@ -1,8 +1,9 @@
 """OneLogin: its groups come by a scope of their own."""
 
 from authenticate.providers.oidc import OIDCProvider
+from gateproject.config.issuers import DEFAULT_URLS
 
 
 class OneLoginProvider(OIDCProvider):
-    default_url = "https://openid-connect.onelogin.com/oidc"
+    default_url = DEFAULT_URLS["onelogin"]
     default_scopes = ("openid", "profile", "email", "groups", "offline_access")

@@ -3,10 +3,11 @@
 from authenticate.providers.auth0 import Auth0Provider
 from authenticate.providers.azure import AzureProvider
 from authenticate.providers.base import Provider
+from authenticate.providers.generic import GenericProvider
 from authenticate.providers.github import GitHubProvider
 from authenticate.providers.gitlab import GitLabProvider
 from authenticate.providers.google import GoogleProvider
-from authenticate.providers.oidc import GenericProvider, OIDCProvider
+from authenticate.providers.oidc import OIDCProvider
 from authenticate.providers.okta import OktaProvider
 from authenticate.providers.onelogin import OneLoginProvider
 from gateproject.config.options import Options

@@ -1,7 +1,10 @@
 """Where in a resource is an attribute?  Names in any case, dotted, or in full with their schema (RFC 7644, 3.10)."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from authenticate.scim.errors import invalid
 
 USER = "urn:ietf:params:scim:schemas:core:2.0:User"
 GROUP = "urn:ietf:params:scim:schemas:core:2.0:Group"
@@ -12,18 +15,47 @@ CASE_EXACT = frozenset({"id", "externalid", "value", "$ref", "version", "locatio
 
 Path = tuple[str, ...]
 
+_CORE = (USER.lower(), GROUP.lower())
+# A schema ends with a version and a type (RFC 7643, 10.2.1); what follows is an attribute of it.
+_OF_SCHEMA = re.compile(r"(?P<schema>urn:.+?:[0-9]+(?:\.[0-9]+)*:\w+)(?::(?P<name>.*))?", re.IGNORECASE | re.DOTALL)
+
 
 def path_of(name: str) -> Path:
-    """`name.givenName` -> (name, givenName); the name of an extension is one step."""
-    lower = name.lower()
-    for schema in (USER, GROUP):
-        if lower.startswith(schema.lower() + ":"):
-            return path_of(name[len(schema) + 1 :])
-    if lower == ENTERPRISE.lower():
-        return (ENTERPRISE,)
-    if lower.startswith(ENTERPRISE.lower() + ":"):
-        return (ENTERPRISE, *path_of(name[len(ENTERPRISE) + 1 :]))
-    return tuple(name.split("."))
+    """`name.givenName` -> (name, givenName); the name of an extension is one step; () is the resource itself, by its core schema."""
+    if not name.lower().startswith("urn:"):
+        return tuple(name.split("."))
+    match = _OF_SCHEMA.fullmatch(name)
+    if match is None:
+        return (name,)
+    schema = match["schema"]
+    steps = tuple(match["name"].split(".")) if match["name"] is not None else ()
+    if schema.lower() in _CORE:
+        return steps
+    return (ENTERPRISE if schema.lower() == ENTERPRISE.lower() else schema, *steps)
+
+
+def said_in(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """(name, value) of each attribute.  Some senders put an object of them under the name of the core schema."""
+    seen = set[str]()
+    for name, value in _unwrapped(document):
+        if name.lower() in seen:
+            # Which of the two is meant, nobody can say.
+            raise invalid(f"{name[:64]} occurs twice")
+        seen.add(name.lower())
+        yield name, value
+
+
+def _unwrapped(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in document.items():
+        core = next((schema for schema in _CORE if name.lower() == schema or name.lower().startswith(schema + ":")), None)
+        if core is None:
+            yield name, value
+        elif len(name) > len(core):
+            yield name[len(core) + 1 :], value
+        elif isinstance(value, Mapping):
+            yield from _unwrapped(value)
+        elif value is not None:
+            raise invalid(f"under {name} stands an object of its attributes")
 
 
 def key_in(resource: Mapping[str, Any], name: str) -> str:

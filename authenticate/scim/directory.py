@@ -20,8 +20,9 @@ import structlog
 from authenticate.scim.errors import ScimError, invalid, not_found
 from authenticate.scim.index import Index, Keys
 from authenticate.scim.patch import patched
-from authenticate.scim.resources import MAX_TEXT, email_of, group_of, name_of, user_of
+from authenticate.scim.resources import MAX_TEXT, email_of, group_of, name_of, said_of, says_active, user_of
 from databroker.client import BrokerClient
+from databroker.ending import end_sessions
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, SESSION, DirectoryGroup, DirectoryUser, Record
 from gateproject.config.options import Options
 
@@ -100,14 +101,16 @@ class ScimDirectory:
             return await self._write_user(None, secrets.token_urlsafe(16), user, told)
 
     async def replace_user(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: Told = _to_nobody) -> Record:
-        user = user_of(document)
         async with self._alone():
-            return await self._write_user(await self._to_change(SCIM_USER, id, if_match), id, user, told)
+            old = await self._to_change(SCIM_USER, id, if_match)
+            return await self._write_user(old, id, user_of(document, was_active=_is_active(old)), told)
 
     async def patch_user(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: Told = _to_nobody) -> Record:
         async with self._alone():
             old = await self._to_change(SCIM_USER, id, if_match)
-            return await self._write_user(old, id, user_of(patched(old.data["resource"], document)), told)
+            changed = patched(said_of(old), document)
+            user = user_of(changed, was_active=_is_active(old))
+            return await self._write_user(old, id, user, told, is_active_unsaid=not says_active(changed))
 
     async def delete_user(self, id: str, if_match: str = "", *, told: Told = _to_nobody) -> None:
         async with self._alone():
@@ -117,7 +120,7 @@ class ScimDirectory:
                 if group is not None:
                     members = [member for member in group.data["members"] if member != id]
                     await self._broker.put(SCIM_GROUP, group_id, {**group.data, "members": members})
-            await self._shut_out(old.data["subject"])
+            await self._take_access(old.data["subject"], is_out=True)
             await self._index.forget(SCIM_USER, id, self._user_keys(old.data["resource"], old.data["subject"]).items())
             await self._broker.delete(SCIM_USER, id)
             told(old, None)
@@ -148,20 +151,25 @@ class ScimDirectory:
             await self._broker.delete(SCIM_GROUP, id)
             told(old, None)
 
-    async def _write_user(self, old: Record | None, id: str, user: Mapping[str, Any], told: Told) -> Record:
+    async def _write_user(
+        self, old: Record | None, id: str, user: Mapping[str, Any], told: Told, *, is_active_unsaid: bool = False
+    ) -> Record:
         subject = self._subject(user)
         groups, created = (old.data["groups"], old.data["created"]) if old is not None else ({}, self._clock())
         keys = self._user_keys(user, subject)
         await self._index.check(SCIM_USER, id, keys)
         await self._index.put(SCIM_USER, id, keys)
+        if old is not None and old.data["subject"] != subject:
+            # First, so that it is done again where it broke off.  A rename lets nobody back in who is, or was, deactivated.
+            await self._take_access(old.data["subject"], is_out=not (user["active"] and _is_active(old)))
         # Before the sessions end, so that a sign-in under way either is found among them or finds this.
-        data = {"resource": dict(user), "groups": dict(groups), "subject": subject, "created": created}
+        data: dict[str, Any] = {"resource": dict(user), "groups": dict(groups), "subject": subject, "created": created}
+        if is_active_unsaid:
+            data["is_active_unsaid"] = True
         record = await self._broker.put(SCIM_USER, id, data)
         if old is not None:
             before = self._user_keys(old.data["resource"], old.data["subject"])
             await self._index.forget(SCIM_USER, id, _changed(before, keys))
-            if old.data["subject"] != subject:
-                await self._take_access(old.data["subject"])
         await self._write_access(record)
         if not user["active"]:
             await self._end_sessions(subject)
@@ -178,23 +186,19 @@ class ScimDirectory:
         if known is None or DirectoryUser.from_record(known).to_data() != wanted:
             await self._broker.put(DIRECTORY_USER, id, wanted)
 
-    async def _take_access(self, subject: str) -> None:
-        """No groups any more, and no session anywhere."""
-        await self._broker.delete(DIRECTORY_USER, self._user_id(subject))
-        await self._end_sessions(subject)
-
-    async def _shut_out(self, subject: str) -> None:
-        """As one who is deactivated, until they are created anew; their resource will not be there to say so."""
+    async def _take_access(self, subject: str, *, is_out: bool) -> None:
+        """No groups and no session any more; `is_out`: as one who is deactivated, until they are created anew."""
         id = self._user_id(subject)
-        await self._broker.put(DIRECTORY_USER, id, DirectoryUser(id, is_deactivated=True).to_data())
+        if is_out:
+            await self._broker.put(DIRECTORY_USER, id, DirectoryUser(id, is_deactivated=True).to_data())
+        else:
+            await self._broker.delete(DIRECTORY_USER, id)
         await self._end_sessions(subject)
 
     async def _end_sessions(self, subject: str) -> None:
         user_id = self._user_id(subject)
         ids = [record.id async for record in self.all(SESSION) if record.data.get("user_id") == user_id]
-        for start in range(0, len(ids), CHANGES_AT_ONCE):
-            await asyncio.gather(*(self._broker.delete(SESSION, id) for id in ids[start : start + CHANGES_AT_ONCE]))
-        for id in ids:
+        for id in await end_sessions(self._broker, ids):
             log.info("session ended", session_id=id, user_id=user_id, reason="the provider deactivated the person")
 
     async def _write_group(self, old: Record | None, id: str, group: Mapping[str, Any], named: Iterable[str], told: Told) -> Record:
@@ -276,6 +280,10 @@ class ScimDirectory:
                 yield
             finally:
                 await self._broker.release(lease)
+
+
+def _is_active(user: Record) -> bool:
+    return bool(user.data["resource"]["active"])
 
 
 def _group_keys(group: Mapping[str, Any], directory_id: str) -> Keys:

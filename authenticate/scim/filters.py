@@ -87,6 +87,8 @@ class _Parser:
         if not _NAME.fullmatch(word):
             raise _wrong(f"{word!r} is no attribute")
         path = path_of(word)
+        if not path:
+            raise _wrong(f"{word!r} is no attribute")
         if self.rest[:1] == ["["]:
             self.rest.pop(0)
             inner = self._grouped("]", depth)

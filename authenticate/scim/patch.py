@@ -1,7 +1,7 @@
 """PATCH (RFC 7644, 3.5.2): operations on a resource, in the dialects of those who send them.
 
 Entra ID writes `Add` and `Replace`, "True" and "False", dotted keys in a value, and removes members by a list in `value`; Okta
-replaces without a path and sends the id along.
+replaces without a path and sends the id along.  What is without a path, or has the core schema as its path, is of the resource itself.
 """
 
 import json
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from authenticate.scim import filters
-from authenticate.scim.attributes import Path, key_in, path_of
+from authenticate.scim.attributes import Path, key_in, path_of, said_in
 from authenticate.scim.errors import ScimError, invalid
 from authenticate.scim.filters import Filter
 
@@ -30,6 +30,9 @@ class Target:
     chosen: Filter | None
     made: Mapping[str, Any]
     sub: str
+
+
+_ITSELF = Target((), None, {}, "")
 
 
 def patched(resource: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,18 +56,11 @@ def _apply(resource: dict[str, Any], operation: Mapping[str, Any]) -> None:
         raise ScimError(400, "op must be add, replace or remove", "invalidSyntax")
     if path is not None and not isinstance(path, str):
         raise ScimError(400, "path must be text", "invalidPath")
+    target = _target(path) if path else _ITSELF
     if op == "remove":
-        if not path:
-            raise ScimError(400, "what is removed must be named by a path", "noTarget")
-        _remove(resource, _target(path), value)
-        return
-    if path:
-        _set(resource, _target(path), value, is_addition=op == "add")
-        return
-    if not isinstance(value, Mapping):
-        raise invalid("without a path, value must be an object")
-    for name, member in value.items():
-        _set(resource, _target(name), member, is_addition=op == "add")
+        _remove(resource, target, value)
+    else:
+        _set(resource, target, value, is_addition=op == "add")
 
 
 def _target(text: str) -> Target:
@@ -73,6 +69,8 @@ def _target(text: str) -> Target:
         raise ScimError(400, "the path can't be read", "invalidPath")
     path = path_of(match["name"])
     if not all(path) or len(path) > 3:
+        raise ScimError(400, "the path can't be read", "invalidPath")
+    if match["filter"] is not None and not path:
         raise ScimError(400, "the path can't be read", "invalidPath")
     if match["filter"] is None:
         return Target(path, None, {}, "")
@@ -98,6 +96,12 @@ def _holder(resource: dict[str, Any], path: Path, *, make: bool) -> dict[str, An
 
 
 def _set(resource: dict[str, Any], target: Target, value: Any, *, is_addition: bool) -> None:
+    if not target.path:
+        if not isinstance(value, Mapping):
+            raise invalid("without a path, value must be an object")
+        for name, member in said_in(value):
+            _set(resource, _target(name), member, is_addition=is_addition)
+        return
     if target.path[0].lower() in READ_ONLY:
         return
     holder = _holder(resource, target.path, make=True)
@@ -140,6 +144,8 @@ def _with(elements: list[Any], value: Any) -> list[Any]:
 
 
 def _remove(resource: dict[str, Any], target: Target, value: Any) -> None:
+    if not target.path:
+        raise ScimError(400, "what is removed must be named by a path", "noTarget")
     if target.path[0].lower() in READ_ONLY:
         return
     holder = _holder(resource, target.path, make=False)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from authenticate.scim.attributes import ENTERPRISE, GROUP, USER, key_in, values_at
+from authenticate.scim.attributes import ENTERPRISE, GROUP, USER, key_in, said_in, values_at
 from authenticate.scim.errors import ScimError, invalid
 from databroker.records import Record
 
@@ -24,16 +24,20 @@ _NAMES = {
 _LEFT_OUT = frozenset({"id", "meta", "schemas", "groups", "password", "x509certificates"})
 
 
-def user_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """As it is kept; ScimError where it is no user."""
+def user_of(document: Mapping[str, Any], *, was_active: bool = True) -> dict[str, Any]:
+    """As it is kept; ScimError where it is no user.  Who says nothing of `active` changes nothing of it (RFC 7644, 3.5.1)."""
     user = _named(document)
     _text(user, "userName", required=True)
     for name in ("externalId", "displayName"):
         _text(user, name)
-    user["active"] = _boolean(user.get("active", True))
+    user["active"] = _boolean(user.get("active", was_active))
     if len(str(user)) > MAX_USER:
         raise ScimError(413, f"a user has no more than {MAX_USER} bytes")
     return user
+
+
+def says_active(document: Mapping[str, Any]) -> bool:
+    return any(name.lower() == "active" and value is not None for name, value in said_in(document))
 
 
 def group_of(document: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -62,8 +66,16 @@ def name_of(user: Mapping[str, Any]) -> str:
     return next((name[:MAX_TEXT] for name in candidates if isinstance(name, str) and name and name.isprintable()), "")
 
 
+def said_of(record: Record) -> dict[str, Any]:
+    """A user's attributes as the provider has set them; who took `active` away sees none, and gate knows what it was."""
+    resource = dict(record.data["resource"])
+    if record.data.get("is_active_unsaid"):
+        del resource["active"]
+    return resource
+
+
 def shown_user(record: Record, base: str) -> dict[str, Any]:
-    shown = {"schemas": [USER], **record.data["resource"]}
+    shown = {"schemas": [USER], **said_of(record)}
     if ENTERPRISE in shown:
         shown["schemas"] = [USER, ENTERPRISE]
     groups = [{"value": id, "$ref": f"{base}Groups/{id}"} for id in sorted(record.data["groups"])]
@@ -95,13 +107,11 @@ def _time(seconds: float) -> str:
 
 def _named(document: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
-    for name, value in document.items():
+    for name, value in said_in(document):
         lower = name.lower()
         if lower in _LEFT_OUT or value is None:
             continue
         name = next((known for folded, known in _NAMES.items() if folded == lower), name)
-        if name in kept:
-            raise invalid(f"{name} occurs twice")
         kept[name] = value
     return kept
 

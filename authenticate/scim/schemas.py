@@ -1,19 +1,20 @@
-"""What this SCIM server says of itself: ServiceProviderConfig, ResourceTypes, Schemas (RFC 7643, 5 to 7)."""
+"""What this SCIM server says of itself: ServiceProviderConfig, ResourceTypes, Schemas (RFC 7643, 5 to 8)."""
 
 from typing import Any
 
 from authenticate.scim.attributes import ENTERPRISE, GROUP, USER
-from authenticate.scim.patch import MOST_OPERATIONS
+from authenticate.scim.query import MOST_RESULTS
 
-MOST_RESULTS = 500
 _CORE = "urn:ietf:params:scim:schemas:core:2.0:"
+
+Attribute = dict[str, Any]
 
 
 def service_provider_config(base: str) -> dict[str, Any]:
     return {
         "schemas": [f"{_CORE}ServiceProviderConfig"],
         "patch": {"supported": True},
-        "bulk": {"supported": False, "maxOperations": MOST_OPERATIONS, "maxPayloadSize": 0},
+        "bulk": {"supported": False, "maxOperations": 0, "maxPayloadSize": 0},
         "filter": {"supported": True, "maxResults": MOST_RESULTS},
         "changePassword": {"supported": False},
         "sort": {"supported": False},
@@ -41,46 +42,76 @@ def _resource_type(name: str, schema: str, base: str) -> dict[str, Any]:
     }
 
 
-def schemas(base: str) -> list[dict[str, Any]]:
-    name = [_attribute(each) for each in ("formatted", "familyName", "givenName")]
-    addressed = [_attribute("value"), _attribute("type"), _attribute("primary", "boolean")]
-    member = [_attribute("value", case_exact=True), _attribute("type"), _attribute("$ref", "reference")]
+def schemas(base: str, user_id: str) -> list[dict[str, Any]]:
+    """`user_id` is the attribute without which a user is refused (setting scim_user_id)."""
+    addressed = [_text("value"), _text("type"), _text("display"), _attribute("primary", "boolean")]
     user = [
-        _attribute("userName", required=True, unique=True),
-        _attribute("externalId", case_exact=True, unique=True),
-        _attribute("displayName"),
+        {**_text("userName"), "required": True, "uniqueness": "server"},
+        {**_text("externalId"), "required": user_id == "externalId", "caseExact": True, "uniqueness": "server"},
+        _complex("name", *map(_text, ("formatted", "familyName", "givenName", "middleName", "honorificPrefix", "honorificSuffix"))),
+        *map(_text, ("displayName", "nickName", "title", "userType", "preferredLanguage", "locale", "timezone")),
+        _reference("profileUrl", "external"),
         _attribute("active", "boolean"),
-        {**_attribute("name", "complex"), "subAttributes": name},
-        {**_attribute("emails", "complex"), "multiValued": True, "subAttributes": addressed},
-        {**_attribute("groups", "complex"), "multiValued": True, "mutability": "readOnly", "subAttributes": member},
+        *(_list(name, *addressed) for name in ("emails", "phoneNumbers", "ims", "entitlements", "roles")),
+        _list("photos", _reference("value", "external"), *addressed[1:]),
+        _list("addresses", *map(_text, ("formatted", "streetAddress", "locality", "region", "postalCode", "country", "type"))),
+        {**_list("groups", *map(_read_only, (_exact("value"), _reference("$ref", "Group")))), "mutability": "readOnly"},
     ]
     group = [
-        _attribute("displayName", required=True),
-        _attribute("externalId", case_exact=True, unique=True),
-        {**_attribute("members", "complex"), "multiValued": True, "subAttributes": member},
+        {**_text("displayName"), "required": True},
+        {**_exact("externalId"), "uniqueness": "server"},
+        _list("members", *map(_immutable, (_exact("value"), _reference("$ref", "User"), {**_text("type"), "canonicalValues": ["User"]}))),
     ]
+    manager = _complex("manager", _exact("value"), _reference("$ref", "User"), _text("displayName"))
+    enterprise = [*map(_text, ("employeeNumber", "costCenter", "organization", "division", "department")), manager]
     return [
         _schema(USER, "User", user, base),
         _schema(GROUP, "Group", group, base),
-        _schema(ENTERPRISE, "EnterpriseUser", [_attribute("employeeNumber"), _attribute("department"), _attribute("organization")], base),
+        _schema(ENTERPRISE, "EnterpriseUser", enterprise, base),
     ]
 
 
-def _schema(id: str, name: str, attributes: list[dict[str, Any]], base: str) -> dict[str, Any]:
+def _schema(id: str, name: str, attributes: list[Attribute], base: str) -> dict[str, Any]:
     meta = {"resourceType": "Schema", "location": f"{base}Schemas/{id}"}
     return {"schemas": [f"{_CORE}Schema"], "id": id, "name": name, "attributes": attributes, "meta": meta}
 
 
-def _attribute(
-    name: str, kind: str = "string", *, required: bool = False, unique: bool = False, case_exact: bool = False
-) -> dict[str, Any]:
+def _attribute(name: str, kind: str) -> Attribute:
     return {
         "name": name,
         "type": kind,
         "multiValued": False,
-        "required": required,
-        "caseExact": case_exact,
+        "required": False,
+        "caseExact": False,
         "mutability": "readWrite",
         "returned": "default",
-        "uniqueness": "server" if unique else "none",
+        "uniqueness": "none",
     }
+
+
+def _text(name: str) -> Attribute:
+    return _attribute(name, "string")
+
+
+def _exact(name: str) -> Attribute:
+    return {**_text(name), "caseExact": True}
+
+
+def _reference(name: str, to: str) -> Attribute:
+    return {**_attribute(name, "reference"), "referenceTypes": [to], "caseExact": True}
+
+
+def _complex(name: str, *parts: Attribute) -> Attribute:
+    return {**_attribute(name, "complex"), "subAttributes": list(parts)}
+
+
+def _list(name: str, *parts: Attribute) -> Attribute:
+    return {**_complex(name, *parts), "multiValued": True}
+
+
+def _read_only(attribute: Attribute) -> Attribute:
+    return {**attribute, "mutability": "readOnly"}
+
+
+def _immutable(attribute: Attribute) -> Attribute:
+    return {**attribute, "mutability": "immutable"}

@@ -1,15 +1,18 @@
 """What the pages of the authenticate host share: the raw cookies, and expected errors in plain words."""
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
 from django.http import HttpRequest, HttpResponse
 
 from gateproject import pages
-from gateproject.errors import BadRequest
+from gateproject.client_network import client_network
+from gateproject.errors import BadRequest, ProviderError
 from gateproject.responses import error_page
+from gateproject.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
@@ -32,10 +35,46 @@ def provider_trouble(request: HttpRequest, error: Exception, retry_url: str) -> 
         request,
         503,
         "The sign-in service does not answer as it should, so we can't sign you in at the moment.",
-        advice="If you are signed in already, nothing changes for you. Otherwise please try again in a minute.",
+        advice="If you are signed in already, nothing changes for you. Otherwise please try again in a minute. "
+        "If it stays like this, tell the people who run this site the number below.",
         links=(("Try again", retry_url),),
     )
     response.headers["Retry-After"] = "30"
+    return response
+
+
+class Crowded(ProviderError):
+    """As many sign-ins wait for the provider as may, or of this network."""
+
+
+@contextmanager
+def place_at_provider(request: HttpRequest) -> Iterator[None]:
+    """One of the places for what browsers make us ask of the provider; Crowded.
+
+    Each network has a share: anybody can begin sign-ins and bring back made-up codes, and while the provider is slow each holds a
+    connection to it.
+    """
+    gate = request.scope["gate"]
+    places, network = gate.authenticate.places_at_provider, client_network(gate.client_address)
+    if not places.take(network):
+        metrics.sign_ins_turned_away.inc()
+        log.warning("sign-in turned away: too many wait for the identity provider", network=network, request_id=gate.request_id)
+        raise Crowded("too many sign-ins wait for the provider")
+    try:
+        yield
+    finally:
+        places.leave(network)
+
+
+def crowded(request: HttpRequest) -> HttpResponse:
+    """Nothing was used up: the same request may come again."""
+    response = error_page(
+        request,
+        503,
+        "Too many sign-ins from your network wait for the sign-in service at this moment.",
+        advice="Please reload this page in a few seconds. If you are signed in already, nothing changes for you.",
+    )
+    response.headers["Retry-After"] = "5"
     return response
 
 

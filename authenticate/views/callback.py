@@ -6,9 +6,10 @@ from typing import Any
 import structlog
 from django.http import HttpRequest, HttpResponse
 
-from authenticate.oidc import CodeRefused, GateCallbackView
-from authenticate.step_up import UNMET, WEAK, Asked
+from authenticate.oidc import CodeRefused, GateCallbackView, LessScope
+from authenticate.step_up import UNMET, UNTOLD, WEAK, Asked
 from authenticate.targets import Target
+from authenticate.tokens import cleaned
 from authenticate.views import answers
 from authenticate.views.to_provider import Attempt, to_provider
 from gateproject import responses
@@ -23,15 +24,31 @@ MAX_ERROR = 64  # characters of the provider's error code that the log shows
 class CallbackView(GateCallbackView):
     async def get(self, request: HttpRequest) -> HttpResponse:
         try:
-            return await super().get(request)
+            with answers.place_at_provider(request):
+                return await super().get(request)
+        except answers.Crowded:
+            return answers.crowded(request)
         except CodeRefused as error:
             self._tell(str(error))
             return self._start_again("The sign-in service no longer accepts this sign-in; it may have taken too long.")
         except BadRequest as error:
             self._tell(str(error))
             raise
+        except LessScope as error:
+            return self._less_scope(error)
         except ProviderError as error:
             return self._and_forget(answers.provider_trouble(request, error, self._target_url()))
+
+    def _less_scope(self, error: LessScope) -> HttpResponse:
+        self._tell(str(error))
+        response = responses.error_page(
+            self.request,
+            403,
+            f"The sign-in service tells this site less about you than it needs: {error.missing} is missing.",
+            advice="Sign in again, and agree to everything that the sign-in service asks you.",
+            links=(("Sign in again", self._target_url()),),
+        )
+        return self._and_forget(response)
 
     def find_attempt(self, state: str) -> dict[str, Any]:
         self.state = state
@@ -47,8 +64,10 @@ class CallbackView(GateCallbackView):
         target = self._target()
         return responses.redirect(service.way_back(session, target, self.attempt["attempt"]) if target else DASHBOARD)
 
-    def login_failure(self, error: str) -> HttpResponse:
-        self._tell(f"the provider says {error[:MAX_ERROR]!r}")
+    def login_failure(self, error: str, description: str = "") -> HttpResponse:
+        """The description is for the log alone: whoever sends the browser here writes it, and a page of ours would lend it our name."""
+        words = cleaned(description)
+        self._tell(f"the provider says {cleaned(error)[:MAX_ERROR]!r}" + (f" ({words})" if words else ""))
         if error == UNMET:
             return self._too_weak(WEAK)
         if error != "access_denied":
@@ -83,7 +102,8 @@ class CallbackView(GateCallbackView):
             return self._deactivated()
         target = self._target()
         location = service.way_back(session, target, self.attempt["attempt"]) if target else DASHBOARD
-        cookies = [service.sessions.set_cookie(session, service.host_port, now), service.attempts.clear(self.state)]
+        planted = service.sessions.clear_planted(answers.cookie_headers(request), service.host_port, request.path)
+        cookies = [*planted, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear(self.state)]
         return responses.redirect(location, cookies)
 
     def _deactivated(self) -> HttpResponse:
@@ -93,11 +113,28 @@ class CallbackView(GateCallbackView):
 
     async def _weaker(self, asked: Asked, shortfall: str) -> HttpResponse:
         """Once more, and then the provider must ask the person; after that a page, never a third time.  The session stays as it was."""
+        if shortfall == UNTOLD:
+            return self._untold()
         target = self._target()
         if target is not None and not asked.is_pressed:
             attempt = Attempt(target, self.attempt["attempt"], replace(asked, is_pressed=True))
             return self._and_forget(await to_provider(self.request, self.service, attempt))
         return self._too_weak(shortfall)
+
+    def _untold(self) -> HttpResponse:
+        """Asked for and not answered (OpenID Connect Core 3.1.3.7): the provider does not say it, or the request was changed on its way."""
+        self._tell(
+            "the provider gave no auth_time in the ID token, though max_age was asked for: have it say auth_time, "
+            "or take max_age off the route (docs/providers.md)"
+        )
+        response = responses.error_page(
+            self.request,
+            403,
+            UNTOLD,
+            advice="Try again. If it stays like this, the people who run this application must look at the sign-in service's settings.",
+            links=(("Try again", self._target_url()), ("Who am I signed in as?", DASHBOARD)),
+        )
+        return self._and_forget(response)
 
     def _too_weak(self, shortfall: str) -> HttpResponse:
         self._tell(shortfall)

@@ -1,7 +1,9 @@
 """Who am I?  The page of the signed-in person: identity, groups, session, and the button that ends it."""
 
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
@@ -10,8 +12,10 @@ from authenticate.providers.base import groups_in
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from databroker.details import claim_text
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, DirectoryUser, Session, User
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, DirectoryUser, Session
+from databroker.session_use import user_of
 from gateproject import responses
+from gateproject.errors import BrokerError
 
 MAX_GROUPS = 200
 # They tie tokens together and tell a person nothing.
@@ -34,14 +38,20 @@ async def dashboard(request: HttpRequest) -> HttpResponse:
         return responses.json_page(person)
     token, cookie = service.csrf.token_for(headers, now, bound_to=session.id)
     response = responses.page(
-        "authenticate/dashboard.html", form_targets="", person=person, claims=_rows(person["claims"]), csrf=token, day=_day
+        "authenticate/dashboard.html",
+        form_targets="",
+        person=person,
+        claims=_rows(person["claims"]),
+        csrf=token,
+        day=partial(_day, ZoneInfo(service.options.time_zone)),
+        administers=await _administers(request, headers),
     )
     return responses.with_cookies(response, [cookie] if cookie else [])
 
 
 async def _person(service: AuthenticateService, session: Session) -> dict[str, Any]:
     record = await service.broker.get(USER, session.user_id)
-    user = User.from_record(record) if record is not None else User(session.user_id)
+    user = user_of(session, record)
     return {
         "user": {"id": user.id, "name": user.name, "email": user.email, "email_verified": user.email_verified},
         "groups": await _groups(service, session),
@@ -62,9 +72,21 @@ async def _groups(service: AuthenticateService, session: Session) -> list[dict[s
     return groups
 
 
+async def _administers(request: HttpRequest, headers: list[bytes]) -> bool:
+    """For a link only: the admin asks for itself."""
+    gate = request.scope["gate"]
+    if not (gate.options.admin_allowed_users or gate.options.admin_allowed_groups):
+        return False
+    try:
+        identity = await gate.authorize.identify(headers, gate.authenticate.host_port)
+    except BrokerError:
+        return False
+    return identity is not None and gate.authorize.may_administer(identity)
+
+
 def _rows(claims: dict[str, Any]) -> list[tuple[str, str]]:
     return [(name, claim_text(name, value)) for name, value in claims.items()]
 
 
-def _day(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%-d %B %Y, %H:%M UTC")
+def _day(zone: ZoneInfo, moment: float) -> str:
+    return datetime.fromtimestamp(moment, zone).strftime("%-d %B %Y, %H:%M %Z")

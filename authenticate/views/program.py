@@ -10,7 +10,8 @@ from authenticate.service import CALLBACK_PATH, AuthenticateService
 from authenticate.step_up import Asked
 from authenticate.targets import Target
 from authenticate.views import answers
-from databroker.records import USER, Session, User
+from databroker.records import USER, Session
+from databroker.session_use import user_of
 from gateproject import responses
 from gateproject.crypto.csrf_token import FIELD
 from gateproject.crypto.program_tokens import ProgramRequest
@@ -79,7 +80,7 @@ async def _question(
     """Nothing has changed; the page asks, and its button carries the proof."""
     token, cookie = service.csrf.token_for(answers.cookie_headers(request), service.clock(), bound_to=session.id)
     record = await service.broker.get(USER, session.user_id)
-    user = User.from_record(record) if record is not None else User(session.user_id)
+    user = user_of(session, record)
     response = responses.page(
         "authenticate/program.html",
         # Its form ends at the program.

@@ -6,6 +6,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 
 from authenticate.service import AuthenticateService
+from authenticate.signed_token import WrongTime, WrongToken
 from authenticate.views import answers
 from gateproject import responses
 from gateproject.errors import BadRequest, BrokerError, ProviderError
@@ -19,15 +20,20 @@ log = structlog.get_logger(__name__)
 @csrf_exempt
 @require_POST
 async def backchannel_logout(request: HttpRequest) -> HttpResponse:
-    """OpenID Connect Back-Channel Logout 1.0, section 2.5: 200, or 400 with what is wrong as OAuth 2.0 says it."""
+    """OpenID Connect Back-Channel Logout 1.0, section 2.5: 200, or 400 with what is wrong as OAuth 2.0 says it; else 503.
+
+    Anybody can send one: of the state of the provider and of our network only the log tells.
+    """
     service: AuthenticateService = request.scope["gate"].authenticate
     tokens = request.POST.getlist("logout_token") if request.content_type == FORM else []
     if len(tokens) != 1:
         return _refused(request, "a form with one logout_token is expected")
     try:
         await service.provider_logout.by_token(tokens[0])
-    except (ProviderError, BrokerError) as error:
+    except (WrongToken, WrongTime) as error:
         return _refused(request, str(error))
+    except (ProviderError, BrokerError) as error:
+        return _put_off(request, error)
     return responses.finished(HttpResponse())
 
 
@@ -50,9 +56,17 @@ async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
         framed_by = await service.provider_client.origins()
     except ProviderError as error:
         return answers.provider_trouble(request, error, "/.gate/")
-    return responses.page("authenticate/signed_out.html", framed_by=framed_by)
+    return responses.page("authenticate/signed_out.html", framed_by=framed_by, everywhere=False)
 
 
 def _refused(request: HttpRequest, reason: str) -> HttpResponse:
     log.warning("a provider's sign-out was refused", reason=reason, request_id=request.scope["gate"].request_id)
     return responses.json_page({"error": "invalid_request", "error_description": reason}, status=400)
+
+
+def _put_off(request: HttpRequest, error: ProviderError | BrokerError) -> HttpResponse:
+    log.error("a provider's sign-out can't be judged", reason=str(error), request_id=request.scope["gate"].request_id)
+    words = {"error": "temporarily_unavailable", "error_description": "the logout token can't be checked now"}
+    response = responses.json_page({**words}, status=503)
+    response.headers["Retry-After"] = "30"
+    return response

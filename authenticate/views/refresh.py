@@ -42,7 +42,9 @@ async def _refreshed(request: HttpRequest, service: AuthenticateService, session
     except Ended:
         reason = "The sign-in service no longer vouches for this session, so it has ended."
         response = responses.error_page(request, 401, reason, links=(answers.SIGN_IN_AGAIN,))
-        return responses.with_cookies(response, [service.sessions.clear_cookie(service.host_port)])
+        return responses.with_cookies(
+            response, service.sessions.clear_cookies(answers.cookie_headers(request), service.host_port, request.path)
+        )
     except ProviderError as error:
         return answers.provider_trouble(request, error, DASHBOARD)
     if answers.wants_json(request):

@@ -1,7 +1,7 @@
 """SCIM 2.0: where a provider pushes its users and groups (RFC 7644).  Not there unless `scim_token` is set."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,12 @@ from authenticate.scim import changes, filters, schemas
 from authenticate.scim.access import PATH
 from authenticate.scim.directory import ScimDirectory
 from authenticate.scim.errors import ScimError, not_found
+from authenticate.scim.query import SEARCH, Query, Selection
 from authenticate.scim.resources import shown_group, shown_user, version_of
 from authenticate.service import AuthenticateService
 from databroker.audit import Push
 from databroker.records import SCIM_GROUP, SCIM_USER, Record
+from gateproject.challenges import BAD_TOKEN
 from gateproject.errors import BrokerError
 from gateproject.responses import error_page, finished
 
@@ -25,7 +27,6 @@ log = structlog.get_logger(__name__)
 
 LIST = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
 MEDIA_TYPES = ("application/scim+json", "application/json")
-DEFAULT_COUNT = 100
 DEEPEST = 12
 # Filters on these are answered by the index.
 INDEXED = frozenset({"username", "externalid", "displayname"})
@@ -66,7 +67,7 @@ ENDPOINTS = {
 
 # The bearer token is the proof: no cookie is looked at.
 @csrf_exempt
-async def scim(request: HttpRequest, path: str) -> HttpResponse:
+async def scim(request: HttpRequest, path: str = "") -> HttpResponse:
     service: AuthenticateService = request.scope["gate"].authenticate
     if not service.scim_access:
         return error_page(request, 404, "There is no such page.", links=(("Who am I?", "/.gate/"),))
@@ -76,25 +77,32 @@ async def scim(request: HttpRequest, path: str) -> HttpResponse:
             raise ScimError(401, "the bearer token is missing or wrong")
         return await _answer(request, service, path.strip("/").split("/"))
     except ScimError as error:
-        return _refused(error)
+        response = _json(error.status, error.document())
+        if error.status == 401 and "Authorization" in request.headers:
+            response.headers["WWW-Authenticate"] = BAD_TOKEN
+        return response
     except BrokerError as error:
         log.error("data broker does not answer", error=str(error), request_id=request.scope["gate"].request_id)
-        return _refused(ScimError(503, "the data broker does not answer; try again in a moment"))
+        unavailable = ScimError(503, "the data broker does not answer; try again in a moment")
+        return _json(unavailable.status, unavailable.document())
 
 
 async def _answer(request: HttpRequest, service: AuthenticateService, steps: list[str]) -> HttpResponse:
     base = service.origin + PATH
     name, rest = steps[0], steps[1:]
+    if steps[-1] == SEARCH and len(steps) <= 2 and (name in ENDPOINTS or not rest):
+        return await _searched(request, service.scim, [ENDPOINTS[name]] if rest else ENDPOINTS.values(), base)
+    if steps == [""] and request.method == "GET":
+        return await _listed(service.scim, ENDPOINTS.values(), Query.of(request.GET.dict()), base)
     if name in ENDPOINTS and len(rest) <= 1:
         return await _resources(request, service.scim, ENDPOINTS[name], rest[0] if rest else "", base)
     if request.method != "GET":
         raise ScimError(405, "only GET is possible here")
     if name == "ServiceProviderConfig" and not rest:
         return _json(200, schemas.service_provider_config(base))
-    listed = {"ResourceTypes": schemas.resource_types, "Schemas": schemas.schemas}.get(name)
-    if listed is None or len(rest) > 1:
+    documents = {"ResourceTypes": schemas.resource_types(base), "Schemas": schemas.schemas(base, service.options.scim_user_id)}.get(name)
+    if documents is None or len(rest) > 1:
         raise not_found("/".join(steps))
-    documents = listed(base)
     if not rest:
         return _json(200, _list(documents, len(documents), 1))
     found = [document for document in documents if document["id"] == rest[0]]
@@ -104,21 +112,22 @@ async def _answer(request: HttpRequest, service: AuthenticateService, steps: lis
 
 
 async def _resources(request: HttpRequest, directory: ScimDirectory, endpoint: Endpoint, id: str, base: str) -> HttpResponse:
-    if_match, change = request.headers.get("If-Match", ""), Change()
+    # Read before anything is written: who asks for what can't be read gets nothing done.
+    if_match, change, selection = request.headers.get("If-Match", ""), Change(), Selection.of(request.GET.dict())
     match request.method, bool(id):
         case "GET", False:
-            return await _listed(request, directory, endpoint, base)
+            return await _listed(directory, [endpoint], Query.of(request.GET.dict()), base)
         case "GET", True:
-            return _shown(request, 200, await directory.find(endpoint.type, id), endpoint, base)
+            return _shown(200, await directory.find(endpoint.type, id), endpoint, base, selection)
         case "POST", False:
             record = await endpoint.create(directory, _document(request), told=change.tell)
             await _tell(request, endpoint, "created", record.id, change)
-            return _shown(request, 201, record, endpoint, base)
+            return _shown(201, record, endpoint, base, selection)
         case "PUT" | "PATCH" as method, True:
             write = endpoint.replace if method == "PUT" else endpoint.patch
             record = await write(directory, id, _document(request), if_match, told=change.tell)
             await _tell(request, endpoint, "changed", id, change, is_active=record.data["resource"].get("active"))
-            return _shown(request, 200, record, endpoint, base)
+            return _shown(200, record, endpoint, base, selection)
         case "DELETE", True:
             await endpoint.delete(directory, id, if_match, told=change.tell)
             await _tell(request, endpoint, "deleted", id, change)
@@ -127,18 +136,23 @@ async def _resources(request: HttpRequest, directory: ScimDirectory, endpoint: E
             raise ScimError(405, f"{request.method} is not possible here")
 
 
-async def _listed(request: HttpRequest, directory: ScimDirectory, endpoint: Endpoint, base: str) -> HttpResponse:
-    text, start, count = request.GET.get("filter", ""), _number(request, "startIndex", 1), _number(request, "count", DEFAULT_COUNT)
-    start, count = max(start, 1), min(max(count, 0), schemas.MOST_RESULTS)
-    asked = filters.parse(text) if text else None
+async def _searched(request: HttpRequest, directory: ScimDirectory, endpoints: Iterable[Endpoint], base: str) -> HttpResponse:
+    """A query in a body: filters name people, and URLs are in logs."""
+    if request.method != "POST":
+        raise ScimError(405, "only POST is possible here")
+    return await _listed(directory, endpoints, Query.of(_document(request)), base)
+
+
+async def _listed(directory: ScimDirectory, endpoints: Iterable[Endpoint], query: Query, base: str) -> HttpResponse:
     total, page = 0, []
-    async for record in _candidates(directory, endpoint.type, asked):
-        if asked is not None and not asked.matches(endpoint.show(record, base)):
-            continue
-        total += 1
-        if start <= total < start + count:
-            page.append(_selected(request, endpoint.show(record, base)))
-    return _json(200, _list(page, total, start))
+    for endpoint in endpoints:
+        async for record in _candidates(directory, endpoint.type, query.asked):
+            if query.asked is not None and not query.asked.matches(endpoint.show(record, base)):
+                continue
+            total += 1
+            if query.start <= total < query.start + query.count:
+                page.append(query.selection.shown(endpoint.show(record, base)))
+    return _json(200, _list(page, total, query.start))
 
 
 async def _candidates(directory: ScimDirectory, type: str, asked: filters.Filter | None) -> AsyncIterator[Record]:
@@ -172,30 +186,9 @@ def _depth(value: Any) -> int:
     return 1 + max(map(_depth, inner), default=0)
 
 
-def _number(request: HttpRequest, name: str, otherwise: int) -> int:
-    text = request.GET.get(name, "")
-    if not text:
-        return otherwise
-    if len(text) > 10 or not text.removeprefix("-").isdecimal():
-        raise ScimError(400, f"{name} must be a whole number", "invalidValue")
-    return int(text)
-
-
-def _selected(request: HttpRequest, shown: dict[str, Any]) -> dict[str, Any]:
-    """RFC 7644, 3.9, for whole attributes: Entra ID leaves out members when it looks for a group."""
-    wanted = {name.strip().lower() for name in request.GET.get("attributes", "").split(",") if name.strip()}
-    left_out = {name.strip().lower() for name in request.GET.get("excludedAttributes", "").split(",")}
-    always = {"id", "schemas"}
-    return {
-        name: value
-        for name, value in shown.items()
-        if name in always or ((not wanted or name.lower() in wanted) and name.lower() not in left_out)
-    }
-
-
-def _shown(request: HttpRequest, status: int, record: Record, endpoint: Endpoint, base: str) -> HttpResponse:
+def _shown(status: int, record: Record, endpoint: Endpoint, base: str, selection: Selection) -> HttpResponse:
     shown = endpoint.show(record, base)
-    response = _json(status, _selected(request, shown))
+    response = _json(status, selection.shown(shown))
     response.headers["ETag"] = version_of(record)
     response.headers["Location"] = shown["meta"]["location"]
     return response
@@ -207,15 +200,6 @@ def _list(resources: list[dict[str, Any]], total: int, start: int) -> dict[str, 
 
 def _json(status: int, document: Mapping[str, Any]) -> HttpResponse:
     return finished(HttpResponse(json.dumps(document).encode(), status=status, content_type="application/scim+json"))
-
-
-def _refused(error: ScimError) -> HttpResponse:
-    response = _json(error.status, error.document())
-    if error.status == 401:
-        response.headers["WWW-Authenticate"] = "Bearer"
-    if error.status == 503:
-        response.headers["Retry-After"] = "5"
-    return response
 
 
 async def _tell(request: HttpRequest, endpoint: Endpoint, what: str, id: str, change: Change, **more: Any) -> None:

@@ -43,7 +43,12 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
         return responses.redirect(service.way_back(session, target, attempt_id))
     # Whoever must prove again who they are is asked at once; for more strength the provider may know a shorter way.
     asked = replace(asked, is_pressed=session is not None and shortfall == OLD)
-    return await to_provider(request, service, Attempt(target, attempt_id, asked))
+    response = await to_provider(request, service, Attempt(target, attempt_id, asked))
+    if session is not None:
+        return response
+    return responses.with_cookies(
+        response, service.sessions.clear_planted(answers.cookie_headers(request), service.host_port, request.path)
+    )
 
 
 def _too_old(request: HttpRequest, target: Target | None) -> HttpResponse:

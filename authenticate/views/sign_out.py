@@ -1,5 +1,6 @@
 """Sign-out: with proof that one of our own pages asked for it, the session ends on every host and, where it can, at the provider."""
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
@@ -8,8 +9,11 @@ from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from databroker.records import Session
 from gateproject import responses
+from gateproject.crypto.cookies import set_cookie
 from gateproject.crypto.csrf_token import FIELD, HEADER
 
+# What the button for all devices sends.
+EVERYWHERE = "gate_everywhere"
 METHODS = ["GET", "HEAD", "OPTIONS", "POST"]
 
 
@@ -32,13 +36,19 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
 
 
 async def _signed_out(request: HttpRequest, service: AuthenticateService, session: Session | None) -> HttpResponse:
+    headers, now = answers.cookie_headers(request), service.clock()
     next_url = service.after_sign_out.url(_field(request, "gate_redirect_uri"), request.scope["gate"].authorize.is_route_origin)
+    everywhere = session is not None and request.method == "POST" and EVERYWHERE in request.POST
     if session is not None:
+        if everywhere:
+            await service.sessions.end_all_of(session)
         await service.sessions.end(session)
         service.revoke_soon(session)
         params = service.after_sign_out.params(next_url, service.clock())
         next_url = await service.provider_client.end_session_url(session, params) or next_url
-    return responses.with_cookies(_next(request, next_url), [service.sessions.clear_cookie(service.host_port)])
+    await service.sessions.end_carried(headers, service.host_port, now)
+    cleared = service.sessions.clear_cookies(headers, service.host_port, request.path)
+    return responses.with_cookies(_next(request, next_url, everywhere=everywhere), [*cleared, service.csrf.clear(), *_admin_cookies()])
 
 
 @require_safe
@@ -49,12 +59,12 @@ async def signed_out(request: HttpRequest) -> HttpResponse:
     return _next(request, service.after_sign_out.url_of(states[0] if len(states) == 1 else "", is_route_origin, service.clock()))
 
 
-def _next(request: HttpRequest, url: str) -> HttpResponse:
+def _next(request: HttpRequest, url: str, *, everywhere: bool = False) -> HttpResponse:
     if url:
         return responses.redirect(url)
     if answers.wants_json(request):
-        return responses.json_page({"status": 200, "reason": "You are signed out."})
-    return responses.page("authenticate/signed_out.html")
+        return responses.json_page({"status": 200, "reason": f"You are signed out{' on all devices' if everywhere else ''}."})
+    return responses.page("authenticate/signed_out.html", everywhere=everywhere)
 
 
 def _confirmation(request: HttpRequest, service: AuthenticateService, session: Session | None) -> HttpResponse:
@@ -65,8 +75,21 @@ def _confirmation(request: HttpRequest, service: AuthenticateService, session: S
     else:
         target = service.targets.target(_field(request, "gate_redirect_uri"), request.scope["gate"].authorize.is_route_origin)
         redirect_uri = target.url if target is not None else ""
-        response = responses.page("authenticate/sign_out.html", status=400, form_targets="", csrf=token, redirect_uri=redirect_uri)
+        response = responses.page(
+            "authenticate/sign_out.html",
+            status=400,
+            form_targets="",
+            csrf=token,
+            redirect_uri=redirect_uri,
+            is_signed_in=session is not None,
+        )
     return responses.with_cookies(response, [cookie] if cookie else [])
+
+
+def _admin_cookies() -> list[str]:
+    """Without the session it was entered by, Django's opens nothing; gone are both all the same."""
+    names = (settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME)
+    return [set_cookie(name, "", max_age=0, secure=settings.SESSION_COOKIE_SECURE, path=settings.SESSION_COOKIE_PATH) for name in names]
 
 
 def _bound_to(session: Session | None) -> str:

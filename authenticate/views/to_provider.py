@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from django.http import HttpRequest, HttpResponse
 
 from authenticate.oidc import GateRequestView, library_settings
+from authenticate.pushed_request import pushed
 from authenticate.service import AuthenticateService
 from authenticate.step_up import Asked
 from authenticate.targets import Target
@@ -36,8 +37,21 @@ async def to_provider(request: HttpRequest, service: AuthenticateService, attemp
         return service.attempts.begin(remembered, service.host_port, answers.cookie_headers(request), service.clock())
 
     provider = client.provider
-    more = attempt.asked.request_params(provider.request_params.get("prompt", ""), provider.pressing_prompt)
+    more = attempt.asked.request_params(provider.request_params, provider.pressing_prompt, takes_claims=discovery.takes_claims)
     settings = library_settings(service.options, client, discovery, more)
-    response = await GateRequestView.as_view(oidc_settings=settings, begin=staticmethod(begin))(request)
+
+    async def push(params: dict[str, str]) -> dict[str, str]:
+        with answers.place_at_provider(request):
+            return await pushed(client, discovery, params)
+
+    is_pushed = bool(discovery.pushed_request_endpoint)
+    try:
+        response = await GateRequestView.as_view(oidc_settings=settings, begin=staticmethod(begin), push=push if is_pushed else None)(
+            request
+        )
+    except answers.Crowded:
+        return answers.crowded(request)
+    except ProviderError as error:
+        return answers.provider_trouble(request, error, attempt.target.url)
     response.headers["Cache-Control"] = "no-store"
     return response

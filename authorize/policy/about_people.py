@@ -139,7 +139,8 @@ def acr_among(values: Iterable[str]) -> Callable[[Identity], int]:
     listed = frozenset(values)
 
     def judge(identity: Identity) -> int:
-        found = identity.claims.get("acr", ())
+        # Of a token of another issuer it would say how somebody signed in there.
+        found = () if identity.is_foreign else identity.claims.get("acr", ())
         if len(found) != 1 or not isinstance(found[0], str):
             return UNKNOWN
         return TRUE if found[0] in listed else FALSE

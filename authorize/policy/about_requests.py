@@ -1,13 +1,18 @@
 """Comparisons of the policy language with the request itself: who sends it, from where, how, and for which path."""
 
 import ipaddress
+import itertools
 from collections.abc import Callable
-from functools import lru_cache
 
-from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix, decoded_reading
+import re2
+
+from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix
 from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_request, shown
+from authorize.policy.criterion import UNTOLD
+from authorize.policy.readings import expression_form, setting_forms
 from authorize.policy.texts import described, text_test
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
+from gateproject.bounded import remembered
 from gateproject.config.policy_language import Comparison
 from gateproject.errors import BadRequest
 
@@ -24,7 +29,7 @@ CERTIFICATE = Answers(Reason.CERTIFICATE_LISTED, Reason.CERTIFICATE_NOT_LISTED, 
 def source_ip(comparison: Comparison) -> Criterion:
     networks = comparison.operand
 
-    @lru_cache(maxsize=4096)
+    @remembered(4096, longest=64)
     def is_inside(text: str) -> int:
         address = ipaddress.ip_address(text)
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
@@ -52,26 +57,49 @@ def http_method(comparison: Comparison) -> Criterion:
 
 
 def http_path(comparison: Comparison) -> Criterion:
-    """The canonical path; where an upstream may read it as another one, both must answer alike."""
+    """The canonical path; all that upstreams may take it for must answer alike, else the answer is unknown."""
     canonical = {"is": canonical_setting_path, "in": canonical_setting_path, "starts_with": canonical_setting_prefix}
     try:
         operand = tuple(map(canonical.get(comparison.operator, str), comparison.operand))
     except BadRequest as error:
         raise ValueError(str(error)) from None
     is_expression = comparison.operator == "matches"
-    decoded = operand if is_expression else tuple(map(decoded_reading, operand))
-    fits, fits_decoded = text_test(comparison.operator, operand), text_test(comparison.operator, decoded)
-    has_escapes = decoded != operand
+    forms = _expression_forms(operand) if is_expression else tuple(dict.fromkeys(itertools.chain(*map(setting_forms, operand))))
+    fits, fits_reading = text_test(comparison.operator, operand), text_test(comparison.operator, forms)
+    has_escapes = forms != operand and not is_expression
 
     def judge(case: Case) -> int:
-        path, reading = case.request.path, case.reading or case.read()
+        path, others = case.request.path, case.others
+        if others is None:
+            others = case.read()
         holds = fits(path)
-        if (reading is not path or has_escapes) and fits_decoded(reading) is not holds:
+        if others is UNTOLD:
+            return UNKNOWN
+        if (others or has_escapes) and any(fits_reading(reading) is not holds for reading in others or (path,)):
             return UNKNOWN
         return TRUE if holds else FALSE
 
-    criterion = described(comparison, lambda case: case.request.path)
-    return on_request(criterion, PATH, judge, is_negated=comparison.is_negated)
+    def compared(case: Case) -> str:
+        path, others = case.request.path, case.read()
+        if others is UNTOLD:
+            return f"{path}, which holds too many marks to be read in one way"
+        other = next((reading for reading in others or (path,) if fits_reading(reading) is not fits(path)), None)
+        return path if other is None else f"{path}, which an upstream may read as {other}"
+
+    return on_request(described(comparison, compared), PATH, judge, is_negated=comparison.is_negated)
+
+
+def _expression_forms(expressions: tuple[str, ...]) -> tuple[str, ...]:
+    """With what those that name escapes stand for; what no longer is an expression then fits nothing, so the answer is unknown."""
+    return tuple(dict.fromkeys((*expressions, *filter(_is_expression, map(expression_form, expressions)))))
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        re2.compile(text)
+    except re2.error:
+        return False
+    return True
 
 
 def http_header(comparison: Comparison) -> Criterion:

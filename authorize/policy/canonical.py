@@ -1,10 +1,10 @@
 """Which one path and which one host does a request name?  Everything that has two readings is refused."""
 
-import functools
 import ipaddress
 import re
 from urllib.parse import quote, unquote_to_bytes
 
+from gateproject.bounded import remembered
 from gateproject.errors import BadRequest
 
 UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -16,12 +16,12 @@ _REFUSED = re.compile(rb"[^\x21-\x7e]|[#?\\]")
 _ESCAPE = re.compile(r"%(.{0,2})")
 _ANY_ESCAPE = re.compile(rb"%[0-9a-fA-F]{2}")
 _HEX = re.compile(r"[0-9A-Fa-f]{2}")
-_SEGMENT_PARTS = re.compile(r";|%2F|%3B")
-
-_HAS_OTHER_READINGS = re.compile(r"[%;]|//")
-_ASCII_ESCAPE = re.compile(r"%([2-7][0-9A-F])")
-_PARAMETERS = re.compile(r";[^/]*")
-_SLASHES = re.compile(r"//+")
+_ESCAPED_AGAIN = re.compile(r"%(?:25)+(?=[0-9A-Fa-f]{2})")
+_ESCAPED_DOT = re.compile(r"%2[Ee]")
+# Where some reader of a segment ends its name.
+_SEGMENT_ENDS = re.compile(r";|%(?:2F|3B|5C)", re.IGNORECASE)
+# Where the path ends for who decodes first: what stands behind is no segment's beginning to anybody.
+_PATH_ENDS = re.compile(r"%(?:3F|23).*", re.IGNORECASE | re.DOTALL)
 
 _HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?)(?::([1-9][0-9]{0,4}))?")
 _LONGEST_HOST = 253
@@ -33,7 +33,7 @@ def canonical_path(raw: bytes) -> str:
 
     RFC 3986 6.2.2: unreserved escapes decoded, other escapes in upper-case hex, dot segments resolved (5.2.4, never above the
     root).  Duplicate slashes and `%2F` stay.  BadRequest for controls, spaces, backslashes, non-ASCII bytes, bad escapes, escapes
-    that are not UTF-8, and segments that an upstream may read as a parent directory (`..;x`, `..%2Fadmin`).
+    that are not UTF-8, and segments that an upstream may read as a parent directory (`..;x`, `..%2Fadmin`, `%252e%252e`).
     """
     if _PLAIN.fullmatch(raw):
         return raw.decode("ascii")
@@ -70,19 +70,7 @@ def canonical_setting_prefix(text: str) -> str:
     return canonical_setting_path(text + "x").removesuffix("x")
 
 
-@functools.lru_cache(maxsize=512)
-def lenient_reading(path: str) -> str:
-    """A canonical path as an upstream may read it that decodes escapes, drops `;parameters` and merges slashes."""
-    if not _HAS_OTHER_READINGS.search(path):
-        return path
-    return _SLASHES.sub("/", _PARAMETERS.sub("", decoded_reading(path)))
-
-
-def decoded_reading(path: str) -> str:
-    return _ASCII_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), path)
-
-
-@functools.lru_cache(maxsize=1024)
+@remembered(1024, longest=_LONGEST_HOST + len(".:65535"))
 def canonical_host(raw: bytes) -> tuple[str, int | None]:
     """Host and port of a Host header: lower-case, without trailing dot; the port as written, None where there is none."""
     found = _HOST.fullmatch(raw.lower())
@@ -139,9 +127,9 @@ def _without_dot_segments(path: str) -> str:
 
 
 def _refuse_hidden_parent(segment: str) -> None:
-    """Servers that cut path parameters or decode `%2F` would climb where we did not."""
-    if "." not in segment:
+    """Servers that cut path parameters, decode `%2F` or `%3F`, or decode more than once would climb where we did not."""
+    if "." not in segment and "%25" not in segment:
         return
-    parts = _SEGMENT_PARTS.split(segment)
-    if len(parts) > 1 and (".." in parts or "." in parts):
+    parts = _SEGMENT_ENDS.split(_ESCAPED_DOT.sub(".", _ESCAPED_AGAIN.sub("%", segment)))
+    if any(_PATH_ENDS.sub("", part) in (".", "..") for part in parts):
         raise BadRequest("the path holds a segment that could be read as a parent directory")

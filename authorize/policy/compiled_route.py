@@ -1,24 +1,29 @@
 """A route of the configuration, made ready: does it match this path, and which rules let a caller in?"""
 
 import hashlib
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import re2
 
 from authorize.policy import criteria
-from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix, decoded_reading
+from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix
 from authorize.policy.criterion import Criterion, Evaluation
 from authorize.policy.email_address import canonical_domain
 from authorize.policy.expressions import CompiledBlock, UnusableOperand, compile_block, single
+from authorize.policy.readings import expression_form, setting_forms
 from authorize.policy.reasons import Reason
 from authorize.policy.step_up import policy_judges_strength, strengths_of
+from authorize.policy.user_entry import user_entry
 from gateproject.config.policy_language import ENFORCE
 from gateproject.config.route import Route
 from gateproject.errors import BadRequest, ConfigError, Problem
 
 Matcher = Callable[[str], bool]
+
+CONDITIONS = ("path", "prefix", "regex")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,10 @@ class CompiledRoute:
     route: Route
     matched_prefix: str
     matches: Matcher  # the canonical path
-    resembles: Matcher  # a lenient reading of it
+    resembles: Matcher  # one of its readings
+    owns: Matcher  # one of its readings, where the path itself is this route's
+    takes_all: bool  # it has no condition on the path
+    names_percent: bool  # its `regex` speaks of escapes, or of the percent sign
     has_escapes: bool  # its `path` or `prefix` can be spelled differently
     client_ca: ClientAuthority | None  # who must have issued the client's certificate
     requirements: tuple[Criterion, ...]  # all must hold, before anything else
@@ -85,12 +93,17 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
     own_ca = route.tls_downstream_client_ca
     authority = None if (pem := own_ca or client_ca) is None else ClientAuthority.of(pem)
     setting = "tls_downstream_client_ca" if own_ca else "client_ca"
-    matches, has_escapes = _matcher(path, prefix, pattern), "%" in f"{path}{prefix}"
+    has_escapes = "%" in f"{path}{prefix}"
+    matches = _matcher(path, prefix, pattern)
+    resembles = _reading_matcher(path, prefix, (pattern,)) if has_escapes else matches
     return CompiledRoute(
         route=route,
         matched_prefix=path or prefix or "",
         matches=matches,
-        resembles=_matcher(path and decoded_reading(path), prefix and decoded_reading(prefix), pattern) if has_escapes else matches,
+        resembles=resembles,
+        owns=_reading_matcher(path, prefix, (pattern, _decoded_pattern(route.regex))) if route.regex and "%" in route.regex else resembles,
+        takes_all=path is None and prefix in (None, "/") and pattern is None,
+        names_percent=bool(route.regex and "%" in route.regex),
         has_escapes=has_escapes,
         client_ca=authority,
         requirements=() if authority is None else (criteria.certificate(authority.id, setting),),
@@ -110,6 +123,7 @@ def usable_conditions(route: Route, key: str) -> tuple[str | None, str | None, M
     prefix = _setting(route.prefix, canonical_setting_prefix, f"{key}.prefix", problems)
     pattern = _pattern(route.regex, f"{key}.regex", problems)
     problems.extend(_unusable_domains(route, key))
+    problems.extend(unusable_users(route.allowed_users, f"{key}.allowed_users"))
     blocks = _blocks(route, key, problems)
     if problems:
         raise ConfigError(problems)
@@ -146,10 +160,27 @@ def _pattern(text: str | None, key: str, problems: list[Problem]) -> Matcher | N
     return lambda path: fullmatch(path) is not None
 
 
+def _decoded_pattern(text: str) -> Matcher:
+    """Of a regex that names escapes: a route that was found by them owns what they stand for (docs/decisions/two-readings.md)."""
+    try:
+        fullmatch = re2.compile(expression_form(text)).fullmatch
+    except re2.error:
+        return lambda path: False
+    return lambda path: fullmatch(path) is not None
+
+
 def _unusable_domains(route: Route, key: str) -> Iterator[Problem]:
     for index, entry in enumerate(route.allowed_domains):
         if not canonical_domain(entry):
             yield Problem(f"{key}.allowed_domains[{index}]", f"{entry!r} is not a domain such as 'example.com'")
+
+
+def unusable_users(entries: Iterable[str], key: str) -> Iterator[Problem]:
+    for index, entry in enumerate(entries):
+        try:
+            user_entry(entry)
+        except ValueError as error:
+            yield Problem(f"{key}[{index}]", str(error))
 
 
 def _matcher(path: str | None, prefix: str | None, pattern: Matcher | None) -> Matcher:
@@ -166,6 +197,19 @@ def _matcher(path: str | None, prefix: str | None, pattern: Matcher | None) -> M
     if len(conditions) == 1:
         return conditions[0]
     return lambda candidate: all(condition(candidate) for condition in conditions)
+
+
+def _reading_matcher(path: str | None, prefix: str | None, patterns: Sequence[Matcher | None]) -> Matcher:
+    """As `_matcher`, for any of the forms that each condition has in a reading."""
+    paths, prefixes = ((None,) if text is None else setting_forms(text) for text in (path, prefix))
+    matchers = [_matcher(*conditions) for conditions in itertools.product(paths, prefixes, patterns)]
+    return lambda candidate: any(matches(candidate) for matches in matchers)
+
+
+def name_of(route: Route) -> str:
+    """As people know the route: its name, else where it lies."""
+    where = next((f" {condition} {getattr(route, condition)}" for condition in CONDITIONS if getattr(route, condition) is not None), "")
+    return route.name or f"{route.from_}{where}"
 
 
 def lets_somebody_in(route: Route) -> bool:

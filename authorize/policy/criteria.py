@@ -5,10 +5,11 @@ from functools import partial
 from typing import Any
 
 from authorize.policy.criterion import NOTHING, Answers, Case, Criterion, Step, on_person, on_request
-from authorize.policy.email_address import canonical_domain, canonical_email
+from authorize.policy.email_address import canonical_domain
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
+from authorize.policy.user_entry import EntryKind, user_entry
 
 __all__ = ["NOTHING", "Answers", "Case", "Criterion", "Reason", "Step", "on_person", "on_request"]
 
@@ -37,23 +38,25 @@ def preflight() -> Criterion:
 
 def any_user(rule: str = "allow_any_authenticated_user") -> Criterion:
     criterion = Criterion(rule, "anybody signed in", compared_person)
-    return on_person(criterion, Answers(Reason.SIGNED_IN, Reason.NOT_SIGNED_IN, Reason.NOT_SIGNED_IN), lambda identity: TRUE)
+    answers = Answers(Reason.SIGNED_IN, Reason.NOT_SIGNED_IN, Reason.NOT_SIGNED_IN)
+    return on_person(criterion, answers, lambda identity: FALSE if identity.is_foreign else TRUE)
 
 
 def users(entries: Iterable[str], rule: str = "allowed_users", *, is_negated: bool = False) -> Criterion:
-    """By e-mail, by `provider/subject`, or by bare subject.
+    """Each entry names one kind of thing (user_entry.py) and is compared with that alone; ValueError where one names nobody.
 
-    An entry with an "@" never matches a bare subject: some providers let people choose it, and it would pass for an address.
+    Of a token of another issuer a list that does not name that issuer says nothing: "not alice" would be whoever it gives a token.
     """
     listed = frozenset(entries)
-    # An entry that names a service account is for no person, whatever subject their provider lets them have.
-    subjects = frozenset(entry for entry in listed if "@" not in entry and not entry.startswith("service_account/"))
-    # "oidc/ann@a.org" is a user id; a mailbox whose name begins with "oidc/" must not pass for it.
-    emails = frozenset(filter(None, (canonical_email(entry) for entry in listed if "/" not in entry)))
+    named = tuple(map(user_entry, listed))
+    emails, user_ids, subjects = (frozenset(entry.name for entry in named if entry.kind is kind) for kind in EntryKind)
+    issuers = frozenset(entry.provider for entry in named if entry.names_an_issuer)
 
     def judge(identity: Identity) -> int:
-        if identity.rule_email in emails or identity.user_id in listed or identity.subject in subjects:
+        if identity.rule_email in emails or identity.user_id in user_ids or identity.own_subject in subjects:
             return TRUE
+        if identity.is_foreign:
+            return FALSE if identity.issuer in issuers else UNKNOWN
         return FALSE if identity.rule_email or not emails else UNKNOWN
 
     return on_person(Criterion(rule, partial(wanted, listed), compared_person), USER, judge, is_negated=is_negated)
@@ -73,7 +76,7 @@ def groups(entries: Iterable[str], rule: str = "allowed_groups", *, is_negated: 
 
 def no_group_fits(identity: Identity) -> int:
     """Of somebody none of whose known groups is asked for: another may be."""
-    if identity.has_untold_groups:
+    if identity.has_untold_groups or identity.is_foreign:
         return UNKNOWN
     return FALSE if identity.group_ids else NOTHING
 
@@ -146,7 +149,7 @@ def shown(values: Iterable[Any]) -> str:
 
 def compared_person(case: Case) -> str:
     person = case.identity
-    return "nobody" if person is None else ", ".join(dict.fromkeys(filter(None, (person.rule_email, person.user_id, person.subject))))
+    return "nobody" if person is None else ", ".join(dict.fromkeys(filter(None, (person.rule_email, person.user_id, person.own_subject))))
 
 
 def compared_email(case: Case) -> str:

@@ -4,14 +4,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from authorize.policy.canonical import lenient_reading
 from authorize.policy.identity import Identity
+from authorize.policy.readings import is_read_alike, readings
 from authorize.policy.reasons import Reason
 from authorize.policy.request import AccessRequest
 from authorize.policy.truth import AND, FALSE, MAYBE, TRUE, UNKNOWN
+from gateproject.errors import TooManyReadings
 
 # An answer of a rule on people that have nothing the rule could compare: a no, with a reason of its own.
 NOTHING = 0
+
+# The readings of a path that holds too many marks: nobody worked them out.
+UNTOLD = ("",)
 
 # What odd values of claims and headers can bring about; the rule is then not evaluated.
 _CANT_EVALUATE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -25,14 +29,18 @@ class Case:
     identity: Identity | None
     now: float
     # Made by the first criterion that asks, for all; not by a property, whose call each of a hundred criteria would pay for.
-    reading: str | None = field(default=None, init=False, repr=False, compare=False)
+    others: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
     headers: dict[bytes, bytes | None] | None = field(default=None, init=False, repr=False, compare=False)
     second: int | None = field(default=None, init=False, repr=False, compare=False)
 
-    def read(self) -> str:
-        """The path as a lenient upstream may read it; the path itself where there is but one reading."""
-        self.reading = lenient_reading(self.request.path)
-        return self.reading
+    def read(self) -> tuple[str, ...]:
+        """All that upstreams may take the path for; nothing where all read it alike, UNTOLD where there are too many."""
+        path = self.request.path
+        try:
+            self.others = () if is_read_alike(path) else readings(path)
+        except TooManyReadings:
+            self.others = UNTOLD
+        return self.others
 
     def tell_second(self) -> int:
         """`now` without its fraction."""

@@ -3,8 +3,9 @@
 import re
 import unicodedata
 from encodings import idna
-from functools import lru_cache
 from typing import Any
+
+from gateproject.bounded import remembered
 
 _LONGEST_EMAIL = 320  # RFC 3696 errata 1690: 64 + "@" + 255
 _LONGEST_DOMAIN = 253
@@ -27,7 +28,7 @@ def canonical_email(text: Any) -> str:
     return f"{local.translate(_ASCII_LOWER)}@{domain}"
 
 
-@lru_cache(maxsize=1024)  # thousands of routes name people of a few domains
+@remembered(1024, longest=_LONGEST_DOMAIN)  # thousands of routes name people of a few domains
 def canonical_domain(text: str) -> str:
     """ASCII lower-case A-labels (NFKC, then IDNA), or "" where this is not a domain."""
     if len(text) > _LONGEST_DOMAIN:

@@ -5,15 +5,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from authorize.policy.canonical import lenient_reading
-from authorize.policy.compiled_route import compile_route
+from authorize.policy.compiled_route import CONDITIONS, compile_route
 from authorize.policy.criteria import Reason, Step
 from authorize.policy.decision import Decision, Outcome
+from authorize.policy.readings import readings
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from gateproject.config.policy_language import SHADOW
 from gateproject.config.route import Route
+from gateproject.errors import TooManyReadings
 
 # What a refused person can do nothing about, and need not read.
 _NOT_TOLD = frozenset({Reason.NOT_PREFLIGHT, Reason.NOT_SIGNED_IN, Reason.NOT_DENIED_BY_POLICY})
@@ -23,7 +24,6 @@ _BLOCKS = frozenset({Reason.NOT_ALLOWED_BY_POLICY, Reason.ALLOW_UNKNOWN})
 _ANSWERS = {TRUE: "yes", FALSE: "no", UNKNOWN: "unknown"}
 # Settled by the last rule that was looked at.
 _ONE_RULE = frozenset({Outcome.CERTIFICATE, Outcome.STEP_UP})
-_CONDITIONS = ("path", "prefix", "regex")
 _INVERSIONS = re.compile(r"\.(?:not|nor)\b")
 
 
@@ -75,7 +75,9 @@ def _row(step: Step, decision: Decision) -> dict[str, Any]:
     return row
 
 
-def route_looks(request: AccessRequest, policy: Sequence[Route], default_ports: frozenset[int]) -> list[RouteLook]:
+def route_looks(
+    request: AccessRequest, policy: Sequence[Route], default_ports: frozenset[int], own_hosts: frozenset[str] = frozenset()
+) -> list[RouteLook]:
     """The routes whose host is the request's, in order, up to the first that matches.
 
     Each is asked alone, in a table of its own, so the answers are those of the real table and no second account of its rules.
@@ -88,6 +90,8 @@ def route_looks(request: AccessRequest, policy: Sequence[Route], default_ports: 
             misses = _other_address(request, route, default_ports)
             if not misses:
                 continue
+        elif request.host in own_hosts:
+            misses = [f"host: {request.host} has pages of gate alone, so no wildcard stands for it"]
         elif exact_hosts and route.from_.host.startswith("*."):
             misses = [f"host: {request.host} has routes of its own, so none for {route.from_.host} is asked"]
         else:
@@ -120,16 +124,21 @@ def _port(port: int | None) -> str:
 
 
 def _misses(path: str, route: Route) -> Iterator[str]:
-    for condition in _CONDITIONS:
+    for condition in CONDITIONS:
         wanted = getattr(route, condition)
         if wanted is None:
             continue
-        others: dict[str, None] = {other: None for other in _CONDITIONS if other != condition}
+        others: dict[str, None] = {other: None for other in CONDITIONS if other != condition}
         if not compile_route(route.model_copy(update=others), condition).matches(path):
             yield f"{condition}: {path} {_MISS[condition]} {wanted}"
-    # Such a path is refused where a later route matches it (HostRoutes.match).
-    if not compile_route(route, "").matches(path) and compile_route(route, "").resembles(lenient_reading(path)):
-        yield f"an upstream may all the same read {path} as one of this route"
+    # Such a path is refused where another route matches it (HostRoutes.match).
+    compiled = compile_route(route, "")
+    try:
+        read = readings(path)
+    except TooManyReadings:
+        read = ()
+    if not compiled.matches(path) and (reading := next(filter(compiled.resembles, read), None)) is not None:
+        yield f"an upstream may all the same read {path} as {reading}, one of this route"
 
 
 _MISS = {"path": "is not", "prefix": "does not begin with", "regex": "does not match, as a whole,"}
@@ -141,12 +150,6 @@ def _alone(route: Route, default_ports: frozenset[int]) -> RouteTable:
 
 def _joined(reasons: list[str]) -> str:
     return reasons[0] if len(reasons) == 1 else f"{', '.join(reasons[:-1])}, and {reasons[-1]}"
-
-
-def name_of(route: Route) -> str:
-    """As people know the route: its name, else where it lies."""
-    where = next((f" {condition} {getattr(route, condition)}" for condition in _CONDITIONS if getattr(route, condition) is not None), "")
-    return route.name or f"{route.from_}{where}"
 
 
 def decisive_reason(decision: Decision) -> str:

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateproject.config.authenticate import PROVIDERS
+from gateproject.config.bearer_tokens import ISSUER_ENDS, JWT
+
 # What the session ids of those begin with who have no session, but a token of a provider.
 BEARER = "bearer/"
 
@@ -17,12 +20,16 @@ class Identity:
     `group_ids` are ids; `group_names` are names and e-mails of those groups, empty for providers whose rules take ids only, and
     without any that is the id of a known group.  `groups` is what upstreams are told: ids, then names.
     `has_untold_groups`: the provider says that it keeps groups of this person elsewhere (OpenID Connect Core 1.0, 5.6.2), as
-    Microsoft does with those of who is in more than 200.
+    Microsoft does with those of who is in more than 200; or it did not give the claim that is to name them; or the directory
+    that is to name them has no record of this person.
     `claims` is flattened: dotted keys, each with a tuple of scalar values.
+    `own_subject` is the subject of who is of the configured provider, and empty for everybody else: a token of another issuer, a
+    service account.  `is_foreign`: named by a token of an issuer that a route trusts (`bearer_token: jwt`); they have neither e-mail
+    address nor groups, whatever the token says, and rules know them by `user_id` and by their claims.
     """
 
     session_id: str
-    user_id: str  # "<provider>/<subject>"
+    user_id: str  # "<provider>/<subject>", "<issuer>#<subject>" of a foreign one, "service_account/<name>"
     subject: str
     provider: str
     expires: float
@@ -38,9 +45,20 @@ class Identity:
     has_untold_groups: bool = False
     claims: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     rule_domain: str = field(init=False, default="", repr=False, compare=False)
+    own_subject: str = field(init=False, default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rule_domain", self.rule_email.rpartition("@")[2])
+        object.__setattr__(self, "own_subject", self.subject if self.provider in PROVIDERS else "")
+
+    @property
+    def is_foreign(self) -> bool:
+        return self.provider == JWT
+
+    @property
+    def issuer(self) -> str:
+        """Of a foreign one: whose token it is.  No issuer has a "#"."""
+        return self.user_id.partition(ISSUER_ENDS)[0] if self.is_foreign else ""
 
     @property
     def is_bearer(self) -> bool:

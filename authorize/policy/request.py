@@ -10,6 +10,8 @@ from gateproject.errors import BadRequest
 # Asks for a tunnel to a host and port (RFC 9110 9.3.6).
 CONNECT = "CONNECT"
 
+# RFC 9110 9.1: methods are case-sensitive, and all that are registered are in capitals.  Applications fold them before they compare.
+_METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Z]{1,32}")
 _REFUSED_IN_QUERY = re.compile(rb"[\x00-\x20\x7f#]")
 
 
@@ -59,6 +61,15 @@ class AccessRequest:
         return self.host if self.port is None else f"{self.host}:{self.port}"
 
 
+def require_method(method: str) -> None:
+    """BadRequest where an application may run another method than the one that is judged: `delete` is DELETE to many.
+
+    The only door for methods, of the listener and of everybody who asks about a request.
+    """
+    if not _METHOD.fullmatch(method):
+        raise BadRequest("the method is not a token in capitals, so an application might take it for another than the one judged")
+
+
 def access_request(
     method: str,
     host: bytes,
@@ -74,8 +85,12 @@ def access_request(
 ) -> AccessRequest:
     """The one door from bytes of a request to what is judged; BadRequest where they have no single reading.
 
-    `query` keeps each byte as one character (latin-1), so that it can be forwarded unchanged.
+    `query` keeps each byte as one character (latin-1), so that it can be forwarded unchanged.  An empty `method` is one that nobody said.
     """
+    if method:
+        require_method(method)
+    if method == "OPTIONS" and access_control_request_method:
+        require_method(access_control_request_method.decode("latin-1"))
     if _REFUSED_IN_QUERY.search(query):
         raise BadRequest("the query holds a character that must be percent-encoded")
     name, port = canonical_host(host)

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from authorize.policy.canonical import lenient_reading
-from authorize.policy.compiled_route import CompiledRoute, compile_route
+from authorize.policy.compiled_route import CompiledRoute, compile_route, name_of
+from authorize.policy.readings import is_read_alike, names_left, readings, require_few_marks
 from authorize.policy.request import AccessRequest
 from gateproject.config.policy_language import SHADOW
 from gateproject.config.route import Route
-from gateproject.errors import BadRequest, ConfigError, Problem
+from gateproject.errors import ConfigError, Problem, TwoReadings
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +19,54 @@ class HostRoutes:
     have_escapes: bool
 
     def match(self, path: str) -> CompiledRoute | None:
+        """TwoReadings where the first match of a path that an upstream may take this one for is another route, or none.
+
+        TooManyReadings where that can't be told in reasonable time, whatever the routes are: only a first one that takes all paths
+        needs no readings.
+        """
         for route in self.routes:
             if route.matches(path):
-                self._refuse_two_readings(path, route)
+                if (self.have_escapes or not is_read_alike(path)) and not self.routes[0].takes_all:
+                    self._require_all_readings(path, route)
+                return route
+        require_few_marks(path)
+        return None
+
+    def _require_all_readings(self, path: str, found: CompiledRoute) -> None:
+        """`/%2Fadmin`, `//admin` and `/;x/admin` don't match `/admin`, but many an upstream reads them so."""
+        taken_for = readings(path)  # first: it refuses what has too many, before work that grows with them
+        written = names_left(path) if found.names_percent else {}
+        for reading in taken_for:
+            owner = self._owner(reading, found)
+            if owner is not found and not self._is_meant(reading, written.get(reading, ()), found):
+                raise TwoReadings(reading, _shown(owner), _shown(found))
+
+    def _is_meant(self, reading: str, forms: Iterable[str], found: CompiledRoute) -> bool:
+        """Is `/files/a@b` the found route's because its expression, which speaks of escapes, takes `/files/a%40b`?
+
+        Not where a route before it has the decoded form, or one behind it only that form: such a name is that route's.
+        """
+        written = [text for text in forms if found.matches(text)]
+        if not written:
+            return False
+        is_behind = False
+        for route in self.routes:
+            if route is found:
+                is_behind = True
+            elif route.resembles(reading) and not (is_behind and all(map(route.resembles, written))):
+                return False
+        return True
+
+    def _owner(self, reading: str, found: CompiledRoute) -> CompiledRoute | None:
+        """The first match, as of a request."""
+        for route in self.routes:
+            if route.owns(reading) if route is found else route.resembles(reading):
                 return route
         return None
 
-    def _refuse_two_readings(self, path: str, found: CompiledRoute) -> None:
-        """`/%2Fadmin`, `//admin` and `/;x/admin` don't match `/admin`, but many an upstream reads them so."""
-        reading = lenient_reading(path)
-        if reading == path and not self.have_escapes:
-            return
-        for route in self.routes:
-            if route is found:
-                return
-            if route.resembles(reading):
-                raise BadRequest("the path can be read in two ways that belong to different routes")
+
+def _shown(route: CompiledRoute | None) -> str:
+    return f"route '{name_of(route.route)}'" if route is not None else "no route of this host"
 
 
 # Host, port, and whether for TCP: two routes of one host and port, one for each, never stand in for each other.
@@ -44,8 +76,9 @@ Address = tuple[str, int | None, bool]
 class RouteTable:
     """Indexed by address, so that ten thousand routes cost what ten do."""
 
-    def __init__(self, by_host: dict[Address, HostRoutes], conditions: tuple[bytes | None, bool]):
+    def __init__(self, by_host: dict[Address, HostRoutes], conditions: tuple[bytes | None, bool], own_hosts: frozenset[str] = frozenset()):
         self._by_host = by_host
+        self._own_hosts = own_hosts
         self.ports = sorted({port for _, port, is_tunnel in by_host if port is not None and not is_tunnel})
         self.hosts = frozenset(host for host, _, _ in by_host)  # wildcards as they are written
         self._tunnel_hosts = frozenset(host for host, _, is_tunnel in by_host if is_tunnel)
@@ -63,11 +96,13 @@ class RouteTable:
         client_ca: bytes | None,
         with_shadow: bool = False,
         previous: "RouteTable | None" = None,
+        own_hosts: frozenset[str] = frozenset(),
     ) -> "RouteTable":
         """ConfigError with every problem of every route.  `client_ca` is that of all routes; it has no default that could be forgotten.
 
         What is in shadow is left out, as if it were not written; `with_shadow` takes it for enforced, which no request may be
-        answered by.  What was compiled for `previous`, under the same conditions, is taken over for routes that are the same objects.
+        answered by.  No wildcard stands for `own_hosts`: what it leads to would be of one origin with our pages.  What was compiled
+        for `previous`, under the same conditions, is taken over for routes that are the same objects.
         """
         conditions = (client_ca, with_shadow)
         compiled_before = previous._compiled_under(conditions) if previous is not None else {}
@@ -88,14 +123,15 @@ class RouteTable:
             lists.setdefault((route.from_.host, port, route.is_tcp), []).append(compiled)
         if problems:
             raise ConfigError(problems)
-        return cls({key: HostRoutes(tuple(found), any(route.has_escapes for route in found)) for key, found in lists.items()}, conditions)
+        by_host = {key: HostRoutes(tuple(found), any(route.has_escapes for route in found)) for key, found in lists.items()}
+        return cls(by_host, conditions, own_hosts)
 
     def _compiled_under(self, conditions: tuple[bytes | None, bool]) -> dict[int, CompiledRoute]:
         """By the identity of the route; this table keeps them alive, so no other has it.  None under other conditions."""
         return {id(compiled.route): compiled for compiled in self.routes()} if conditions == self._conditions else {}
 
     def match(self, request: AccessRequest) -> CompiledRoute | None:
-        """BadRequest where upstreams may read the path as one of an earlier route."""
+        """TwoReadings (a BadRequest) where upstreams may read the path as one of another route, or of none."""
         found = self._host_routes(request.host, request.port, request.is_tunnel)
         return found.match(request.path) if found is not None else None
 
@@ -104,7 +140,7 @@ class RouteTable:
 
     def has_tunnels_at(self, host: str) -> bool:
         """At any port."""
-        return host in self._tunnel_hosts or f"*.{host.partition('.')[2]}" in self._tunnel_hosts
+        return host in self._tunnel_hosts or self._wildcard_of(host) in self._tunnel_hosts
 
     def routes_of(self, host: str, port: int | None) -> tuple[CompiledRoute, ...]:
         found = self._host_routes(host, port)
@@ -120,4 +156,8 @@ class RouteTable:
 
     def _host_routes(self, host: str, port: int | None, is_tunnel: bool = False) -> HostRoutes | None:
         """A host with routes of its own never falls back to a wildcard's, which may be more generous."""
-        return self._by_host.get((host, port, is_tunnel)) or self._by_host.get((f"*.{host.partition('.')[2]}", port, is_tunnel))
+        return self._by_host.get((host, port, is_tunnel)) or self._by_host.get((self._wildcard_of(host), port, is_tunnel))
+
+    def _wildcard_of(self, host: str) -> str:
+        """ "" where none may stand for this host, whatever the port: cookies know no ports."""
+        return "" if host in self._own_hosts else f"*.{host.partition('.')[2]}"

@@ -45,7 +45,8 @@ class RemoteAuthorizer(Hosts):
         facts = _plain(answer)
         decision = _decision(facts, route)
         identity = _identity(facts.get("identity"))
-        return Check(decision, identity, _headers(answer) if decision.is_allowed else (), str(facts.get("challenge") or ""))
+        challenge, refused = (str(facts.get(name) or "") for name in ("challenge", "refused_token"))
+        return Check(decision, identity, _headers(answer) if decision.is_allowed else (), challenge, refused)
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
         host, _, port = host_port.partition(":") if not host_port.startswith("[") else (host_port, "", "")

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import grpc
@@ -23,6 +22,7 @@ from authorize.policy.request import AccessRequest
 from authorize.recorder import Recorder
 from authorize.rpc import attributes
 from databroker.replica import Replica
+from gateproject.bounded import remembered, together
 from gateproject.errors import BadRequest, BrokerError, GateError
 from gateproject.rpc.shared_secret import TOKEN
 
@@ -30,7 +30,7 @@ SERVICE = "envoy.service.auth.v3.Authorization"
 CHECK = f"/{SERVICE}/Check"
 # How long a decision waits for records that the data plane has seen already.
 PATIENCE = 2.0
-LONGEST_REMEMBERED = 2048  # bytes
+LONGEST_REMEMBERED = 4096  # bytes of all that an answer says
 _APPEND = base_pb2.HeaderValueOption.HeaderAppendAction.APPEND_IF_EXISTS_OR_ADD
 _OVERWRITE = base_pb2.HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
 _STATUS = {Outcome.SIGN_IN: 401, Outcome.STEP_UP: 401, Outcome.FORBIDDEN: 403, Outcome.NO_ROUTE: 404, Outcome.CERTIFICATE: 495}
@@ -157,7 +157,7 @@ class ExtAuthz:
             answer = _denied(refusal) if refusal is not None else _allowed(check, *words.cleaned(asked, check))
         except GateError as error:
             asked = asked or _asked(told, _unread(told), attributes.headers_of(http))
-            refusal, problem = await words.explain(asked, error), str(error)
+            refusal, problem = await words.explain(asked, error), error.in_full
             answer = _denied(refusal)
         words.tell(story or words.story(asked), refusal.status if refusal is not None else 200, problem)
         return answer
@@ -215,7 +215,7 @@ def _decided(check: Check) -> pb.CheckResponse:
         answer.status.code = code_pb2.PERMISSION_DENIED
         answer.denied_response.status.CopyFrom(_http_status(_STATUS[decision.outcome]))
     trace = [{"rule": step.rule, "value": step.value, "reason": step.reason.name} for step in _told(decision.trace)]
-    told = {"trace": trace, "identity": _identity(check.identity), "challenge": check.challenge}
+    told = {"trace": trace, "identity": _identity(check.identity), "challenge": check.challenge, "refused_token": check.refused_token}
     answer.dynamic_metadata.update({**_outcome(check), **told})
     return answer
 
@@ -251,9 +251,7 @@ def _allowed(check: Check, replaced: Mapping[bytes, bytes], removed: Sequence[by
     said = LetThrough(
         check.decision.outcome, route.id if route is not None else "", check.identity_headers, tuple(replaced.items()), tuple(removed)
     )
-    # Clients choose what is replaced and removed: what is long is not remembered.
-    size = sum(map(len, replaced.values())) + sum(map(len, removed))
-    return _let_through(said) if size <= LONGEST_REMEMBERED else _let_through.__wrapped__(said)
+    return _let_through(said)
 
 
 class LetThrough(NamedTuple):
@@ -266,7 +264,8 @@ class LetThrough(NamedTuple):
     removed: tuple[bytes, ...]
 
 
-@lru_cache(maxsize=4096)
+# Clients choose what is replaced and removed, and providers what identity headers hold.
+@remembered(2048, longest=LONGEST_REMEMBERED, size=lambda said: together(said.identity_headers, said.replaced, said.removed))
 def _let_through(said: LetThrough) -> bytes:
     """The requests of one browser to one route are answered alike; each is judged, and then its answer need not be written anew."""
     answer = _ok((*said.identity_headers, *said.replaced))

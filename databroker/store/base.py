@@ -103,5 +103,12 @@ class BackEnd(Store, Leases, Protocol):
     """What every kind of store is: records, leases beside them, and what its elected cleaner does."""
 
     async def clean(self, limit: int) -> bool:
-        """Delete at most `limit` expired records, and forget changes that are too old; True where there is more to do."""
+        """Delete at most `limit` expired records, and forget changes that are too old; True where there is more to do.
+
+        By the earlier of two clocks, ours and the server's, where it has one: whose clock is ahead ends nothing for the others.
+        """
+        ...
+
+    async def clock_skew(self) -> float:
+        """By how many seconds our clock is ahead of the server's, negative where it is behind; 0 where there is no other clock."""
         ...

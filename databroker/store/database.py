@@ -108,6 +108,11 @@ class DatabaseStore:
             self._wake_readers()
         return number == limit
 
+    async def clock_skew(self) -> float:
+        asked = self._clock()
+        theirs = await self._do(lambda: _one_clock(self._clock()))
+        return (asked + self._clock()) / 2 - theirs if connection.vendor == "postgresql" else 0.0
+
     def _wake_readers(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
@@ -171,6 +176,7 @@ def _live(now: float) -> Any:
 def _put(row: StoredRecord, now: float, only_if_version: int | None) -> None:
     with transaction.atomic():
         state = _locked_state()
+        now = now if only_if_version is None else _earlier(now)
         found = StoredRecord.objects.filter(type=row.type, record_id=row.record_id).first()
         is_live = found is not None and not found.is_deleted and (found.expires is None or found.expires > now)
         if only_if_version is not None and only_if_version != (found.version if found is not None and is_live else 0):
@@ -197,7 +203,7 @@ def _bury(state: StoreState, row: StoredRecord, now: float) -> None:
 
 
 def _page(type: str, after: str, limit: int, now: float) -> list[StoredRecord]:
-    return list(_live(now).filter(type=type, record_id__gt=after).order_by("record_id")[:limit])
+    return list(_live(_earlier(now)).filter(type=type, record_id__gt=after).order_by("record_id")[:limit])
 
 
 def _changes(since: int) -> tuple[int, int, list[StoredRecord]]:
@@ -228,8 +234,14 @@ def _one_clock(ours: float) -> float:
         return float(cursor.fetchone()[0])
 
 
+def _earlier(ours: float) -> float:
+    """Whose clock is ahead must not end what is good for all others."""
+    return min(ours, _one_clock(ours))
+
+
 def _clean(now: float, limit: int) -> int:
     """Nothing is locked where there is nothing to do."""
+    now = _earlier(now)
     expired = StoredRecord.objects.filter(is_deleted=False, expires__lte=now).order_by("expires")
     old = StoredRecord.objects.filter(is_deleted=True, modified__lt=now - REMEMBERED).order_by("version")
     if not expired.exists() and not old.exists():

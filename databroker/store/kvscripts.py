@@ -40,6 +40,12 @@ local function alive()
   return version, forgotten
 end
 
+-- Whose clock is ahead must not end what is good for all others.
+local function earlier(ours)
+  local time = redis.call('TIME')
+  return math.min(tonumber(ours), tonumber(time[1]) + tonumber(time[2]) / 1000000)
+end
+
 local function live_version(record, now)
   if not record or #record <= 24 then return 0 end
   local version, modified, expires = struct.unpack('>ddd', record)
@@ -64,7 +70,7 @@ end
 PUT = (
     _PRELUDE
     + """
-local name, times, data, now, expires, only_if = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local name, times, data, now, expires, only_if = ARGV[1], ARGV[2], ARGV[3], earlier(ARGV[4]), ARGV[5], ARGV[6]
 local version = alive()
 if only_if ~= '' and live_version(redis.call('HGET', records, name), now) ~= tonumber(only_if) then return false end
 version = version + 1
@@ -80,7 +86,7 @@ return text(version)
 DELETE = (
     _PRELUDE
     + """
-local name, now = ARGV[1], tonumber(ARGV[2])
+local name, now = ARGV[1], earlier(ARGV[2])
 local record = redis.call('HGET', records, name)
 if not record or #record <= 24 then return 0 end
 bury(alive() + 1, name, now)
@@ -92,7 +98,7 @@ return live_version(record, now) > 0 and 1 or 0
 PAGE = (
     _PRELUDE
     + """
-local first, last, limit, now = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local first, last, limit, now = ARGV[1], ARGV[2], tonumber(ARGV[3]), earlier(ARGV[4])
 local page = {}
 while #page < 2 * limit do
   local names = redis.call('ZRANGEBYLEX', ids, first, last, 'LIMIT', 0, math.min(limit, 500))
@@ -138,25 +144,27 @@ return redis.call('HGET', meta, 'life')
 """
 )
 
+CLOCK = "local time = redis.call('TIME') return time[1] .. '.' .. string.format('%06d', time[2])"
+
 EVICTION = "return string.match(redis.call('INFO', 'memory'), 'maxmemory_policy:(%S+)') or 'noeviction'"
 
 # now, limit: delete what has expired; returns how many were looked at
 EXPIRE = (
     _PRELUDE
     + """
-local now = tonumber(ARGV[1])
-local names = redis.call('ZRANGEBYSCORE', expiries, '-inf', ARGV[1], 'LIMIT', 0, tonumber(ARGV[2]))
+local now = earlier(ARGV[1])
+local names = redis.call('ZRANGEBYSCORE', expiries, '-inf', string.format('%.6f', now), 'LIMIT', 0, tonumber(ARGV[2]))
 local version = alive()
 for at, name in ipairs(names) do bury(version + at, name, now) end
 return #names
 """
 )
 
-# modified before, how many to keep, limit: forget the oldest changes, and of deleted records that they were; returns how many
+# now, for how long, how many to keep, limit: forget the oldest changes, and of deleted records that they were; returns how many
 FORGET = (
     _PRELUDE
     + """
-local before, keep, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local before, keep, limit = earlier(ARGV[1]) - tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 alive()
 local oldest = redis.call('ZRANGE', changes, 0, limit - 1, 'WITHSCORES')
 local excess, gone, forgotten = redis.call('ZCARD', changes) - keep, 0, nil

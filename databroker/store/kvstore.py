@@ -136,8 +136,13 @@ class KvStore:
     async def clean(self, limit: int) -> bool:
         now = self._clock()
         expired = int(await self._run(kvscripts.EXPIRE, repr(now), limit))
-        forgotten = int(await self._run(kvscripts.FORGET, repr(now - REMEMBERED), self._remembered_changes, limit))
+        forgotten = int(await self._run(kvscripts.FORGET, repr(now), REMEMBERED, self._remembered_changes, limit))
         return limit in (expired, forgotten)
+
+    async def clock_skew(self) -> float:
+        asked = self._clock()
+        theirs = float(await self._run(kvscripts.CLOCK))
+        return (asked + self._clock()) / 2 - theirs
 
     async def _wait_for_news(self, version: int, news: asyncio.Event) -> None:
         if self._listener is None:

@@ -25,6 +25,7 @@ class MeasuredStore:
         self.acquire = store.acquire
         self.renew = store.renew
         self.release = store.release
+        self.clock_skew = store.clock_skew
 
     async def get(self, type: str, id: str) -> Record | None:
         return await self._measured("get", self._store.get(type, id))

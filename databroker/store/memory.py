@@ -113,6 +113,9 @@ class MemoryStore:
         if self._leases.get(lease.name, (None, 0.0))[0] == lease:
             del self._leases[lease.name]
 
+    async def clock_skew(self) -> float:
+        return 0.0
+
     async def clean(self, limit: int) -> bool:
         self.expire(self._clock(), limit)
         return self.has_expired(self._clock())

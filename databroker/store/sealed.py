@@ -52,6 +52,7 @@ class SealedStore:
         self.renew = store.renew
         self.release = store.release
         self.clean = store.clean
+        self.clock_skew = store.clock_skew
 
     def use(self, secrets: Sequence[bytes]) -> None:
         """From now on these, where the check record opens with one: what was sealed under another can't be read any more."""

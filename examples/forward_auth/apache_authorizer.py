@@ -72,7 +72,8 @@ class Authorizer(socketserver.StreamRequestHandler):
             if name.startswith("HTTP_") and not NOT_ASKED.fullmatch(header):
                 headers[header] = value
         # As the client wrote it; Apache's own idea of the path is another one.
-        headers["X-Original-URL"] = options.origin + params["REQUEST_URI"]
+        # Of several slashes at its beginning Apache forwards one.
+        headers["X-Original-URL"] = f"{options.origin}/{params['REQUEST_URI'].lstrip('/')}"
         headers["X-Forwarded-Method"] = params["REQUEST_METHOD"]
         headers["X-Forwarded-For"] = params["REMOTE_ADDR"]
         connection = http.client.HTTPConnection(options.gate, timeout=TIMEOUT)

@@ -1,12 +1,13 @@
 """The settings of the decision: where groups come from, and who may enter the admin."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from gateproject.config.bearer_tokens import bearer_tokens_fit_the_provider
+from gateproject.config.bearer_tokens import bearer_tokens_fit_the_provider, claims_are_of_one_issuer
 from gateproject.config.fields import (
     Base64Secret,
     Bool,
@@ -25,7 +26,7 @@ from gateproject.config.policy_tests import PolicyTest, read_tests_file
 from gateproject.config.reader import Reader, Shape
 from gateproject.config.types import SecretBytes, SecretText, Url
 from gateproject.config.upstream_credentials import authorization_is_set_once, service_account_is_usable
-from gateproject.config.validation import Rule, Settings
+from gateproject.config.validation import Finding, Rule, Settings
 
 
 def _claim_or_nothing(value: Any) -> str:
@@ -50,6 +51,12 @@ def claimed_groups(settings: Any) -> str:
     return chosen if chosen is not None else ("groups" if settings.idp_provider == "oidc" else "")
 
 
+def groups_are_claimed(settings: Any) -> bool:
+    """Is everybody of the provider to have that claim, so that whoever lacks it has groups that nobody told?  Not where it only stands
+    by for a directory."""
+    return bool(claimed_groups(settings)) and not (settings.groups_claim is None and (settings.directory_file or settings.scim_token))
+
+
 # Each takes about a kilobyte.
 MOST_KEPT = 10_000_000
 
@@ -72,8 +79,17 @@ def _part(rate: Decimal) -> Decimal:
     return rate
 
 
+def _claims_are_of_one_issuer(settings: Any) -> Iterator[Finding]:
+    yield from claims_are_of_one_issuer(settings, claimed_groups(settings))
+
+
 class AuthorizeSettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (service_account_is_usable, authorization_is_set_once, bearer_tokens_fit_the_provider)
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        service_account_is_usable,
+        authorization_is_set_once,
+        bearer_tokens_fit_the_provider,
+        _claims_are_of_one_issuer,
+    )
 
     enable_cloud_serverless_authentication: Bool = Field(
         False,
@@ -112,7 +128,9 @@ class AuthorizeSettings(Settings):
         examples=["roles"],
         json_schema_extra={"when_unset": "`groups` for `oidc`, none for vendors"},
     )
-    admin_allowed_users: TextList = Field((), description="Who enters the admin by single sign-on.", examples=[["alice@example.com"]])
+    admin_allowed_users: TextList = Field(
+        (), description="Who enters the admin by single sign-on; entries as in `allowed_users`.", examples=[["alice@example.com"]]
+    )
     admin_allowed_groups: TextList = Field((), description="Whose members enter the admin by single sign-on.", examples=[["operators"]])
     ext_authz_tokens: Annotated[tuple[SecretText, ...], Reader("list of string", _ext_authz_tokens, TOKENS)] = Field(
         (),

@@ -15,13 +15,17 @@ from gateproject.config.validation import Finding, Settings
 ACCESS_TOKEN, ID_TOKEN, JWT = "idp_access_token", "idp_id_token", "jwt"
 KINDS = (ACCESS_TOKEN, ID_TOKEN, JWT)
 ANY_CLIENT = "*"
+# Between issuer and subject in the id of who is named by a token of `jwt`.  No issuer has one, so no two ids are the same.
+ISSUER_ENDS = "#"
+# Claims that name a person; what names groups besides is `groups_claim`.
+OF_OUR_PEOPLE = frozenset({"sub", "email"})
 _ISSUER = re.compile(r"https?://[!-~]+")
 
 
 def issuer(value: Any) -> str:
     """Compared character by character, so it stays as it is written."""
     url = text(value)
-    parsed = parse_url(url) if _ISSUER.fullmatch(url) and "#" not in url else None
+    parsed = parse_url(url) if _ISSUER.fullmatch(url) and ISSUER_ENDS not in url else None
     if parsed is None or not is_confidential(parsed.scheme, parsed.host):
         raise ValueError("must be an https URL, exactly as it stands in the tokens (http on this machine only)")
     return url
@@ -113,6 +117,18 @@ def _jwt_is_whole(route: Any) -> Iterator[Finding]:
     if route.allow_any_authenticated_user:
         message = "with bearer_token: jwt would let in whoever the issuer gives a token, of a public CI service everybody: name who may"
         yield ("allow_any_authenticated_user",), message
+
+
+def claims_are_of_one_issuer(settings: Any, groups_claim: str) -> Iterator[Finding]:
+    """Who somebody is and which groups they are in: of another issuer that must be asked for by words that say so."""
+    for index, route in enumerate(settings.policy):
+        for name in route.allowed_idp_claims if route.bearer_token == JWT else ():
+            if name in OF_OUR_PEOPLE or name == groups_claim:
+                yield (
+                    ("policy", index, "allowed_idp_claims", name),
+                    f"is what the provider says of its people, and tokens of {route.bearer_token_issuer} would say it as well: write "
+                    f"policy: [{{allow: {{and: [{{claim/iss: ...}}, {{claim/{name}: ...}}]}}}}], with the issuer that you mean",
+                )
 
 
 def bearer_tokens_fit_the_provider(settings: Any) -> Iterator[Finding]:

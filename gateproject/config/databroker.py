@@ -89,7 +89,8 @@ class DatabrokerSettings(Settings):
     databroker_storage_tls_skip_verify: Bool = Field(False, description="The kvstore's certificate is not verified.", examples=[True])
     session_staleness: Duration = Field(
         timedelta(seconds=30),
-        description="How long sessions that this process has cached are served while the data broker is away; then it answers 503.",
+        description="How long sessions that this process has cached are served after the data broker's last word; then it answers 503. "
+        "Less than 3s, 0 too: until its loss is noticed, and for 3s of silence at most.",
         examples=["30s"],
     )
     database_url: Annotated[DatabaseUrl, Reader("URL", database_location, TEXT)] = Field(

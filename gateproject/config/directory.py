@@ -60,6 +60,17 @@ def account_of(settings: Any) -> DirectoryAccount | None:
     return DirectoryAccount({**client, "directory_id": SecretText(tenant)})
 
 
+def groups_are_recorded(settings: Any) -> bool:
+    """Does a directory tell everybody's groups, so that they are unknown of whom it has no record?
+
+    A file is complete: who is not in it is in no group of it.  In split mode another process may have the credentials.
+    """
+    if settings.scim_token or settings.directory_file:
+        return bool(settings.scim_token)
+    is_elsewhere = settings.services != "all" and settings.idp_provider in PROVIDERS_WITH_DIRECTORY and not claimed_groups(settings)
+    return is_elsewhere or account_of(settings) is not None
+
+
 def wanted_groups(settings: Any) -> Iterator[tuple[str | int, ...]]:
     """Where groups are asked for."""
     if settings.admin_allowed_groups:

@@ -144,6 +144,13 @@ def number(value: Any) -> Decimal:
     return Decimal(str(value))
 
 
+def whole_number(value: Any) -> int:
+    found = number(value)
+    if found < 1 or found != found.to_integral_value():
+        raise ValueError("must be a whole number, 1 or more")
+    return int(found)
+
+
 def host_port(value: Any) -> HostPort:
     if isinstance(value, HostPort):
         return value
@@ -271,6 +278,7 @@ Text = Annotated[str, Reader("string", text, TEXT)]
 Secret = Annotated[SecretText, Reader("string", lambda value: SecretText(text(value)), TEXT)]
 Bool = Annotated[bool, Reader("bool", boolean, BOOL)]
 Number = Annotated[Decimal, Reader("number", number, {"type": ["number", "string"]})]
+WholeNumber = Annotated[int, Reader("whole number", whole_number, {"type": ["integer", "string"]})]
 Duration = Annotated[timedelta, Reader("duration", duration, DURATION)]
 PositiveDuration = Annotated[timedelta, Reader("duration", positive_duration, POSITIVE_DURATION)]
 TextList = Annotated[tuple[str, ...], Reader("list of string", text_list, LIST)]

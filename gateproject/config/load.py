@@ -73,7 +73,12 @@ def load_options(path: Path | None, environ: Mapping[str, str], judges: Sequence
 
 def parse_options(content: bytes, extension: str, environ: Mapping[str, str], directory: Path) -> Options:
     """As `load_options`, for the bytes of a configuration file in `directory`."""
-    return options_of(_checked(lambda: _Source(parse(content, extension), "", directory), environ, ()))
+    return options_of(check_content(content, extension, environ, directory))
+
+
+def check_content(content: bytes, extension: str, environ: Mapping[str, str], directory: Path, judges: Sequence[Judge] = ()) -> Checked:
+    """As `check_configuration`, for the bytes of a configuration file in `directory`."""
+    return _checked(lambda: _Source(parse(content, extension), "", directory), environ, judges)
 
 
 def check_configuration(
@@ -159,7 +164,7 @@ class _Checking:
         """Index in the list -> route."""
         good: dict[int, Route] = {}
         try:
-            routes = _raw_routes(policy)
+            routes = raw_routes(policy)
         except ValueError as error:
             self._add([(("policy",), str(error))])
             return good
@@ -222,6 +227,9 @@ def _by_place(problem: Problem) -> tuple[str, int, int]:
 def _data_dir(environ: Mapping[str, str]) -> Path:
     if shared := environ.get("XDG_DATA_HOME"):
         return Path(shared).absolute() / "gate"
+    # What systemd made for this unit (StateDirectory=); several are separated by colons.
+    if states := environ.get("STATE_DIRECTORY"):
+        return Path(states.partition(":")[0]).absolute()
     return Path(environ.get("HOME") or "/").absolute() / ".local" / "share" / "gate"
 
 
@@ -243,7 +251,8 @@ def _without_nulls(raw: dict[str, Any], model: type[Settings]) -> dict[str, Any]
     return {key: value for key, value in raw.items() if value is not None or key not in model.attributes()}
 
 
-def _raw_routes(policy: Any) -> list[Any]:
+def raw_routes(policy: Any) -> list[Any]:
+    """A list, or base64 of one; ValueError."""
     if policy is None:
         return []
     if isinstance(policy, str):

@@ -170,7 +170,10 @@ class Options(
         groups_come_from_somewhere,
     )
     REMOVED: ClassVar[dict[str, str]] = removed.SETTINGS
-    ELSEWHERE: ClassVar[dict[str, str]] = dict.fromkeys(Route.attributes(), "is a key of a route: write it into an entry of `policy`")
+    ELSEWHERE: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(Route.attributes(), "is a key of a route: write it into an entry of `policy`"),
+        "routes": "is called `policy` here: the same list under that name (manage.py importconfig converts a file of Pomerium)",
+    }
 
     policy: Annotated[tuple[Route, ...], WrapValidator(_made_already)] = Field(
         (),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from gateproject.config.fields import Bool, Duration, Networks, ServiceUrl, TextList
+from gateproject.config.fields import Bool, Duration, Networks, ServiceUrl, TextList, WholeNumber
 from gateproject.config.headers import ClaimNames, ResponseHeaders
 from gateproject.config.reader import one_of
 from gateproject.config.validation import Finding, Rule, Settings
@@ -45,6 +45,17 @@ def _forward_auth_has_its_own_host(settings: Any) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
         if route.from_.host == url.host:
             yield ("policy", index, "from"), f"is the host of forward_auth_url, which {message}"
+
+
+def _authenticate_has_its_own_host(settings: Any) -> Iterator[Finding]:
+    """Whatever the port: cookies know none (RFC 6265 8.5)."""
+    for index, route in enumerate(settings.policy):
+        if route.from_.host == settings.authenticate_service_url.host:
+            yield (
+                ("policy", index, "from"),
+                "is the host of authenticate_service_url, which needs one of its own: pages of the application could act as gate's own, "
+                "the admin among them",
+            )
 
 
 def _programs_are_named_by_host(settings: Any) -> Iterator[Finding]:
@@ -86,12 +97,22 @@ class ProxySettings(Settings):
         _envoy_can_carry_it,
         _only_envoy_speaks_http2,
         _forward_auth_has_its_own_host,
+        _authenticate_has_its_own_host,
         _programs_are_named_by_host,
         _addresses_can_be_reached,
     )
 
     data_plane: Annotated[str, one_of("embedded", "envoy")] = Field(
         "embedded", description="Who carries proxied traffic: this process, or an Envoy child.", examples=["envoy"]
+    )
+    envoy_max_connections: WholeNumber = Field(
+        20_000, description="With `data_plane: envoy`: connections of clients at once; who comes then is refused.", examples=[20_000]
+    )
+    envoy_max_heap: WholeNumber = Field(
+        1024,
+        description="With `data_plane: envoy`: MiB of memory that Envoy may have. From nine tenths of it on, what holds most is cut; "
+        "at last nobody new is let in.",
+        examples=[1024],
     )
     default_upstream_timeout: Duration = Field(
         timedelta(seconds=30), description="For a route without `timeout`; 0 is no limit.", examples=["30s"]

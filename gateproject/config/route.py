@@ -150,11 +150,11 @@ class Route(BearerTokenKeys):
     )
     allowed_groups: TextList = Field((), description="Groups whose members may pass.", examples=[["engineering"]])
     allowed_users: TextList = Field(
-        (), description="People who may pass: e-mail, provider/subject or subject.", examples=[["alice@example.com"]]
+        (), description="Who may pass: e-mail address, `provider/subject` or subject (docs/policy.md).", examples=[["alice@example.com"]]
     )
     allowed_idp_claims: Claims = Field(
         default_factory=dict,
-        description="Claim values that let pass. Nested maps become dotted keys, a single value a list of one.",
+        description="Claim values that let people, and tokens, pass. Nested maps become dotted keys, a single value a list of one.",
         examples=[{"department": ["finance", "legal"]}],
     )
     policy: Annotated[tuple[Block, ...], Reader("list of objects", policy_blocks, POLICY)] = Field(
@@ -193,7 +193,7 @@ class Route(BearerTokenKeys):
     )
     timeout: Duration | None = Field(
         None,
-        description="From the end of the request to the end of the response; 0 is no limit.",
+        description="From the end of the request to the end of the response, however silent the upstream is meanwhile; 0 is no limit.",
         examples=["2m"],
         json_schema_extra={"when_unset": "`default_upstream_timeout`; none for websockets, upgrades and TCP"},
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, WrapValidator
 
@@ -22,7 +23,7 @@ from gateproject.config.fields import (
     or_file,
 )
 from gateproject.config.headers import is_token
-from gateproject.config.reader import one_of
+from gateproject.config.reader import Reader, one_of
 from gateproject.config.types import HostPort, canonical_host
 from gateproject.config.validation import Finding, Rule, Settings
 
@@ -36,6 +37,14 @@ def _else_log_level(value: Any, handler: Any, info: Any) -> Any:
 def _cookie_name(name: str) -> str:
     if not is_token(name):
         raise ValueError("must be a cookie name: letters, digits, hyphens and underscores (RFC 6265 4.1.1)")
+    return name
+
+
+def _time_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise ValueError("must be the IANA name of a time zone, as in Europe/Berlin or UTC") from None
     return name
 
 
@@ -53,6 +62,13 @@ class CertificateFiles(Settings):
 
     cert: PemOrFile = Field(description="The certificate chain: a PEM file, or base64 of PEM.", examples=["fullchain.pem"])
     key: PemOrFile = Field(description="The certificate's private key: a PEM file, or base64 of PEM.", examples=["privkey.pem"])
+
+
+def _tls_version(value: object) -> str:
+    """YAML reads `1.3` as a number."""
+    if (version := str(value)) not in ("1.2", "1.3"):
+        raise ValueError("must be 1.2 or 1.3")
+    return version
 
 
 class SharedSettings(Settings):
@@ -91,6 +107,9 @@ class SharedSettings(Settings):
         description="CA for the provider and internal traffic with custom or self-signed certificates, base64 of PEM; with intermediates.",
         examples=["BASE64-OF-ca.pem"],
     )
+    tls_min_version: Annotated[str, Reader("string", _tls_version, {"enum": ["1.2", "1.3", 1.2, 1.3]})] = Field(
+        "1.2", description="The oldest version of TLS that clients may speak: `1.2` or `1.3`.", examples=["1.3"]
+    )
     client_ca_file: File | None = Field(None, description="File form of `client_ca`.", examples=["ca.pem"])
     client_ca: Annotated[Base64 | None, or_file("client_ca_file")] = Field(
         None,
@@ -114,6 +133,9 @@ class SharedSettings(Settings):
     cookie_expire: PositiveDuration = Field(
         timedelta(hours=14), description="Lifetime of a session; after it people must sign in again.", examples=["1h45m"]
     )
+    time_zone: Annotated[Text, AfterValidator(_time_zone)] = Field(
+        "UTC", description="In which zone pages and the admin show times, by its IANA name; logs stay in UTC.", examples=["Europe/Berlin"]
+    )
     gate_debug: Bool = Field(False, description="Coloured, human-readable logs, which may hold sensitive data.", examples=[True])
     log_level: Annotated[str, one_of(*LOG_LEVELS)] = Field("info", description="Logs at this level and above.", examples=["warn"])
     proxy_log_level: Annotated[Annotated[str, one_of(*LOG_LEVELS)], WrapValidator(_else_log_level)] = Field(
@@ -133,7 +155,9 @@ class SharedSettings(Settings):
     )
     timeout_write: Duration = Field(timedelta(0), description="Bounds a whole response; 0 is no bound.", examples=["1m"])
     timeout_idle: Duration = Field(
-        timedelta(minutes=5), description="Bounds how long an idle connection stays open; 0 is no bound.", examples=["5m"]
+        timedelta(minutes=5),
+        description="Bounds how long an idle connection stays open, and how long a client may not read; 0 is no bound.",
+        examples=["5m"],
     )
     shared_secret: KeyRing = Field(
         description="Authenticates requests between services and seals records: base64 of 32 bytes, or a list as `cookie_secret`.",
@@ -143,5 +167,5 @@ class SharedSettings(Settings):
     data_dir: FilePath = Field(
         description="Where the database and other files of ours live; mode 0700.",
         examples=["/var/lib/gate"],
-        json_schema_extra={"when_unset": "`$XDG_DATA_HOME/gate`, else `~/.local/share/gate`"},
+        json_schema_extra={"when_unset": "`$XDG_DATA_HOME/gate`, else `$STATE_DIRECTORY` (systemd), else `~/.local/share/gate`"},
     )

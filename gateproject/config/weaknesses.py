@@ -2,6 +2,7 @@
 
 import ipaddress
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,10 @@ from gateproject.config.validation import Finding, Rule
 
 # Setting -> its weak value, and what follows from it.
 SETTINGS: dict[str, tuple[Any, str]] = {
-    "cookie_secure": (False, "browsers send the session cookie over plain http too, where others can read it: leave it true"),
+    "cookie_secure": (
+        False,
+        "browsers send the session cookie over plain http too, where others can read it, and siblings can plant theirs: leave it true",
+    ),
     "cookie_http_only": (False, "scripts can read the session cookie, so hostile ones can steal sessions: leave it true"),
     "databroker_storage_tls_skip_verify": (True, "anybody can pose as the store of all sessions: set databroker_storage_ca_file instead"),
     "gate_debug": (True, "the logs may hold what is sensitive: set it in development only"),
@@ -128,6 +132,60 @@ def _hosts_without_a_certificate(settings: Any) -> Iterator[Finding]:
             yield ("policy", index, "from"), f"gets no certificate from autocert: {host} {reason}; give one in certificates"
 
 
+def _hosts_that_no_certificate_covers(settings: Any) -> Iterator[Finding]:
+    """Names only: clients look for an address elsewhere in a certificate."""
+    ends_tls = not settings.insecure_server and not settings.autocert and settings.services in ("all", "proxy", "authenticate")
+    if not ends_tls or not settings.certificate_pairs:
+        return
+    told = set[str]()
+    for path, host in _served_hosts(settings):
+        if host not in told and not _is_address(host) and not is_covered(host, settings):
+            told.add(host)
+            yield path, f"no certificate is for {host}, so browsers refuse it: its own name counts, or a wildcard for one label"
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _served_hosts(settings: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Where another proxy asks (forward auth, ext_authz), people see that one's certificates at the routes' hosts."""
+    if settings.services in ("all", "authenticate") and settings.authenticate_service_url is not None:
+        yield ("authenticate_service_url",), settings.authenticate_service_url.host
+    if settings.services == "authenticate":
+        return
+    if settings.forward_auth_url is not None:
+        yield ("forward_auth_url",), settings.forward_auth_url.host
+        return
+    for index, route in enumerate(settings.policy if not settings.ext_authz_tokens else ()):
+        yield ("policy", index, "from"), route.from_.host
+
+
+def _one_port_unlike_the_others(settings: Any) -> Iterator[Finding]:
+    """A port in `from` is what browsers write, so it is the same everywhere, or each host's own."""
+    urls: list[tuple[tuple[str | int, ...], Any]] = [
+        (("policy", index, "from"), route.from_) for index, route in enumerate(settings.policy) if not route.is_tcp
+    ]
+    if settings.services == "all" and settings.authenticate_service_url is not None:  # services apart have ports of their own
+        urls.append((("authenticate_service_url",), settings.authenticate_service_url))
+    counts = Counter(url.port for _, url in urls)
+    alone = [(path, url) for path, url in urls if counts[url.port] == 1]
+    # Of two, the one without a port is meant: who writes one has a reason.
+    if len(urls) == 2 and len(alone) == 2:
+        alone = [(path, url) for path, url in alone if url.port is None and path != ("authenticate_service_url",)]
+    if len(counts) != 2 or len(alone) != 1:
+        return
+    path, url = alone[0]
+    usual = next(port for port in counts if port != url.port)
+    said = "has no port" if url.port is None else f"has port {url.port}"
+    others = "the others have none" if usual is None else f"the others have {usual}"
+    yield path, f"{said}, {others}: requests that browsers send to another port find no route"
+
+
 def _the_authority_finds_nobody(settings: Any) -> Iterator[Finding]:
     """It connects to these ports and to no others (RFC 8555 8.3, RFC 8737 3)."""
     redirects = settings.http_redirect_addr
@@ -158,6 +216,8 @@ WEAKNESSES: tuple[Rule, ...] = (
     _nobody_can_verify_assertions,
     _sessions_without_end,
     _hosts_without_a_certificate,
+    _hosts_that_no_certificate_covers,
+    _one_port_unlike_the_others,
     _the_authority_finds_nobody,
     _nobody_answers_for_staples,
 )

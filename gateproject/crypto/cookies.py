@@ -1,9 +1,15 @@
 """The Cookie header, read and edited byte for byte (RFC 6265 5.4)."""
 
+import re
 from collections.abc import Callable, Iterable
 
 # Browsers keep fewer than two hundred cookies for a site; this bounds the work that a header of nothing but semicolons makes.
 MAX_PAIRS = 1000
+HOST_PREFIX = "__Host-"
+# What one answer deletes: proxies in front of us have bounds for its head (nginx: 4 KiB).
+MAX_CLEARED = 16
+
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9._~/-]*")
 
 
 def parse(headers: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
@@ -30,13 +36,50 @@ def without(headers: Iterable[bytes], is_ours: Callable[[bytes], bool]) -> list[
 
 
 def is_ours(name: bytes, cookie_name: str) -> bool:
-    """Is this one of our cookies: the session, a chunk of it, or one of its companions?  Case does not matter.
+    """Is this one of our cookies: the session, its companion, or one of an attempt, a form, the admin?  Case does not matter.
 
-    Every name of the form `<cookie_name>` or `<cookie_name>_...` is ours: session chunks are numbered, companions are named, and
-    some have the prefix of cookies that only the host itself can set.  `cookie_name` may have it, too.
+    Every name of the form `<cookie_name>` or `<cookie_name>_...` is ours, with the prefix of host cookies and without.  `cookie_name`
+    may have it, too.
     """
     folded, own = name.lower(), cookie_name.lower().encode()
-    return any(read == own or read.startswith(own + b"_") for read in (folded, folded.removeprefix(b"__host-")))
+    return any(read == own or read.startswith(own + b"_") for read in (folded, folded.removeprefix(HOST_PREFIX.lower().encode())))
+
+
+def host_name(name: str, *, secure: bool) -> str:
+    """The name under which a cookie is this very host's: no other host can set it, and no other path of this one (RFC 6265bis 4.1.3.2).
+
+    Without `cookie_secure` browsers would drop it, so nothing keeps a sibling of this host from planting one.
+    """
+    return name if not secure or is_host_name(name) else HOST_PREFIX + name
+
+
+def is_host_name(name: str) -> bool:
+    return name.lower().startswith(HOST_PREFIX.lower())
+
+
+def clear_everywhere(name: str, host_port: str, path: str, *, secure: bool) -> list[str]:
+    """Set-Cookie values that delete the cookies of this name that a browser may have sent with a request for `path`, whoever set them.
+
+    Their domain is this host or a parent of it, their path one that this one is below (RFC 6265 5.1.3, 5.1.4): few places, of which the
+    likeliest come first.
+    """
+    places = [(domain, at) for at in _paths_above(path) for domain in ("", *_domains_of(host_port))]
+    return [set_cookie(name, "", max_age=0, secure=secure, domain=domain, path=at) for domain, at in places[:MAX_CLEARED]]
+
+
+def _paths_above(path: str) -> list[str]:
+    """`/`, and of `/a/b`: `/a`, `/a/`, `/a/b`, `/a/b/`; only those that are plain enough to be written into a header."""
+    segments = [segment for segment in path.split("/") if segment][:MAX_CLEARED]
+    below = ["/" + "/".join(segments[:end]) for end in range(1, len(segments) + 1)]
+    return [each for each in ("/", *(form for each in below for form in (each, f"{each}/"))) if _PLAIN_PATH.fullmatch(each)]
+
+
+def _domains_of(host_port: str) -> list[str]:
+    """This host and its parents but for the last label, widest first: `b.example`, `a.b.example`.  None for an address."""
+    labels = host_port.partition(":")[0].split(".")
+    if host_port.startswith("[") or labels[-1].isdigit():
+        return []
+    return [".".join(labels[start:]) for start in range(len(labels) - 2, -1, -1)]
 
 
 def set_cookie(name: str, value: str, *, max_age: int, secure: bool, http_only: bool = True, domain: str = "", path: str = "/") -> str:

@@ -19,7 +19,7 @@ class CsrfTokens:
     """A random value in a sealed cookie of this browser; pages carry it masked anew each time (against BREACH)."""
 
     def __init__(self, options: Options):
-        self.cookie_name = f"{options.cookie_name}_csrf"
+        self.cookie_name = cookies.host_name(f"{options.cookie_name}_csrf", secure=options.cookie_secure)
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, "csrf cookie")
 
@@ -33,6 +33,9 @@ class CsrfTokens:
             set_cookie = cookies.set_cookie(self.cookie_name, value, max_age=int(LIFETIME), secure=self._secure)
         pad = secrets.token_bytes(TOKEN_BYTES)
         return to_text(pad + _xor(pad, token)), set_cookie
+
+    def clear(self) -> str:
+        return cookies.set_cookie(self.cookie_name, "", max_age=0, secure=self._secure)
 
     def check(self, masked_token: str, cookie_headers: Iterable[bytes], now: float, *, bound_to: str = "") -> bool:
         token = self._from_cookie(cookie_headers, now, bound_to)

@@ -83,7 +83,11 @@ class ProgramTokens:
     def open(self, token: str, host_port: str, now: float) -> SessionToken | None:
         """None where the token is not one of ours for this host, or has expired."""
         try:
-            claims = self._sealer.open(token, audience=host_port, now=now)
-            return SessionToken(claims["sid"], claims["iat"], claims["exp"])
+            return self.opened(token, host_port, now)
         except SealError:
             return None
+
+    def opened(self, token: str, host_port: str, now: float) -> SessionToken:
+        """SealError where `open` is None."""
+        claims = self._sealer.open(token, audience=host_port, now=now)
+        return SessionToken(claims["sid"], claims["iat"], claims["exp"])

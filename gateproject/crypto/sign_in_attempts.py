@@ -24,7 +24,8 @@ ID_CHARACTERS = 22  # 16 random bytes as base64
 
 class SignInAttempts:
     def __init__(self, options: Options, purpose: Literal["route", "provider"]):
-        self._prefix = f"{options.cookie_name}_signin_"
+        # Who could plant one could bring a browser that asked for nothing to the end of a sign-in that the planter began.
+        self._prefix = cookies.host_name(f"{options.cookie_name}_signin_", secure=options.cookie_secure)
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, f"sign-in attempt/{purpose}")
 

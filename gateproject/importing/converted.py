@@ -4,6 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+GRANTS = ("allowed_users", "allowed_groups", "allowed_domains", "allowed_idp_claims")
+OPEN = ("allow_public_unauthenticated_access", "allow_any_authenticated_user")
+# Without one of these a route takes more requests than it was made for, or lets more people in.
+_NARROWING = frozenset({"policy", "path", "prefix", "regex", "tls_downstream_client_ca", "acr_values", "max_age"})
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -52,7 +57,22 @@ class Part:
         self.entries.append(Entry([Note("from", f"{source}: {text}")]))
 
     def has(self, key: str) -> bool:
-        return any(entry.key == key for entry in self.entries)
+        return self.find(key) is not None
+
+    def find(self, key: str) -> Entry | None:
+        return next((entry for entry in self.entries if entry.key == key and key), None)
+
+    def refuse(self, entry: Entry, why: str) -> None:
+        """Instead of the key there is a note; a route that it kept narrow is closed."""
+        key, entry.key, entry.value = entry.key, "", None
+        entry.notes.append(Note("LOST", f"{key}: {why}"))
+        if key in _NARROWING and self.has("from"):
+            self.close()
+            entry.notes.append(Note("LOST", f"{key}: without it the route would be wider, so nobody passes until you say who"))
+
+    def close(self) -> None:
+        """Nobody passes."""
+        self.drop("policy", *GRANTS, *OPEN)
 
     def drop(self, *keys: str) -> None:
         """The notes stay."""
@@ -72,6 +92,11 @@ class Converted:
     product: str
     top: Part = field(default_factory=Part)
     routes: list[Part] = field(default_factory=list)
+
+    @property
+    def written_routes(self) -> list[Part]:
+        """Those of which more than notes is left."""
+        return [route for route in self.routes if any(entry.key for entry in route.entries)]
 
     @property
     def lost(self) -> int:

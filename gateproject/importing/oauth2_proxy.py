@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from gateproject.importing.converted import Converted, Entry, Note, Part, Source
 from gateproject.importing.oauth2_proxy_alpha import flat
-from gateproject.importing.oauth2_proxy_keys import CHECKED, HANDLED, LOST, PROVIDERS, SAME
+from gateproject.importing.oauth2_proxy_keys import CHECKED, CLOSING, HANDLED, LOST, PROVIDERS, SAME
 from gateproject.importing.reading import OAUTH2_PROXY, Foreign
 
 
@@ -213,7 +213,7 @@ def _rules(work: _Work, route: Part) -> None:
             work.sources["email_domains"], f"{', '.join(below)} meant every domain below; list them: a domain of gate is that domain alone"
         )
         closed = not demands
-    for key in ("github_org", "github_team", "gitlab_group", "google_group"):
+    for key in CLOSING:
         if work.values.get(key):
             route.lose(work.sources[key], "name the groups by id or name in allowed_groups; until then nobody passes")
             closed = True

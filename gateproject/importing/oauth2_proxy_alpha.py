@@ -31,6 +31,8 @@ def _alpha_providers(value: Any) -> Iterator[Flattened]:
         for key, content in provider.items() if isinstance(provider, dict) else ():
             if key == "oidcConfig" and isinstance(content, dict):
                 yield from ((ALPHA_OIDC.get(inner, str(inner)), found, (index, key, inner)) for inner, found in content.items())
+            elif key in ALPHA_VENDORS and isinstance(content, dict):
+                yield from ((f"{ALPHA_VENDORS[key]}_{inner}", found, (index, key, inner)) for inner, found in content.items())
             else:
                 yield ALPHA_PROVIDER.get(key, str(key)), content, (index, key)
 
@@ -56,14 +58,29 @@ def _alpha_server(value: Any) -> Iterator[Flattened]:
 
 def _alpha_headers(value: Any) -> Iterator[Flattened]:
     yield "pass_user_headers", bool(value), ()
+    for index, header in enumerate(value if isinstance(value, list) else []):
+        values = header.get("values") if isinstance(header, dict) else None
+        for each in values if isinstance(values, list) else []:
+            if not isinstance(each, dict) or each.get("claim") not in ALPHA_CLAIMS:
+                yield f"injectRequestHeaders[{index}]", header, (index,)
 
 
+ALPHA_CLAIMS = ("user", "email", "groups", "preferred_username")
 ALPHA_PROVIDER: dict[Any, str] = {
     "clientID": "client_id",
     "clientSecret": "client_secret",
     "allowedGroups": "allowed_groups",
     "provider": "provider",
     "id": "id",
+}
+ALPHA_VENDORS: dict[Any, str] = {
+    "githubConfig": "github",
+    "gitlabConfig": "gitlab",
+    "googleConfig": "google",
+    "bitbucketConfig": "bitbucket",
+    "keycloakConfig": "keycloak",
+    "azureConfig": "azure",
+    "microsoftEntraIDConfig": "entra_id",
 }
 ALPHA_OIDC: dict[Any, str] = {"issuerURL": "oidc_issuer_url", "groupsClaim": "oidc_groups_claim"}
 ALPHA_SERVER: dict[Any, str] = {"BindAddress": "http_address", "SecureBindAddress": "https_address"}

@@ -35,7 +35,13 @@ CHECKED = {
         "after sign-in gate returns to its own routes only; this is for programmatic login",
     ),
 }
-RESTRICTIONS = ("email_domains", "authenticated_emails_file", "allowed_groups", "github_org", "github_team", "gitlab_group", "google_group")
+# Who passes was said by these at the provider: until it is said here in another way, nobody does.
+CLOSING: tuple[str, ...] = (
+    *("github_org", "github_team", "github_repo", "github_user", "github_users", "gitlab_group", "gitlab_groups"),
+    *("gitlab_project", "gitlab_projects", "google_group", "google_groups", "bitbucket_team", "bitbucket_repository"),
+    *("keycloak_group", "keycloak_groups", "allowed_role", "allowed_roles", "azure_tenant"),
+)
+RESTRICTIONS: tuple[str, ...] = ("email_domains", "authenticated_emails_file", "allowed_groups", *CLOSING)
 LOST = {
     "cookie_refresh": "gate refreshes sessions by itself, a minute before the access token expires",
     "cookie_samesite": "gate's cookies are SameSite=Lax",

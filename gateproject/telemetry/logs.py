@@ -5,7 +5,7 @@ import logging
 import sys
 from collections.abc import MutableMapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
@@ -58,7 +58,7 @@ def configure_logs(level: str, access_level: str, *, readable: bool) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(sys.stdout)
+    handler = _ToStandardOutput()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, _request_named], processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish]
@@ -72,6 +72,17 @@ def configure_logs(level: str, access_level: str, *, readable: bool) -> None:
         logging.getLogger(name).setLevel(max(LEVELS[level], logging.WARNING))
     # What Django warns of is an answer of ours below 500, which has a line of its own.
     logging.getLogger("django.request").setLevel(logging.ERROR)
+
+
+class _ToStandardOutput(logging.StreamHandler[TextIO]):
+    """Whatever that is when a line is written: it may have been replaced since (telemetry/output.py)."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        return sys.stdout
 
 
 def _request_named(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -18,13 +18,37 @@ decisions_not_kept = Counter(
     "gate_decision_log_dropped", "Decisions that the decision log should have kept and did not: they came too fast.", registry=registry
 )
 spans_not_sent = Counter("gate_trace_spans_dropped", "Spans that the tracing back-end did not take.", registry=registry)
+log_lines_dropped = Counter("gate_log_lines_dropped", "Lines of the log that nobody read in time.", registry=registry)
+clock_skew = Gauge("gate_clock_skew_seconds", "By how much this machine's clock is ahead of the store's.", registry=registry)
+descriptors_short = Counter(
+    "gate_file_descriptors_short",
+    "How often there was no file descriptor to spare: for a new client, who then waits, or for an upstream, whose request is a 503.",
+    ["for"],
+    registry=registry,
+)
 unreadable_records = Counter(
     "gate_unreadable_records", "Stored records that were left out because they don't decrypt or parse.", ["type"], registry=registry
+)
+
+sign_ins_turned_away = Counter(
+    "gate_sign_ins_turned_away", "Sign-ins for which there was no place among those that wait for the provider.", registry=registry
+)
+sessions_not_renewed = Counter(
+    "gate_sessions_not_renewed",
+    "Sessions that a refresh has ended: the provider's word (`refused`), an answer that can't be believed (`wrong`), none (`unreachable`).",
+    ["reason"],
+    registry=registry,
 )
 
 upstream_healthy = Gauge("gate_upstream_healthy", "1 while its health checks say so, else 0.", ["upstream"], registry=registry)
 upstream_ejections = Counter(
     "gate_upstream_ejections", "How often an upstream was left out for a while because of its answers.", ["upstream"], registry=registry
+)
+envoy_pressure = Gauge(
+    "gate_envoy_pressure",
+    "How much of what Envoy may have it has, 0 to 1: heap or connections.",
+    ["resource"],
+    registry=registry,
 )
 tunnels = Gauge("gate_tunnels", "Tunnels for TCP that are open.", ["route"], registry=registry)
 tunnel_bytes = Counter(

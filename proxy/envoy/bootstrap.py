@@ -1,5 +1,6 @@
 """What does Envoy know when it starts?  Where gate is, and which files say the rest."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,53 @@ _UNBOUNDED = {"max_connections": 1_000_000, "max_pending_requests": 1_000_000, "
 _OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
-def bootstrap(files: Path, judge: Path, gate: Path, admin: Path) -> Json:
+_MIB = 1024 * 1024
+# Parts of the heap that it may have, in the order in which Envoy helps itself.
+_SHRINK, _NO_KEEP_ALIVE, _NO_REQUESTS, _NO_CONNECTIONS = 0.90, 0.92, 0.95, 0.98
+HEAP, CONNECTIONS = "envoy.resource_monitors.fixed_heap", "envoy.resource_monitors.global_downstream_max_connections"
+# Streams that hold less, as a power of two in bytes, are not worth a reset.
+_LARGE_STREAM = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Most:
+    """What Envoy may have in all."""
+
+    heap: int  # MiB
+    connections: int
+
+
+def bootstrap(files: Path, judge: Path, gate: Path, admin: Path, most: Most) -> Json:
     """`files` is the directory of the other resources; the rest are Unix sockets."""
     return {
         "node": {"id": "gate", "cluster": "gate"},
         # 0o600: who may connect may also stop Envoy.
-        "admin": {"address": {"pipe": {"path": str(admin), "mode": 0o600}}},
+        "admin": {"address": {"pipe": {"path": str(admin), "mode": 0o600}}, "ignore_global_conn_limit": True},
+        "overload_manager": _overload(most),
         "dynamic_resources": {"lds_config": watched(files, LISTENERS), "cds_config": watched(files, CLUSTERS)},
         "static_resources": {"clusters": [own_cluster(JUDGE, judge, speaks_http2=True), own_cluster(GATE, gate)]},
+    }
+
+
+def _overload(most: Most) -> Json:
+    """Who holds most is cut before anybody is refused, and who is there is served before who comes."""
+    monitors = "extensions.resource_monitors"
+    heap: Json = {"@type": f"{TYPE}{monitors}.fixed_heap.v3.FixedHeapConfig", "max_heap_size_bytes": most.heap * _MIB}
+    connections: Json = {
+        "@type": f"{TYPE}{monitors}.downstream_connections.v3.DownstreamConnectionsConfig",
+        "max_active_downstream_connections": most.connections,
+    }
+    full = {name: {"threshold": {"value": part}} for name, part in (("shrink_heap", _SHRINK), ("disable_http_keepalive", _NO_KEEP_ALIVE))}
+    full |= {"reset_high_memory_stream": {"scaled": {"scaling_threshold": _SHRINK, "saturation_threshold": _NO_CONNECTIONS}}}
+    full |= {
+        name: {"threshold": {"value": part}}
+        for name, part in (("stop_accepting_requests", _NO_REQUESTS), ("stop_accepting_connections", _NO_CONNECTIONS))
+    }
+    return {
+        "refresh_interval": "0.250s",
+        "buffer_factory_config": {"minimum_account_to_track_power_of_two": _LARGE_STREAM},
+        "resource_monitors": [{"name": HEAP, "typed_config": heap}, {"name": CONNECTIONS, "typed_config": connections}],
+        "actions": [{"name": f"envoy.overload_actions.{name}", "triggers": [{"name": HEAP, **when}]} for name, when in full.items()],
     }
 
 

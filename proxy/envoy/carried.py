@@ -1,8 +1,10 @@
 """One request that Envoy carries: what it is told on the way there and back, and its end."""
 
 import asyncio
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import grpc
@@ -10,20 +12,25 @@ from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import Proces
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
 from authorize.client import Check
-from gateproject.errors import AccessEnded, GateError, UpstreamError, UpstreamTimeout
+from gateproject.errors import AccessEnded, GateError, UpstreamError
 from gateproject.telemetry.http_calls import CLIENT_LEFT
 from proxy.answered import Answered
 from proxy.dataplane import DataPlane
 from proxy.envoy.head import FRAMING, Told, rewritten, set_header
-from proxy.envoy.listener import CLUSTER
+from proxy.envoy.listener import CLUSTER, MAY_STREAM
+from proxy.envoy.response_details import is_late, is_malformed, trouble_in
+from proxy.headers import Headers
 from proxy.incoming import Incoming
 from proxy.story import Story
 from proxy.troubles import explain_trouble
 from proxy.upstreams.client import OutgoingRequest
+from proxy.upstreams.troubles import MALFORMED, bad_status
 
 TIMEOUT = b"x-envoy-upstream-rq-timeout-ms"
+# From the end of the request to the head of the answer.
+HEAD_TIMEOUT = b"x-envoy-upstream-rq-per-try-timeout-ms"
+TIMED_OUT = "timed out"
 _FROM_UPSTREAM = "via_upstream"
-_TIMED_OUT = ("response_timeout", "request_overall_timeout", "stream_idle_timeout")
 # A trailer of a client has no use that is worth the doubt; of an upstream they are gRPC's outcome.
 _CONNECTION = FRAMING | {b"connection", b"keep-alive", b"upgrade"}
 
@@ -57,7 +64,13 @@ class Carried:
         self._cluster = cluster
         self._told = told
         self._answered_requests = answered
-        self._is_revoked = False
+        # What the client asks for, and only Envoy can carry, may last; whether it does, the answer says.
+        self._may_stream = story.incoming.is_grpc or story.incoming.wants_events
+        self._is_bounded_to_the_head = self._may_stream and outgoing.is_default_timeout
+        self._began = 0.0
+        self._has_ended = False  # as far as the application's word for it goes: many an answer ends without one
+        self._ended_because = ""
+        self._patience: asyncio.TimerHandle | None = None
 
     @property
     def _incoming(self) -> Incoming:
@@ -66,18 +79,24 @@ class Carried:
     async def run(self, context: Context) -> None:
         """Until Envoy has carried all of it, the client has left, or its access ends."""
         story, place, stream = self._story, self._outgoing.place, self._plane.begin(self._incoming, self._check, self._judged_at)
-        stream.end = self._revoke(cast("asyncio.Task[object]", asyncio.current_task()))
+        task = cast("asyncio.Task[object]", asyncio.current_task())
+        stream.end = partial(self._end, task, "access ended")
         if place is not None:
             place.begin()
         try:
             await self._converse(context)
-            story.status = story.status or CLIENT_LEFT
+            if story.status is None:
+                story.status = CLIENT_LEFT
+            elif not story.problem and self._was_cut():
+                story.problem = TIMED_OUT
         except asyncio.CancelledError:
-            if not self._is_revoked or cast("asyncio.Task[object]", asyncio.current_task()).uncancel() > 0:
+            if not self._ended_because or task.uncancel() > 0:
                 raise
-            story.problem = "access ended"
+            story.problem = self._ended_because
             await self._cut(context)
         finally:
+            if self._patience is not None:
+                self._patience.cancel()
             self._plane.streams.close(stream)
             if place is not None:
                 place.end(story.status)
@@ -86,6 +105,16 @@ class Carried:
             story.tell()
             self._count(story.status)
 
+    def _was_cut(self) -> bool:
+        """Did Envoy cut an answer because its time was up?  It does not say so.
+
+        The time runs from the end of the request, which gate is not told of where there is a body: of those only gRPC says that it ends.
+        """
+        if self._has_ended or self._is_bounded_to_the_head or (self._told.has_body and not self._incoming.is_grpc):
+            return False
+        # Envoy's clock began a moment before or after ours.
+        return time.monotonic() - self._began >= 0.9 * (self._outgoing.timeout or math.inf)
+
     def _count(self, status: int) -> None:
         """Envoy alone knows how large its bodies are."""
         incoming = self._incoming
@@ -93,6 +122,7 @@ class Carried:
         self._answered_requests(host, incoming.scope["method"].encode(), status, seconds, None, None)
 
     async def _converse(self, context: Context) -> None:
+        self._began = time.monotonic()
         answer = pb.HeadersResponse(response=self._to_upstream())
         await context.write(pb.ProcessingResponse(request_headers=answer, mode_override=ALL_HEADS))
         while (message := await context.read()) is not grpc.aio.EOF:
@@ -102,6 +132,7 @@ class Carried:
                 case "request_trailers":
                     await context.write(pb.ProcessingResponse(request_trailers=without_all(message.request_trailers)))
                 case "response_trailers":
+                    self._has_ended = True
                     await context.write(pb.ProcessingResponse(response_trailers=self._trailers(message.response_trailers)))
                 case other:
                     raise ValueError(f"Envoy asks about {other}")
@@ -111,18 +142,24 @@ class Carried:
         (_, host), *headers = outgoing.headers
         if is_grpc:
             headers.append((b"te", b"trailers"))  # which gRPC wants, and which is for each hop to say
+        if self._may_stream:
+            headers.append((MAY_STREAM.encode(), b"1"))
         response = pb.CommonResponse(header_mutation=rewritten(self._told.headers, headers))
         mutation = response.header_mutation
         for name, value in ((b":path", outgoing.target), (b":authority", host), (CLUSTER.encode(), self._cluster.encode())):
             set_header(mutation, name, value)
-        if (timeout := self._timeout()) is not None:
-            set_header(mutation, TIMEOUT, b"%d" % max(1, round(timeout * 1000)))
+        for name, timeout in self._timeouts():
+            if timeout != math.inf:
+                set_header(mutation, name, b"%d" % max(1, round(timeout * 1000)))
         return response
 
-    def _timeout(self) -> float | None:
-        """The default is not for what lasts by its nature."""
-        lasts = self._incoming.is_grpc or b"text/event-stream" in self._incoming.headers.get(b"accept", b"")
-        return None if self._outgoing.is_default_timeout and lasts else self._outgoing.timeout
+    def _timeouts(self) -> Iterator[tuple[bytes, float]]:
+        """The default is not for a stream, but for the head of what may become one; a call of gRPC may think for longer."""
+        timeout = self._outgoing.timeout or math.inf
+        if self._is_bounded_to_the_head:
+            yield HEAD_TIMEOUT, max(self._plane.state.idle, timeout) if self._incoming.is_grpc else timeout
+        else:
+            yield TIMEOUT, timeout
 
     async def _answered(self, message: pb.ProcessingRequest) -> pb.ProcessingResponse:
         details = message.attributes["envoy.filters.http.ext_proc"].fields["response.code_details"].string_value
@@ -131,18 +168,33 @@ class Carried:
             for each in message.response_headers.headers.headers
         ]
         status = int(dict(headers)[b":status"])
+        self._has_ended = message.response_headers.end_of_stream
         try:
-            if details != _FROM_UPSTREAM:
-                raise _trouble(details)
-            if status == 101:
-                raise UpstreamError("the upstream changed protocols unasked")
+            self._require_answer(details, status)
             after = self._plane.state.response_headers.for_client([pair for pair in headers if not pair[0].startswith(b":")])
         except UpstreamError as error:
             self._story.status, self._story.problem = error.status, str(error)
             return await self._instead(error)
         self._story.status = status
+        if self._may_stream and not self._is_stream(after):
+            # Envoy does not bound the silence of what may be a stream, so this answer has to end within the same time.
+            most = min(self._plane.state.idle, self._outgoing.timeout or math.inf)
+            task = cast("asyncio.Task[object]", asyncio.current_task())
+            if most != math.inf:
+                self._patience = asyncio.get_running_loop().call_later(most, self._end, task, TIMED_OUT)
         common = pb.CommonResponse(header_mutation=rewritten(headers, after, left_alone=_CONNECTION))
         return pb.ProcessingResponse(response_headers=pb.HeadersResponse(response=common))
+
+    def _require_answer(self, details: str, status: int) -> None:
+        """UpstreamError where the upstream gave none that can be passed on."""
+        troubles, place = self._plane.troubles, self._outgoing.upstream.place
+        if details != _FROM_UPSTREAM:
+            if is_late(details):
+                raise troubles.late(place)
+            raise troubles.bad_answer(place, MALFORMED) if is_malformed(details) else troubles.told(place, trouble_in(details))
+        if bad := bad_status(status, is_upgrade=False):
+            raise troubles.bad_answer(place, bad)
+        troubles.answered(place)
 
     def _trailers(self, trailers: pb.HttpTrailers) -> pb.TrailersResponse:
         """gRPC's own outcome is all that any client of ours reads there."""
@@ -167,19 +219,14 @@ class Carried:
             return
         await context.abort(grpc.StatusCode.ABORTED, "access ended")
 
-    def _revoke(self, task: "asyncio.Task[object]") -> Callable[[], None]:
-        def revoke() -> None:
-            if not self._is_revoked:  # two changes may end it: a second cancellation would end its cutting, too
-                self._is_revoked = True
-                task.cancel()
+    def _is_stream(self, headers: Headers) -> bool:
+        kinds = (b"text/event-stream", b"application/grpc") if self._incoming.is_grpc else (b"text/event-stream",)
+        return any(name == b"content-type" and value.lower().startswith(kinds) for name, value in headers)
 
-        return revoke
-
-
-def _trouble(details: str) -> UpstreamError:
-    if details.startswith(_TIMED_OUT):
-        return UpstreamTimeout("the upstream did not answer in time")
-    return UpstreamError(f"no answer of the upstream: {details.partition('{')[0]}")
+    def _end(self, task: "asyncio.Task[object]", why: str) -> None:
+        if not self._ended_because:  # two changes may end it: a second cancellation would end its cutting, too
+            self._ended_because = why
+            task.cancel()
 
 
 def without_all(trailers: pb.HttpTrailers) -> pb.TrailersResponse:

@@ -17,6 +17,14 @@ _CONTEXT = f"{TYPE}extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 _FAMILIES = {"AUTO": "ALL", "V4_ONLY": "V4_ONLY", "V6_ONLY": "V6_ONLY"}
 # Of all requests at once; a route has no such bound in gate's own data plane.
 _UNBOUNDED = {"max_connections": 1_000_000, "max_pending_requests": 1_000_000, "max_requests": 1_000_000, "max_retries": 3}
+# So much is read ahead of a client that does not read; and all streams of a connection have room beside each other, so that those of
+# who does not read hold up nobody else's.
+_AHEAD, _MOST_STREAMS = 256 * 1024, 100
+_HTTP2 = {
+    "initial_stream_window_size": _AHEAD,
+    "initial_connection_window_size": _MOST_STREAMS * _AHEAD,
+    "max_concurrent_streams": _MOST_STREAMS,
+}
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem")
 
 
@@ -58,6 +66,7 @@ def _cluster(route: Route, upstream: Upstream, family: str, bundle: str | None) 
     host, port = upstream.host.strip("[]"), upstream.port
     cluster: Json = {
         "connect_timeout": f"{CONNECT_TIMEOUT:.0f}s",
+        "per_connection_buffer_limit_bytes": _AHEAD,
         "circuit_breakers": {"thresholds": [_UNBOUNDED]},
         "typed_extension_protocol_options": {
             _HTTP: {
@@ -66,7 +75,7 @@ def _cluster(route: Route, upstream: Upstream, family: str, bundle: str | None) 
                     "idle_timeout": f"{KEEPALIVE_TIMEOUT:.0f}s",
                     "max_headers_count": MAX_RESPONSE_HEADER_COUNT,
                 },
-                "explicit_http_config": {"http2_protocol_options": {}} if route.upstream_http2 else {"http_protocol_options": {}},
+                "explicit_http_config": {"http2_protocol_options": _HTTP2} if route.upstream_http2 else {"http_protocol_options": {}},
             }
         },
     }

@@ -20,6 +20,10 @@ class Refused(Exception):
     """Envoy kept what it had; the text is its own."""
 
 
+class Silent(Refused):
+    """It has said neither yes nor no for as long as it may take."""
+
+
 def write(path: Path, content: Json) -> None:
     """As one step, readable by us alone: it holds keys."""
     new = path.with_suffix(".new")
@@ -61,7 +65,8 @@ class Discovery:
                             break
                     await asyncio.sleep(LOOK_EVERY)
         except TimeoutError:
-            reasons = reasons or ["it has not taken the new configuration in time"]
+            if not reasons:
+                raise Silent("it has not taken the new configuration in time") from None
         raise Refused("; ".join(reasons))
 
     async def stop_accepting(self) -> None:

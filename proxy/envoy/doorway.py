@@ -5,12 +5,12 @@ from typing import Any
 
 from gateproject.errors import BadRequest
 from proxy.envoy.head import Told
-from proxy.envoy.listener import CLUSTER, TICKET, TOLD_CONNECTION, TOLD_PROTO
+from proxy.envoy.listener import CLUSTER, MAY_STREAM, TICKET, TOLD_CONNECTION, TOLD_PROTO
 from proxy.incoming import Receive, Send
 from proxy.listener.site import Application
 
 _TICKET = TICKET.encode()
-_BETWEEN_US = frozenset(name.encode() for name in (CLUSTER, TICKET, TOLD_CONNECTION, TOLD_PROTO))
+_BETWEEN_US = frozenset(name.encode() for name in (CLUSTER, MAY_STREAM, TICKET, TOLD_CONNECTION, TOLD_PROTO))
 
 
 class NoTicket(BadRequest):

@@ -11,7 +11,7 @@ from envoy.config.core.v3 import base_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
 from gateproject.errors import BadRequest
-from proxy.envoy.listener import CLUSTER, TICKET, TOLD_CONNECTION, TOLD_PROTO
+from proxy.envoy.listener import CLUSTER, MAY_STREAM, TICKET, TOLD_CONNECTION, TOLD_PROTO
 from proxy.headers import Header, Headers
 from proxy.incoming import TLS
 from proxy.listener.head import parse_head
@@ -19,7 +19,7 @@ from proxy.listener.head import parse_head
 _OVERWRITE = base_pb2.HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
 _APPEND = base_pb2.HeaderValueOption.HeaderAppendAction.APPEND_IF_EXISTS_OR_ADD
 _SHOWN = b"x-forwarded-client-cert"  # written by Envoy, which takes away what a client sends under this name
-_BETWEEN_US = frozenset(name.encode() for name in (CLUSTER, TICKET, TOLD_CONNECTION, TOLD_PROTO))
+_BETWEEN_US = frozenset(name.encode() for name in (CLUSTER, MAY_STREAM, TICKET, TOLD_CONNECTION, TOLD_PROTO))
 _CHAIN = re.compile(rb'(?:^|;)Chain="([^"]*)"')
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 # What a connection is framed by is for Envoy to say, which carries the bytes.

@@ -1,8 +1,9 @@
 """Envoy shows each request here before it carries it (envoy.service.ext_proc.v3), and keeps the call open for as long as it does.
 
 What our own data plane would simply forward, Envoy carries: it is told the whole head that the upstream gets, and the cluster.
-Everything else goes to our own data plane, through the doorway: pages, refusals, redirects, websockets, what has a body or several
-upstreams (but for those that speak HTTP/2, which is Envoy's alone).
+Everything else goes to our own data plane, through the doorway: pages, refusals, redirects, websockets, what has a body, may become a
+stream of events, may be silent for longer than `timeout_idle` or has several upstreams (but for those that speak HTTP/2, which is
+Envoy's alone).
 There it is read and judged as if this had not happened, so nothing is decided here but that a request may pass.
 """
 
@@ -103,8 +104,10 @@ class Judge:
             check = await story.decide()
             is_http2 = check.decision.route is not None and check.decision.route.route.upstream_http2
             compiled = plane.only_forwards(check, may_choose=is_http2)
-            if compiled is None or (told.has_body and not is_http2):
-                return None  # gate's plane reads a body as strictly, and as patiently, as ever; but HTTP/2 it does not speak
+            if compiled is None or (not is_http2 and (told.has_body or incoming.wants_events or plane.state.may_be_silent(compiled))):
+                # gate's plane reads a body as strictly, and as patiently, as ever, and knows a stream, or an application that thinks,
+                # from a client that does not read; but HTTP/2 it does not speak.
+                return None
             outgoing = await plane.outgoing(incoming, compiled, check)
             cluster = self._cluster_of(outgoing.upstream, is_http2)
             if cluster is None:

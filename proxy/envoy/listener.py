@@ -9,15 +9,18 @@ from pathlib import Path
 
 from gateproject.config.options import Options
 from gateproject.config.types import CertificatePair
-from proxy.envoy.bootstrap import CERTIFICATES, JUDGE, TYPE, Json, watched
+from proxy.envoy.bootstrap import CERTIFICATES, GATE, JUDGE, TYPE, Json, watched
 from proxy.listener.limits import ListenerLimits
 
 # What gate and Envoy tell each other in a request; nothing of it comes from a client, or goes to an upstream.
 CLUSTER, TICKET = "x-gate-edge-cluster", "x-gate-edge-ticket"
+# Set where the answer may be a stream, and gate itself ends what turns out to be none (proxy/envoy/carried.py).
+MAY_STREAM = "x-gate-edge-may-stream"
 # What Envoy would overwrite or leave out before gate sees it.
 TOLD_PROTO, TOLD_CONNECTION = "x-gate-edge-proto", "x-gate-edge-connection"
 # How long gate may take for one answer to Envoy; the records' own limits end long before.
 JUDGE_SECONDS = 15
+GROUPS = ("X25519MLKEM768", "X25519", "P-256", "P-384")
 TLS_1_2 = (
     *("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"),
     *("ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305"),
@@ -85,9 +88,10 @@ def _chain(
     common: Json = {
         "alpn_protocols": ["h2", "http/1.1"],
         "tls_params": {
-            "tls_minimum_protocol_version": "TLSv1_2",
+            "tls_minimum_protocol_version": f"TLSv{options.tls_min_version.replace('.', '_')}",
             "tls_maximum_protocol_version": "TLSv1_3",
             "cipher_suites": list(TLS_1_2),
+            "ecdh_curves": list(GROUPS),
         },
         "tls_certificate_sds_secret_configs": [
             {"name": f"certificate-{number}", "sds_config": watched(files, CERTIFICATES)}
@@ -131,7 +135,9 @@ def _connections(limits: ListenerLimits, token: str, *, asks: bool) -> Json:
         "forward_client_cert_details": "SANITIZE",
         "max_request_headers_kb": 64,
         "request_headers_timeout": _seconds(limits.read),
-        "stream_idle_timeout": "0s",
+        # Until gate has said where a request goes.  From then on its route counts.
+        "stream_idle_timeout": _seconds(limits.idle),
+        "stream_flush_timeout": _seconds(limits.idle),
         "delayed_close_timeout": "2s",
         "common_http_protocol_options": {
             "idle_timeout": _seconds(limits.idle),
@@ -150,7 +156,7 @@ def _connections(limits: ListenerLimits, token: str, *, asks: bool) -> Json:
             {"name": "gate", "typed_config": _judge(token)},
             _typed("envoy.filters.http.router", "extensions.filters.http.router.v3.Router", suppress_envoy_headers=True),
         ],
-        "route_config": {"name": "gate", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": _routes()}]},
+        "route_config": {"name": "gate", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": _routes(limits)}]},
     }
     if asks:
         manager["forward_client_cert_details"] = "SANITIZE_SET"
@@ -158,17 +164,34 @@ def _connections(limits: ListenerLimits, token: str, *, asks: bool) -> Json:
     return {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
 
 
-def _routes() -> list[Json]:
-    """One way for all.  Not every target is a path: `*` of OPTIONS is refused by gate."""
-    route = {"cluster_header": CLUSTER, "timeout": "0s", "idle_timeout": "0s"}
-    removed = [CLUSTER, TOLD_PROTO, TOLD_CONNECTION]
-    matches: list[Json] = [{"prefix": "/"}, {"safe_regex": {"regex": ".*"}}]
-    return [{"match": match, "route": route, "request_headers_to_remove": removed} for match in matches]
+def _routes(limits: ListenerLimits) -> list[Json]:
+    """One way for all; what differs is who bounds a silence.
+
+    gate does, of what it carries itself (websockets among it) and of what may be a stream; of all else Envoy: whose client does not
+    read holds an upstream no longer than an idle connection may stay.  Not every target is a path: `*` of OPTIONS is refused by gate.
+    """
+    removed = [CLUSTER, MAY_STREAM, TOLD_PROTO, TOLD_CONNECTION]
+    to_gate = {"name": CLUSTER, "string_match": {"exact": GATE}}
+    bounded_by_gate: list[Json] = [{"headers": [to_gate]}, {"headers": [{"name": MAY_STREAM, "present_match": True}]}]
+    targets: list[Json] = [{"prefix": "/"}, {"safe_regex": {"regex": ".*"}}]
+    return [
+        {
+            "match": target | who,
+            "route": {"cluster_header": CLUSTER, "timeout": "0s", "idle_timeout": idle, "flush_timeout": _seconds(limits.idle)},
+            "request_headers_to_remove": removed,
+        }
+        for who, idle in (*((who, "0s") for who in bounded_by_gate), ({}, _seconds(limits.idle)))
+        for target in targets
+    ]
 
 
 def _told_by_the_client() -> Json:
-    """Overwritten whatever the client sent under these names, and with nothing where it sent nothing."""
-    mutations = [
+    """Overwritten whatever the client sent under these names, and with nothing where it sent nothing.
+
+    What only gate may say goes before a route is chosen, because the first one is chosen before gate has spoken.
+    """
+    mutations: list[Json] = [{"remove": name} for name in (CLUSTER, MAY_STREAM, TICKET)]
+    mutations += [
         {
             "append": {
                 "header": {"key": ours, "value": f"%REQ({theirs})%"},

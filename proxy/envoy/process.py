@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +19,7 @@ log = structlog.get_logger(__name__)
 FIRST_WAIT, LONGEST_WAIT = 0.2, 10.0  # seconds before it is started again
 STEADY = 30.0  # seconds: after as many its next end is the first again
 STOP_SECONDS = 5.0
+LONGEST_LINE = 8192  # bytes of what Envoy says that are handed on
 
 
 def find(path: str) -> Path:
@@ -80,6 +81,18 @@ class EnvoyProcess:
             *self._command, stdin=DEVNULL, stdout=PIPE, stderr=asyncio.subprocess.STDOUT, env={"PATH": "/usr/bin:/bin"}
         )
         assert process.stdout is not None, "it was asked for"
-        async for line in process.stdout:
+        async for line in _lines(process.stdout):
             log.warning("envoy says", line=line.decode("utf-8", "replace").rstrip())
         return await process.wait()
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """However long they are: who is not read stands still, and Envoy with it."""
+    rest = b""
+    while piece := await stream.read(LONGEST_LINE):
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield line[:LONGEST_LINE]
+        rest = rest[:LONGEST_LINE]
+    if rest:
+        yield rest

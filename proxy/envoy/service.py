@@ -16,12 +16,14 @@ import structlog
 
 from gateproject.config.options import Options
 from gateproject.errors import ConfigError, Problem
-from proxy.envoy.bootstrap import bootstrap
+from gateproject.tasks import spawn
+from proxy.envoy.bootstrap import Most, bootstrap
 from proxy.envoy.clusters import Clusters
-from proxy.envoy.discovery import Discovery, Refused, write
+from proxy.envoy.discovery import Discovery, Refused, Silent, write
 from proxy.envoy.doorway import Doorway
 from proxy.envoy.judge import SERVICE, Judge
 from proxy.envoy.listener import certificates, listener
+from proxy.envoy.pressure import watch
 from proxy.envoy.process import EnvoyProcess, find
 from proxy.listener.listen import bind
 from proxy.listener.site import Application
@@ -51,11 +53,17 @@ class EnvoyPlane:
         self.socket = _listening(gate)
         self.doorway = Doorway(application, scheme)
         self._judge = Judge(service, self.doorway, self._cluster_of, self._token, scheme)
-        self._judge_socket = judge
+        self._judge_socket, self._admin = judge, admin
+        self._most = Most(options.envoy_max_heap, options.envoy_max_connections)
+        self._watch: asyncio.Task[None] | None = None
         self._server: grpc.aio.Server | None = None
         self._clusters = Clusters((), options.dns_lookup_family)
+        self._before = options, self._clusters
         self._discovery = Discovery(self._files, admin)
-        write(self._files / "bootstrap.json", bootstrap(self._files, judge, gate, admin))
+        write(
+            self._files / "bootstrap.json",
+            bootstrap(self._files, judge, gate, admin, self._most),
+        )
         arguments = ["-c", str(self._files / "bootstrap.json"), "--disable-hot-restart", "--log-level", "error", "--drain-time-s", "60"]
         self._process = EnvoyProcess(program, arguments, os.getpid(), time.monotonic)
 
@@ -71,12 +79,36 @@ class EnvoyPlane:
         self._publish(self._options)
         self._process.start()
         await self._taken()
+        self._watch = spawn(watch(self._admin, self._most), name="envoy's pressure")
         log.info("envoy is listening", address=str(self._options.address), tls=not self._options.insecure_server)
 
-    async def take(self, options: Options) -> None:
-        """From now on; until Envoy knows a new upstream, our own data plane carries what is for it.  ConfigError as at the start."""
-        self._publish(options)
-        await self._taken()
+    async def prepare(self, options: Options) -> str:
+        """Have Envoy take what follows from a configuration, before anything else changes; why it is late, or "".
+
+        ConfigError where it refuses, and then it has what it had.  It asks gate about each request, so what it knows too early lets
+        nobody in; until it knows a new upstream, our own data plane carries what is for it.  An Envoy that says nothing holds up no
+        policy: it reads the files when it is back.
+        """
+        self._before = self._options, self._clusters
+        try:
+            self._publish(options)
+            await self._discovery.taken(self._clusters.resources)
+        except Silent as late:
+            log.error("envoy has not taken the new configuration yet", reason=str(late))
+            self._options = options
+            return str(late)
+        except (Refused, OSError) as error:
+            self.restore()
+            raise ConfigError([_refusal(error)]) from error
+        self._options = options
+        return ""
+
+    def restore(self) -> None:
+        """What Envoy had before `prepare`; it took that once, so nobody waits for it."""
+        options, self._clusters = self._before
+        self._options = options
+        with suppress(OSError):
+            self._publish(options)
 
     async def drain(self) -> None:
         """Accept no more connections, and let what is carried end, for a while."""
@@ -86,6 +118,8 @@ class EnvoyPlane:
                 await self._judge.is_idle.wait()
 
     async def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
         await self._process.stop()
         if self._server is not None:
             await self._server.stop(1.0)
@@ -114,7 +148,13 @@ class EnvoyPlane:
         try:
             await self._discovery.taken(self._clusters.resources)
         except Refused as error:
-            raise ConfigError([Problem("data_plane", f"envoy refuses what follows from the configuration: {error}")]) from error
+            raise ConfigError([_refusal(error)]) from error
+
+
+def _refusal(error: Exception) -> Problem:
+    if isinstance(error, OSError):
+        return Problem("data_plane", f"envoy can't be told of the configuration: {error.strerror or type(error).__name__}")
+    return Problem("data_plane", f"envoy refuses what follows from the configuration: {error}")
 
 
 def _listening(path: Path) -> socket.socket:

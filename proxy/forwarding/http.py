@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
-from gateproject.errors import AccessEnded, BadRequest, UpstreamError, UpstreamTimeout
+from gateproject.errors import AccessEnded, BadRequest, UpstreamError
 from gateproject.tasks import spawn
 from proxy.upstreams.client import Exchange, OutgoingRequest, StaleConnection, UpstreamClient
 
@@ -113,6 +113,8 @@ async def forward(
         watch.stop()
         if watch.exchange is not None:
             watch.exchange.close()
+    if result.status is None and result.ending is Ending.TIMED_OUT:
+        raise client.troubles.late(request.upstream.place)
     await _cut(result, send)
     return result
 
@@ -158,7 +160,7 @@ async def _cut(result: ForwardResult, send: Send) -> None:
     if result.ending is Ending.CLIENT_LEFT:
         return
     if result.status is None:
-        raise AccessEnded if result.ending is Ending.REVOKED else UpstreamTimeout("the upstream did not answer in time")
+        raise AccessEnded
     try:
         await send(ABORT)
     except ValueError as error:

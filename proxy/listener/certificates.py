@@ -18,6 +18,8 @@ from proxy.listener.self_made import show_none_yet
 
 # TLS 1.2; the three suites of TLS 1.3 are all good and not in this list.
 _CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20:!aNULL"
+# The hybrid of X25519 and ML-KEM first, where the OpenSSL has it: what is recorded today is not read by a quantum computer later.
+_GROUPS = (b"X25519MLKEM768:X25519:P-256:P-384", b"X25519:P-256:P-384")
 _OPTIONS = SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_CIPHER_SERVER_PREFERENCE
 
 
@@ -38,8 +40,10 @@ class Certificates:
         pairs: Sequence[CertificatePair],
         wants_certificate: Wants = lambda server_name: False,
         obtained: Obtained | None = None,
+        min_version: str = "1.2",
     ):
         self.pairs = tuple(pairs)
+        self.min_version = min_version
         self._wants_certificate = wants_certificate
         self._obtained = obtained or Obtained()
         self._by_name: dict[str, SSL.Context] = {}
@@ -55,6 +59,8 @@ class Certificates:
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
         connection = SSL.Connection(self._base, None)
+        if self.min_version == "1.3":  # of the connection, which keeps it whatever context is swapped in
+            connection.set_options(SSL.OP_NO_TLSv1_2)
         if (first := self._first()) is not self._base:
             connection.set_context(first)
         if self._wants_certificate(None):
@@ -160,8 +166,16 @@ def _context() -> SSL.Context:
     # An idle connection keeps no buffers: 34 KiB each, and most connections are idle.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     context.set_cipher_list(_CIPHERS)
+    _set_groups(context)
     context.set_alpn_select_callback(_select_protocol)
     return context
+
+
+def _set_groups(context: SSL.Context) -> None:
+    """OpenSSL's own defaults have X448 and P-521 as well.  pyOpenSSL (26.4) has no method for it, its library has."""
+    if not any(SSL._lib.SSL_CTX_set1_curves_list(context._context, groups) == 1 for groups in _GROUPS):
+        raise RuntimeError("this OpenSSL knows none of X25519, P-256 and P-384")
+    SSL._lib.ERR_clear_error()  # of a group that it does not know
 
 
 def _select_protocol(connection: SSL.Connection, offered: list[bytes]) -> Any:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
+from authorize.policy.request import require_method
 from gateproject.errors import BadRequest
 from proxy.listener.limits import HEADER_BYTES, HEADER_COUNT, HEADERS_BYTES, REQUEST_LINE_EXTRA_BYTES, URL_BYTES
 
@@ -119,7 +120,12 @@ def _parse_request_line(line: bytes) -> tuple[bytes, bytes]:
         raise Refused(414, "The URL is too long.")
     if len(method) > _METHOD_BYTES:
         raise Refused(501, "The method is not known.")
-    if method.upper() in _REFUSED_METHODS or (method.upper() == _CONNECT != method):
+    try:
+        require_method(method.decode("ascii"))
+    except BadRequest as error:
+        reason = str(error)
+        raise Refused(400, f"{reason[0].upper()}{reason[1:]}.") from None
+    if method in _REFUSED_METHODS:
         raise Refused(405, "The method is not allowed.")
     return method, target
 

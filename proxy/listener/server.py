@@ -21,6 +21,7 @@ from twisted.internet.protocol import Factory
 from twisted.internet.tcp import Port
 from twisted.logger import globalLogBeginner
 
+from gateproject.descriptors import CLIENTS, is_short, say_short
 from gateproject.tasks import spawn
 from proxy.listener.channel import Channel
 from proxy.listener.limits import ListenerLimits
@@ -37,6 +38,7 @@ STOP_SECONDS = 10.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # New connections in one turn of the event loop.
 ACCEPTS = 8
+LOOK_AGAIN = 0.1  # seconds: whether there are file descriptors for new clients again
 
 
 class ChannelFactory(Factory):
@@ -121,9 +123,29 @@ class GateServer(daphne.server.Server):
 
 
 class FewAtOnce(Port):
-    """Twisted (26.4) takes the more connections in one turn of the loop, the more there are."""
+    """Twisted (26.4) takes the more connections in one turn of the loop, the more there are.
 
-    numberAccepts = property(lambda self: ACCEPTS, lambda self, wished: None)
+    Where file descriptors run short new clients wait in the kernel's queue, so that those who are here get their upstreams.
+    """
+
+    numberAccepts = property(lambda self: 1, lambda self, wished: None)
+
+    def doRead(self) -> None:
+        """Looked at before each: Twisted, which meets a full table by itself, closes whoever waits."""
+        for _ in range(ACCEPTS):
+            if is_short(self.fileno()):
+                say_short(CLIENTS)
+                self.stopReading()
+                reactor.callLater(LOOK_AGAIN, self._go_on)
+                return
+            before = self.sessionno
+            super().doRead()
+            if self.sessionno == before:  # nobody waits
+                return
+
+    def _go_on(self) -> None:
+        if self.connected:  # else it was closed meanwhile
+            self.startReading()
 
 
 def _adopted(listener: socket.socket, factory: IProtocolFactory) -> IListeningPort:

@@ -28,9 +28,9 @@ class ListenerState:
         that clients may resume their TLS sessions."""
         pairs = () if options.insecure_server else options.certificate_pairs
         before = None if previous is None else previous.certificates
-        if before is not None and before.pairs == pairs:
+        if before is not None and (before.pairs, before.min_version) == (pairs, options.tls_min_version):
             certificates: Certificates | None = before
         else:
             has_tls = not options.insecure_server and (pairs or options.autocert)
-            certificates = Certificates(pairs, wants_certificate, obtained) if has_tls else None
+            certificates = Certificates(pairs, wants_certificate, obtained, options.tls_min_version) if has_tls else None
         return cls(ListenerLimits.from_options(options), certificates)

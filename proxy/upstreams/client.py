@@ -22,20 +22,22 @@ from aiohttp.streams import EMPTY_PAYLOAD, EofStream
 from yarl import URL
 
 from gateproject.config.route import Route
-from gateproject.errors import UpstreamError
+from gateproject.errors import NoDescriptors, UpstreamError
 from proxy.upstreams import tls
 from proxy.upstreams.connection import HELD_AT_FIRST, IN_FULL, UpstreamConnection, read_at_once
 from proxy.upstreams.request_head import request_head
+from proxy.upstreams.troubles import Troubles, bad_status
 
 CONNECT_TIMEOUT = 10.0  # seconds
 # Node and uvicorn close idle connections after 5 s; a request sent at that very moment would be lost.
 KEEPALIVE_TIMEOUT = 4.0  # seconds
 MAX_RESPONSE_HEADERS = 64 * 1024  # bytes, all together
 MAX_RESPONSE_HEADER_COUNT = 512
+MOST_INTERIM = 16  # 100 Continue, 102 Processing, 103 Early Hints: no application needs more before it answers
 
 # No upstream is reached by a proxy, so this part of aiohttp's key is free.
 _APART = 1
-_FAMILIES = {"AUTO": socket.AF_UNSPEC, "V4_ONLY": socket.AF_INET, "V6_ONLY": socket.AF_INET6}
+FAMILIES = {"AUTO": socket.AF_UNSPEC, "V4_ONLY": socket.AF_INET, "V6_ONLY": socket.AF_INET6}
 _TROUBLE = (aiohttp.ClientError, HttpProcessingError, EofStream, OSError, ValueError)
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -66,6 +68,10 @@ class Upstream:
     @property
     def port(self) -> int | None:
         return self.connection_key.port
+
+    @property
+    def place(self) -> tuple[str, int | None]:
+        return self.connection_key.host, self.connection_key.port
 
     def is_ssl(self) -> bool:
         return self.connection_key.is_ssl
@@ -116,10 +122,11 @@ class UpstreamClient:
         self.family = socket.AF_UNSPEC
         self._connector: aiohttp.TCPConnector | None = None
         self._timeout = aiohttp.ClientTimeout(connect=CONNECT_TIMEOUT)
+        self.troubles = Troubles()
 
     def use(self, dns_lookup_family: str) -> None:
         """From the next connection on."""
-        self.family = _FAMILIES[dns_lookup_family]
+        self.family = FAMILIES[dns_lookup_family]
         if self._connector is not None:
             self._connector._family = self.family
             self._connector.clear_dns_cache()
@@ -133,21 +140,15 @@ class UpstreamClient:
             head = request_head(request)
             upstream = request.upstream.apart() if request.is_upgrade else request.upstream
             try:
-                exchange = Exchange(await self._connect(upstream, is_fresh), request)
-            except UpstreamError:
-                if request.place is None or not request.place.move_on(request):
-                    raise
+                exchange = Exchange(await self._connection(upstream, is_fresh), request, self.troubles)
+            except _TROUBLE as error:
+                trouble = self.troubles.unconnected(upstream.place, error)
+                # Where we lack a descriptor no other upstream could be asked either.
+                if isinstance(trouble, NoDescriptors) or request.place is None or not request.place.move_on(request):
+                    raise trouble from error
             else:
                 exchange.begin(head)
                 return exchange
-
-    async def _connect(self, upstream: Upstream, is_fresh: bool) -> Connection:
-        try:
-            return await self._connection(upstream, is_fresh)
-        except TimeoutError as error:
-            raise UpstreamError(f"no connection to the upstream within {CONNECT_TIMEOUT:.0f} s") from error
-        except _TROUBLE as error:
-            raise UpstreamError("no connection to the upstream") from error
 
     async def _connection(self, upstream: Upstream, is_fresh: bool) -> Connection:
         if self._connector is None:  # needs the running loop
@@ -171,9 +172,12 @@ class UpstreamClient:
 class Exchange:
     """One request on its way over one connection, and its response."""
 
-    __slots__ = ("_connection", "_is_answered", "_is_taken_over", "_payload", "_protocol", "_request", "_request_ended", "_unsent")
+    __slots__ = (
+        "_connection", "_is_answered", "_is_taken_over", "_payload", "_protocol", "_request", "_request_ended", "_troubles", "_unsent",
+    )  # fmt: skip
 
-    def __init__(self, connection: Connection, request: OutgoingRequest):
+    def __init__(self, connection: Connection, request: OutgoingRequest, troubles: Troubles):
+        self._troubles = troubles
         self._connection = connection
         self._protocol = cast(UpstreamConnection, connection.protocol)
         self._request = request
@@ -229,20 +233,23 @@ class Exchange:
 
     async def response(self) -> tuple[int, Headers]:
         """(status, headers as they came).  Interim responses are skipped (RFC 9110 15.2) but for a 101 that was asked for."""
-        while True:
+        place = self._request.upstream.place
+        for _ in range(MOST_INTERIM + 1):
             try:
                 message, payload = await self._protocol.read()
             except _TROUBLE as error:
                 is_stale = self._protocol.requests > 1 and not self._protocol.has_spoken
-                kind = StaleConnection if is_stale else UpstreamError
-                raise kind("the upstream closed the connection or sent a malformed response") from error
-            if message.code == 101 and not self._request.is_upgrade:
-                raise UpstreamError("the upstream changed protocols unasked")
+                raise self._troubles.unanswered(place, error, StaleConnection if is_stale else UpstreamError) from error
+            if bad := bad_status(message.code, is_upgrade=self._request.is_upgrade):
+                raise self._troubles.bad_answer(place, bad)
             if message.code >= 200 or message.code == 101:
                 break
+        else:
+            raise self._troubles.bad_answer(place, f"sent more than {MOST_INTERIM} interim responses and no answer")
         headers = message.raw_headers
         if sum(map(len, map(b"".join, headers))) > MAX_RESPONSE_HEADERS:
-            raise UpstreamError("the upstream sent more than 64 KiB of headers")
+            raise self._troubles.bad_answer(place, "sent more than 64 KiB of headers")
+        self._troubles.answered(place)
         self._payload = payload
         # An upstream may believe in an upgrade that it did not confirm: its connection is not used again.
         self._is_answered = not self._request.is_upgrade

@@ -5,34 +5,36 @@ Never one of the pool: what an earlier exchange left on a connection would be th
 
 import asyncio
 
-from gateproject.errors import UpstreamError
+from gateproject.errors import NoDescriptors, UpstreamError
 from proxy.upstreams.client import CONNECT_TIMEOUT, Upstream
 from proxy.upstreams.cluster import Place
 from proxy.upstreams.connection import IN_FULL, read_at_once
+from proxy.upstreams.troubles import Troubles
 
 _NEXT_ADDRESS_AFTER = 0.25  # seconds (RFC 8305)
 
 
-async def dial(upstream: Upstream, place: Place | None, family: int, protocol: asyncio.Protocol) -> asyncio.Transport:
+async def dial(upstream: Upstream, place: Place | None, family: int, troubles: Troubles, protocol: asyncio.Protocol) -> asyncio.Transport:
     """`place` is where the upstream was chosen among several: where it can't be reached, another is tried.  Raises UpstreamError."""
     while True:
         try:
-            return await _dialed(upstream, family, protocol)
+            return await _dialed(upstream, family, troubles, protocol)
+        except NoDescriptors:
+            raise
         except UpstreamError:
             if place is None or not place.take_another():
                 raise
             upstream = place.upstream
 
 
-async def _dialed(upstream: Upstream, family: int, protocol: asyncio.Protocol) -> asyncio.Transport:
+async def _dialed(upstream: Upstream, family: int, troubles: Troubles, protocol: asyncio.Protocol) -> asyncio.Transport:
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
             transport, _ = await asyncio.get_running_loop().create_connection(
                 lambda: protocol, upstream.host, upstream.port or 0, family=family, happy_eyeballs_delay=_NEXT_ADDRESS_AFTER
             )
-    except TimeoutError as error:
-        raise UpstreamError(f"no connection to the upstream within {CONNECT_TIMEOUT:.0f} s") from error
-    except OSError as error:
-        raise UpstreamError("no connection to the upstream") from error
+    except OSError as error:  # also where it took too long
+        raise troubles.unconnected(upstream.place, error) from error
+    troubles.answered(upstream.place)
     read_at_once(transport, IN_FULL)
     return transport

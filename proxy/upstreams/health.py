@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateproject.config.upstream_health import HealthCheck, HttpHealthCheck, TcpHealthCheck
+from gateproject.connection_errors import trouble_of
 from gateproject.errors import UpstreamError
 from gateproject.tasks import spawn
 from gateproject.telemetry import metrics
@@ -97,8 +98,10 @@ class HealthChecks:
             return "no answer in time", False
         except Unhealthy as error:
             return str(error), error.at_once
-        except (UpstreamError, OSError, asyncio.IncompleteReadError) as error:
-            return str(error) or type(error).__name__, False
+        except UpstreamError as error:
+            return str(error), False
+        except (OSError, asyncio.IncompleteReadError) as error:
+            return str(trouble_of(error)), False
         return "", False
 
     async def _ask(self, upstream: Upstream, check: HttpHealthCheck) -> None:

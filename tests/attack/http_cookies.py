@@ -114,6 +114,46 @@ async def _foreign_before_own(elsewhere: str, site: str, target: Target) -> Outc
     return ACCEPTED
 
 
+@attack("B14", "another person's good session, planted beside one's own")
+def tossed_sessions(target: Target) -> Iterator[Case]:
+    """A sibling of the host sets a cookie of our name for the parent domain: any path, any order, any number; never its companion."""
+    for site, planter, person in product(("any", "bare", "group", "mixed"), ("carol", "alice"), ("carol", "alice", None)):
+        if planter != person:
+            for order, number in product(ORDERS, (1, 2, 60)):
+                yield Case(
+                    f"{planter}'s beside {person}'s at {site}, {order}, {number}", partial(_beside, site, planter, person, order, number)
+                )
+
+
+ORDERS = ("before", "after", "around", "in a header before", "in a header after")
+
+
+def ordered(own: bytes, planted: bytes, order: str) -> bytes:
+    """The Cookie header lines."""
+    around = (b"; ".join(part for part in (planted, own, planted) if part),)
+    lines = {"before": (planted + b"; " + own,), "after": (own + b"; " + planted,), "around": around}
+    rows = lines.get(order) or ((planted, own) if order == "in a header before" else (own, planted))
+    return b"".join(b"Cookie: %b\r\n" % row.strip(b"; ") for row in rows if row.strip(b"; "))
+
+
+async def _beside(site: str, planter: str, person: str | None, order: str, number: int, target: Target) -> Outcome:
+    marker, path = new_marker(), b"/admin/t"
+    planted = b"; ".join([b"_gate=" + target.cookies[planter][site]] * number)
+    data = target.request(b"GET", path, site, marker=marker, headers=ordered(target.cookie(person, site), planted, order))
+    answer = await target.send(data)
+    hits = target.ledger.hits(marker)
+    if answer.statuses == [431]:
+        expect(number == 60 and not hits, "a few cookies are too many", data)
+        return REFUSED
+    if person is None:
+        expect(not hits and answer.statuses == [302], f"came in as the planter: {answer.raw[:200]!r}", data)
+        return REFUSED
+    may = person == "alice" or site in ("any", "bare")
+    expect(bool(hits) is may and answer.statuses == [200 if may else 403], f"answered {answer.raw[:200]!r}", data)
+    expect(not hits or site == "bare" or told(hits[0])[0] == [EMAIL % person.encode()], "came as the planter", data)
+    return ACCEPTED if may else REFUSED
+
+
 PLACES = (*SIGNED_IN_SITES, "elsewhere", "authenticate", "public", "nowhere")
 
 
@@ -150,7 +190,8 @@ def everywhere(target: Target) -> Iterator[Case]:
     cookies = asyncio.run(home.cookies_of_all_places("alice"))
     for origin, place in product(cookies, cookies):
         for form in (b"Cookie: _gate=%b", b"Cookie: a=b; _gate=%b; _gate=junk", *_other_carriers()[:3]):
-            attempt = partial(_at_another_place, cookies[origin], origin == place, place, form)
+            value = cookies[origin] if form.startswith(b"Cookie") else cookies[origin].partition(b";")[0]
+            attempt = partial(_at_another_place, value, origin == place, place, form)
             yield Case(f"the cookie of {origin} at {place} as {form!r}", attempt)
     for origin in cookies:
         yield Case(f"the cookie of {origin} at the authenticate host", partial(_at_authenticate, cookies[origin]))
@@ -221,7 +262,8 @@ async def _open_bent(changed: bytes, value: bytes, target: Target) -> Outcome:
     if _bytes_of(changed.strip(b" ")) == _bytes_of(value) or changed == target.cookies["carol"]["any"]:
         return ACCEPTED  # blanks around it, spare bits of its last letter: the same sealed bytes in another spelling
     marker = new_marker()
-    data = target.request(b"GET", b"/b", "any", marker=marker, headers=b"Cookie: _gate=%b\r\n" % changed)
+    line = b"Cookie: _gate=%b; __Host-_gate=%b\r\n" % (changed, target.companions[value])
+    data = target.request(b"GET", b"/b", "any", marker=marker, headers=line)
     answer = await target.send(data)
     expect(not target.ledger.hits(marker) and answer.statuses[0] in (302, 400), f"answered {answer.raw[:200]!r}", data)
     return REFUSED

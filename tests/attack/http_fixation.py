@@ -6,10 +6,14 @@ from functools import partial
 
 import httpx
 
-from tests.attack.http_cookies import told
+from tests.attack.http_cookies import ORDERS, told
 from tests.attack.run import REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
-from tests.support.gate import AUTHENTICATE_HOST, sign_in
+from tests.support.cookies import values_of
+from tests.support.development_provider import pick_person
+from tests.support.gate import AUTHENTICATE_HOST, follow, sign_in
+
+HTML = {"Accept": "text/html"}
 
 
 @attack("B14", "what was planted before a sign-in", sample=8)
@@ -26,7 +30,10 @@ async def _fixation(target: Target) -> Outcome:
     first, second = [await target.sign_in("bob", "any") for _ in range(2)]
     expect(first["any"] != second["any"], "two sign-ins gave one cookie")
     for cookie in (first["any"], second["any"]):
-        expect(await _person_of(target, cookie) == "bob@example.com", "a sign-in ended an earlier session in another browser")
+        expect(
+            await _person_of(target, target.whole(cookie).removeprefix(b"_gate=")) == "bob@example.com",
+            "a sign-in ended an earlier session in another browser",
+        )
     return REFUSED
 
 
@@ -39,6 +46,7 @@ PLANTED: dict[str, Callable[[Target], bytes] | None] = {
     "carol's cookie, bent": lambda target: target.cookies["carol"]["any"][:-8] + b"AAAAAAAA",
     "carol's cookie, cut": lambda target: target.cookies["carol"]["any"][:100],
     "halves of two cookies": lambda target: target.cookies["carol"]["any"][:100] + target.cookies["alice"]["any"][100:],
+    "carol's good cookie": lambda target: target.cookies["carol"]["any"],
     "a session that was ended": None,
 }
 
@@ -56,7 +64,7 @@ async def _planted(label: str, person: str, target: Target) -> Outcome:
         client.event_hooks["request"] = [plant]
         page = await sign_in(client, f"https://{target.host('any')}/", person)
         expect(page.status_code == 200, f"locked out with status {page.status_code}", value)
-        (own,) = ((each.value or "").encode() for each in client.cookies.jar if each.name == "_gate" and each.domain == "any.localhost")
+        own = values_of(client, "any.localhost")
     expect(own != value and await _person_of(target, own) == f"{person}@example.com", "the sign-in gave no session of its own", own)
     expect(await _person_of(target, value) is None, "a planted value became a session", value)
     return REFUSED
@@ -65,15 +73,117 @@ async def _planted(label: str, person: str, target: Target) -> Outcome:
 async def _ended(target: Target, person: str) -> bytes:
     async with target.browser() as client:
         await sign_in(client, f"https://{target.host('any')}/", person)
-        (value,) = ((each.value or "").encode() for each in client.cookies.jar if each.name == "_gate" and each.domain == "any.localhost")
-        page = await client.get(target.gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "text/html"})
-        (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
-        await client.post(target.gate.url(AUTHENTICATE_HOST, "/.gate/signout/"), data={"_gate_csrf": token})
+        value = values_of(client, "any.localhost")
+        await _sign_out(client, target)
     return value
 
 
-async def _person_of(target: Target, cookie: bytes) -> str | None:
+async def _sign_out(client: httpx.AsyncClient, target: Target) -> httpx.Response:
+    page = await client.get(target.gate.url(AUTHENTICATE_HOST, "/.gate/"), headers=HTML)
+    (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
+    return await client.post(target.gate.url(AUTHENTICATE_HOST, "/.gate/signout/"), data={"_gate_csrf": token})
+
+
+async def _person_of(target: Target, cookie: bytes, site: str = "any") -> str | None:
     marker = new_marker()
-    await target.send(target.request(b"GET", b"/f", "any", marker=marker, headers=b"Cookie: _gate=%b\r\n" % cookie))
+    await target.send(target.request(b"GET", b"/f", site, marker=marker, headers=b"Cookie: _gate=%b\r\n" % cookie))
     hits = target.ledger.hits(marker)
     return told(hits[0])[1] if hits else None
+
+
+@attack("B14", "another person's good session, planted while somebody signs in and out", sample=6)
+def planted_sessions(target: Target) -> Iterator[Case]:
+    for order in ORDERS[:3]:
+        for does in (_signs_in_beside, _signs_out_beside):
+            yield Case(f"{does.__name__.strip('_')}, {order}", partial(does, order))
+
+
+async def _signs_in_beside(order: str, target: Target) -> Outcome:
+    """At every host that the way leads over, the authenticate host included, the planter's own good session is there, too."""
+    async with target.browser() as mallory, target.browser() as client:
+        theirs = await _everywhere(mallory, target, "carol")
+        client.event_hooks["request"] = [partial(_plant, theirs, order)]
+        page = await sign_in(client, f"https://{target.host('any')}/", "alice")
+        expect(page.status_code == 200, f"locked out with status {page.status_code}")
+        page = await follow(client, await client.get(f"https://{target.host('group')}/", headers=HTML))
+        expect(page.status_code == 200, f"locked out of the next host with status {page.status_code}")
+        for host, person in (("any.localhost", "alice"), ("group.localhost", "alice")):
+            email = await _person_of(target, values_of(client, host), host.partition(".")[0])
+            expect(email == f"{person}@example.com", f"{email} at {host}")
+        shown = await client.get(target.gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "application/json"})
+        expect(shown.json()["user"]["email"] == "alice@example.com", f"the page of somebody else: {shown.text[:300]}")
+    return REFUSED
+
+
+async def _signs_out_beside(order: str, target: Target) -> Outcome:
+    async with target.browser() as mallory, target.browser() as client:
+        theirs = await _everywhere(mallory, target, "carol")
+        await sign_in(client, f"https://{target.host('any')}/", "alice")
+        own = values_of(client, "any.localhost")
+        client.event_hooks["request"] = [partial(_plant, theirs, order)]
+        answer = await _sign_out(client, target)
+        expect(answer.status_code in (200, 302, 303), f"sign-out answered {answer.status_code}")
+        expect(await _person_of(target, own) is None, "the person's own session lives on")
+        expect(await _person_of(target, values_of(mallory, "any.localhost")) is None, "the planted session lives on")
+        gone = [line for line in answer.headers.get_list("set-cookie") if line.startswith(("_gate=;", "__Host-_gate=;", '_gate=""'))]
+        expect(len(gone) > 2 and all("Max-Age=0" in line for line in gone), f"cookies stay: {gone}")
+    return REFUSED
+
+
+@attack("B14", "another person's sign-in, brought to its end", sample=12)
+def planted_attempts(target: Target) -> Iterator[Case]:
+    """The planter begins, plants the cookie of the attempt in the victim's browser, and leads it to their own callback."""
+    for callback in ("the provider's", "the route's"):
+        for name in PLANTABLE:
+            yield Case(f"{callback} callback, as {name % 'ID'}", partial(_attempt_planted, callback, name))
+
+
+# Names that a sibling of a host can set a cookie of; browsers keep the exact prefix for the host itself, some in any case.
+PLANTABLE = (
+    "_gate_signin_%s",
+    "__host-_gate_signin_%s",
+    "__Secure-_gate_signin_%s",
+    "=__Host-_gate_signin_%s",
+    "__HOST-_gate_signin_%s",
+    " _gate_signin_%s",
+)
+
+
+async def _attempt_planted(callback: str, name: str, target: Target) -> Outcome:
+    async with target.browser() as mallory, target.browser() as victim:
+        page = await follow(mallory, await mallory.get(f"https://{target.host('any')}/", headers=HTML))
+        picked = await pick_person(mallory, page, "carol")
+        if callback == "the route's":
+            picked = await mallory.send(_next(picked))
+        url = str(_next(picked).url)
+        planted = "; ".join(
+            f"{name % each.name.partition('_signin_')[2]}={each.value}" for each in mallory.cookies.jar if "_signin_" in each.name
+        )
+        expect(planted != "", "there was no attempt to plant")
+        answer = await victim.get(url, headers={**HTML, "Cookie": f"a=b; {planted}"})
+        expect(answer.status_code == 400, f"answered {answer.status_code}")
+        expect(not any("_gate=" in line for line in answer.headers.get_list("set-cookie")), "signed in as the planter")
+        answer = await mallory.get(url, headers=HTML)
+        expect(answer.status_code == 302, f"the planter's own browser is refused: {answer.status_code}")
+    return REFUSED
+
+
+def _next(response: httpx.Response) -> httpx.Request:
+    expect(response.next_request is not None, f"answered {response.status_code} where a redirect was expected")
+    assert response.next_request is not None
+    return response.next_request
+
+
+async def _everywhere(client: httpx.AsyncClient, target: Target, person: str) -> dict[str, str]:
+    """The value of this person's session cookie, by host."""
+    await sign_in(client, f"https://{target.host('any')}/", person)
+    await follow(client, await client.get(f"https://{target.host('group')}/", headers=HTML))
+    return {each.domain: each.value or "" for each in client.cookies.jar if each.name == "_gate"}
+
+
+async def _plant(values: dict[str, str], order: str, request: httpx.Request) -> None:
+    if (value := values.get(request.url.host)) is None:
+        return
+    own, planted = request.headers.get("cookie", ""), f"_gate={value}"
+    rows = {"before": (planted, own), "after": (own, planted), "around": (planted, own, planted)}
+    request.headers["cookie"] = "; ".join(row for row in rows[order] if row)

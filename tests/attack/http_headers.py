@@ -33,6 +33,8 @@ NAMES = (
         b"Proxy",
         b"X-Request-Id",
     ),
+    *(b"X-HTTP-Method-Override", b"X-HTTP-Method", b"X-Method-Override", b"X-Rewrite-Url", b"X-Override-Url", b"X-Original-Host"),
+    *(b"X-Script-Name", b"Path-Info"),
 )
 # What a client may be told about itself by nobody else: these must arrive with gate's own value, exactly once.
 OURS = {b"x-gate-jwt-assertion": ("alice",), b"x-gate-claim-email": ("alice",), b"x-gate-claim-groups": ("alice",)}

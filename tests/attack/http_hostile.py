@@ -24,6 +24,8 @@ OUR_COOKIES = (
         b"_gate_0=x",
     ),
     *(
+        b"__Host-_gate=x; Path=/; Secure",
+        b"__host-_gate_signin_a=x",
         b"_gate_csrf=x",
         b"_gate_signin_a=x",
         b"_gate_admin=x",

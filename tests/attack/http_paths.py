@@ -1,13 +1,15 @@
-"""B1: is the path that was judged the path that an upstream reads?  All pairs of spellings, around a protected prefix."""
+"""B1: is the path that was judged the path that an upstream reads?  All pairs of spellings, and all layouts of routes."""
 
 import re
 from collections.abc import Iterator
 from functools import partial
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from tests.attack.http_canary import Hit
 from tests.attack.run import ACCEPTED, REFUSED, Case, Indexed, Outcome, attack, expect
-from tests.attack.target import Target, new_marker
+from tests.attack.target import FORWARD_AUTH_HOST, LAYOUT_SITES, Target, new_marker
+from tests.support.path_layouts import open_to_all
+from tests.support.path_readers import READERS, served
 
 SPELLINGS = (
     *(b"", b"/", b"//", b"///", b"/./", b"/../", b"/.", b"/..", b"x/../", b"x/..", b".", b"..", b"...", b"./", b"../", b"/.../"),
@@ -69,6 +71,91 @@ UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 REFUSALS = (302, 400, 401, 403, 404, 413, 414, 421, 426, 431)
 WHO = (None, "carol", "alice")
 PLAIN_SPELLINGS = frozenset({b"", b"x/../", b"%2e", b"%7e", b"%2d", b"~", b"+", b"@", b":"})
+
+# What some reader ends a name at, leaves out or takes for something else, and what nobody does.
+STRANGE = (
+    *(b"/", b"//", b"//x/", b";", b";x=y", b";/", b"/;/", b"/;x/", b"%3b", b"%3B/", b"%2f", b"%2F", b";%2f", b"%2f;", b"%3b%2f", b"%2f/"),
+    *(b"%252f", b"%253b", b"%253f", b"%255c", b"%2525", b"%2561", b"%25", b"%3f", b"%3F/", b"%23", b"/..;/", b"%2e%2e%2f", b"%252e%252e/"),
+    *(b";.css", b"%3b.css", b"%3f.css", b"%23.css", b"%253b.css", b";/x.css", b"%2fx.css", b";%2fx.css", b"%3f/x.css"),
+)
+ORDINARY = (
+    *(b"", b"a", b"@", b"%40", b"%20", b"+", b"%2b", b",", b"~", b":", b"!", b"'", b"(1)", b"=", b"&", b"$"),
+    *(b"%c3%a9", b".css", b"/x.css"),
+)
+AROUND = (b"/%busers%b", b"/%badmin/users%b", b"/admin%busers%b", b"/public/%badmin%b", b"/admin/public/%bx%b", b"/users%b%bx.css")
+
+
+@attack("B1", "path confusion in layouts of routes", sample=500, minutes=6)
+def layouts(target: Target) -> Indexed:
+    spellings = STRANGE + ORDINARY
+    return Indexed(len(LAYOUT_SITES) * len(AROUND) * len(spellings) ** 2, partial(_laid_out, list(LAYOUT_SITES), spellings))
+
+
+@attack("B1", "path confusion in layouts, forward auth", sample=500, minutes=15)
+def forward_auth(target: Target) -> Indexed:
+    spellings = STRANGE + ORDINARY
+    return Indexed(len(LAYOUT_SITES) * len(AROUND) * len(spellings) ** 2, partial(_asked_about, list(LAYOUT_SITES), spellings))
+
+
+def _laid_out(sites: list[str], spellings: tuple[bytes, ...], number: int) -> Case:
+    site, path, is_ordinary = _spelled(sites, spellings, number)
+    return Case(f"{path!r} at {site}", partial(_attempt_layout, site, path, is_ordinary))
+
+
+def _asked_about(sites: list[str], spellings: tuple[bytes, ...], number: int) -> Case:
+    site, path, is_ordinary = _spelled(sites, spellings, number)
+    return Case(f"/verify of {path!r} at {site}", partial(_verify_layout, site, path, is_ordinary))
+
+
+def _spelled(sites: list[str], spellings: tuple[bytes, ...], number: int) -> tuple[str, bytes, bool]:
+    number, second = divmod(number, len(spellings))
+    number, first = divmod(number, len(spellings))
+    number, form = divmod(number, len(AROUND))
+    path = AROUND[form] % (spellings[first], spellings[second])
+    return sites[number], path, spellings[first] in ORDINARY and spellings[second] in ORDINARY and b"//" not in path
+
+
+async def _verify_layout(site: str, path: bytes, is_ordinary: bool, target: Target) -> Outcome:
+    """What is permitted to nobody in particular goes on as it was written: every reader may serve that to everybody."""
+    layout, url = LAYOUT_SITES[site], quote(f"https://{target.host(site)}{path.decode('ascii')}", safe="")
+    lines = b"GET /verify?uri=%b HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n" % (url.encode(), FORWARD_AUTH_HOST.encode())
+    answer = await target.send(lines)
+    expect(answer.is_closed and len(answer.statuses) == 1, f"answered {answer.raw[:200]!r}", lines)
+    (status,) = answer.statuses
+    if status == 200:
+        for name, reader in READERS.items():
+            found = served(reader, path.decode("ascii"))
+            expect(found is None or open_to_all(layout, found), f"{name} serves {found}", lines)
+    else:
+        expect(status in (401, 403), f"answered {status}", lines)
+    if is_ordinary:
+        expect((status == 200) is open_to_all(layout, _plainly(path)), f"answered {status} to an ordinary path", lines)
+    return ACCEPTED if status == 200 else REFUSED
+
+
+def _plainly(path: bytes) -> str:
+    predicted = _predicted(path)
+    return "" if predicted is None else predicted.decode("ascii")
+
+
+async def _attempt_layout(site: str, path: bytes, is_ordinary: bool, target: Target) -> Outcome:
+    """Nobody is signed in: what reaches an upstream, every reader may serve to everybody, and ordinary names are never refused for their
+    spelling."""
+    marker, layout = new_marker(), LAYOUT_SITES[site]
+    data = target.request(b"GET", path, site, marker=marker)
+    answer = await target.send(data)
+    expect(answer.is_closed and len(answer.statuses) == 1, f"answered {answer.raw[:200]!r}", data)
+    (status,), hits = answer.statuses, target.ledger.hits(marker)
+    expect(len(hits) <= 1, f"{len(hits)} requests reached upstreams", data)
+    for hit in hits:
+        expect(hit.canary == "open", "nobody reached what is protected", data)
+        for name, reader in READERS.items():
+            found = served(reader, hit.target.decode("ascii"))
+            expect(found is None or open_to_all(layout, found), f"{name} serves {found} for {hit.target!r}", data)
+    if is_ordinary:
+        expect(bool(hits) is open_to_all(layout, _plainly(path)) and status != 400, f"answered {status} to an ordinary path", data)
+    expect(bool(hits) or status in REFUSALS, f"answered {status} without an upstream", data)
+    return ACCEPTED if hits else REFUSED
 
 
 @attack("B1", "path confusion, all pairs")

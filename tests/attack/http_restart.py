@@ -12,6 +12,7 @@ from tests.attack.http_victims import KEEPING, STORES, restart_gate, restart_sto
 from tests.attack.http_websocket_clients import _signed_out
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import SIGNED_IN_SITES, Target, new_marker
+from tests.support.cookies import values_of
 from tests.support.gate import AUTHENTICATE_HOST, follow, sign_in
 
 WAYS = (signal.SIGTERM, signal.SIGKILL, None)  # None: gate lives on, its store is killed and started again
@@ -75,7 +76,7 @@ async def _cookies(target: Target, person: str, *, signs_out: bool) -> dict[str,
         for number, site in enumerate(SITES):
             url = f"https://{target.host(site)}{SIGNED_IN_SITES[site]}"
             await (follow(client, await client.get(url, headers=HTML)) if number else sign_in(client, url, person))
-        found = {each.domain.split(".")[0]: (each.value or "").encode() for each in client.cookies.jar if each.name == "_gate"}
+        found = {site: values_of(client, target.host(site).partition(":")[0]) for site in SITES}
         for site in SITES:
             expect(await _reaches(target, site, found[site]), f"the session at {site} was none to begin with")
         if signs_out:

@@ -14,6 +14,7 @@ import httpx
 from tests.attack.http_canary import Canary, CanaryServer, Hit, Ledger, Script, _Connection
 from tests.attack.run import expect
 from tests.attack.target import ANYBODY, ENGINEERS, EVERYBODY, IDENTITY, Target, _PlainBuilder
+from tests.support.cookies import values_of
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, follow, sign_in
 from tests.support.websockets import ACCEPT, CLOSE, TEXT, Frame, from_server, read_frame
@@ -149,9 +150,7 @@ class Stage(Target):
                 url = f"https://{place}/"
                 await (follow(client, await client.get(url, headers=HTML)) if number else sign_in(client, url, person))
                 name = place.partition(":")[0]
-                (found[place],) = (
-                    (each.value or "").encode() for each in client.cookies.jar if each.name == "_gate" and each.domain == name
-                )
+                found[place] = values_of(client, name)
                 client.cookies.delete("_gate", domain=name, path="/")
         return found
 

@@ -11,6 +11,7 @@ from tests.attack.http_stage import FRIEND, Stage, stage, take_frame
 from tests.attack.http_websocket import BEHIND, ENDS, attempt_to_open, handshake, some_bytes
 from tests.attack.run import Case, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
+from tests.support.cookies import values_of
 from tests.support.gate import AUTHENTICATE_HOST, follow, sign_in
 from tests.support.websockets import ACCEPT, CLOSE, KEY, TEXT, from_client
 
@@ -188,8 +189,7 @@ def ended(target: Target) -> Iterator[Case]:
 async def _signed_out(person: str, way: bytes, target: Stage, _: Target) -> Outcome:
     async with target.browser() as client:
         await sign_in(client, f"https://{target.host('any')}/", person)
-        jar = {each.domain: (each.value or "").encode() for each in client.cookies.jar if each.name == "_gate"}
-        cookie = b"Cookie: _gate=%b\r\n" % jar["any.localhost"]
+        cookie = b"Cookie: _gate=%b\r\n" % values_of(client, "any.localhost")
         tunnels = [await _opened(target, way, cookie) for _ in range(3)]
         page = await follow(client, await client.get(target.gate.url(AUTHENTICATE_HOST, "/.gate/"), headers=HTML))
         (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)

@@ -177,7 +177,7 @@ _BENDS = (
 
 
 def _attempts(browser: Browser, host: str) -> dict[str, str]:
-    return {name: value for name, value in browser.cookies.get(host, {}).items() if name.startswith("_gate_signin_")}
+    return {name: value for name, value in browser.cookies.get(host, {}).items() if name.startswith("__Host-_gate_signin_")}
 
 
 def sign_out(stage: Stage, browser: Browser) -> None:

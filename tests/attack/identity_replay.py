@@ -89,9 +89,9 @@ def _state_of_another_host(stage: Stage, host: str) -> Outcome:
     """A route host's attempt is no provider's attempt, though the browser has a cookie for both."""
     browser = stage.browser()
     url = stage.picked(browser, "alice", host)
-    (name,) = (name for name in browser.cookies[host] if name.startswith("_gate_signin_"))
+    (name,) = (name for name in browser.cookies[host] if name.startswith("__Host-_gate_signin_"))
     browser.cookies[AUTHENTICATE_HOST] = {name: browser.cookies[host][name]}
-    return refused(stage, browser, _with(url, state=name.removeprefix("_gate_signin_")))
+    return refused(stage, browser, _with(url, state=name.removeprefix("__Host-_gate_signin_")))
 
 
 # Of the callback's query: how it is bent.  {code}, {state}, {iss} are the right ones.

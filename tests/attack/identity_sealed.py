@@ -12,6 +12,7 @@ from tests.attack.identity_browser import HTML, Browser
 from tests.attack.identity_replay import refused
 from tests.attack.identity_stage import ANYONE, CORP, OTHER, Stage
 from tests.attack.run import ACCEPTED, REFUSED, SEED, Outcome, expect
+from tests.support.cookies import COMPANION, SESSION
 from tests.support.gate import AUTHENTICATE_HOST
 
 HOSTS = (ANYONE, OTHER, CORP, AUTHENTICATE_HOST)
@@ -62,11 +63,12 @@ class Cookie:
         self._other = _values_of_other_purposes(stage)
 
     def value(self, host: str) -> str:
-        return self._browser.cookies[host]["_gate"]
+        return self._browser.cookies[host][SESSION]
 
     def refused(self, host: str, value: str, name: str = "_gate") -> Outcome:
         browser = self._stage.browser()
-        browser.cookies[host] = {name: value}
+        # Its companion is right, so that nothing but the value is wrong.
+        browser.cookies[host] = {COMPANION: self._browser.cookies[host][COMPANION], name: value}
         return self._refused(browser, host)
 
     def refused_other(self, host: str, purpose: str) -> Outcome:
@@ -78,7 +80,7 @@ class Cookie:
 
     def accepted(self, host: str) -> Outcome:
         browser = self._stage.browser()
-        browser.cookies[host] = {"_gate": self.value(host)}
+        browser.cookies[host] = {name: self._browser.cookies[host][name] for name in (SESSION, COMPANION)}
         expect(self._stage.is_signed_in(browser, host), "refused")
         return ACCEPTED
 
@@ -108,7 +110,7 @@ def _values_of_other_purposes(stage: Stage) -> dict[str, str]:
     hand_over = browser.open(callback_url).location.partition("gate_session=")[2]
     page = browser.open(stage.url(AUTHENTICATE_HOST, "/.gate/"))
     return {
-        "csrf cookie": browser.cookies[AUTHENTICATE_HOST]["_gate_csrf"],
+        "csrf cookie": browser.cookies[AUTHENTICATE_HOST]["__Host-_gate_csrf"],
         "provider attempt": provider_attempt,
         "route attempt": route_attempt,
         "hand-over": hand_over,
@@ -220,14 +222,14 @@ def _csrf_cookie(stage: Stage, bend: Callable[[str], str]) -> Outcome:
     page = browser.open(stage.url(AUTHENTICATE_HOST, "/.gate/"))
     token = page.text.partition('name="_gate_csrf" value="')[2].partition('"')[0]
     jar = browser.cookies[AUTHENTICATE_HOST]
-    jar["_gate_csrf"] = bend(jar["_gate_csrf"])
+    jar["__Host-_gate_csrf"] = bend(jar["__Host-_gate_csrf"])
     answer = browser.open(stage.url(AUTHENTICATE_HOST, f"/.gate/signout/?_gate_csrf={token}"))
     expect(answer.status == 400 and stage.is_signed_in(browser, ANYONE), f"answered with status {answer.status}")
     return REFUSED
 
 
 def _attempt(browser: Browser, host: str) -> tuple[str, str]:
-    return next((name, value) for name, value in browser.cookies[host].items() if name.startswith("_gate_signin_"))
+    return next((name, value) for name, value in browser.cookies[host].items() if name.startswith("__Host-_gate_signin_"))
 
 
 def _bytes(value: str) -> bytes:

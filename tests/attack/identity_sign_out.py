@@ -53,10 +53,10 @@ class Person:
         self._be_signed_in()
         copy = self._browser.fork()
         if token == "a token whose cookie is lost":
-            copy.cookies[AUTHENTICATE_HOST].pop("_gate_csrf", None)
+            copy.cookies[AUTHENTICATE_HOST].pop("__Host-_gate_csrf", None)
         if token == "a token beside its own planted cookie":
             # A sibling domain can plant the cookie that belongs to its token; both are bound to another session.
-            copy.cookies[AUTHENTICATE_HOST]["_gate_csrf"] = self._tokens["planted cookie"]
+            copy.cookies[AUTHENTICATE_HOST]["__Host-_gate_csrf"] = self._tokens["planted cookie"]
         answer = send(copy, self._stage.url(AUTHENTICATE_HOST, path), method, carrier, self._tokens[token], (*FOREIGN, *more))
         return self._is_still_signed_in(answer)
 
@@ -95,8 +95,8 @@ class Person:
             "a token of nobody's session": token_of(stage, nobody, "/.gate/signout/"),
             "a token whose cookie is lost": own,
             "a token beside its own planted cookie": token_of(stage, other),
-            "planted cookie": other.cookies[AUTHENTICATE_HOST]["_gate_csrf"],
-            "the cookie's own value": self._browser.cookies[AUTHENTICATE_HOST]["_gate_csrf"],
+            "planted cookie": other.cookies[AUTHENTICATE_HOST]["__Host-_gate_csrf"],
+            "the cookie's own value": self._browser.cookies[AUTHENTICATE_HOST]["__Host-_gate_csrf"],
             "the session cookie's value": self._browser.cookies[AUTHENTICATE_HOST]["_gate"],
             "something that is no text": "%ff%fe%00",
         }

@@ -16,6 +16,7 @@ group     allowed_groups engineering, identity headers                any       
 bare      any signed-in person, no identity headers                   public    everybody, identity headers
 mixed     /admin, /exact (path), /re/<letters>/private (regex): group engineering -> canary "secret"; the rest public -> "open"
 inverse   /public/: everybody -> "open"; the rest group engineering -> "secret"
+layout<n> the layouts of tests/support/path_layouts.py: what is open to everybody -> "open", the rest group engineering -> "secret"
 cors      group engineering with cors_allow_preflight                 rewrite   /api/, /cut -> /base/ (prefix_rewrite), /to/ -> /deep
 redirect  redirect routes, no canary                                  hostile   everybody; attacks fill `canary.scripts`; timeout 1 s
 setter    everybody, with set_request_headers                         default   any signed-in person, at the default port (no port in Host)
@@ -40,8 +41,10 @@ from tests.attack.http_canary import Canary, CanaryServer, Ledger
 from tests.attack.http_responses import Response, split_responses
 from tests.attack.patience import Others, read_all
 from tests.support.certs import CertificateFiles
+from tests.support.cookies import values_of
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate, follow, sign_in
+from tests.support.path_layouts import LAYOUTS
 
 ENGINEERS = {"allowed_groups": ["engineering"]}
 ANYBODY = {"allow_any_authenticated_user": True}
@@ -56,6 +59,7 @@ HANDSHAKES = 16  # at once
 BEAT = b"EVIL-" + b"0" * 12  # the marker of what belongs to no attack
 FORWARD_AUTH_HOST = "forward.localhost"
 TRUSTED_ADDRESS = "127.0.0.2"  # from where nobody but the attacks on forward auth connects
+LAYOUT_SITES = {f"layout{number}": layout for number, layout in enumerate(LAYOUTS.values())}
 JWT_CLAIMS = ["email", "groups", "nickname"]  # nobody has a nickname: its header must stay absent
 
 
@@ -87,6 +91,7 @@ class Target:
         self.port = gate.port
         self.pid = gate.child.process.pid
         self.cookies: dict[str, dict[str, bytes]] = {}
+        self.companions: dict[bytes, bytes] = {}
         self._others = Others(self._ask_for_another)
         self._handshakes: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
@@ -101,7 +106,12 @@ class Target:
 
     def cookie(self, person: str | None, site: str) -> bytes:
         """The Cookie header's value of that person's browser at that site; empty for nobody."""
-        return b"_gate=" + self.cookies[person][site] if person else b""
+        return self.whole(self.cookies[person][site]) if person else b""
+
+    def whole(self, value: bytes) -> bytes:
+        """The session cookie of this value, and its companion where it has one."""
+        companion = self.companions.get(value)
+        return b"_gate=" + value + (b"; __Host-_gate=" + companion if companion else b"")
 
     def request(
         self,
@@ -187,8 +197,9 @@ class Target:
             for number, site in enumerate(sites):
                 url = f"https://{self.host(site)}{SIGNED_IN_SITES[site]}"
                 await (follow(client, await client.get(url, headers={"Accept": "text/html"})) if number else sign_in(client, url, person))
-            found = {cookie.domain.split(".")[0]: cookie.value for cookie in client.cookies.jar if cookie.name == "_gate"}
-        return {site: (found[site] or "").encode() for site in sites}
+            found = {site: values_of(client, self.host(site).partition(":")[0]).split(b"; __Host-_gate=") for site in sites}
+        self.companions |= dict(found.values())
+        return {site: value for site, (value, _) in found.items()}
 
 
 class _Transport(EverythingOnLoopback):
@@ -273,6 +284,10 @@ def _with_routes(gate: GateBuilder, canaries: dict[str, Canary]) -> GateBuilder:
     gate.route("mixed.localhost", to=to["open"], **EVERYBODY, **IDENTITY)
     gate.route("inverse.localhost", to=to["open"], prefix="/public/", **EVERYBODY)
     gate.route("inverse.localhost", to=to["secret"], **ENGINEERS, **IDENTITY)
+    for site, layout in LAYOUT_SITES.items():
+        for route in layout:
+            who, canary = ({}, "open") if route.is_open else (ENGINEERS, "secret")
+            gate.route(f"{site}.localhost", to=to[canary], **route.keys(), **who)
     gate.route("cors.localhost", to=to["cors"], cors_allow_preflight=True, **ENGINEERS, **IDENTITY)
     gate.route("rewrite.localhost", to=to["rewrite"], prefix="/api/", prefix_rewrite="/base/", **EVERYBODY)
     gate.route("rewrite.localhost", to=to["rewrite"], prefix="/cut", prefix_rewrite="/base/", **EVERYBODY)

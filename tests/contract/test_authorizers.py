@@ -22,6 +22,7 @@ from gateproject.errors import BadRequest, BrokerError
 from gateproject.rpc.channel import RpcChannel
 from gateproject.rpc.server import RpcServer
 from gateproject.rpc.shared_secret import SharedSecret
+from tests.support.cookies import signed_in
 from tests.support.options import make_options
 from tests.support.rpc import loopback_url
 from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
@@ -49,7 +50,7 @@ class World:
     cookies: SessionCookies
 
     def cookie(self, host_port: str = "app.example.com") -> list[bytes]:
-        return [b"a=b", f"_gate={self.cookies.seal('s1', host_port, 1000.0, 2000.0)}".encode()]
+        return [b"a=b", signed_in(self.cookies, "s1", host_port, issued=1000.0, expires=2000.0).encode()]
 
 
 @pytest.fixture(params=["local", "over gRPC"])

@@ -17,17 +17,19 @@ import httpx
 import pytest
 
 from tests.support.children import free_port, wait_until
+from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
 from tests.support.raw_http import Broken, RawClient, RawResponse
+from tests.support.raw_http2 import RawHttp2Client
 from tests.support.reloading import reload
 from tests.support.sample_upstream import SampleUpstream
 from tests.support.upstreams import OK, CanaryUpstream, Conversation
 from tests.support.websockets import CLOSE, TEXT, RawWebSocket, SocketUpstream
 
 pytestmark = pytest.mark.slow
-APP, PUBLIC, CANARY, SOCKETS, DOWN, SHADOWED, HTTP2 = (
-    f"{name}.localhost" for name in ("app", "public", "canary", "sockets", "down", "shadowed", "http2")
+APP, PUBLIC, CANARY, SOCKETS, DOWN, SHADOWED, HTTP2, PATHS, DENIED = (
+    f"{name}.localhost" for name in ("app", "public", "canary", "sockets", "down", "shadowed", "http2", "paths", "denied")
 )
 HTML = {"Accept": "text/html"}
 SOON = 10.0  # seconds; a generous bound for what takes less than one
@@ -77,6 +79,9 @@ def gate(
         .route(APP, to=application.url, **member, remove_request_headers=["X-Unwanted"])
         .route(PUBLIC, prefix="/open/", to=application.url, **PUBLIC_KEYS)
         .route(PUBLIC, to=application.url, **member)
+        .route(PATHS, regex=r".*\.(css|js|png)", to=application.url, **PUBLIC_KEYS)
+        .route(PATHS, name="secret route", to=application.url, **member)
+        .route(DENIED, to=application.url, **PUBLIC_KEYS, policy=[{"deny": {"http_path": "/users"}}])
         .route(SOCKETS, to=sockets.url, allow_any_authenticated_user=True, allow_websockets=True)
         .route(SHADOWED, name="shadowed", to=application.url, allowed_groups=["engineering"], policy=[SHADOW])
         .route(DOWN, to=f"http://127.0.0.1:{free_port()}", **PUBLIC_KEYS)
@@ -121,7 +126,7 @@ def test_a_form_without_a_session_is_kept_or_its_page_says_why_not(gate: Running
 async def session(gate: RunningGate, person: str = "alice", host: str = APP) -> str:
     async with gate.client() as client:
         await sign_in(client, gate.url(host, "/not-here"), person)
-        return next(f"_gate={cookie.value}" for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain == host)
+        return of_client(client, host)
 
 
 def ask(
@@ -226,9 +231,22 @@ async def test_no_spelling_of_an_identity_header_reaches_the_application(gate: R
         "Forwarded",
         "X-Real-Ip",
         "X-Original-Url",
+        "X-Rewrite-Url",
+        "X_Rewrite_Url",
+        "X-HTTP-Method-Override",
+        "X.HTTP.Method",
+        "X-Method-Override",
+        "X-Override-Method",
+        "X-HTTP-Verb",
+        "X-Method",
+        "X-HTTP-Path-Info",
+        "X-Proxy-Url",
+        "X-Host",
+        "X-Script-Name",
         "X-Envoy-Original-Path",
         "X-Gate-Edge-Cluster",
         "X-Gate-Edge-Ticket",
+        "X-Gate-Edge-May-Stream",
         "X-Request-Id",
     ):
         assert b"192.0.2.66" not in ask(gate, "/", f"{name}: 192.0.2.66", cookie=alice).body, name
@@ -266,8 +284,31 @@ async def test_what_is_judged_is_what_is_forwarded(gate: RunningGate) -> None:
         "/./open/x": "/open/x",
         "/open/./x": "/open/x",
         "/open/x?/../secret": "/open/x?/../secret",
-        "/open/x/%252e%252e/secret": "/open/x/%252e%252e/secret",
     }
+
+
+# Static files are public, everything else is not: what some application takes for another place passes as neither.
+@pytest.mark.parametrize(
+    "target", ["/admin/users;x.css", "/admin/users%3Fx.css", "/admin/users;%2Fx.css", "/admin/users%253Bx.css", "/admin/users%23.css"]
+)
+async def test_a_path_that_somebody_reads_as_another_routes_is_refused(target: str, gate: RunningGate, application: SampleUpstream) -> None:
+    before, answer = application.hits, ask(gate, target, host=PATHS)
+    assert (answer.status, application.hits) == (400, before)
+    assert b"can be read in more than one way" in answer.body
+    assert b"secret route" not in answer.body
+    line = logged(gate, lambda entry: entry["request_id"] == answer.header("x-request-id"))
+    assert "an upstream may read the path as /admin/users, which belongs to route 'secret route'" in line["problem"]
+
+
+@pytest.mark.parametrize("target", ["/users", "/users;x", "/users;%2Fx", "/users%3Fx", "//users", "//x/users", "/%2Fusers"])
+async def test_a_path_that_somebody_reads_as_a_denied_one_is_denied(target: str, gate: RunningGate, application: SampleUpstream) -> None:
+    before, answer = application.hits, ask(gate, target, host=DENIED)
+    assert (answer.status, application.hits) == (403, before)
+
+
+@pytest.mark.parametrize("target", ["/a%20b.css", "/%C3%A4.png", "/ann@corp.com/12:30,a+b~c.js", "/%40%2B%2C.css", "/a'(b)*=!$&.css"])
+async def test_an_ordinary_name_passes_as_it_was_written(target: str, gate: RunningGate) -> None:
+    assert json.loads(ask(gate, target, host=PATHS).body)["target"] == target
 
 
 @pytest.mark.parametrize("name", [f"{APP}.", APP.upper(), f"{PUBLIC}@{APP}", f"{APP},{PUBLIC}", f"{PUBLIC}#{APP}", f"{APP}%2f", ""])
@@ -384,12 +425,12 @@ async def test_with_the_session_everything_ends_that_it_carries(gate: RunningGat
     async with gate.client() as client:
         await sign_in(client, gate.url(APP), "alice")
         await follow(client, await client.get(gate.url(SOCKETS, "/not-here"), headers=HTML))
-        cookie = next(each.value for each in client.cookies.jar if each.name == "_gate" and each.domain == SOCKETS)
+        cookie = of_client(client, SOCKETS)
         drip = await client.send(client.build_request("GET", gate.url(APP, "/drip")), stream=True)
         bytes_of_it = drip.aiter_raw()
         assert await asyncio.wait_for(anext(bytes_of_it), SOON)
         with RawWebSocket(gate.port, tls=gate.certificates.client_context(), server_name=SOCKETS) as socket:
-            lines = (f"Cookie: _gate={cookie}", f"Origin: {gate.url(SOCKETS, '')}")
+            lines = (f"Cookie: {cookie}", f"Origin: {gate.url(SOCKETS, '')}")
             assert socket.open(f"{SOCKETS}:{gate.port}", "/polite", *lines).status == 101
             socket.say(TEXT, b"hello")
             assert (await asyncio.to_thread(socket.frame)).payload == b"hello"
@@ -429,6 +470,23 @@ async def test_no_request_fails_while_the_configuration_changes(gate: RunningGat
     await asyncio.gather(*loads)
     assert len(statuses) > 20
     assert set(statuses) == {200}
+
+
+async def test_a_method_that_could_be_mistaken_for_another_is_refused(
+    gate: RunningGate, is_envoy: bool, application: SampleUpstream
+) -> None:
+    before = application.hits
+    odd = ("delete", "Get", "PoSt", "purge", "trace")
+    preflight = ("Origin: https://other.example", "Access-Control-Request-Method: delete")
+    assert [ask(gate, "/open/x", host=PUBLIC, method=method).status for method in odd] == [400] * len(odd)
+    assert ask(gate, "/open/x", *preflight, host=PUBLIC, method="OPTIONS").status == 400
+    if is_envoy:
+        with RawHttp2Client(gate.port, gate.certificates.client_context(), PUBLIC) as client:
+            assert [client.ask(method, "/open/x", f"{PUBLIC}:{gate.port}").status for method in odd] == [400] * len(odd)
+            assert client.ask("GET", "/open/x", f"{PUBLIC}:{gate.port}").status == 200
+    assert application.hits == before + is_envoy
+    assert json.loads(ask(gate, "/open/x", host=PUBLIC, method="DELETE").body)["method"] == "DELETE"
+    assert ask(gate, "/open/x", host=PUBLIC, method="PROPFIND").status == 501, "says the application"
 
 
 async def test_a_request_that_has_two_readings_is_not_answered_as_if_it_had_one(gate: RunningGate, application: SampleUpstream) -> None:

@@ -3,12 +3,13 @@
 import asyncio
 import copy
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
 
 import pytest
 
-from databroker.records import DIRECTORY_USER, SESSION, USER, DirectoryUser, Session
+from databroker.records import DIRECTORY_USER, SESSION, SPENT, USER, DirectoryUser, Session
 from databroker.store.base import ANEW, BackEnd, Change, StartOver, Store, VersionConflict
 from databroker.store.memory import MemoryStore
 from gateproject.errors import BrokerError
@@ -285,3 +286,36 @@ async def test_a_record_added_again_is_seen_at_once(store):
     assert await store.get(SESSION, "a") == again
     assert await store.page(SESSION, "", 10) == [again]
     assert summary(await read(store, begin, 1)) == [("a", True)]
+
+
+async def test_whose_clock_is_ahead_ends_nothing_that_is_good_for_others(opener) -> None:
+    """A server has a clock of its own, which counts where it is behind; the memory of one process, and a file, have none."""
+    right, ahead = opener(time.time), opener(lambda: time.time() + 86_400)
+    try:
+        skew = await ahead.clock_skew()
+        if skew == 0.0:
+            return  # one clock alone
+        assert 86_390 < skew < 86_410
+        assert abs(await right.clock_skew()) < 10
+        assert -86_410 < await opener_behind(opener) < -86_390
+        good = await right.put(SESSION, "good", {}, expires=time.time() + 3600)
+        over = await right.put(SESSION, "over", {}, expires=time.time() - 10)
+        assert await ahead.put(SPENT, "state", {}, expires=time.time() + 300, only_if_version=0)
+        while await ahead.clean(100):
+            pass
+        assert await right.get(SESSION, "good") == good
+        assert [record.id for record in await ahead.page(SESSION, "", 10)] == ["good"]
+        assert (await read(right, over.version, 2))[-1].record is None, "what is over was deleted"
+        with pytest.raises(VersionConflict):
+            await ahead.put(SPENT, "state", {}, expires=time.time() + 86_700, only_if_version=0)
+    finally:
+        await right.close()
+        await ahead.close()
+
+
+async def opener_behind(opener) -> float:
+    behind = opener(lambda: time.time() - 86_400)
+    try:
+        return await behind.clock_skew()
+    finally:
+        await behind.close()

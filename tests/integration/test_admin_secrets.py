@@ -4,12 +4,13 @@ import asyncio
 import sqlite3
 from dataclasses import fields, replace
 from html import unescape
+from types import SimpleNamespace
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import pytest
 from django.db import connection
 
-from databroker import admin
+from databroker import admin, group_admin
 from databroker.client import LocalBroker
 from databroker.models import Group as GroupRow
 from databroker.models import Session as SessionRow
@@ -84,7 +85,8 @@ def _links(page: str) -> list[str]:
 async def test_no_page_shows_a_token_or_a_secret() -> None:
     store = await filled_store()
     await project(store)
-    pages = await in_database(lambda: AdminPages(admin.register, broker=LocalBroker(store)))
+    registers, options = (admin.register, group_admin.register), SimpleNamespace(groups_claim=None, idp_provider="oidc")
+    pages = await in_database(lambda: AdminPages(*registers, broker=LocalBroker(store), options=options))
     await pages.apost("databroker/session/", action="end_sessions", _selected_action=["s2"])
     read = await every_page(pages)
     names = {urlsplit(url).path.split("/")[-2] for url in read}

@@ -7,16 +7,29 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
+from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, OPEN_REQUESTS, CertifiedProvider, why_not_here
 from tests.support.gate import GateBuilder, RunningGate, follow
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
 
 
+WAYS = {
+    "pushed": {},
+    "pushed, or not at all": {"pushedAuthorizationRequests": {"enabled": True, "requirePushedAuthorizationRequests": True}},
+    "in the open": OPEN_REQUESTS,
+}
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    """How the request reaches the provider."""
+    return request.param
+
+
 @pytest.fixture
-def gate(tmp_path: Path) -> Iterator[RunningGate]:
+def gate(tmp_path: Path, way: str) -> Iterator[RunningGate]:
     builder = GateBuilder("http://set.below.invalid")
-    with CertifiedProvider(builder.url(builder.authenticate_host, "/oauth2/callback")) as provider:
+    with CertifiedProvider(builder.url(builder.authenticate_host, "/oauth2/callback"), features=WAYS[way]) as provider:
         builder.setting(idp_provider_url=provider.url, idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, groups_claim="groups")
         builder.route("app.localhost", to="http://127.0.0.1:9", allowed_users=["alice@corp.example"])
         with builder.start(tmp_path) as running:
@@ -45,3 +58,39 @@ def _sign_out_leads_to_the_provider(response: httpx.Response) -> None:
     location = urlsplit(response.headers["location"])
     assert location.path == "/session/end"
     assert parse_qs(location.query)["id_token_hint"]
+
+
+async def at_the_provider(gate: RunningGate, client: httpx.AsyncClient) -> httpx.URL:
+    """Where the browser is sent to sign in."""
+    response = await client.get(gate.url(gate.builder.authenticate_host, "/.gate/"), headers={"Accept": "text/html"})
+    while response.next_request is not None and response.next_request.url.path != "/auth":
+        response = await client.send(response.next_request)
+    assert response.next_request is not None
+    return response.next_request.url
+
+
+async def picked(client: httpx.AsyncClient, url: httpx.URL) -> httpx.Response:
+    page = await follow(client, await client.get(url))
+    is_asked = page.url.path.startswith("/interaction/")  # the provider may remember her
+    return await follow(client, await client.post(page.url, data={"sub": "alice"})) if is_asked else page
+
+
+async def test_what_the_person_takes_out_of_the_request_is_noticed(gate: RunningGate, way: str) -> None:
+    async with gate.client() as client:
+        url = await at_the_provider(gate, client)
+        if way == "in the open":
+            page = await picked(client, url.copy_set_param("scope", "openid"))
+            assert page.status_code == 403
+            assert "profile email is missing" in page.text
+            assert "less scope than was asked" in gate.wait_for_event("sign-in refused")["reason"]
+        else:
+            assert set(url.params) == {"client_id", "request_uri"}
+            # The provider takes nothing from the browser beside what was pushed, and who writes a request of their own knows no attempt.
+            redirect_uri = gate.url(gate.builder.authenticate_host, "/oauth2/callback")
+            own = {"client_id": CLIENT_ID, "response_type": "code", "scope": "openid", "redirect_uri": redirect_uri, "state": "own"}
+            own |= {"nonce": "own", "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM", "code_challenge_method": "S256"}
+            page = await picked(client, url.copy_with(params=own))
+            assert page.status_code == 400
+        again = await client.get(gate.url(gate.builder.authenticate_host, "/.gate/"), headers={"Accept": "application/json"})
+        assert again.status_code == 401
+        assert (await picked(client, await at_the_provider(gate, client))).status_code == 200

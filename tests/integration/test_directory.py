@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,48 @@ async def gate(directory: ByName, idp: FakeIdP, upstream: SampleUpstream, tmp_pa
     running = await asyncio.to_thread(builder.start, tmp_path)
     try:
         yield running
+    finally:
+        await asyncio.to_thread(running.child.__exit__)
+
+
+DENIED, NEGATED = "denied.localhost", "negated.localhost"
+
+
+@pytest.mark.parametrize(
+    ("is_reachable", "team", "status"),
+    [(True, "engineering", 403), (True, "", 200), (False, "engineering", 403), (False, "", 403)],
+)
+async def test_a_directory_that_is_away_at_the_sign_in_lifts_no_deny(
+    directory: ByName, idp: FakeIdP, upstream: SampleUpstream, tmp_path: Path, is_reachable: bool, team: str, status: int
+) -> None:
+    directory.company.users["alice"] = ("Alice Adams", "alice@corp.example")
+    if team:
+        directory.company.members[team].append("alice")
+    group = directory.group_id("engineering")
+    program: dict[str, Any] = {"bearer_token": "idp_access_token", "bearer_token_audience": ["*"]}
+    builder = GateBuilder(idp.issuer)
+    deny = [{"deny": {"and": [{"groups": {"in": [group]}}]}}]
+    builder.route(DENIED, to=upstream.url, allow_any_authenticated_user=True, policy=deny, **program)
+    builder.route(NEGATED, to=upstream.url, policy=[{"allow": {"and": [{"groups": {"not_in": [group]}}]}}], **program)
+    builder.setting(**{**directory.settings(), "idp_provider_url": idp.issuer})
+    builder.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET)
+    if not is_reachable:
+        builder.setting(idp_directory_url=f"http://127.0.0.1:{free_port()}")
+    running = await asyncio.to_thread(builder.start, tmp_path)
+    try:
+        if is_reachable:
+            await asyncio.to_thread(running.child.wait_for_line, '"directory read"')
+        idp.give_access("opaque-token-of-alice", "alice")
+        bearer = {"Authorization": "Bearer opaque-token-of-alice"}
+        async with running.client() as client:
+            assert [(await client.get(running.url(host), headers=bearer)).status_code for host in (DENIED, NEGATED)] == [status, status]
+            response = await client.get(running.url(DENIED), headers=HTML)
+            while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
+                response = await client.send(response.next_request)
+            assert response.next_request is not None
+            callback = idp.pick(str(response.next_request.url), "alice")
+            assert (await follow(client, await client.get(callback, headers=HTML))).status_code == status
+            assert (await follow(client, await client.get(running.url(NEGATED), headers=HTML))).status_code == status
     finally:
         await asyncio.to_thread(running.child.__exit__)
 

@@ -15,6 +15,7 @@ import yaml
 
 from tests.support.certs import certificate_files
 from tests.support.children import Child, wait_until
+from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.options import MINIMAL
@@ -71,14 +72,14 @@ async def test_grpc_passes_for_whom_it_may_and_ends_with_the_session(provider: D
             async with gate.client() as client:
                 # Where the sign-in leads nobody answers a GET.
                 await sign_in(client, gate.url(API, "/x"), "alice")
-                cookie = next(each.value for each in client.cookies.jar if each.name == "_gate" and each.domain == API)
+                cookie = of_client(client, API)
                 async with channel(gate, API) as calls:
                     echo, drip = calls.unary_unary(ECHO), calls.unary_stream(DRIP)
                     with pytest.raises(grpc.aio.AioRpcError) as refused:
                         await echo(b"hello", timeout=SOON)
                     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
                     assert given == []
-                    metadata = (("cookie", f"_gate={cookie}"), ("x-gate-claim-email", "evil@example.com"))
+                    metadata = (("cookie", cookie), ("x-gate-claim-email", "evil@example.com"))
                     call = echo(b"hello", timeout=SOON, metadata=metadata)
                     assert await call == b"hello"
                     assert dict(await call.trailing_metadata())["x-trailing"] == "said"

@@ -9,9 +9,11 @@ import httpx
 import pytest
 
 from authorize.policy.canonical import canonical_path
+from gateproject.challenges import BAD_TOKEN
 from gateproject.errors import BadRequest
 from tests.support.browser import headless_browser
 from tests.support.client_certificates import authority
+from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider, tokens_of
 from tests.support.gate import sign_in
 from tests.support.jobs import REFUSED_JOBS, token_of_job
@@ -67,7 +69,7 @@ def heard(page: httpx.Response | RawResponse) -> dict[str, list[str]]:
 async def session_of(envoy: OwnEnvoy, person: str) -> str:
     async with envoy.client() as client:
         await sign_in(client, envoy.url("/anybody/"), person)
-        return next(f"_gate={cookie.value}" for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain == APP)
+        return of_client(client, APP)
 
 
 def ask(envoy: OwnEnvoy, target: str, cookie: str, *lines: str, method: str = "GET", server_name: str = APP) -> RawResponse:
@@ -102,9 +104,13 @@ async def test_a_refused_person_reads_why_and_the_log_says_it(envoy: OwnEnvoy, a
     assert page.status_code == 403
     assert "none of your groups is listed" in page.text
     assert "bob@example.com" in page.text
-    (line,) = [
-        line for line in envoy.gate[-1].events if line.get("event") == "request" and line["path"] == "/reports" and line["status"] == 403
-    ]
+
+    def lines() -> list[dict]:
+        told = [each for each in envoy.gate[-1].events if each.get("event") == "request"]
+        return [each for each in told if each["path"] == "/reports" and each["status"] == 403]
+
+    envoy.gate[-1].wait_for(lambda: bool(lines()), "the line of the refusal")
+    (line,) = lines()
     assert (line["user_id"], line["outcome"], line["client"]) == ("oidc/bob", "forbidden", "127.0.0.1")
     assert line["request_id"] in page.text
 
@@ -120,7 +126,7 @@ async def test_a_program_gets_in_with_its_token_which_the_application_never_sees
     assert token.encode() not in page.body
     before = application.hits
     refused = ask(envoy, "/data", "", f"Authorization: Bearer {token[:-5]}")
-    assert (refused.status, refused.header("www-authenticate")) == (401, 'Bearer realm="gate", error="invalid_token"')
+    assert (refused.status, refused.header("www-authenticate")) == (401, BAD_TOKEN)
     # A route that takes no such tokens, and two of them: nobody is signed in.
     assert ask(envoy, "/anybody/", "", f"Authorization: Bearer {token}").status in (302, 401)
     assert ask(envoy, "/data", "", f"Authorization: Bearer {token}", f"Authorization: Bearer {token}").status in (302, 400, 401)
@@ -135,7 +141,7 @@ async def test_a_job_gets_in_with_a_token_of_another_issuer_which_the_applicatio
     token = token_of_job()
     page = ask(envoy, "/jobs/release", "", f"Authorization: Bearer {token}", method="POST")
     assert page.status == 200, page.body
-    assert heard(page)["x-gate-claim-email"] == ["job@ci.example.com"]
+    assert "x-gate-claim-email" not in heard(page), "an address of another issuer is none of our people's"
     assert len(heard(page)["x-gate-jwt-assertion"]) == 1
     assert "authorization" not in heard(page)
     assert token.encode() not in page.body
@@ -143,7 +149,7 @@ async def test_a_job_gets_in_with_a_token_of_another_issuer_which_the_applicatio
     assert ask(envoy, "/jobs/release", "", f"Authorization: Bearer {token_of_job(repository='evil/app')}").status == 403
     for refused in REFUSED_JOBS:
         answer = ask(envoy, "/jobs/release", "", f"Authorization: Bearer {refused()}")
-        assert (answer.status, answer.header("www-authenticate")) == (401, 'Bearer realm="gate", error="invalid_token"')
+        assert (answer.status, answer.header("www-authenticate")) == (401, BAD_TOKEN)
     assert ask(envoy, "/data", "", f"Authorization: Bearer {token}").status == 401  # that route takes ID tokens of the provider
     assert application.hits == before
     assert token not in envoy.gate[-1].output
@@ -155,7 +161,7 @@ async def test_scripts_and_strangers_are_answered_in_their_way(envoy: OwnEnvoy) 
     assert script.status == 401
     assert stranger.status == 302
     assert (stranger.header("location") or "").startswith(envoy.url("/.gate/sign_in?", host=AUTHENTICATE))
-    assert (stranger.header("set-cookie") or "").startswith("_gate_signin_")
+    assert (stranger.header("set-cookie") or "").startswith("__Host-_gate_signin_")
     assert ask(envoy, "/", "", "Host: unknown.localhost").status in (400, 404)
 
 

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.support import front_proxies
+from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider, tokens_of
 from tests.support.front_proxies import AUTHENTICATE, Front, front
 from tests.support.gate import sign_in
@@ -131,7 +132,7 @@ async def test_a_job_gets_in_with_a_token_of_another_issuer_which_the_applicatio
 
         page = await ask(token_of_job())
         assert page.status_code == 200, page.text
-        assert heard(page)["x-gate-claim-email"] == ["job@ci.example.com"]
+        assert heard(page).get("x-gate-claim-email", [""]) == [""], "an address of another issuer is none of our people's"
         assert len(heard(page)["x-gate-jwt-assertion"]) == 1
         assert heard(page).get("authorization", [""]) == [""]
         assert (await ask(token_of_job(repository="evil/app"))).status_code == 403
@@ -177,7 +178,7 @@ async def bob(proxy: Front) -> str:
 async def session_of(proxy: Front, person: str) -> str:
     async with proxy.client() as client:
         await sign_in(client, proxy.url("/anybody/"), person)
-        return next(f"_gate={cookie.value}" for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain == "app.localhost")
+        return of_client(client, "app.localhost")
 
 
 async def test_no_header_of_the_client_changes_what_is_judged(proxy: Front, application: SampleUpstream, bob: str) -> None:

@@ -61,8 +61,17 @@ async def test_a_program_acts_for_its_person_until_they_sign_out(
                 assert token not in page.text
             assert await statuses(program, gate, token, "other.localhost") == {302}
             assert await statuses(program, gate, token[:-2]) == {302}
+            browser.forget_everything()
+            # As from a mail or the address bar: whoever opens it is nobody yet.
+            browser.open(gate.url("app.localhost", f"/x?gate_session={token}&a=1"))
+            browser.wait_for_url(provider.url)
+            assert "redirect_uri" in browser.url
+            assert token not in browser.driver.page_source
+            browser.click('button[value="alice"]')
+            browser.wait_for_url(gate.url("app.localhost", "/x?a=1"))
+            # From this other browser of the same person, the session that the program acts by ends as well.
             browser.open(gate.url("authenticate.localhost", "/.gate/signout/"))
-            browser.click("main form button")
+            browser.click("main form button[name=gate_everywhere]")
             browser.wait_for_url(provider.url)
         assert await statuses(program, gate, token) == {302}
     assert token not in gate.child.output

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
+from tests.support.cookies import of_client
 from tests.support.gate import GateBuilder, RunningGate, follow
 from tests.support.websockets import RawWebSocket, SocketUpstream
 
@@ -49,7 +50,7 @@ async def sign_in(gate: RunningGate, client: httpx.AsyncClient, person: str) -> 
     """Returns the cookie of the application's host."""
     page = await follow(client, await client.get(gate.url(APP, "/not-here"), headers=HTML))
     await follow(client, await client.post(page.url, data={"sub": person}))
-    return next(cookie.value for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain.startswith("app."))
+    return of_client(client, APP)
 
 
 async def sign_out_at(provider: CertifiedProvider, client: httpx.AsyncClient) -> None:
@@ -64,7 +65,7 @@ async def test_signing_out_at_the_provider_ends_everything_here(gate: tuple[Runn
     async with running.client() as alice, running.client() as bob:
         cookie, _ = await sign_in(running, alice, "alice"), await sign_in(running, bob, "bob")
         with RawWebSocket(running.port, tls=running.certificates.client_context(), server_name=APP) as websocket:
-            assert websocket.open(f"{APP}:{running.port}", "/hold", f"Cookie: _gate={cookie}").status == 101
+            assert websocket.open(f"{APP}:{running.port}", "/hold", f"Cookie: {cookie}").status == 101
             await sign_out_at(provider, alice)
             # The provider has our answer by now, so whoever asks is refused already.
             for host, path in ((APP, "/.gate/jwt"), (running.builder.authenticate_host, "/.gate/")):

@@ -1,9 +1,20 @@
 """The identity provider goes away: nobody new gets in, nobody who is in notices."""
 
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
+import httpx
+import pytest
+
+from tests.support.certs import certificate_files
+from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, follow, sign_in
+from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP, Request
+from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
 from tests.support.sample_upstream import SampleUpstream
 
 HTML = {"Accept": "text/html"}
@@ -40,3 +51,118 @@ async def test_a_gate_that_starts_without_its_provider_says_so_at_sign_in(tmp_pa
     assert (page.status_code, public.status_code) == (503, 200)
     assert "try again" in page.text.lower()
     assert page.headers["retry-after"]
+
+
+async def _plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1000)
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+    writer.close()
+
+
+async def _mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1000)
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "serve", "has_tls", "words"),
+    [
+        ("https://localhost:{}", None, False, "refuses the connection"),
+        ("https://nobody.invalid", None, False, "has a name that can't be resolved"),
+        ("https://localhost:{}", _plain, False, "does not speak TLS on that port"),
+        ("https://localhost:{}", _plain, True, "shows a certificate that is not trusted"),
+        ("http://localhost:{}", _mute, False, "closed the connection without an answer"),
+        ("http://localhost:{}", _plain, True, "closed the connection without an answer"),
+    ],
+    ids=["refused", "unresolved", "TLS to plain HTTP", "untrusted", "closed", "plain HTTP to TLS"],
+)
+async def test_each_way_in_which_the_provider_is_away_has_words_of_its_own(
+    tmp_path: Path, url: str, serve: Callable[..., Awaitable[None]] | None, has_tls: bool, words: str
+) -> None:
+    files, port, tls = certificate_files(tmp_path, "localhost"), free_port(), None
+    if has_tls:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(files.certificate, files.key)
+    async with AsyncExitStack() as stack:
+        if serve is not None:
+            server = await stack.enter_async_context(await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls))
+            port = server.sockets[0].getsockname()[1]
+        builder = GateBuilder(url.format(port)).route("app.localhost", to="http://127.0.0.1:9", allow_any_authenticated_user=True)
+        gate = stack.enter_context(builder.start(tmp_path))
+        async with gate.client() as client:
+            page = await follow(client, await client.get(gate.url("app.localhost"), headers=HTML))
+        assert page.status_code == 503
+        # Who visits learns what they can do, and nothing of what is behind.
+        assert "tell the people who run this site" in page.text
+        assert words not in page.text
+        assert words in gate.wait_for_event("sign-in failed at the identity provider")["error"]
+
+
+class SlowForJunk(FakeIdP):
+    """Takes long over codes that it never gave, as over everything else that somebody makes up."""
+
+    release: asyncio.Event
+
+    def _answer(self, request: Request) -> Answer:
+        if request.form.get("code") == "junk":
+            self.bend.holds[request.path] = self.release
+            return Answer.json({"error": "invalid_grant"}, 400)
+        self.bend.holds.pop(request.path, None)
+        return super()._answer(request)
+
+
+JUNK = 120  # more than all connections that gate has for sign-ins
+
+
+async def test_made_up_callbacks_of_one_network_hold_up_neither_sign_ins_of_others_nor_refreshes(
+    tmp_path: Path, upstream: SampleUpstream
+) -> None:
+    idp = await SlowForJunk.started()
+    assert isinstance(idp, SlowForJunk)
+    idp.release, idp.lifetime = asyncio.Event(), 3
+    builder = GateBuilder(idp.issuer).route("app.localhost", to=upstream.url, allow_any_authenticated_user=True)
+    builder.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, trusted_proxies=["127.0.0.0/8"])
+    try:
+        with builder.start(tmp_path) as gate:
+            async with gate.client() as early, gate.client() as victim:
+                assert (await picked(gate, idp, early, "192.0.2.1")).status_code == 200
+                tasks = [asyncio.create_task(junk_callback(gate, idp)) for _ in range(JUNK)]
+                turned_away, waiting = 0, set(tasks)
+                while turned_away < JUNK - 20:
+                    done, waiting = await asyncio.wait(waiting, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+                    assert done, f"{turned_away} turned away, {len(waiting)} wait"
+                    assert {task.result() for task in done} == {503}
+                    turned_away += len(done)
+                assert len(waiting) == 20
+                refreshed = idp.refreshed
+                assert (await picked(gate, idp, victim, "192.0.2.2")).status_code == 200
+                async with asyncio.timeout(20):
+                    while idp.refreshed == refreshed:
+                        await asyncio.sleep(0.02)
+                assert (await early.get(gate.url("app.localhost"))).status_code == 200
+                idp.release.set()
+                # The provider's own refusal, or gate's patience with it, which ends after ten seconds.
+                assert {await task for task in waiting} <= {400, 503}
+            assert gate.wait_for_event("sign-in turned away: too many wait for the identity provider")["network"] == "198.51.100.7"
+    finally:
+        await idp.stop()
+
+
+async def to_provider(gate: RunningGate, idp: FakeIdP, client: httpx.AsyncClient, address: str) -> str:
+    client.headers.update({"Accept": "text/html", "X-Forwarded-For": address})
+    response = await client.get(gate.url("app.localhost"))
+    while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
+        response = await client.send(response.next_request)
+    assert response.next_request is not None
+    return str(response.next_request.url)
+
+
+async def picked(gate: RunningGate, idp: FakeIdP, client: httpx.AsyncClient, address: str) -> httpx.Response:
+    return await follow(client, await client.get(idp.pick(await to_provider(gate, idp, client, address), "alice")))
+
+
+async def junk_callback(gate: RunningGate, idp: FakeIdP) -> int:
+    async with gate.client() as client:
+        state = parse_qs(urlsplit(await to_provider(gate, idp, client, "198.51.100.7")).query)["state"][0]
+        url = gate.url(gate.builder.authenticate_host, "/oauth2/callback")
+        return (await client.get(url, params={"code": "junk", "state": state, "iss": idp.issuer})).status_code

@@ -106,7 +106,7 @@ async def test_the_cookies_name_and_keys_change_for_the_admin_too(gate: RunningG
         while page.next_request is not None:
             page = await client.send(page.next_request)
         assert page.status_code == 200
-        assert "_gate_admin" in {cookie.name for cookie in client.cookies.jar}
+        assert "__Host-_gate_admin" in {cookie.name for cookie in client.cookies.jar}
         reload(gate, cookie_name="_other")
         assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == 302
         assert (await client.get(admin, headers=HTML)).status_code != 200

@@ -241,35 +241,30 @@ def test_an_answer_that_nobody_here_asked_for_signs_nobody_in(
     nobody_is_signed_in(stage, browser)
 
 
-# What the provider says when it is asked anew -> the answer, and whether the session goes on as it was (OpenID Connect Core 12.2, 5.3.2).
-REFRESHED: dict[str, tuple[Bend, int, bool]] = {
-    "the ID token of another issuer": (Bend(claims={"iss": "https://evil.example"}), 503, True),
-    "for another audience": (Bend(claims={"aud": "another"}), 503, True),
-    "with another's signature": (Bend(token=lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")), 503, True),
-    "the ID token of another person": (Bend(claims={"sub": "bob"}), 401, False),
-    "userinfo of another person": (Bend(userinfo={"sub": "bob"}), 401, False),
+# What the provider must not say when it is asked anew: it is wrong, not late, so the session ends (OpenID Connect Core 12.2, 5.3.2).
+REFRESHED: dict[str, Bend] = {
+    "the ID token of another issuer": Bend(claims={"iss": "https://evil.example"}),
+    "for another audience": Bend(claims={"aud": "another"}),
+    "with another's signature": Bend(token=lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")),
+    "the ID token of another person": Bend(claims={"sub": "bob"}),
+    "userinfo of another person": Bend(userinfo={"sub": "bob"}),
 }
 
 
 @pytest.mark.parametrize("name", REFRESHED)
 def test_a_refresh_makes_nobody_somebody_else(stage: Stage, name: str) -> None:
-    bend, status, goes_on = REFRESHED[name]
     browser = stage.browser()
     assert stage.sign_in(browser).status == 200
     dashboard = stage.url(AUTHENTICATE_HOST, "/.gate/")
     token = re.findall(r'name="_gate_csrf" value="([^"]+)"', browser.open(dashboard).text)[0]
-    stage.provider.idp.bend = bend
+    stage.provider.idp.bend = REFRESHED[name]
     headers = (*HTML, ("Content-Type", "application/x-www-form-urlencoded"))
     page = browser.open(
         stage.url(AUTHENTICATE_HOST, "/.gate/refresh"), method="POST", headers=headers, body=urlencode({"_gate_csrf": token})
     )
-    assert page.status == status, page.text
+    assert page.status == 401, page.text
     stage.provider.straighten()
-    assert stage.is_signed_in(browser, ANYONE) is goes_on
-    if goes_on:
-        shown = browser.open(dashboard).text
-        assert "alice@corp.example" in shown
-        assert "bob@corp.example" not in shown
+    assert not stage.is_signed_in(browser, ANYONE)
 
 
 def test_a_code_of_another_browser_is_worth_nothing(stage: Stage) -> None:
@@ -383,7 +378,7 @@ async def test_a_slow_provider_is_waited_for_ten_seconds(fresh: Stage) -> None:
     fresh.bend.answers = {DISCOVERY: slow}
     waiting.append(await asked(fresh, browser, browser.open(fresh.url(ANYONE)).location, DISCOVERY))
     for page in await asyncio.wait_for(asyncio.gather(*waiting), 30):
-        is_explained(fresh, page, 503, "does not answer as it should", TROUBLE, "TimeoutError")
+        is_explained(fresh, page, 503, "does not answer as it should", TROUBLE, "does not answer in time")
 
 
 async def asked(stage: Stage, browser: Browser, url: str, path: str) -> "asyncio.Task[Page]":

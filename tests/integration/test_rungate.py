@@ -51,10 +51,15 @@ def test_a_taken_port_is_a_clear_error(tmp_path: Path, upstream: SampleUpstream)
     assert "Traceback" not in child.output
 
 
-def test_the_version_is_printed() -> None:
-    with Child.python("manage.py", "rungate", "-version") as child:
+@pytest.mark.parametrize(
+    "arguments",
+    [["rungate", "-version"], ["explainaccess", "--version"], ["checkconfig", "--version"], ["tunnel", "--version"], ["--version"]],
+)
+def test_the_version_is_printed(arguments: list[str]) -> None:
+    with Child.python("manage.py", *arguments) as child:
         assert child.process.wait(20) == 0
     assert child.output.startswith("v0.")
+    assert len(child.output.splitlines()) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -4,15 +4,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
+from scim2_client.engines.httpx2 import SyncSCIMClient
+from scim2_tester import Status, check_server
+from scim2_tester.utils import get_registered_tags
 
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
 from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
 
 TOKEN = "a-random-token-0123456789-abcdefghij"
-APP, GROUP = "app.localhost", "group.localhost"
+APP, GROUP, DENIED = "app.localhost", "group.localhost", "denied.localhost"
 HTML = {"Accept": "text/html"}
 
 
@@ -24,6 +28,7 @@ def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_facto
     with RedisServer(directory / "redis") as redis:
         builder = GateBuilder(provider.url).route(APP, to=upstream.url, allow_any_authenticated_user=True)
         builder.route(GROUP, to=upstream.url, allowed_groups=["g-1"])
+        builder.route(DENIED, to=upstream.url, allow_any_authenticated_user=True, policy=[{"deny": {"and": [{"groups": {"in": ["g-9"]}}]}}])
         builder.setting(scim_token_file=str(token_file), groups_claim="", databroker_storage_type="kvstore")
         with builder.setting(databroker_storage_connection_string=redis.url).start(directory) as running:
             yield running
@@ -52,6 +57,63 @@ async def test_a_pushed_group_lets_in_and_a_deactivation_shuts_out(gate: Running
         refused = await sign_in(alice, gate.url(APP), "alice")
         assert (refused.status_code, "deactivated" in refused.text) == (403, True)
     gate.wait_for_event("user changed by the provider", lambda entry: entry["is_active"] is False)
+
+
+async def test_who_was_never_pushed_passes_no_deny_on_groups(gate: RunningGate) -> None:
+    async with gate.client() as carol, gate.client() as pusher:
+        assert (await sign_in(carol, gate.url(DENIED), "carol")).status_code == 403
+        assert (await follow(carol, await carol.get(gate.url(APP), headers=HTML))).status_code == 200
+        user = (await push(pusher, gate, "POST", "Users", {"userName": "carol@example.com", "externalId": "carol"})).json()
+        assert (await carol.get(gate.url(DENIED), headers=HTML)).status_code == 200
+        group = {"displayName": "Out", "externalId": "g-9", "members": [{"value": user["id"]}]}
+        created = await push(pusher, gate, "POST", "Groups", group)
+        assert (await carol.get(gate.url(DENIED), headers=HTML)).status_code == 403
+        for path in (f"Groups/{created.json()['id']}", f"Users/{user['id']}"):
+            assert (await push(pusher, gate, "DELETE", path)).status_code == 204
+
+
+USER = "urn:ietf:params:scim:schemas:core:2.0:User"
+
+
+@pytest.mark.parametrize(
+    ("method", "document"),
+    [
+        ("PUT", {"userName": "bob@example.com", "externalId": "bob"}),
+        ("PUT", {"userName": "bob@example.com", "externalId": "bob", "active": None}),
+        ("PATCH", {"Operations": [{"op": "remove", "path": "active"}]}),
+        ("PATCH", {"Operations": [{"op": "replace", "path": f"{USER}:active", "value": None}]}),
+        ("PATCH", {"Operations": [{"op": "replace", "value": {USER: {"active": None, "title": "x"}}}]}),
+    ],
+)
+async def test_what_does_not_say_that_somebody_is_active_lets_nobody_back_in(gate: RunningGate, method: str, document: Any) -> None:
+    async with gate.client() as bob, gate.client() as pusher:
+        user = (await push(pusher, gate, "POST", "Users", {"userName": "bob@example.com", "externalId": "bob"})).json()
+        off = {"Operations": [{"op": "replace", "value": {USER: {"active": False}}}]}
+        assert (await push(pusher, gate, "PATCH", f"Users/{user['id']}", off)).json()["active"] is False
+        assert (await push(pusher, gate, method, f"Users/{user['id']}", document)).status_code == 200
+        refused = await sign_in(bob, gate.url(APP), "bob")
+        assert (refused.status_code, "deactivated" in refused.text) == (403, True)
+        assert (await push(pusher, gate, "DELETE", f"Users/{user['id']}")).status_code == 204
+
+
+class OnLoopback(httpx2.HTTPTransport):
+    """Every name is this machine."""
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.extensions = {**request.extensions, "sni_hostname": request.url.host}
+        request.url = request.url.copy_with(host="127.0.0.1")
+        return super().handle_request(request)
+
+
+def test_an_outside_reading_of_the_standards_finds_nothing(gate: RunningGate) -> None:
+    base_url = gate.url(gate.builder.authenticate_host, "/.gate/scim/v2")
+    transport = OnLoopback(verify=gate.certificates.client_context(), trust_env=False)
+    with httpx2.Client(base_url=base_url, transport=transport, headers={"Authorization": f"Bearer {TOKEN}"}) as client:
+        results = check_server(SyncSCIMClient(client))
+    assert [(each.title, each.resource_type, each.reason) for each in results if each.status != Status.SUCCESS] == []
+    # All of its kinds, on everything that gate says it has.
+    assert get_registered_tags() - {"*"} == {tag for each in results for tag in each.tags or ()} - {"*"}
+    assert {each.resource_type for each in results if each.resource_type} == {"User", "Group"}
 
 
 async def test_only_who_has_the_token_may_send_a_long_body(gate: RunningGate) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP
+from tests.support.cookies import of_client
+from tests.support.fake_idp import ABSENT, CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP
 from tests.support.gate import GateBuilder, RunningGate, follow
 from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
@@ -74,6 +75,36 @@ async def test_trouble_keeps_the_session_and_a_refusal_ends_it(gate: RunningGate
     assert gate.wait_for_event("session ended")["reason"].endswith("invalid_grant")
 
 
+async def test_an_id_token_that_is_wrong_ends_the_session(gate: RunningGate, idp: FakeIdP) -> None:
+    async with gate.client() as client:
+        await signed_in(gate, idp, client)
+        idp.bend.claims = {"iss": "https://evil.example"}
+
+        async def is_out() -> bool:
+            return (await client.get(gate.url(APP))).status_code == 302
+
+        await until(is_out)
+        ended = gate.wait_for_event("session ended")
+        assert (ended["kind"], ended["reason"]) == ("wrong", "the ID token is of another issuer")
+        assert idp.refreshed == 1
+
+
+async def test_a_group_that_the_provider_no_longer_tells_is_gone(idp: FakeIdP, upstream: SampleUpstream, tmp_path: Path) -> None:
+    """The claim is gone, not empty, and the refresh brings no new ID token in which it could stand."""
+    builder = GateBuilder(idp.issuer).route(APP, to=upstream.url, allowed_groups=["engineering"])
+    builder.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, authenticate_callback_path="/done/with/it")
+    builder.setting(groups_claim="groups")
+    with builder.start(tmp_path) as gate:
+        async with gate.client() as client:
+            await signed_in(gate, idp, client)
+            idp.bend.userinfo, idp.bend.tokens = {"groups": ABSENT}, {"id_token": ABSENT}
+
+            async def is_refused() -> bool:
+                return (await client.get(gate.url(APP))).status_code == 403
+
+            await until(is_refused)
+
+
 async def test_two_processes_and_a_hundred_requests_refresh_once(idp: FakeIdP, upstream: SampleUpstream, tmp_path: Path) -> None:
     """Each refresh token works once at this provider, and ends the session when it comes a second time (B36)."""
     with RedisServer(tmp_path / "redis") as redis:
@@ -132,8 +163,7 @@ def two_of_a_kind(idp: FakeIdP, upstream: SampleUpstream, redis: RedisServer) ->
 
 def as_sent_to(gate: RunningGate, client: httpx.AsyncClient) -> dict[str, str]:
     """What makes a request to the other process one of this browser's to the application."""
-    (cookie,) = (cookie.value for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain == APP)
-    return {"Host": f"{APP}:{gate.port}", "Cookie": f"_gate={cookie}"}
+    return {"Host": f"{APP}:{gate.port}", "Cookie": of_client(client, APP)}
 
 
 def directory(parent: Path, name: str) -> Path:

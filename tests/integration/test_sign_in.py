@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import jwt
 
+from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider, pick_person
 from tests.support.gate import RunningGate, follow, sign_in
 from tests.support.sample_upstream import SampleUpstream
@@ -133,11 +134,11 @@ async def test_signing_out_ends_every_host_at_once(gate: RunningGate) -> None:
 async def test_a_kept_copy_of_the_cookie_is_worthless_after_sign_out(gate: RunningGate) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "alice")
-        (cookie,) = [cookie for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain.startswith("app.")]
+        cookie = of_client(client, "app.localhost")
         action, token = await sign_out_page(client, gate)
         await client.post(action, data={"_gate_csrf": token})
     async with gate.client() as thief:
-        response = await thief.get(gate.url("app.localhost"), headers={**HTML, "Cookie": f"_gate={cookie.value}"})
+        response = await thief.get(gate.url("app.localhost"), headers={**HTML, "Cookie": cookie})
     assert response.status_code == 302
 
 

@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 
 from tests.support.browser import headless_browser
-from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
+from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, OPEN_REQUESTS, CertifiedProvider, why_not_here
 from tests.support.certs import spki_hash
 from tests.support.children import Child, clean_environment
 from tests.support.gate import GateBuilder, RunningGate, follow
@@ -26,7 +26,11 @@ APP, WAGES, NEW = "app.localhost", "wages.localhost", "new.localhost"
 def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGate, CertifiedProvider]]:
     builder = GateBuilder("http://set.below.invalid")
     redirect_uri = builder.url(builder.authenticate_host, "/oauth2/callback")
-    with SampleUpstream() as upstream, TcpUpstream(is_echo=True) as echo, CertifiedProvider(redirect_uri) as provider:
+    with (
+        SampleUpstream() as upstream,
+        TcpUpstream(is_echo=True) as echo,
+        CertifiedProvider(redirect_uri, features=OPEN_REQUESTS) as provider,
+    ):
         builder.setting(idp_provider_url=provider.url, idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET)
         everybody = {"to": upstream.url, "allow_any_authenticated_user": True}
         builder.route(APP, **everybody, prefix="/wages/", acr_values=["mfa"]).route(APP, **everybody)
@@ -62,7 +66,7 @@ async def test_a_program_is_told_what_is_missing(gate: tuple[RunningGate, Certif
         await sign_in(running, client, APP, sub="carol", acr="pwd")
         refused = await client.get(running.url(APP, "/wages/"), headers=SCRIPT)
         assert refused.status_code == 401
-        assert refused.headers["www-authenticate"].startswith('Bearer error="insufficient_user_authentication"')
+        assert refused.headers["www-authenticate"].startswith('Bearer realm="gate", error="insufficient_user_authentication"')
         assert refused.headers["www-authenticate"].endswith('acr_values="mfa"')
         assert (await client.get(running.url(APP, "/"), headers=SCRIPT)).status_code == 200
 
@@ -84,6 +88,35 @@ async def test_a_recent_sign_in_is_asked_for_and_given(gate: tuple[RunningGate, 
     async with running.client() as client:
         there = await sign_in(running, client, NEW, sub="erin", acr="pwd")
         assert (str(there.url), there.status_code) == (running.url(NEW, "/"), 200)
+
+
+async def test_a_session_of_unknown_age_is_asked_for_it_and_nobody_takes_the_question_away(
+    gate: tuple[RunningGate, CertifiedProvider],
+) -> None:
+    """This provider says `auth_time` only when it is asked: who signed in elsewhere first, or edits the request, has no age."""
+    running, provider = gate
+    async with running.client() as client:
+        await sign_in(running, client, APP, sub="grace", acr="pwd")
+        assert (await client.get(running.url(NEW, "/"), headers=SCRIPT)).status_code == 401
+        question = await until_the_provider(client, await client.get(running.url(NEW, "/"), headers=HTML), provider)
+        edited = question.copy_remove_param("max_age").copy_remove_param("claims").copy_remove_param("prompt")
+        refused = await follow(client, await client.get(edited))
+        assert refused.status_code == 403
+        assert "does not say when you proved who you are" in refused.text
+        running.wait_for_event("sign-in refused", lambda entry: "have it say auth_time" in entry["reason"])
+        assert (await client.get(running.url(NEW, "/"), headers=SCRIPT)).status_code == 401
+        there = await follow(client, await client.get(running.url(NEW, "/"), headers=HTML))
+        assert (str(there.url), there.status_code) == (running.url(NEW, "/"), 200)
+
+
+async def until_the_provider(client: httpx.AsyncClient, response: httpx.Response, provider: CertifiedProvider) -> httpx.URL:
+    """Where the browser would go at the provider."""
+    for _ in range(5):
+        url = response.url.join(response.headers["location"])
+        if str(url).startswith(provider.url):
+            return url
+        response = await client.get(url, headers=HTML)
+    raise AssertionError("never led to the provider")
 
 
 async def test_a_tunnel_s_person_steps_up_in_the_browser(gate: tuple[RunningGate, CertifiedProvider], tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import Child, clean_environment, wait_until
+from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.raw_http import Broken, RawResponse
@@ -388,13 +389,13 @@ def gate(upstream: SocketUpstream, tmp_path: Path) -> Iterator[RunningGate]:
 @contextmanager
 def member(gate: RunningGate, cookie: str, path: str) -> Iterator[RawWebSocket]:
     with RawWebSocket(gate.port, tls=gate.certificates.client_context(), server_name=MEMBERS) as client:
-        assert client.open(f"{MEMBERS}:{gate.port}", path, f"Cookie: _gate={cookie}").status == 101
+        assert client.open(f"{MEMBERS}:{gate.port}", path, f"Cookie: {cookie}").status == 101
         yield client
 
 
 async def signed_in(gate: RunningGate, client) -> str:
     await sign_in(client, gate.url(MEMBERS, "/not-here"), "alice")
-    return next(cookie.value for cookie in client.cookies.jar if cookie.name == "_gate" and cookie.domain.startswith("members."))
+    return of_client(client, MEMBERS)
 
 
 async def test_signing_out_closes_open_websockets_with_1008_on_both_sides(gate: RunningGate, upstream: SocketUpstream) -> None:

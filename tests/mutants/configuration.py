@@ -2,6 +2,33 @@
 
 from tests.mutants.mutant import door
 
+online = door("gateproject/online.py", "unit/gateproject/test_online.py")
+online.without("a client that the provider refuses is told", "if error in _NOT_US:", "if False:")
+online.without("a provider without keys is told", "if discovery.jwks_uri and not await client.keys(discovery):", "if False:")
+
+weaknesses = door("gateproject/config/weaknesses.py", "unit/gateproject/config/test_weaknesses.py")
+weaknesses.without("a host without a certificate is told", "    _hosts_that_no_certificate_covers,\n", "")
+weaknesses.without("one port unlike the others is told", "    _one_port_unlike_the_others,\n", "")
+
+templates = door("gateproject/importing/templates.py", "unit/gateproject/importing/test_templates.py")
+templates.without("a reference is not sent as text", "if _REFERENCE.search(bare):", "if False:")
+
+accepted = door("gateproject/importing/accepted.py", "unit/gateproject/importing/test_accepted.py")
+accepted.without("an authority is not dropped", "entry is None or key in _STAYS or", "entry is None or")
+accepted.without("a route that leads nowhere is kept closed", "            _lead_nowhere(route)\n", "            route.drop('from')\n")
+accepted.without("what leads nowhere lets nobody pass", "    route.close()\n    said =", "    said =")
+
+converted = door("gateproject/importing/converted.py", "unit/gateproject/importing/test_accepted.py")
+converted.without("who loses what kept it narrow is closed", 'if key in _NARROWING and self.has("from"):', "if False:")
+
+pomerium = door("gateproject/importing/pomerium.py", "unit/gateproject/importing/test_pomerium.py")
+pomerium.without(
+    "a lost list of revoked certificates closes the routes", "        for route in converted.routes:\n            route.close()\n", ""
+)
+
+alpha = door("gateproject/importing/oauth2_proxy_alpha.py", "unit/gateproject/importing/test_oauth2_proxy_alpha.py")
+alpha.without("a vendor's restriction is one", "elif key in ALPHA_VENDORS and", "elif key in () and")
+
 validation = door("gateproject/config/validation.py", "unit/gateproject/config/test_validation.py", "unit/gateproject/config/test_load.py")
 validation.without("an unknown key is an error", 'extra="forbid"', 'extra="ignore"')
 validation.without("unknown keys are described up to a bound", "*unknown[:MOST_DETAILS])}", "*unknown)}")
@@ -93,15 +120,35 @@ runtime.without(
     "a broken configuration takes nothing over",
     "        options, world = await asyncio.to_thread(self._next_world)\n",
     "        try:\n            options, world = await asyncio.to_thread(self._next_world)\n"
-    "        except ConfigError as error:\n            self._refuse(error)\n"
+    "        except ConfigError:\n"
     '            options = self.options.model_copy(update={"policy": ()})\n'
     "            world = self._build(options, self.world)\n",
     f"{LIVE_RELOAD}::test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong",
 )
 WITHIN = "unit/gateproject/test_runtime.py"
-runtime.without("what is carried is judged by the new policy at once", "        self._carrying.streams.policy_changed()\n", "", WITHIN)
 runtime.without(
-    "a reload that fails is not the last", "            except Exception:  # files", "            except KeyError:  # files", WITHIN
+    "nothing is swapped before Envoy has taken it",
+    "late = await self.envoy.prepare(options) if self.envoy is not None else",
+    "late =",
+    WITHIN,
+)
+runtime.without("Envoy goes back where the rest can't go on", "                self.envoy.restore()\n", "                pass\n", WITHIN)
+takeover = door("gateproject/takeover.py", WITHIN)
+takeover.without("what lags is no success", "        if problems:\n", "        if False:\n")
+takeover.without("a part that fails undoes nothing", "        except Exception as error:", "        except ZeroDivisionError as error:")
+kept_by_envoy = door("proxy/envoy/service.py", "unit/proxy/envoy/test_service.py")
+kept_by_envoy.without("what Envoy refused is not told to it again", "options, self._clusters = self._before", "options, _ = self._before")
+runtime.without(
+    "what is carried is judged by the new policy at once",
+    '        await tell("open streams", carrying.streams.policy_changed)\n',
+    "",
+    WITHIN,
+)
+runtime.without(
+    "a reload that fails is not the last",
+    "            except Exception as error:  # files",
+    "            except KeyError as error:  # files",
+    WITHIN,
 )
 
 RELOAD = "integration/test_reload.py"
@@ -127,7 +174,7 @@ types.without("a part of an address above 255 is none", "25[0-5]|2[0-4][0-9]|1[0
 listener_state = door("proxy/listener/state.py", "unit/proxy/listener/test_state.py")
 listener_state.without(
     "a changed certificate is shown",
-    "before is not None and before.pairs == pairs:",
+    "before is not None and (before.pairs, before.min_version) == (pairs, options.tls_min_version):",
     "before is not None:",
     "unit/proxy/listener/test_state.py",
 )
@@ -146,10 +193,10 @@ metrics_listener.without(
     "            self._door = SideDoor(metrics, bind(before, SETTING))\n            self._address = before\n",
     "",
 )
-runtime.without(
+takeover.without(
     "a refused configuration is told to Prometheus",
-    "        metrics.configuration_refused(self.options.service_label)\n",
-    "",
+    "        metrics.configuration_refused(service)\n        return replace(self, problems=tuple(problems), refused",
+    "        return replace(self, problems=tuple(problems), refused",
     f"{RELOAD}::test_policy_tests_that_fail_keep_the_last_good_configuration",
 )
 source.without(
@@ -168,6 +215,8 @@ exposition = door("gateproject/telemetry/exposition.py", "unit/gateproject/telem
 exposition.without("beside the metrics there is nothing", '    if scope["path"] != "/metrics":\n', "    if False:\n")
 
 DOORS = (
+    takeover,
+    kept_by_envoy,
     rungate,
     locate,
     types,
@@ -195,4 +244,11 @@ DOORS = (
     places,
     yaml_reader,
     authenticate,
+    online,
+    weaknesses,
+    templates,
+    accepted,
+    converted,
+    pomerium,
+    alpha,
 )

@@ -15,6 +15,12 @@ api.without("an error tells no query", "{parts.hostname or ''}{parts.path}", "{u
 
 sync = door("authenticate/directory/sync.py", f"{UNIT}/test_sync.py")
 sync.without("more than half stays", "if gone * 2 > changes.known[record_type]:", "if False:")
+sync.without(
+    "who is in no group is known to be in none",
+    "if value is None and isinstance(held, DirectoryUser) and snapshot.unlisted and",
+    "if False and isinstance(held, DirectoryUser) and",
+)
+sync.without("more than half keeps its groups", "(changes.emptied if record_type == DIRECTORY_USER else 0)", "0")
 sync.without("a look-up is newer than a reading that began before", "if record.modified > began:", "if False:")
 
 reading = door("authenticate/directory/reading.py", f"{UNIT}/test_reading.py")
@@ -39,10 +45,19 @@ gitlab.without("a group that one merely sees does not count", ", min_access_leve
 auth0 = door("authenticate/directory/auth0.py", f"{UNIT}/test_auth0.py")
 auth0.without("a listing that shifts is not believed", "if len(listed) != total:", "if False:")
 
+settings = door("gateproject/config/directory.py", "unit/gateproject/config/test_directory.py")
+settings.without("who was never pushed has unknown groups", "        return bool(settings.scim_token)\n", "        return False\n")
+settings.without(
+    "a vendor's directory is asked before a deny is lifted",
+    "return is_elsewhere or account_of(settings) is not None",
+    "return is_elsewhere",
+)
+settings.without("a directory of another process counts", "return is_elsewhere or", "return")
+
 account = door("gateproject/config/directory_account.py", "unit/gateproject/config/test_directory_account.py")
 account.without("a directory is one tenant's", "and written not in _SHARED_TENANTS", "")
 
 service = door("authenticate/directory/service.py", f"{UNIT}/test_service.py")
 service.without("a restart is no reason to ask anew", "return last.began + self._interval - self._clock()", "return 0.0")
 
-DOORS = (api, sync, reading, azure, okta, gitlab, auth0, account, service)
+DOORS = (api, sync, reading, azure, okta, gitlab, auth0, settings, account, service)

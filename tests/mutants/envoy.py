@@ -10,10 +10,10 @@ judge.without(
 )
 judge.without("our own pages are not an application's", "service.owner(incoming.request) is not Owner.DATA_PLANE or ", "")
 judge.without("an upgrade is not carried", ' or b"upgrade" in incoming.headers', "")
-judge.without("a body is read by gate", " or (told.has_body and not is_http2)", "")
-judge.without("no client chooses HTTP/2", "told.has_body and not is_http2", "told.has_body and not incoming.is_grpc")
+judge.without("a body is read by gate", "(told.has_body or incoming.wants_events", "(incoming.wants_events")
+judge.without("no client chooses HTTP/2", "(not is_http2 and (told", "(not incoming.is_grpc and (told")
 carried = door("proxy/envoy/carried.py", "unit/proxy/envoy/test_carried.py")
-carried.without("what Envoy carries ends with its access", "                task.cancel()\n", "                pass\n")
+carried.without("what Envoy carries ends with its access", "            task.cancel()\n", "            pass\n")
 carried.without("an upstream sets no cookie of ours", "header_mutation=rewritten(headers, after, left_alone=_CONNECTION)", "")
 carried.without(
     "trailers of requests bring nothing",
@@ -54,4 +54,39 @@ clusters.without(
     "its name is looked at", '            "match_typed_subject_alt_names": [{"san_type": kind, "matcher": {"exact": name}}],\n', ""
 )
 
-DOORS = (judge, carried, plane, head, doorway, listener, clusters)
+silent = "integration/test_silent_readers.py::"
+routes = door("proxy/envoy/listener.py", f"{silent}test_who_does_not_read_holds_no_connection", "unit/proxy/envoy/test_listener.py")
+routes.without("who does not read holds no upstream", "({}, _seconds(limits.idle))", '({}, "0s")')
+routes.without("what waits to be flushed is bounded", '"stream_flush_timeout": _seconds(limits.idle)', '"stream_flush_timeout": "0s"')
+claims = door("proxy/envoy/judge.py", "unit/proxy/envoy/test_judge.py")
+claims.without("who claims to want events is looked after by gate", " or incoming.wants_events", "")
+claims.without("an application that may think is looked after by gate", " or plane.state.may_be_silent(compiled))", ")")
+first = door("proxy/envoy/listener.py", f"{silent}test_a_client_that_speaks_as_gate_does_lifts_no_bound")
+first.without("no client names the first route", '[{"remove": name} for name in (CLUSTER, MAY_STREAM, TICKET)]', "[]")
+told_cut = door("proxy/envoy/carried.py", f"{silent}test_an_answer_that_its_timeout_cuts_is_told_as_cut")
+told_cut.without("an answer that was cut is told as cut", "elif not story.problem and self._was_cut():", "elif False:")
+thinking = door("proxy/envoy/carried.py", f"{silent}test_a_call_of_grpc_may_think")
+thinking.without(
+    "a call of gRPC may think for as long as its route lets it",
+    "max(self._plane.state.idle, timeout) if self._incoming.is_grpc else timeout",
+    "min(self._plane.state.idle, timeout)",
+)
+may_stream = door("proxy/envoy/carried.py", f"{silent}test_over_http_2_to_the_application_too")
+may_stream.without("what is no stream ends in time", "if self._may_stream and not self._is_stream(after):", "if False:")
+may_stream.without(
+    "the head of a stream comes in time",
+    "            yield HEAD_TIMEOUT,",
+    '            yield b"x-nothing",',
+    "unit/proxy/envoy/test_judge.py",
+)
+bounds = door("proxy/envoy/bootstrap.py", "unit/proxy/envoy/test_bootstrap.py")
+bounds.without("Envoy's memory is bounded", '{"name": HEAP, "typed_config": heap}, ', "")
+bounds.without("Envoy's connections are bounded", ', {"name": CONNECTIONS, "typed_config": connections}', "")
+windows = door("proxy/envoy/clusters.py", "unit/proxy/envoy/test_clusters.py")
+windows.without(
+    "streams hold each other up nowhere",
+    '"initial_connection_window_size": _MOST_STREAMS * _AHEAD',
+    '"initial_connection_window_size": _AHEAD',
+)
+
+DOORS = (routes, claims, first, told_cut, thinking, may_stream, bounds, windows, judge, carried, plane, head, doorway, listener, clusters)

@@ -23,7 +23,11 @@ facts.without(
 
 log = door("authorize/decision_log.py", "unit/authorize/test_decision_log.py")
 log.without("a flood of refusals is bounded in memory", "if len(self._waiting) >= self._most_waiting:", "if False:")
-log.without("each refusal is kept", "if decision is None or decision.outcome not in _SAMPLED or decision.route is None:", "if False:")
+log.without(
+    "each refusal is kept",
+    "if decision is None or refused_token or decision.outcome not in _SAMPLED or decision.route is None:",
+    "if False:",
+)
 
 rows = door("authorize/decision_rows.py", "unit/authorize/test_decision_rows.py")
 rows.without("the table is bounded", '            _clear(entries[-1][1], rows[-1]["at"])\n', "")

@@ -31,7 +31,11 @@ original.without("a path that was cut before is refused", 'if name == b"x-forwar
 forward_auth = door("proxy/forward_auth.py", "unit/proxy/test_forward_auth.py")
 forward_auth.without("no refusal in gRPC's form is a permission", 'if name != b"content-type"}', "}")
 forward_auth.without("no page of ours is a permission", "if self.status < 300:", "if False:")
-forward_auth.without("a claimed identity does not pass", "        _refuse_claimed_identity(incoming)\n", "")
+forward_auth.without("a claimed identity does not pass", "        if is_identity_header(folded):\n", "        if False:\n")
+forward_auth.without("what steers an application does not pass", "        if is_steering_header(folded) and", "        if False and")
+forward_auth.without(
+    "an odd spelling of what proxies say does not pass", "if is_internal_header(folded) and name.lower() != folded:", "if False:"
+)
 forward_auth.without("a header that was left out is looked at, too", ', *incoming.scope.get("gate.ignored_headers", ())]', "]")
 forward_auth.without(
     "an unknown host is refused before our pages",
@@ -51,7 +55,6 @@ forward_auth.without(
     """        if False:
             # Nobody""",
 )
-forward_auth.without("a preflight carries nothing of the person", '(b"", b"") if check.decision.is_preflight else', "")
 forward_auth.without(
     "an absent claim replaces the client's",
     'headers: Headers = [(name, told.get(name, b"")) for name in self._authorize.identity_header_names]',

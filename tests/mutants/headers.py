@@ -6,9 +6,10 @@ names = door("proxy/headers.py", "unit/proxy/test_headers.py")
 names.without("names are compared folded", "return name.translate(_FOLD)", "return name.lower()")
 names.without(
     "names without their dashes are ours, too",
-    "return squeezed in _DASHLESS_NAMES or squeezed.startswith(_DASHLESS_PREFIXES)",
+    "return squeezed in _DASHLESS_NAMES or squeezed in _STEERING_NAMES or squeezed.startswith(_DASHLESS_PREFIXES)",
     "return False",
 )
+names.without("headers that steer an application are dropped", " or squeezed in _STEERING_NAMES or", " or")
 names.without("identity headers of clients are dropped", " or is_internal_header(folded):\n        return DROP", ":\n        return DROP")
 names.without(
     "hop-by-hop headers are dropped",
@@ -30,10 +31,34 @@ names.without("a route's headers can't say who somebody is", "if _may_be_set(fol
 names.without("a response header is not split", "if _UNSAFE_VALUE.search(value):", "if False:")
 names.without("an upstream can't set our cookies", ' or (name == b"set-cookie" and self._sets_ours(value)):', ":")
 
+names.without(
+    "an upstream's names of headers fill no memory",
+    "@remembered(4096, longest=LONGEST_REMEMBERED)\ndef _response_name",
+    "@remembered(4096, longest=10**9)\ndef _response_name",
+)
+
+bounded = door("gateproject/bounded.py", "unit/gateproject/test_bounded.py")
+bounded.without(
+    "what is long is not remembered", "cached(argument) if len(argument) <= longest else function(argument)", "cached(argument)"
+)
+bounded.without(
+    "of several the sum counts", "cached(*arguments) if size(*arguments) <= longest else function(*arguments)", "cached(*arguments)"
+)
+bounded.without("a cache is bounded in bytes", " or self.bytes > self._most_bytes:", ":")
+bounded.without("a large value pushes out no others", "if weight * 100 > self._most_bytes:", "if False:")
+
+packed = door("databroker/packed.py", "unit/databroker/test_packed.py")
+packed.without("records are bounded in bytes", " or self._bytes > MOST_BYTES:", ":")
+packed.without("large records are not kept open", "if len(packed) > LARGE:", "if False:")
+
 cookies = door("gateproject/crypto/cookies.py", "unit/gateproject/crypto/test_cookies.py")
 cookies.without("our cookies are ours in any case", "folded, own = name.lower()", "folded, own = name")
 cookies.without("the companions are ours", ' or read.startswith(own + b"_")', "")
-cookies.without("cookies named with a prefix are ours", '(folded, folded.removeprefix(b"__host-"))', '(folded.removeprefix(b"__host-"),)')
+cookies.without(
+    "cookies named with a prefix are ours",
+    "(folded, folded.removeprefix(HOST_PREFIX.lower().encode()))",
+    "(folded.removeprefix(HOST_PREFIX.lower().encode()),)",
+)
 cookies.without(
     "cookies are hidden from scripts",
     "    if http_only:\n",
@@ -57,6 +82,7 @@ identity_headers.without(
 identity_headers.without("an assertion is for one host", 'else "", host_port, route.id)', 'else "", "", route.id)')
 identity_headers.without("a claim can't end its header", "if text.isascii() and text.isprintable():", "if text.isascii():")
 identity_headers.without("one group can't read as two", '.replace(b",", b"%2C")', "")
+identity_headers.without("no address of another issuer is told as ours", "identity is not None and identity.is_foreign:", "False:")
 identity_headers.without("upstreams get verified addresses", '(identity.email if identity.rule_email else "")', "identity.email")
 
 identity_headers.without(
@@ -163,6 +189,16 @@ grpc_health.without(
 grpc_health.without("a health check verifies an upstream as requests do", "verify=True if context is None else context", "verify=False")
 cluster = door("proxy/upstreams/cluster.py", "unit/proxy/upstreams/test_health.py", "unit/proxy/upstreams/test_cluster.py")
 cluster.without("an unhealthy upstream gets no traffic", "return not self.failing and now >= self.outlier.ejected_until", "return True")
+TROUBLED = "contract/test_upstreams_in_trouble.py"
+statuses = door("proxy/upstreams/troubles.py", TROUBLED)
+statuses.without("a status that HTTP does not have is no answer", "if not 100 <= status <= 599:", "if False:")
+interims = door("proxy/upstreams/client.py", TROUBLED)
+interims.without("interim answers have an end", "for _ in range(MOST_INTERIM + 1):", "for _ in range(10**9):")
+by_envoy = door("proxy/envoy/carried.py", TROUBLED)
+by_envoy.without("Envoy's upstreams answer as HTTP says, too", "if bad := bad_status(status, is_upgrade=False):", 'if bad := "":')
+descriptors = door("proxy/upstreams/troubles.py", "unit/proxy/upstreams/test_troubles.py")
+descriptors.without("no upstream is blamed for what we lack", "if trouble is Trouble.NO_DESCRIPTORS:", "if False:")
+
 upstream = door("proxy/upstreams/client.py", "unit/proxy/upstreams/test_client.py")
 request_head = door("proxy/upstreams/request_head.py", "unit/proxy/upstreams/test_request_head.py")
 request_head.without(
@@ -232,6 +268,12 @@ refusals = door("proxy/refusals.py", f"{DATAPLANE}::test_a_script_reads_its_401_
 refusals.without("a foreign page can't read a refusal", "if not (route_allows or self._is_route_origin(origin)):", "if False:")
 
 DOORS = (
+    statuses,
+    interims,
+    by_envoy,
+    descriptors,
+    bounded,
+    packed,
     service,
     credentials,
     serverless,

@@ -16,9 +16,9 @@ forms.without("a form that can't be sent is not kept", "        if not can_be_se
 forms.without("a form arrives once", "or not await self._spend(form):", "or (await self._spend(form), False)[1]:")
 forms.without("a form goes where it was sent", "or form.target != _target(incoming)", "")
 forms.without("the button is pressed on our page", " and self._is_of_same_origin(incoming)\n", "\n")
-forms.without("a sibling domain plants no form", "'__Host-' if options.cookie_secure else ''", "''")
+forms.without("a sibling domain plants no form", '_form_", secure=options.cookie_secure)', '_form_", secure=False)')
 
 cookies = door("gateproject/crypto/cookies.py", "unit/gateproject/crypto/test_cookies.py")
-cookies.without("a prefix hides no cookie of ours", '.removeprefix(b"__host-")', "")
+cookies.without("a prefix hides no cookie of ours", "folded.removeprefix(HOST_PREFIX.lower().encode())", "folded")
 
 DOORS = (forms, cookies)

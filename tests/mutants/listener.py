@@ -14,8 +14,8 @@ head.without("exactly one Host", "if len(hosts) != 1:", "if not hosts:")
 head.without("a Host is a host", "if _HOST.fullmatch(hosts[0]) is None:", "if False:")
 head.without("HTTP/1.0 is refused", 'if (major, minor) != (b"1", b"1"):', 'if (major, minor) not in ((b"1", b"1"), (b"1", b"0")):')
 head.without("a URL is at most 8 KiB", "if len(target) > URL_BYTES:", "if False:")
-head.without("TRACE is refused", "if method.upper() in _REFUSED_METHODS or", "if")
-head.without("CONNECT is written in one way", " or (method.upper() == _CONNECT != method):", ":")
+head.without("TRACE is refused", "if method in _REFUSED_METHODS:", "if False:")
+head.without("a method is in capitals for the listener", '        require_method(method.decode("ascii"))\n', "        pass\n")
 head.without("a tunnel is for a host and a port", "if _AUTHORITY_FORM.fullmatch(target) is None:", "if False:")
 head.without("a tunnel's target and Host name the same", "if target.lower() != host.lower():", "if False:")
 head.without("a CONNECT has no body", 'if any(name in (b"content-length", b"transfer-encoding") for name, _ in head.headers):', "if False:")
@@ -191,7 +191,30 @@ shared.without("a flood leaves others their places", " or (network and self._tak
 one_credential = door("authorize/carriers.py", "unit/authorize/test_carriers.py")
 one_credential.without("a request's credential is not a proxy's", "_OF_A_TUNNEL if request.is_tunnel else _OF_A_REQUEST", "_OF_A_TUNNEL")
 
+TRANSPORT = "contract/test_transport.py"
+groups = door("proxy/listener/certificates.py", TRANSPORT)
+groups.without("clients get the groups that we chose", "    _set_groups(context)\n", "")
+groups.without("an operator may leave TLS 1.2 out", '        if self.min_version == "1.3":', "        if False:")
+own_headers = door("proxy/service.py", TRANSPORT)
+own_headers.without("our own answers are for TLS, too", "        incoming.own_headers = self._own_headers\n", "")
+pages_headers = door("gateproject/middleware.py", TRANSPORT)
+pages_headers.without("our pages are for TLS, too", 'in request.scope["gate"].incoming.own_headers:', "in ():")
+health = door("proxy/own_pages.py", TRANSPORT)
+health.without("nobody keeps an answer about health", ", is_for_now=True", "")
+
+FULL = "integration/test_descriptors.py"
+places = door("proxy/listener/server.py", FULL)
+places.without("new clients leave room for upstreams", "            if is_short(self.fileno()):\n", "            if False:\n")
+said = door("proxy/upstreams/troubles.py", FULL)
+said.without("an upstream that can't be asked for lack of descriptors is told", "            say_short(UPSTREAMS)\n", "            pass\n")
+
 DOORS = (
+    places,
+    said,
+    groups,
+    own_headers,
+    pages_headers,
+    health,
     tunnels,
     counted,
     one_credential,

@@ -13,4 +13,21 @@ answered = door("proxy/answered.py", "unit/proxy/test_answered.py")
 answered.without("clients' hosts make no series", "wildcard if wildcard in self._hosts else OTHER", "host")
 answered.without("clients' spellings fill no memory", " and len(self._names) < _MOST_SPELLINGS", "")
 
-DOORS = (answered, http_calls, calls)
+output = door("gateproject/telemetry/output.py", "unit/gateproject/telemetry/test_output.py")
+output.without(
+    "nobody waits for who reads the log",
+    "        if not self._is_awake:\n            self._is_awake = True\n            self._wake.put(None)\n",
+    "        os.write(self._descriptor, self._take().encode())\n",
+)
+output.without("what waits to be written is bounded by lines", "len(self._waiting) < self._most_lines // part and ", "")
+output.without("what waits to be written is bounded in bytes", " and self._size + size <= self._most_bytes // part", "")
+output.without("dropped lines are counted", "                metrics.log_lines_dropped.inc()\n", "                pass\n")
+output.without(
+    "dropped lines are told where they are missing", "                if self._dropped:\n                    self._tell_dropped()\n", ""
+)
+output.without("last words are heard", "            atexit.register(output.finish)\n", "")
+output.without("who is not heard ends all the same", "while self._is_awake and time.monotonic() < deadline:", "while self._is_awake:")
+speaking = door("gateproject/start.py", "integration/test_log_reader.py")
+speaking.without("a running gate waits for no reader", "    speak_without_waiting()\n    try:", "    try:")
+
+DOORS = (output, speaking, answered, http_calls, calls)

@@ -95,7 +95,6 @@ words.without("an Envoy carries nothing of our own pages", "        require_not_
 words.without(
     "an Envoy opens no websocket that we would not", "_told(asked).may_be_websocket and check.decision", "False and check.decision"
 )
-words.without("no credential goes with a preflight past an Envoy", '(b"", b"") if check.decision.is_preflight else left_over', "left_over")
 
 envoys = door("gateproject/rpc_services.py", "unit/authorize/rpc/test_ext_authz.py")
 envoys.without("an Envoy's token is for one method", "if method != ext_authz_service.CHECK or len(given) != 1:", "if len(given) != 1:")

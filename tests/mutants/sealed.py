@@ -15,15 +15,47 @@ session_cookie.without("a domain covers its own hosts only", 'host.endswith("." 
 session_cookie.without("a cookie covers its own domain only", "if self.covers(host_port) else f", "if self._domain else f")
 session_cookie.without(
     "a cookie that was opened is its own host's",
-    """        token = self._opened.get((value, audience))
+    """        opened = self._opened.get((value, host_port))
 """,
-    """        token = next((token for (opened, _), token in self._opened.items() if opened == value), None)
+    """        opened = next((opened for (known, _), opened in self._opened.items() if known == value), None)
 """,
 )
-session_cookie.without("a cookie that was opened expires", "        if now >= token.expires:\n", "        if False:\n")
+session_cookie.without("a cookie that was opened expires", "        if now >= opened.token.expires:\n", "        if False:\n")
+session_cookie.without("what is remembered of a browser ends in time", " or any(now >= token.expires for token in known):", ":")
+session_cookie.without(
+    "what is remembered of a browser is its host's",
+    "browser = (tuple(cookie_headers), host_port)",
+    'browser = (tuple(cookie_headers), "a")',
+)
+session_cookie.without("who has no session is not remembered", "            if known:\n", "            if True:\n")
 session_cookie.without("few opened cookies are remembered", "        if len(self._opened) > MOST_OPENED:\n", "        if False:\n")
 
+session_cookie.without("a session counts beside its companion only", " if any(each.has_companion(value) for value in companions)]", "]")
+session_cookie.without("a companion is one session's", "json.dumps([session_id, host_port])", "json.dumps([host_port])")
+session_cookie.without("a companion is one host's", "json.dumps([session_id, host_port])", "json.dumps([session_id])")
+session_cookie.without("a companion is made under a key of ours", "hmac.digest(key, told", 'hmac.digest(b"known", told')
+session_cookie.without("a companion has its session's end", "value, max_age=max_age, secure=True)]", "value, max_age=9, secure=True)]")
+session_cookie.without("two live sessions are none", "return found[0] if len(found) == 1 else None", "return found[0] if found else None")
+session_cookie.without("a planted value hides no session", "with suppress(SealError):", "with suppress(ZeroDivisionError):")
+session_cookie.without(
+    "who brings several loses all of them", "in cookies.parse(cookie_headers)) < 2:", "in cookies.parse(cookie_headers)) < 9:"
+)
+
+prefix = door(
+    "gateproject/crypto/cookies.py",
+    "unit/gateproject/crypto/test_cookies.py",
+    "unit/gateproject/crypto/test_session_cookie.py",
+)
+prefix.without("nobody else sets a cookie of this host", "else HOST_PREFIX + name", "else name")
+prefix.without("a planted cookie is cleared where it is", '("", *_domains_of(host_port))]', '("",)]')
+
+admin_cookies = door("gateproject/settings.py", "unit/gateproject/test_settings.py")
+admin_cookies.without(
+    "nobody plants an admin's session", 'secure=options.cookie_secure) for name in ("admin"', 'secure=False) for name in ("admin"'
+)
+
 attempts = door("gateproject/crypto/sign_in_attempts.py", "unit/gateproject/crypto/test_sign_in_attempts.py")
+attempts.without("nobody plants an attempt", '_signin_", secure=options.cookie_secure)', '_signin_", secure=False)')
 attempts.without("an attempt belongs to its host", 'return f"{attempt_id}@{host_port}"', "return attempt_id")
 attempts.without("an attempt answers to its own id", 'return f"{attempt_id}@{host_port}"', "return host_port")
 attempts.without("the two kinds of attempts are never interchanged", 'f"sign-in attempt/{purpose}"', '"sign-in attempt"')
@@ -45,6 +77,7 @@ signed_urls.without("a parameter given twice is refused", "if len(params) != len
 signed_urls.without("the signature covers the address", "_join(url, params).encode()", '_join("", params).encode()')
 
 csrf = door("gateproject/crypto/csrf_token.py", "unit/gateproject/crypto/test_csrf_token.py")
+csrf.without("nobody plants a CSRF token", '_csrf", secure=options.cookie_secure)', '_csrf", secure=False)')
 csrf.without(
     "a CSRF token is this browser's", "return hmac.compare_digest(_xor(masked[:TOKEN_BYTES], masked[TOKEN_BYTES:]), token)", "return True"
 )
@@ -55,6 +88,16 @@ csrf.without(
 )
 
 sign_out = door("authenticate/views/sign_out.py", "unit/authenticate/views/test_sign_out.py")
+sign_out.without(
+    "a link ends this browser's session alone", 'request.method == "POST" and EVERYWHERE in request.POST', "_field(request, EVERYWHERE)"
+)
+sign_out.without("on all devices ends them all", "            await service.sessions.end_all_of(session)\n", "            pass\n")
+sign_out.without(
+    "sign-out leaves no session behind",
+    "    await service.sessions.end_carried(headers, service.host_port, now)\n",
+    "",
+    "unit/authenticate/test_endings.py",
+)
 sign_out.without("sign-out needs proof", 'if request.method == "HEAD" or not is_proven:', 'if request.method == "HEAD":')
 sign_out.without("sign-out's proof is this session's", 'return session.id if session is not None else ""', 'return ""')
 
@@ -67,7 +110,7 @@ callback.without(
     "    if False:\n",
 )
 callback.without("one hand-over at a time", "if len(tokens) != 1:", "if not tokens:")
-callback.without("an ended session is not handed over", "    if record is None:\n", "    if False:\n")
+callback.without("an ended session is not handed over", "    if session is None:\n", "    if False:\n")
 
 loops = door("proxy/sign_in_loops.py", "unit/proxy/test_sign_in_loops.py")
 loops.without("a sign-in loop ends", ">= TOO_MANY", "> 10**9")
@@ -138,7 +181,7 @@ elected.without(
 )
 
 replica = door("databroker/replica.py", "unit/databroker/test_replica.py")
-replica.without("what is cached grows too old", "call_later(self.staleness, self._grow_old)", "call_later(10**6, self._grow_old)")
+replica.without("what is cached grows too old", "call_at(ends, self._grow_old)", "call_at(ends + 10**6, self._grow_old)")
 replica.without("a stream that is back begins with nothing", "            cache.clear()\n", "            pass\n")
 replica.without("what is in flight when the stream is lost is not cached", "self._is_following or key[0]", "False or key[0]")
 replica.without(
@@ -181,6 +224,8 @@ DOORS = (
     rotation,
     sealing,
     session_cookie,
+    prefix,
+    admin_cookies,
     attempts,
     hand_over,
     signed_urls,

@@ -14,22 +14,33 @@ refresh.without("what came too late is revoked", "            await self._client
 refresh.without("another process's refresh is not repeated", "tokens_due(session) <= now", "True")
 refresh.without(
     "a provider that refuses ends the session",
-    "                await self.end(session, str(error))\n                raise Ended(str(error)) from error\n\n",
-    "                raise Ended(str(error)) from error\n\n",
+    "            except GrantRefused as error:\n                raise await self._ended(session, REFUSED, error) from error\n",
+    "            except GrantRefused as error:\n                raise Ended from error\n",
 )
+refresh.without("a wrong answer ends the session", "except (AnotherPerson, WrongToken) as error:", "except AnotherPerson as error:")
 
 renewal = door("authenticate/renewal.py", "unit/authenticate/test_renewal.py")
 renewal.without(
     "a refreshed ID token is about the same person",
-    'if (refreshed["iss"], refreshed["sub"]) != (payload.get("iss"), payload.get("sub")):',
+    'if (refreshed["iss"], refreshed["sub"]) != (before.get("iss"), before.get("sub")):',
     "if False:",
 )
+renewal.without("what userinfo no longer tells is gone", "() if newer else session.userinfo_claims", "()")
+renewal.without("a token that is not of now says nothing", "    except WrongTime as error:", "    except ZeroDivisionError as error:")
 renewal.without("a renewed person is the same person", "if user.id != session.user_id:", "if False:")
 renewal.without(
     "a token goes to no other provider",
-    "if session.provider != client.provider.name or not is_issuer(discovery.issuer, issuer):",
+    "if not vouches(client.provider.name, client.provider.issuer, session):",
     "if False:",
 )
+
+session_use = door("databroker/session_use.py", "unit/databroker/test_session_use.py", "unit/authorize/test_identity_loader.py")
+session_use.without("a session is of the configured issuer", "if not vouches(self._provider, self._issuer, session):", "if False:")
+session_use.without("a session is of the configured provider", "session.provider == provider and is_issuer", "is_issuer")
+session_use.without("whose name alone says little", " and is_issuer(issuer, session.vouched_by)", "")
+session_use.without("two people of one id are two", " and user.vouched_by == session.vouched_by", "")
+own_sessions = door("authenticate/sessions.py", "unit/authenticate/test_sessions.py")
+own_sessions.without("a session knows its issuer", "            issuer=signed_in.user.issuer,\n", "")
 
 worker = door("authenticate/refresh_worker.py", "unit/authenticate/test_refresh_worker.py")
 worker.without("an expired session ends in trouble", "if now >= ends and isinstance(error, ProviderError):", "if False:")
@@ -55,4 +66,4 @@ page.without(
     "if (wait := too_soon(service, session)) > 1e9:",
 )
 
-DOORS = (refresh, renewal, worker, tokens, page)
+DOORS = (refresh, renewal, session_use, own_sessions, worker, tokens, page)

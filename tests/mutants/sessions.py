@@ -96,21 +96,38 @@ entries.without(
     "",
 )
 
-ending = door("databroker/ending.py", "unit/databroker/test_ending.py")
+together = door("databroker/ending.py", "unit/databroker/test_ending.py", "unit/authenticate/test_endings.py")
+together.without("the weaker sessions of a browser end, too", "earlier = await earlier_of(broker, chosen)", "earlier = list[str]()")
+together.without(
+    "an end that failed halfway can be asked for again",
+    "for wave in ([id for id in earlier if id not in chosen], chosen):",
+    "for wave in (chosen, [id for id in earlier if id not in chosen]):",
+)
+at_the_provider = door("authenticate/provider_logout.py", "unit/authenticate/test_endings.py")
+at_the_provider.without(
+    "the provider's word ends what a session grew out of",
+    "for id in await end_sessions(self._broker, batch):",
+    'for id in [id for id in batch if await self._broker.delete("session", id)]:',
+)
+by_the_directory = door("authenticate/scim/directory.py", "unit/authenticate/test_endings.py")
+by_the_directory.without("who is deactivated is out everywhere", "for id in await end_sessions(self._broker, ids):", "for id in ids:")
+refused = door("authenticate/session_refresh.py", "unit/authenticate/test_endings.py")
+refused.without(
+    "a session that is refused ends with what it grew out of",
+    "await end_sessions(self._broker, [session.id])",
+    'await self._broker.delete("session", session.id)',
+)
+
+ending = door("databroker/admin_ending.py", "unit/databroker/test_admin_ending.py")
 ending.without(
     "the log is written before a session ends",
-    "        record_actions(self.request, ENDS, [(id, names.get(id, id)) for id in ids], Session)\n        ended: list[str] = []\n",
-    "        ended: list[str] = []\n",
+    "        record_actions(self.request, ENDS, [(id, names.get(id, id)) for id in ids], Session)\n        over: list[str] = []\n",
+    "        over: list[str] = []\n",
 )
 ending.without("the log is written before a person's sessions end", "        record_actions(self.request, ENDS_ALL, whom, User)\n", "")
 ending.without("what could not be ended is told of", "            record_actions(self.request, NOT_ENDED, [", "            ([")
 ending.without("sessions without a row end, too", "            self._end_those_without_row(people)\n", "")
-ending.without("the weaker sessions of a browser end, too", "dict.fromkeys(async_to_sync(_earlier)(broker, chosen))", "dict[str, None]()")
-ending.without(
-    "an end that failed halfway can be asked for again",
-    "for part in ([*earlier], [id for id in ids if id not in earlier]):",
-    "for part in ([id for id in ids if id not in earlier], [*earlier]):",
-)
+ending.without("the weaker sessions of a browser are told of, too", "[*async_to_sync(earlier_of)(broker, chosen), *chosen]", "chosen")
 ending.without("an action has an end", "if self.clock() >= self._until:", "if False:")
 
 details = door("databroker/details.py", "unit/databroker/test_details.py", "integration/test_admin_secrets.py")
@@ -127,4 +144,45 @@ rows.without("no token reaches the tables", 'user_agent=_text(data, "user_agent"
 policy_page = door("proxy/policy_words.py", "unit/proxy/test_policy_words.py")
 policy_page.without("the values of headers stay out of the page", 'if comparison.criterion == "http_header":', "if False:")
 
-DOORS = (policy_page, broker, memory, replica, streams, admin_site, databroker_admin, audit, entries, ending, details, rows)
+clocks = door("databroker/store/kvscripts.py", "contract/test_stores.py::test_whose_clock_is_ahead_ends_nothing_that_is_good_for_others")
+clocks.without(
+    "a clock that is ahead ends nothing in the kvstore",
+    "return math.min(tonumber(ours), tonumber(time[1]) + tonumber(time[2]) / 1000000)",
+    "return tonumber(ours)",
+)
+database_clock = door(
+    "databroker/store/database.py", "contract/test_stores.py::test_whose_clock_is_ahead_ends_nothing_that_is_good_for_others"
+)
+database_clock.without("a clock that is ahead ends nothing in the database", "return min(ours, _one_clock(ours))", "return ours")
+clock_watch = door("databroker/clock.py", "unit/databroker/test_clock.py")
+clock_watch.without("a clock that differs is told", "if abs(skew) <= BORNE:", "if True:")
+
+silence = door("databroker/replica.py", "unit/databroker/test_replica.py")
+silence.without(
+    "what is served is counted from the last word",
+    "                self._was_right(asked)\n                self._move(position)\n",
+    "                self._move(position)\n",
+)
+
+DOORS = (
+    silence,
+    clocks,
+    database_clock,
+    clock_watch,
+    together,
+    at_the_provider,
+    by_the_directory,
+    refused,
+    policy_page,
+    broker,
+    memory,
+    replica,
+    streams,
+    admin_site,
+    databroker_admin,
+    audit,
+    entries,
+    ending,
+    details,
+    rows,
+)

@@ -40,14 +40,17 @@ sessions.without("whoever signed out meanwhile has no session", "if await self.a
 sessions.without("a session is found by what the provider calls it", "        await self.at_provider.remember(session)\n", "")
 
 backchannel = door("authenticate/views/provider_logout.py", "unit/authenticate/views/test_provider_logout.py")
+backchannel.without(
+    "of the provider's troubles no stranger hears", "    except (WrongToken, WrongTime) as error:\n", "    except ProviderError as error:\n"
+)
 backchannel.without("a form has one token", "if len(tokens) != 1:", "if not tokens:")
 backchannel.without("a token comes as a form", " if request.content_type == FORM else []", "")
 backchannel.without("a browser says each thing once", "if any(len(values) != 1 for values in named):", "if not all(named):")
 backchannel.without(
     "no page of others clears our cookie",
-    'return responses.page("authenticate/signed_out.html", framed_by=framed_by)',
-    'response = responses.page("authenticate/signed_out.html", framed_by=framed_by)\n'
-    "    return responses.with_cookies(response, [service.sessions.clear_cookie(service.host_port)])",
+    'return responses.page("authenticate/signed_out.html", framed_by=framed_by, everywhere=False)',
+    'response = responses.page("authenticate/signed_out.html", framed_by=framed_by, everywhere=False)\n'
+    "    return responses.with_cookies(response, service.sessions.clear_cookies([], service.host_port, request.path))",
 )
 
 after_sign_out = door("authenticate/after_sign_out.py", "unit/authenticate/test_after_sign_out.py")
@@ -69,4 +72,27 @@ provider_client.without(
 oidc_provider = door("authenticate/providers/oidc.py", "unit/authenticate/test_provider_client.py")
 oidc_provider.without("the access token is revoked, too", ', (session.access_token, "access_token")', "")
 
-DOORS = (after_sign_out, provider_client, oidc_provider, logout_token, provider_logout, provider_sessions, sessions, backchannel)
+keycloak = door("authenticate/providers/keycloak.py", "unit/authenticate/providers/test_keycloak.py")
+keycloak.without(
+    "a sign-out leaves the other browsers at Keycloak",
+    'return ((session.access_token, "access_token"),)',
+    "return super().revocable_tokens(session)",
+)
+keycloak.without("nothing outlives its sign-out", '    default_scopes = ("openid", "profile", "email")\n', "")
+google = door("authenticate/providers/google.py", "unit/authenticate/providers/test_generic.py")
+google.without(
+    "a sign-out leaves the other browsers at Google", "        return ()\n", "        return super().revocable_tokens(session)\n"
+)
+
+DOORS = (
+    keycloak,
+    google,
+    after_sign_out,
+    provider_client,
+    oidc_provider,
+    logout_token,
+    provider_logout,
+    provider_sessions,
+    sessions,
+    backchannel,
+)

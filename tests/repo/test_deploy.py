@@ -11,7 +11,7 @@ import yaml
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from gateproject.config.load import check_configuration
+from gateproject.config.load import check_configuration, parse_options
 from gateproject.management.commands.checkconfig import ALL_JUDGES
 
 ROOT = Path(__file__).parents[2]
@@ -141,6 +141,38 @@ def test_the_image_holds_what_runs_and_nothing_of_the_tests() -> None:
     build = COMPOSE["services"]["proxy"]["build"]
     context = (DEPLOY / "compose" / build["context"]).resolve()
     assert (context / build["dockerfile"]).exists()
+
+
+def writable_for(instance: str) -> Path:
+    """What this unit lets a process write to."""
+    (state,) = re.findall(r"^StateDirectory=(.+)$", UNIT.read_text(), re.MULTILINE)
+    return Path("/var/lib") / state.replace("%i", instance)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_an_example_writes_where_the_unit_lets_it(path: Path) -> None:
+    config = yaml.safe_load(path.read_text())
+    named = [str(value) for key, value in config.items() if key in ("data_dir", "autocert_dir")]
+    outside = [value for value in named if value.startswith("/var/") and not Path(value).is_relative_to(writable_for(path.stem))]
+    assert outside == []
+
+
+def test_without_a_data_directory_data_are_where_the_unit_lets_a_process_write() -> None:
+    (shared,) = re.findall(r"^Environment=XDG_DATA_HOME=(.+)$", UNIT.read_text(), re.MULTILINE)
+    example = (ROOT / "examples" / "kvstore" / "gate.yaml").read_text()
+    secrets = {
+        "COOKIE_SECRET": "cJ2sXq0n0c0m3H6wT1oQe9l5g7u8yBvKxZr4dFtPAhE=",
+        "SHARED_SECRET": "v9Yq3m1Zk8Xw5Lr7Td2Bf6Hj4Np0Gs+QcVbEuIoAyKM=",
+    }
+    for environment in ({"XDG_DATA_HOME": shared.replace("%i", "gate")}, {"STATE_DIRECTORY": str(writable_for("gate"))}):
+        content = yaml.safe_load(example) | {"insecure_server": True, "address": "127.0.0.1:8000", "policy": []}
+        minimal = {key: value for key, value in content.items() if not key.endswith("_file") and key != "data_dir"} | {
+            "idp_client_secret": "x"
+        }
+        for key in ("cookie_secret", "shared_secret"):
+            minimal.pop(key, None)
+        options = parse_options(yaml.safe_dump(minimal).encode(), ".yaml", {**secrets, **environment, "HOME": "/home/gate"}, DEPLOY)
+        assert options.data_dir.is_relative_to(writable_for("gate"))
 
 
 def test_systemd_accepts_the_unit_where_it_is_at_hand(tmp_path: Path) -> None:

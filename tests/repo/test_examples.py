@@ -31,7 +31,7 @@ each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: str
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
-    return certificate_files(tmp_path_factory.mktemp("certificates"), "authenticate.example.com")
+    return certificate_files(tmp_path_factory.mktemp("certificates"), "*.example.com", "*.example.org")
 
 
 def completed(example: Path, directory: Path, certificate: CertificateFiles) -> Path:

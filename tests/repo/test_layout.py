@@ -17,7 +17,6 @@ SOURCES = sorted(
 
 # Modules without a test file of their own, each with where it is tested instead.  This list may only shrink.
 TESTED_ELSEWHERE = {
-    "gateproject/settings.py": "tests/integration: computed values, no decisions",
     "gateproject/urls.py": "tests/integration",
     "gateproject/formats/en/formats.py": "tests/unit/databroker/test_admin.py",
     "gateproject/asgi.py": "tests/integration: needs a configuration at import",

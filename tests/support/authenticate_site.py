@@ -44,6 +44,7 @@ class Clock:
 class Site:
     def __init__(self, directory: Path, idp: FakeIdP, django_pages: Any, **settings: Any):
         self.clock = Clock()
+        self.client_address = "192.0.2.7"
         self.idp = idp
         idp.clock = self.clock
         self.options = make_options(
@@ -90,7 +91,7 @@ class Site:
             authenticate=self.service,
             request_id="0" * 32,
             incoming=SimpleNamespace(request_id="0" * 32, told=""),
-            client_address="192.0.2.7",
+            client_address=self.client_address,
         )
         scope = {
             "type": "http",

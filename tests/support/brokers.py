@@ -16,6 +16,7 @@ class BrokerOverALine(LocalBroker):
     def __init__(self, store: BackEnd):
         self.asked: list[tuple[str, str]] = []
         self.held: asyncio.Event | None = None  # answers of `get` wait for it, after the store was read
+        self.silent: asyncio.Event | None = None  # what is asked for, or told, waits for it: nobody hears that the line is gone
         self._cut = asyncio.Event()
         self._connect(store)
 
@@ -38,7 +39,7 @@ class BrokerOverALine(LocalBroker):
             raise BrokerError("the line is cut")
 
     async def _get(self, type: str, id: str) -> Record | None:
-        self._check()
+        await self._heard()
         self.asked.append((type, id))
         record = await self._get_now(type, id)
         if self.held is not None:
@@ -47,11 +48,16 @@ class BrokerOverALine(LocalBroker):
         return record
 
     async def _server_version(self) -> str:
-        self._check()
+        await self._heard()
         return await self._server_version_now()
 
-    async def _changes(self, since: int) -> AsyncGenerator[Change]:
+    async def _heard(self) -> None:
         self._check()
+        if self.silent is not None:
+            await self.silent.wait()
+
+    async def _changes(self, since: int) -> AsyncGenerator[Change]:
+        await self._heard()
         cut = asyncio.create_task(self._cut.wait())
         async with aclosing(self._changes_now(since)) as changes:
             try:
@@ -63,7 +69,7 @@ class BrokerOverALine(LocalBroker):
                         if not following.done():
                             following.cancel()
                             await asyncio.wait({following})
-                    self._check()
+                    await self._heard()
                     yield following.result()
             finally:
                 cut.cancel()

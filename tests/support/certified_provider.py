@@ -2,12 +2,15 @@
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.support.children import Child
 
 DIRECTORY = Path(__file__).parent / "oidc_provider"
+# In the open: the whole request goes through the browser, which may change it.
+OPEN_REQUESTS = {"pushedAuthorizationRequests": {"enabled": False}}
 CLIENT_ID, CLIENT_SECRET = "gate-tests", "not a secret"
 
 
@@ -23,11 +26,12 @@ def why_not_here() -> str:
 class CertifiedProvider:
     """`with CertifiedProvider(redirect_uri) as provider:` listens on a free loopback port, as `provider.url`.
 
-    `client` is further metadata of our client, as RFC 7591 names it.
+    `client` is further metadata of our client, as RFC 7591 names it; `features` are the provider's own, as its library names them.
     """
 
-    def __init__(self, redirect_uri: str, **client: Any):
-        self.child = Child("node", DIRECTORY / "server.mjs", json.dumps({"redirect_uris": [redirect_uri], **client}))
+    def __init__(self, redirect_uri: str, *, features: Mapping[str, Any] | None = None, **client: Any):
+        settings = {"redirect_uris": [redirect_uri], "features": features or {}, **client}
+        self.child = Child("node", DIRECTORY / "server.mjs", json.dumps(settings))
         self.url: str = json.loads(self.child.wait_for_line('"issuer"'))["issuer"]
 
     def __enter__(self) -> "CertifiedProvider":

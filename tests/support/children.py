@@ -53,10 +53,12 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float = 20) ->
 
 
 class Child:
-    """A program under test; `lines` are its standard output and error as they came."""
+    """A program under test; `lines` are its standard output and error as they came, while `is_read` is set."""
 
     def __init__(self, *command: str | Path, environment: dict[str, str] | None = None):
         self.lines: list[str] = []
+        self.is_read = threading.Event()
+        self.is_read.set()
         self.process = subprocess.Popen(
             [str(part) for part in command],
             cwd=ROOT,
@@ -78,6 +80,7 @@ class Child:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
+            self.is_read.wait()
             self.lines.append(line.rstrip("\n"))
 
     @property
@@ -91,11 +94,18 @@ class Child:
 
     def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = 20) -> None:
         """As wait_until, but the child's end is a failure that shows what it said."""
+        is_met = False
+
+        def is_over() -> bool:
+            nonlocal is_met
+            is_met = condition()
+            return is_met or self.process.poll() is not None
+
         try:
-            wait_until(lambda: condition() or self.process.poll() is not None, what, timeout)
+            wait_until(is_over, what, timeout)
         except AssertionError as error:
             raise AssertionError(f"{error}; it said:\n{self.output}") from None
-        if not condition():
+        if not is_met and not condition():
             self._reader.join(5)
             raise AssertionError(f"ended with status {self.process.returncode} before {what}; it said:\n{self.output}")
 
@@ -118,6 +128,7 @@ class Child:
             self.process.wait()
             raise AssertionError(f"still running {timeout:.0f} s after it was told to stop; it said:\n{self.output}") from None
         finally:
+            self.is_read.set()
             self._reader.join(5)
             if self.process.stdout is not None:
                 self.process.stdout.close()

@@ -1,6 +1,6 @@
 """gate behind a front proxy, started from the files in examples/forward_auth: TLS ends in the proxy, gate listens on loopback."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,13 +90,26 @@ class Place:
 
 
 @contextmanager
-def front(directory: Path, provider_url: str, app_url: str, start: Callable[[Place, ExitStack], None], **settings: Any) -> Iterator[Front]:
-    """gate, and in front of it the proxy that `start` starts.  alice's group may use the application; bob's may not."""
+def front(
+    directory: Path,
+    provider_url: str,
+    app_url: str,
+    start: Callable[[Place, ExitStack], None],
+    *,
+    first: Sequence[dict[str, Any]] = (),
+    **settings: Any,
+) -> Iterator[Front]:
+    """gate, and in front of it the proxy that `start` starts.  alice's group may use the application; bob's may not.
+
+    `first` are keys of routes of the application that stand in front of the others.
+    """
     port, gate_port = free_port(), free_port()
     builder = _BehindBuilder(provider_url, gate_port)
     builder.port = port
     builder.setting(authenticate_service_url=f"https://{AUTHENTICATE}:{port}", forward_auth_url=f"http://{FORWARD}")
     builder.setting(trusted_proxies=["127.0.0.1/32"], groups_claim="groups", jwt_claims_headers=["email", "groups"], **settings)
+    for keys in first:
+        builder.route(APP, to=app_url, **keys)
     builder.route(APP, to=app_url, prefix="/anybody/", allow_any_authenticated_user=True, cors_allow_preflight=True)
     programs = {"bearer_token": "idp_id_token", "allowed_users": ["oidc/alice"], "pass_identity_headers": True}
     builder.route(APP, to=app_url, prefix="/programs/", **programs)
@@ -130,6 +143,8 @@ def nginx(place: Place, stack: ExitStack) -> None:
         "nginx.conf",
         **{
             "listen 443": f"listen 127.0.0.1:{place.port}",
+            "Host app.example.com;": f"Host {APP}:{place.port};",
+            "Host authenticate.example.com;": f"Host {AUTHENTICATE}:{place.port};",
             "/run/nginx.pid": f"{place.directory}/nginx.pid",
             "/var/log/nginx/error.log": "stderr",
             "access_log off;": "access_log off; "
@@ -149,6 +164,7 @@ def haproxy(place: Place, stack: ExitStack) -> None:
     both.write_bytes(place.certificates.certificate.read_bytes() + place.certificates.key.read_bytes())
     script = place.fill("gate.lua")
     names = {"lua-load gate.lua": f"lua-load {script}", "bind :443": f"bind 127.0.0.1:{place.port}", "/etc/ssl/example/both.pem": str(both)}
+    names |= {f"set-header Host {host}.example.com": f"set-header Host {host}.localhost:{place.port}" for host in ("app", "authenticate")}
     stack.enter_context(Child("haproxy", "-db", "-f", place.fill("haproxy.cfg", **names)))
 
 
@@ -160,6 +176,8 @@ def apache(place: Place, stack: ExitStack) -> None:
     names = {
         "Listen 443": f"Listen 127.0.0.1:{place.port}",
         "*:443": f"*:{place.port}",
+        "set Host app.example.com": f"set Host {APP}:{place.port}",
+        "set Host authenticate.example.com": f"set Host {AUTHENTICATE}:{place.port}",
         "/run/apache2/apache2.pid": f"{place.directory}/apache2.pid",
         "/var/log/apache2/error.log": "/dev/stderr",
         "127.0.0.1:9010": listen,

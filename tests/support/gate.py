@@ -13,10 +13,11 @@ with DevelopmentProvider() as provider:
 """
 
 import base64
+import copy
 import os
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -26,7 +27,7 @@ import yaml
 
 from examples.demo.loopback import LoopbackTransport
 from tests.support.certs import CertificateFiles, certificate_files
-from tests.support.children import Child, free_port
+from tests.support.children import Child, clean_environment, free_port
 from tests.support.development_provider import pick_person
 
 AUTHENTICATE_HOST = "authenticate.localhost"
@@ -34,7 +35,7 @@ AUTHENTICATE_HOST = "authenticate.localhost"
 
 class GateBuilder:
     def __init__(self, provider_url: str, *, authenticate_host: str = AUTHENTICATE_HOST):
-        self.port = free_port()
+        self.port = self.listens = free_port()
         self.authenticate_host = authenticate_host
         self.policy: list[dict[str, Any]] = []
         self.settings: dict[str, Any] = {
@@ -66,10 +67,18 @@ class GateBuilder:
         self.settings |= settings
         return self
 
-    def start(self, directory: Path) -> "RunningGate":
+    def start(self, directory: Path, **environment: str) -> "RunningGate":
         """Returns when gate answers; raises AssertionError with its log where it does not."""
         certificates = certificate_files(directory, self.authenticate_host, *self._route_hosts())
-        return RunningGate(self, self.write(directory, certificates), certificates)
+        return RunningGate(self, self.write(directory, certificates), certificates, environment)
+
+    def beside(self) -> "GateBuilder":
+        """Another process of the same gate: its routes, secrets and provider, on a port of its own that people do not see."""
+        other = copy.copy(self)
+        port = free_port()
+        other.settings = {**self.settings, "address": f"127.0.0.1:{port}"}
+        other.listens = port
+        return other
 
     def write(self, directory: Path, certificates: CertificateFiles) -> Path:
         files = {"certificate_file": str(certificates.certificate), "certificate_key_file": str(certificates.key)}
@@ -84,13 +93,15 @@ class GateBuilder:
 
 
 class RunningGate:
-    def __init__(self, builder: GateBuilder, config_file: Path, certificates: CertificateFiles):
+    def __init__(
+        self, builder: GateBuilder, config_file: Path, certificates: CertificateFiles, environment: Mapping[str, str] | None = None
+    ):
         self.builder = builder
         self.url = builder.url
         self.port = builder.port
         self.certificates = certificates
         self.config_file = config_file
-        self.child = Child.python("manage.py", "rungate", "-config", config_file)
+        self.child = Child.python("manage.py", "rungate", "-config", config_file, environment=clean_environment(**(environment or {})))
         try:
             self.child.wait_for(self._answers, "gate answers /ping", 60)
         except BaseException:
@@ -102,7 +113,10 @@ class RunningGate:
             with httpx.Client(verify=self.certificates.client_context(), trust_env=False, timeout=2) as client:
                 host = self.builder.authenticate_host
                 request = client.build_request(
-                    "GET", f"https://127.0.0.1:{self.port}/ping", headers={"Host": f"{host}:{self.port}"}, extensions={"sni_hostname": host}
+                    "GET",
+                    f"https://127.0.0.1:{self.builder.listens}/ping",
+                    headers={"Host": f"{host}:{self.port}"},
+                    extensions={"sni_hostname": host},
                 )
                 return client.send(request).status_code == 200
         except httpx.TransportError:

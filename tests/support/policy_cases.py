@@ -19,6 +19,7 @@ NETWORKS = ["10.0.0.0/8", "10.1.0.0/16", "192.0.2.7", "2001:db8::/32", "0.0.0.0/
 ADDRESSES = ["10.1.2.3", "10.9.9.9", "192.0.2.7", "2001:db8::1", "203.0.113.9", ""]
 METHODS = ["GET", "HEAD", "POST", "DELETE"]
 PATHS = ["/", "/admin", "/admin/x", "//admin", "/%2Fadmin", "/a;b/admin", "/administrator", "/a%20b", "/x/admin", "/%41dmin"]
+PATHS += ["/admin;%2Fx", "/x;y/admin", "//x/admin", "/admin%3Fx", "/%252Fadmin", "/x%2Fadmin", "/admin;v=1"]
 CANONICAL = [path.replace("%41", "A") for path in PATHS]
 PATH_PATTERNS = ["/admin.*", ".*/admin", "/[a-z]*"]
 HEADERS = ["x-env", "user-agent"]

@@ -33,7 +33,7 @@ class Renewals:
         now = self.clock()
         discovery = await self.client.discovery()
         payload = await self.client.verified(answer["id_token"], discovery, nonce="nonce", access_token=answer["access_token"])
-        claims = await self.client.claims(payload, answer["access_token"], discovery)
+        claims, told = await self.client.claims(payload, answer["access_token"], discovery)
         user = self.client.provider.user(claims, now)
         session = Session(
             id=id,
@@ -43,6 +43,7 @@ class Renewals:
             issued=now,
             expires=now + 50_400,
             claims=claims,
+            userinfo_claims=told,
             id_token=answer["id_token"],
             access_token=answer["access_token"],
             refresh_token=answer["refresh_token"],

@@ -106,6 +106,9 @@ class OverGrpc:
     async def clean(self, limit: int) -> bool:
         return await self._store.clean(limit)  # no client may ask for it
 
+    async def clock_skew(self) -> float:
+        return await self._store.clock_skew()
+
     async def close(self) -> None:
         await self._store.close()
         if self._client is not None and self._server is not None:

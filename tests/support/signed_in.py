@@ -6,8 +6,10 @@ from typing import Any
 
 from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_USER, SESSION, USER, DirectoryUser, Session, User
+from gateproject.config.issuers import configured_issuer
 from gateproject.config.options import Options
 from gateproject.crypto.session_cookie import SessionCookies
+from tests.support.cookies import signed_in
 
 
 @dataclass
@@ -18,17 +20,17 @@ class SignedIn:
     options: Options
 
     def cookie(self, host_port: str) -> str:
-        cookies = SessionCookies(self.options)
-        value = cookies.seal(self.session.id, host_port, self.session.issued, self.session.expires)
-        return f"{cookies.name}={value}"
+        session = self.session
+        return signed_in(SessionCookies(self.options), session.id, host_port, issued=session.issued, expires=session.expires)
 
 
 async def sign_in(broker: LocalBroker, options: Options, name: str = "ann", *, groups: tuple[str, ...] = (), **claims: Any) -> SignedIn:
     now = time.time()
     user_id = f"oidc/{name}"
+    issuer = configured_issuer(options)
     email = claims.pop("email", f"{name}@example.com")
-    session = Session(f"session-of-{name}", user_id, name, "oidc", now, now + 3600, {"email": email, **claims})
-    await broker.put(USER, user_id, User(user_id, email, claims.get("email_verified"), name.title()).to_data())
+    session = Session(f"session-of-{name}", user_id, name, "oidc", now, now + 3600, {"email": email, **claims}, issuer=issuer)
+    await broker.put(USER, user_id, User(user_id, email, claims.get("email_verified"), name.title(), issuer=issuer).to_data())
     await broker.put(SESSION, session.id, session.to_data(), expires=session.expires)
     if groups:
         await broker.put(DIRECTORY_USER, user_id, DirectoryUser(user_id, email, name, groups).to_data())

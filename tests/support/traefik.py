@@ -1,6 +1,7 @@
 """What Traefik 3 sends and does by its documentation of forwardAuth and of forwarded headers; its own binary is in no Debian package.
 
-Reads the same dynamic configuration: rules of Host and PathPrefix, one forwardAuth, one server for each service.
+Reads the same dynamic configuration: rules of Host and PathPrefix, one forwardAuth, headers to take away behind it, one server for
+each service.
 """
 
 import http.client
@@ -17,7 +18,7 @@ import yaml
 
 HOP_BY_HOP = {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade"}
 # Removed from every request of an untrusted client at the entry point.
-FORWARDED = {f"x-forwarded-{name}" for name in ("for", "proto", "host", "port", "server", "uri", "method")} | {"x-real-ip"}
+FORWARDED = {f"x-forwarded-{name}" for name in ("for", "proto", "host", "port", "server", "uri", "method", "prefix")} | {"x-real-ip"}
 NOT_COPIED = {*HOP_BY_HOP, "host", "content-length"}
 
 Pairs = list[tuple[str, str]]
@@ -59,7 +60,10 @@ class Traefik:
         asked += [("X-Forwarded-Uri", target), ("X-Forwarded-For", client)]
         status, told, body = _exchange("GET", f"127.0.0.1:{address.port}", address.path, [("Host", address.netloc), *asked], b"")
         copied = [name.lower() for name in forward_auth["authResponseHeaders"]]
-        kept = [pair for pair in headers if pair[0].lower() not in copied]
+        cleaned = self.http["middlewares"]["cleaned"]["headers"]["customRequestHeaders"]
+        assert not any(cleaned.values())
+        replaced = {*copied, *(name.lower() for name in cleaned)}
+        kept = [pair for pair in headers if pair[0].lower() not in replaced]
         return status, told, body, kept + [pair for pair in told if pair[0].lower() in copied]
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -74,6 +78,9 @@ class Traefik:
                 headers = [pair for pair in given if pair[0].lower() not in FORWARDED]
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 router = traefik.router(self.headers.get("Host", "").partition(":")[0].lower(), self.path.partition("?")[0])
+                if len(self.headers.get_all("Host", [])) != 1:  # as Go's net/http
+                    self.reply(400, [], b"400 Bad Request")
+                    return
                 if router is None:
                     self.reply(404, [], b"404 page not found\n")
                     return

@@ -133,7 +133,10 @@ def _person(arguments: dict[str, Any], options: Options, now: float) -> Identity
         signed_in = now - duration(arguments["session_age"]).total_seconds()
     except ValueError as error:
         raise CommandError(f"--session-age {error}") from None
-    return described_identity(Described(user, groups, said, signed_in), options)
+    try:
+        return described_identity(Described(user, groups, said, signed_in), options)
+    except ValueError as error:
+        raise CommandError(f"--user {error}") from None
 
 
 def _claims(written: Iterable[str]) -> dict[str, Any]:
@@ -173,6 +176,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
                 yield f"          compared {rule['compared']} with: {rule['wanted']}"
     yield ""
     yield f"Outcome: {found['outcome']}. {found['reason']}"
+    if found.get("refused_token"):
+        yield f"A token was shown and refused: {found['refused_token']}."
     if found["note"]:
         yield found["note"]
     yield from _beside(found)

@@ -1,7 +1,7 @@
 """Is this configuration right?  Prints every problem with its place, and exits 0 or 1."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("-config", "--config", type=Path, help="the file; by default GATE_CONFIG, else config.yaml")
         parser.add_argument("--format", choices=("text", *FORMATS), default="text", help="text for people, sarif for code review")
+        parser.add_argument("--online", action="store_true", help="also ask the provider, the upstreams and the store: do they answer?")
         parser.add_argument("--strict", action="store_true", help="warnings fail, too")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        report = check(options["config"])
+        report = check(options["config"], is_online=options["online"])
         if options["format"] == "text":
             self.stdout.write(as_text(report, in_colour=self._shows_colours()))
         else:
@@ -40,10 +41,17 @@ class Command(BaseCommand):
         return self.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
-def check(named: Path | None) -> Report:
+def check(named: Path | None, *, is_online: bool = False) -> Report:
     cwd, environ = Path.cwd(), dict(os.environ)  # noqa: TID251 - an entry point
     path = named or config_path(environ, cwd)
-    checked = check_configuration(path, environ, ALL_JUDGES)
+    checked = check_configuration(path, environ, (*ALL_JUDGES, *(_online() if is_online else ())))
     tests = len(checked.options.all_policy_tests) if checked.options else 0
     routes = len(checked.options.policy) if checked.options else 0
     return Report(path, cwd, checked.errors, checked.warnings, routes=routes, policy_tests=tests)
+
+
+def _online() -> Iterator[Judge]:
+    # Clients of everything: most runs ask nobody, and would wait longer for these imports than for all the rest.
+    from gateproject.online import answers
+
+    yield Judge("no-answer", answers)

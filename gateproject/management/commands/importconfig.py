@@ -6,10 +6,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from authorize.checks import JUDGES
+from gateproject.config.load import check_content
 from gateproject.errors import ConfigError
 from gateproject.importing import oauth2_proxy, pomerium
+from gateproject.importing.accepted import leave_out_refused
 from gateproject.importing.converted import Converted
 from gateproject.importing.reading import POMERIUM, read
+from gateproject.importing.templates import leave_out_templates
 from gateproject.importing.writing import as_yaml
 
 
@@ -33,6 +37,8 @@ class Command(BaseCommand):
 def imported(path: Path) -> Converted:
     """Raises ConfigError where the file can't be read, or is neither product's."""
     foreign = read(path)
-    if foreign.product == POMERIUM:
-        return pomerium.convert(foreign)
-    return oauth2_proxy.convert(foreign, lambda: os.urandom(32))
+    converted = pomerium.convert(foreign) if foreign.product == POMERIUM else oauth2_proxy.convert(foreign, lambda: os.urandom(32))
+    leave_out_templates(converted)
+    judges = [judge for judge in JUDGES if not judge.warns]
+    leave_out_refused(converted, lambda content: check_content(content, ".yaml", {}, foreign.base, judges).errors)
+    return converted

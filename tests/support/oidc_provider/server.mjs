@@ -1,11 +1,11 @@
 // A certified OpenID provider (npm oidc-provider) on loopback.  `node server.mjs '{"redirect_uris": [...]}'` prints one JSON line
-// with its issuer.  The interaction is the smallest there is: whoever posts `sub` is signed in, as strongly as they say (`acr`), and everything asked for is granted.
+// with its issuer; `features` are as the library names them, the rest is metadata of our client.  The interaction is the smallest there is: whoever posts `sub` is signed in, as strongly as they say (`acr`), and everything asked for is granted.
 
 import { createServer } from "node:http";
 import { request as requestOverTLS } from "node:https";
 import Provider from "oidc-provider";
 
-const { redirect_uris, ...more } = JSON.parse(process.argv[2]);
+const { redirect_uris, features = {}, ...more } = JSON.parse(process.argv[2]);
 
 // Every name of a test is this machine, and its certificate is made for the test.
 const onLoopback = (url, { method, headers, body, signal }) =>
@@ -53,6 +53,7 @@ const provider = new Provider(issuer, {
     revocation: { enabled: true },
     rpInitiatedLogout: { enabled: true },
     backchannelLogout: { enabled: true },
+    ...features,
   },
   fetch: onLoopback,
   interactions: { url: (_, interaction) => `/interaction/${interaction.uid}` },

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from authenticate import bearer_tokens
 from authenticate.bearer_tokens import Bearer, BearerTokens
+from gateproject.challenges import RefusedToken
 from gateproject.errors import ProviderError
 from tests.support.fake_idp import (
     ABSENT,
@@ -49,9 +51,11 @@ class World:
         policy = [{**APP, "prefix": f"/{name}/", **keys} for name, keys in routes.items()]
         self.idp, self.issuer = idp, issuer
         self.now = time.time()
+        self.refused = ""  # why the last token was
         options = make_options(directory, policy=policy, idp_provider_url=idp.issuer, idp_client_id=CLIENT_ID, groups_claim="groups")
         self.routes = dict(zip(routes, options.policy, strict=True))
-        self.tokens = BearerTokens(options, self.clock)
+        self.begin_anew = lambda: setattr(self, "tokens", BearerTokens(options, self.clock))
+        self.begin_anew()
 
     def clock(self) -> float:
         """Two events never have the same time."""
@@ -59,7 +63,9 @@ class World:
         return self.now
 
     async def ask(self, name: str, token: str, asker: str = "") -> Bearer | None:
-        return await self.tokens.bearer_of(self.routes[name].id, token, asker)
+        answer = await self.tokens.bearer_of(self.routes[name].id, token, asker)
+        self.refused = answer.reason if isinstance(answer, RefusedToken) else ""
+        return None if isinstance(answer, RefusedToken) else answer
 
     def token(
         self, idp: FakeIdP | None = None, *, header: dict[str, Any] | None = None, key: Any = None, algorithm: str = "RS256", **claims: Any
@@ -134,6 +140,7 @@ async def test_another_issuer_s_token_is_its_subject_and_nobody_of_ours(world: W
     verified = await world.ask(route, world.ci_token(email="boss@corp.example", email_verified=True, **facts))
     assert verified is not None
     assert verified.user.email_verified is True
+    assert (bearer.user.email, verified.user.email) == ("", ""), "an address of theirs is a claim, and nobody's of ours"
 
 
 Bad = Callable[[World], str]
@@ -400,6 +407,7 @@ async def test_a_flood_does_not_put_off_the_end_of_what_was_good(world: World) -
 
 async def test_made_up_tokens_push_out_no_good_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bearer_tokens, "MOST_KEPT", 3)
+    world.begin_anew()
     token = world.idp.signed_in("alice")["access_token"]
     known = await world.ask("opaque", token)
     for number in range(5):
@@ -417,6 +425,17 @@ async def test_a_token_is_good_no_longer_than_it_says(world: World) -> None:
 
 async def test_memory_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bearer_tokens, "MOST_KEPT", 3)
+    world.begin_anew()
     for number in range(6):
         assert await world.ask("jwt", world.ci_token(number=number)) is not None
     assert "3 tokens" in repr(world.tokens)
+
+
+async def test_memory_is_bounded_in_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever issues tokens for a CI system chooses what they claim, and how much."""
+    monkeypatch.setattr(bearer_tokens, "MOST_BYTES", 5_000_000)
+    world.begin_anew()
+    for number in range(200):
+        assert await world.ask("jwt", world.ci_token(number=number, claimed="x" * 20_000)) is not None
+    held = int(re.search(r"(\d+) tokens", repr(world.tokens))[1])
+    assert 40 < held < 170

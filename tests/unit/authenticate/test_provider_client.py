@@ -2,17 +2,20 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote_plus
+from urllib.parse import quote, quote_plus, unquote_plus
 
 import pytest
 from structlog.testing import capture_logs
 
 from authenticate.provider_client import ProviderClient, with_query
 from authenticate.providers.registry import provider_of
+from authenticate.pushed_request import pushed
+from authenticate.tokens import told_error
 from databroker.records import Session
+from gateproject.errors import ProviderError
 from tests.support.authenticate_site import Clock
 from tests.support.fake_idp import ABSENT, Answer, FakeIdP
 from tests.support.options import make_options
@@ -79,11 +82,68 @@ async def test_a_failed_revocation_is_only_logged(client: ProviderClient, idp: F
     assert "rt" not in str(logs).split()
 
 
+SENT = {name: f"{name}: a+b/c~d" for name in ("code", "code_verifier", "refresh_token", "state", "nonce", "token")}
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+@pytest.mark.parametrize("written", [str, quote, quote_plus, lambda secret: quote(secret, safe="")], ids=["plain", "path", "form", "URL"])
+async def test_what_the_provider_repeats_of_our_secrets_is_blanked_out(
+    client: ProviderClient, idp: FakeIdP, method: str, written: Callable[[str], str]
+) -> None:
+    idp.bend.discovery = {"token_endpoint_auth_methods_supported": [method]}
+    discovery = await client.discovery()
+    for secret in (*SENT.values(), SECRET):
+        # Also where the line is cut off in the middle of it.
+        for before, told in (("", "(<***> is bad)"), ("x" * 294, f"({'x' * 294}<**...)")):
+            words = f"{before}<{written(secret)}> is bad"
+            idp.bend.answers["/token"] = Answer.json({"error": "invalid_request", "error_description": words}, 400)
+            assert told_error(await client.post_as_client(f"{idp.issuer}/token", SENT, discovery)) == f"invalid_request {told}"
+
+
+async def test_what_is_no_secret_stays_readable(client: ProviderClient, idp: FakeIdP) -> None:
+    idp.bend.answers["/token"] = Answer.json({"error": "invalid_grant", "error_description": "https://a.example/ is not registered"}, 400)
+    form = {"grant_type": "authorization_code", "redirect_uri": "https://a.example/", "code": "c-1"}
+    answer = await client.post_as_client(f"{idp.issuer}/token", form, await client.discovery())
+    assert told_error(answer) == "invalid_grant (https://a.example/ is not registered)"
+    assert "c-1" not in repr(answer)
+
+
+async def test_a_secret_in_the_place_of_the_code_of_an_error_is_blanked_out(client: ProviderClient, idp: FakeIdP) -> None:
+    idp.bend.answers["/token"] = Answer.json({"error": "verifier"}, 400)
+    answer = await client.post_as_client(f"{idp.issuer}/token", {"code_verifier": "verifier"}, await client.discovery())
+    assert told_error(answer) == "***"
+
+
+@pytest.mark.parametrize("path", ["/userinfo", "/revoke", "/par"])
+async def test_no_question_leaves_its_secrets_in_the_trouble_that_it_ends_in(client: ProviderClient, idp: FakeIdP, path: str) -> None:
+    idp.bend.discovery = {"pushed_authorization_request_endpoint": f"{idp.issuer}/par"}
+    words = f"access-token-1 and some-state and {SECRET}"
+    idp.bend.answers[path] = Answer.json({"error": "temporarily_unavailable", "error_description": words}, 400)
+    discovery = await client.discovery()
+    with capture_logs() as logs:
+        await client.revoke(replace(SESSION, access_token="access-token-1"))
+    told = str(logs)
+    for question in (
+        client.provider.userinfo(client.http, discovery, "access-token-1"),
+        pushed(client, discovery, {"state": "some-state"}),
+    ):
+        try:
+            await question
+        except ProviderError as error:
+            told += str(error)
+    assert "temporarily_unavailable" in told
+    assert "***" in told
+    asked = {"/userinfo": ("access-token-1",), "/revoke": ("access-token-1", SECRET), "/par": ("some-state", SECRET)}[path]
+    assert not any(secret in told for secret in asked)
+
+
 async def test_a_provider_without_the_endpoint_is_one_line_in_the_log(client: ProviderClient, idp: FakeIdP) -> None:
     idp.bend.discovery = {"revocation_endpoint": ABSENT}
     with capture_logs() as logs:
         await client.revoke(BOTH)
-    assert [(line["event"], line["log_level"]) for line in logs] == [("tokens not revoked: the provider has no way to", "info")]
+    assert [(line["event"], line["log_level"]) for line in logs] == [
+        ("tokens not revoked: the provider can't end this session's alone", "info")
+    ]
 
 
 async def test_nobody_waits_for_a_provider_that_says_nothing(client: ProviderClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,15 @@
 """What the other parts of the product get from the authenticate service."""
 
 import asyncio
+from pathlib import Path
 from urllib.parse import urlsplit
+
+from django.core.handlers.asgi import ASGIHandler
+from structlog.testing import capture_logs
 
 from authenticate.service import SIGN_IN_PATH
 from tests.support.authenticate_site import HOST, ORIGIN, Site
+from tests.support.fake_idp import FakeIdP
 
 
 async def test_a_state_is_spent_once(site: Site) -> None:
@@ -26,3 +31,20 @@ async def test_a_sign_in_under_way_ends_well_while_a_new_configuration_takes_ove
     answer = await site.browser().sign_in()
     stopping.cancel()
     assert answer.location.startswith("https://app.example.com/.gate/callback/")
+
+
+async def test_a_provider_that_can_not_be_used_is_told_at_the_start_and_stops_nothing(
+    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler
+) -> None:
+    idp.bend.discovery["issuer"] = "https://another.example"
+    site = Site(tmp_path, idp, django_pages)
+    with capture_logs() as logged:
+        await site.service.start()
+        async with asyncio.timeout(10):
+            while not any("the identity provider can't be used" in entry["event"] for entry in logged):
+                await asyncio.sleep(0.01)
+    told = next(entry for entry in logged if "can't be used" in entry["event"])
+    assert (told["log_level"], "calls itself 'https://another.example'" in told["reason"]) == ("warning", True)
+    idp.bend.discovery.clear()
+    assert (await site.browser().sign_in("alice")).status == 302
+    await site.service.stop()

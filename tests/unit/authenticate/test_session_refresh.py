@@ -11,8 +11,9 @@ from authenticate.session_refresh import Ended, Step, UnderWay
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
 from gateproject.errors import BrokerError, ProviderError
+from gateproject.telemetry import metrics
 from tests.support.authenticate_site import Clock
-from tests.support.fake_idp import PEOPLE, Answer, FakeIdP
+from tests.support.fake_idp import ABSENT, OTHER_RSA_KEY, PEOPLE, Answer, FakeIdP, signed
 from tests.support.renewals import Renewals
 
 
@@ -158,6 +159,54 @@ async def test_a_refused_refresh_token_ends_the_session(one: Renewals) -> None:
     with pytest.raises(Ended):
         await one.refresh.renew("session", Step.TOKENS)
     assert await one.session() is None
+
+
+WRONG: dict[str, dict[str, object]] = {
+    "another issuer": {"claims": {"iss": "https://evil.example"}},
+    "another audience": {"claims": {"aud": "another"}},
+    "issued to another": {"claims": {"azp": "another"}},
+    "another nonce": {"claims": {"nonce": "another"}},
+    "another person": {"claims": {"sub": "bob"}},
+    "no person": {"claims": {"sub": ABSENT}},
+    "another access token": {"claims": {"at_hash": "another"}},
+    "no algorithm": {"header": {"alg": "none"}},
+    "an unknown key": {"header": {"kid": "another"}},
+    "another kind of token": {"header": {"typ": "at+jwt"}},
+    "another signature": {"token": lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")},
+    "no token": {"token": lambda header, claims: "no.to.ken"},
+}
+
+
+@pytest.mark.parametrize("bend", WRONG.values(), ids=WRONG)
+async def test_a_refreshed_id_token_that_is_wrong_ends_the_session(one: Renewals, bend: dict[str, object]) -> None:
+    """Wrong, not late: nothing that came with it is kept, and nobody tries again."""
+    before = metrics.registry.get_sample_value("gate_sessions_not_renewed_total", {"reason": "wrong"}) or 0.0
+    await expiring(one)
+    for name, value in bend.items():
+        setattr(one.idp.bend, name, value)
+    with pytest.raises(Ended):
+        await one.refresh.renew("session", Step.TOKENS)
+    assert await one.session() is None
+    assert metrics.registry.get_sample_value("gate_sessions_not_renewed_total", {"reason": "wrong"}) == before + 1
+
+
+async def test_keys_that_can_not_be_had_are_late_and_not_wrong(one: Renewals) -> None:
+    await expiring(one)
+    one.idp.kid, one.idp.bend.answers["/jwks"] = "key-2", Answer(500)
+    with pytest.raises(ProviderError):
+        await one.refresh.renew("session", Step.TOKENS)
+    one.idp.bend.answers.clear()
+    one.clock.ahead += 3  # a failure is remembered for two seconds
+    assert (await one.refresh.renew("session", Step.TOKENS)).unverified_id_token == ""
+
+
+async def test_keys_that_changed_a_moment_after_they_were_fetched_are_fetched_again(one: Renewals) -> None:
+    """Junk that anybody may send must not use up the look that a refreshed token has."""
+    await expiring(one)
+    discovery = await one.client.discovery()
+    await one.client.newer_keys(discovery)
+    one.idp.kid = "key-2"
+    assert (await one.refresh.renew("session", Step.TOKENS)).unverified_id_token == ""
 
 
 async def test_another_person_ends_the_session(one: Renewals) -> None:

@@ -4,15 +4,17 @@ from contextlib import suppress
 
 import pytest
 
+from authenticate.provider_sessions import _key_of_person
 from databroker.records import PROVIDER_SESSION, SESSION
 from gateproject.errors import BrokerError
 from tests.support.authenticate_site import HOST, Site
+from tests.support.cookies import of_jar
 
 
 async def cookie_of(site: Site) -> bytes:
     browser = site.browser()
     await browser.sign_in()
-    return f"_gate={browser.cookies['_gate']}".encode()
+    return of_jar(browser.cookies).encode()
 
 
 @pytest.mark.parametrize("shadow", [b"_gate=x", b'_gate=""', b"_gate=\xff", b"_gate", b"_GATE=x", b"_gate=" + b"A" * 9000])
@@ -22,12 +24,40 @@ async def test_planted_cookies_do_not_hide_the_session(site: Site, shadow: bytes
         assert await site.service.session_of(headers, HOST, site.clock()) is not None
 
 
-async def test_of_two_real_sessions_the_first_sent_counts(site: Site) -> None:
-    one, two = await cookie_of(site), await cookie_of(site)
-    first = await site.service.session_of([one], HOST, site.clock())
-    both = await site.service.session_of([one + b"; " + two], HOST, site.clock())
-    assert first is not None
-    assert both == first
+async def test_of_two_real_sessions_the_one_that_is_this_browsers_counts(site: Site) -> None:
+    """A cookie can be planted by a sibling of this host, its companion can't."""
+    own, other = await cookie_of(site), (await cookie_of(site)).partition(b"; ")[0]
+    session = await site.service.session_of([own], HOST, site.clock())
+    assert session is not None
+    for sent in (own + b"; " + other, other + b"; " + own):
+        assert await site.service.session_of([sent], HOST, site.clock()) == session
+    assert await site.service.session_of([other], HOST, site.clock()) is None
+    assert await site.service.session_of([other + b"; " + own.partition(b"; ")[2]], HOST, site.clock()) is None
+
+
+async def test_whoever_signs_out_leaves_no_session_behind_that_their_request_carried(site: Site) -> None:
+    own, other = await cookie_of(site), (await cookie_of(site)).partition(b"; ")[0]
+    await cookie_of(site)
+    await site.service.sessions.end_carried([b"a=b; _gate=x", other + b"; " + own], HOST, site.clock())
+    assert len(await site.sessions()) == 1
+    assert await site.service.session_of([own], HOST, site.clock()) is None
+
+
+@pytest.mark.parametrize("is_of_an_earlier_release", [False, True])
+async def test_a_person_ends_their_sessions_in_all_browsers_and_nobody_elses(site: Site, is_of_an_earlier_release: bool) -> None:
+    for person in ("alice", "alice", "bob"):
+        await site.browser().sign_in(person)
+    last = site.browser()
+    await last.sign_in("alice")
+    session = await site.service.session_of([of_jar(last.cookies).encode()], HOST, site.clock())
+    assert session is not None
+    if is_of_an_earlier_release:  # which wrote no entry under the person's own id
+        own = _key_of_person(session)
+        for record in await site.broker.page(PROVIDER_SESSION, "", 100):
+            if record.id.startswith(own):
+                await site.broker.delete(PROVIDER_SESSION, record.id)
+    assert await site.service.sessions.end_all_of(session) == 3
+    assert [record.data["subject"] for record in await site.sessions()] == ["bob"]
 
 
 @pytest.mark.parametrize("host", ["app.example.com", "auth.example.com:8443", "AUTH.example.com", ""])
@@ -41,6 +71,17 @@ async def test_every_flipped_character_makes_it_no_session(site: Site) -> None:
         changed = cookie[:position] + (b"A" if cookie[position : position + 1] != b"A" else b"B") + cookie[position + 1 :]
         assert await site.service.session_of([changed], HOST, site.clock()) is None
     assert await site.service.session_of([cookie[:-1]], HOST, site.clock()) is None
+
+
+async def test_a_session_counts_while_the_issuer_that_vouched_for_it_is_the_configured_one(site: Site) -> None:
+    cookie = await cookie_of(site)
+    (record,) = await site.sessions()
+    assert record.data["issuer"] == site.idp.issuer
+    for changed in ({"issuer": "https://other.example"}, {"provider": "okta"}, {"issuer": "", "claims": {}}):
+        await site.broker.put(SESSION, record.id, {**record.data, **changed})
+        assert await site.service.session_of([cookie], HOST, site.clock()) is None
+    await site.broker.put(SESSION, record.id, {name: value for name, value in record.data.items() if name != "issuer"})
+    assert await site.service.session_of([cookie], HOST, site.clock()) is not None, "of an earlier release: its ID token says whose"
 
 
 async def test_the_record_decides_not_the_cookie(site: Site) -> None:

@@ -1,10 +1,11 @@
 """What a route asks of a sign-in goes through the signed URL, the attempt and the request, and is held against the answer."""
 
+import json
 from typing import Any
 
 import pytest
 
-from authenticate.step_up import OLD, WEAK, Asked
+from authenticate.step_up import OLD, UNTOLD, WEAK, Asked
 from gateproject.errors import BadRequest
 
 NOW = 1_800_000_000.0
@@ -38,19 +39,40 @@ def test_what_is_no_time_is_refused(age: str) -> None:
     ],
 )
 def test_the_provider_is_asked_for_it(asked: Asked, prompt: str, params: dict[str, str]) -> None:
-    assert asked.request_params(prompt, "login") == params
+    assert asked.request_params({"prompt": prompt}, "login") == params
+
+
+@pytest.mark.parametrize(
+    ("usual", "claims"),
+    [
+        ("", {"id_token": {"auth_time": {"essential": True}}}),
+        ('{"userinfo": {"groups": null}}', {"userinfo": {"groups": None}, "id_token": {"auth_time": {"essential": True}}}),
+        ('{"id_token": {"groups": null}}', {"id_token": {"groups": None, "auth_time": {"essential": True}}}),
+        ('{"id_token": null}', {"id_token": {"auth_time": {"essential": True}}}),
+        ("no JSON", None),
+        ("[1]", None),
+        ('{"id_token": 1}', None),
+    ],
+)
+def test_the_time_of_the_sign_in_is_asked_for_by_name_where_the_provider_looks_at_that(usual: str, claims: Any) -> None:
+    asked = Asked(max_age=60)
+    found = asked.request_params({"claims": usual}, "login", takes_claims=True)["claims"]
+    assert (usual if claims is None else json.dumps(claims, separators=(",", ":"))) == found
+    assert "claims" not in asked.request_params({"claims": usual}, "login")
+    assert "claims" not in Asked(("mfa",)).request_params({}, "login", takes_claims=True)
 
 
 @pytest.mark.parametrize(
     ("claims", "issued", "shortfall"),
     [
         ({"acr": "mfa", "auth_time": NOW - 900}, NOW, ""),
-        ({"acr": "hw"}, NOW, ""),
-        ({"acr": "hw"}, NOW - 901, OLD),
+        ({"acr": "hw"}, NOW, UNTOLD),
+        ({"acr": "hw", "auth_time": None}, NOW, UNTOLD),
+        ({"acr": "hw", "auth_time": NOW}, NOW - 901, OLD),
         ({"acr": "mfa", "auth_time": NOW - 901}, NOW, OLD),
         ({"acr": "mfa", "auth_time": NOW + 99}, NOW - 901, OLD),
-        ({"acr": "mfa", "auth_time": str(NOW)}, NOW, OLD),
-        ({"acr": "mfa", "auth_time": True}, NOW, OLD),
+        ({"acr": "mfa", "auth_time": str(NOW)}, NOW, UNTOLD),
+        ({"acr": "mfa", "auth_time": True}, NOW, UNTOLD),
         ({"acr": "pwd", "auth_time": NOW}, NOW, WEAK),
         ({"acr": ["mfa"]}, NOW, WEAK),
         ({"acr": "mfa hw"}, NOW, WEAK),

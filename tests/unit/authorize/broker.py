@@ -11,6 +11,9 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from gateproject.errors import BrokerError
 from gateproject.tasks import spawn
+from tests.support.options import MINIMAL
+
+ISSUER = MINIMAL["idp_provider_url"]
 
 
 class BreakableBroker(LocalBroker):
@@ -37,9 +40,10 @@ class BreakableBroker(LocalBroker):
         self, session_id: str = "s1", user_id: str = "oidc/1", *, claims: Mapping[str, Any] | None = None, **user: Any
     ) -> None:
         provider, _, subject = user_id.partition("/")
-        session = Session(session_id, user_id, subject, provider, 1000.0, 2000.0, claims or {})
+        issuer = user.pop("issuer", ISSUER)
+        session = Session(session_id, user_id, subject, provider, 1000.0, 2000.0, claims or {}, issuer=issuer)
         await self.put(SESSION, session_id, session.to_data())
-        await self.put(USER, user_id, User(user_id, **{"email": "ann@corp.com", "name": "Ann", **user}).to_data())
+        await self.put(USER, user_id, User(user_id, **{"email": "ann@corp.com", "name": "Ann", "issuer": issuer, **user}).to_data())
 
     async def join(self, user_id: str, *group_ids: str) -> None:
         await self.put(DIRECTORY_USER, user_id, DirectoryUser(user_id, group_ids=group_ids).to_data())

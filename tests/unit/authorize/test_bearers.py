@@ -10,9 +10,11 @@ from authorize.client import Check
 from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
 from databroker.records import DIRECTORY_USER, DirectoryUser, Session, User
+from gateproject.challenges import RefusedToken
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import BrokerError, ProviderError
+from tests.support.cookies import signed_in
 from tests.support.options import make_options
 from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
 from tests.unit.authorize.builders import request
@@ -44,13 +46,13 @@ class Known:
     given: Given | None = None
     asker: str = ""
 
-    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Given | None:
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Given | RefusedToken:
         self.asked.append((route_id, token))
         self.asker = asker
         if self.is_away:
             raise ProviderError("away")
         if token != self.token:
-            return None
+            return RefusedToken("idp_id_token: it is for another audience")
         if self.given is None:
             session = Session("bearer/1", "oidc/1", "1", "oidc", 1000.0, 2000.0, self.claims)
             self.given = Given(session, User("oidc/1", "ann@corp.com", self.claims.get("email_verified"), "Ann", self.claims))
@@ -127,7 +129,7 @@ async def test_a_route_that_takes_none_asks_nobody(world: World) -> None:
 async def test_a_signed_in_browser_s_own_authorization_is_the_application_s(world: World) -> None:
     await world.broker.sign_in()
     await settled()
-    cookie = f"_gate={world.cookies.seal('s1', 'app.example.com', 1000.0, 2000.0)}".encode()
+    cookie = signed_in(world.cookies, "s1", "app.example.com", issued=1000.0, expires=2000.0).encode()
     check = await world.check("/mail", "Bearer of.the.application", cookie=cookie)
     assert check.decision.outcome is Outcome.ALLOWED
     assert check.identity is not None
@@ -149,6 +151,18 @@ async def test_a_token_that_has_ended_meanwhile_is_nobody(world: World) -> None:
 async def test_malformed_claims_name_nobody(world: World) -> None:
     world.known.given = Given(Session("bearer/1", "oidc/1", "1", "oidc", 1000.0, 2000.0, "no map"), User("oidc/1", "ann@corp.com"))  # type: ignore[arg-type]
     assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.SIGN_IN
+
+
+async def test_whom_another_issuer_names_is_not_in_our_directory(world: World) -> None:
+    named = "https://ci.example.com#1"
+    await world.broker.put(DIRECTORY_USER, named, DirectoryUser(named, "ann@corp.com", "Ann", ("g1",)).to_data())
+    said = {"iss": "https://ci.example.com", "email": "ann@corp.com", "email_verified": True, "groups": ["g1"], "repository": "a/b"}
+    world.known.given = Given(Session("bearer/1", named, "1", "jwt", 1000.0, 2000.0, said), User(named, "ann@corp.com", True, "", said))
+    for path, outcome in (("/group", Outcome.FORBIDDEN), ("/mail", Outcome.FORBIDDEN), ("/claim", Outcome.ALLOWED)):
+        check = await world.check(path, "Bearer good.to.ken")
+        assert check.decision.outcome is outcome, path
+        assert check.identity is not None
+        assert (check.identity.groups, check.identity.email, check.identity.directory_email) == ((), "", "")
 
 
 async def test_a_process_without_a_verifier_lets_nobody_in(tmp_path: Path, world: World) -> None:

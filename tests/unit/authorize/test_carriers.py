@@ -3,7 +3,8 @@
 import pytest
 
 from authorize.carriers import authorization_of, query_token_of
-from proxy.headers import without_our_credentials
+from authorize.client import Withheld
+from proxy.headers import credentials_left
 from proxy.rewrite import without_token
 from tests.unit.authorize.builders import request
 
@@ -35,7 +36,7 @@ def with_headers(*values: bytes, **others: bytes):
 def test_one_header_has_one_reading(value: bytes, read: tuple[str, str]) -> None:
     assert authorization_of(with_headers(value)) == read
     if read[0] == "gate":
-        assert without_our_credentials([(b"authorization", value)], "_gate", is_bearer=False)[1] == b""
+        assert credentials_left([(b"authorization", value)], "_gate", Withheld.OURS)[1] == b""
 
 
 def test_several_authorization_headers_carry_nothing() -> None:
@@ -64,9 +65,28 @@ def test_the_query_carries_one_token_under_one_name(query: str, token: str) -> N
         assert b"abc" not in without_token(query.encode())
 
 
-@pytest.mark.parametrize(("site", "counts"), [(b"cross-site", False), (b"Same-Site", False), (b"same-origin", True), (b"none", True)])
-def test_a_link_of_another_site_makes_nobody_act_as_its_author(site: bytes, counts: bool) -> None:
-    assert bool(query_token_of(request("/?gate_session=abc", headers=[(b"sec-fetch-site", site)]))) is counts
+@pytest.mark.parametrize(
+    "header",
+    [
+        *((b"sec-fetch-site", site) for site in (b"cross-site", b"same-site", b"same-origin", b"none", b"")),
+        *((b"sec-fetch-mode", mode) for mode in (b"navigate", b"cors", b"no-cors", b"websocket")),
+        (b"sec-fetch-dest", b"image"),
+        (b"sec-ch-ua", b""),
+        (b"accept", b"application/xhtml+xml,Text/HTML;q=0.9"),
+        (b"user-agent", b"Mozilla/5.0 (X11; Linux x86_64; rv:60.0) Gecko/20100101 Firefox/60.0"),
+        (b"user-agent", b" mozilla/4.0"),
+    ],
+)
+def test_no_link_makes_who_opens_it_act_as_its_author(header: tuple[bytes, bytes]) -> None:
+    assert query_token_of(request("/?gate_session=abc", headers=[(b"x-a", b"1"), header])) == ""
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [[], [(b"accept", b"*/*"), (b"user-agent", b"curl/8.5.0")], [(b"accept", b"application/json"), (b"sec-websocket-key", b"x")]],
+)
+def test_a_program_s_token_counts(headers: list[tuple[bytes, bytes]]) -> None:
+    assert query_token_of(request("/?gate_session=abc", headers=headers)) == "abc"
 
 
 def test_who_asks_for_a_tunnel_may_speak_as_to_a_proxy_and_has_one_credential() -> None:

@@ -88,7 +88,8 @@ def test_a_policy_test_that_holds_is_silent(tmp_path: Path, test: dict[str, Any]
         ),
         (
             {"url": "https://app.example.com//admin", "expect": "allow"},
-            "fails: expected allow, got refuse: the path can be read in two ways that belong to different routes",
+            "fails: expected allow, got refuse: an upstream may read the path as /admin, which belongs to route 'admin', "
+            "while as it stands it belongs to route 'https://app.example.com'",
         ),
         ({"url": "app", "expect": "allow"}, "fails: the URL 'app' can't be used: write it as in https://app.example.com/path"),
     ],
@@ -143,6 +144,18 @@ def test_a_route_without_anybody_is_a_warning(tmp_path: Path) -> None:
     nobody = {"from": "https://b.example.com", "to": "http://a"}
     assert [problem.key for problem in warnings(tmp_path, nobody, *ROUTES)] == ["policy[0]"]
     assert warnings(tmp_path, {"from": "https://b.example.com", "redirect": {"https_redirect": True}}) == []
+
+
+def test_a_route_that_names_what_others_read_otherwise_is_a_warning(tmp_path: Path) -> None:
+    def there(**keys: Any) -> dict[str, Any]:
+        return {"from": "https://p.example.com", "to": "http://a", "allow_any_authenticated_user": True, **keys}
+
+    (found,) = warnings(tmp_path, *ROUTES, there(path="/a;v=1", name="first version"), there(prefix="/a%2Fb"), there(path="/a b"))
+    assert found.key == f"policy[{len(ROUTES)}]"
+    assert "refuses what it names: an upstream may read the path as /a, which belongs to no route of this host" in found.message
+    assert [problem.key for problem in warnings(tmp_path, there(prefix="//x"), there(prefix="/x"))] == ["policy[0]"]
+    assert "which belongs to route 'https://p.example.com'" in warnings(tmp_path, there(prefix="/v;1/"), there())[0].message
+    assert warnings(tmp_path, there(regex="/a(;v=[0-9]+)?"), there(path="/b", regex="/b")) == []
 
 
 def test_a_policy_test_shows_a_good_certificate_where_one_is_wanted(tmp_path: Path) -> None:

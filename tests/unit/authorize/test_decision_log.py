@@ -35,7 +35,7 @@ class Log(DecisionLog):
     def add(self, person=ANN, request_id: str = "r1", **facts: Any) -> bool:
         asked = request("/a?token=1", **facts)
         decision = decide(asked, person, ROUTES, NOW)
-        if not self.keeps(decision, person):
+        if not self.keeps(decision, person, ""):
             return False
         self.keep(Judged(request_id, asked, decision, person, 0.001, "192.0.2.1"))
         return True
@@ -50,8 +50,10 @@ def test_every_refusal_is_kept_and_what_passes_once_for_each_person_and_route(tm
     assert [log.add(BOB) for _ in range(3)] == [True, True, True]
     assert [log.add(ANN) for _ in range(3)] == [True, False, False]
     assert [log.add(None) for _ in range(2)] == [True, False]
-    assert log.keeps(NO_ROUTE, None)
-    assert log.keeps(None, None)
+    assert log.keeps(NO_ROUTE, None, "")
+    assert log.keeps(None, None, "")
+    signed_out = decide(request("/a"), None, ROUTES, NOW)
+    assert [log.keeps(signed_out, None, reason) for reason in ("", "access token: it has expired")] == [False, True]
     log.now += FIRSTS
     assert log.add(ANN)
 

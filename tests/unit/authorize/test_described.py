@@ -21,7 +21,7 @@ def test_a_user_is_an_address_an_id_or_a_bare_subject(tmp_path: Path) -> None:
     assert bare is not None
     assert by_email.user_id == "", "nobody knows it"
     assert (by_email.rule_email, by_email.group_ids, by_email.claims["team"]) == ("ann@example.com", {"g"}, ("x",))
-    assert (by_id.provider, by_id.subject, by_id.rule_email) == ("other", "7", "")
+    assert (by_id.user_id, by_id.provider, by_id.own_subject, by_id.rule_email) == ("other/7", "", "", ""), "nobody of theirs signs in"
     assert (bare.user_id, bare.claims["sub"]) == ("oidc/7", ("7",))
     assert described_identity(Described(), options) is None
 
@@ -33,7 +33,7 @@ def test_an_address_that_is_not_verified_does_not_count(tmp_path: Path) -> None:
 
 
 def test_a_request_is_what_a_browser_sends() -> None:
-    request = described_request("https://App.example.com/a b?c=d", "post", PORTS)
+    request = described_request("https://App.example.com/a b?c=d", "POST", PORTS)
     assert (request.method, request.host, request.port, request.path, request.query) == ("POST", "app.example.com", None, "/a%20b", "c=d")
     assert described_request("http://app.example.com/", "GET", PORTS).port == 80
 
@@ -42,6 +42,12 @@ def test_a_request_is_what_a_browser_sends() -> None:
 def test_what_can_not_be_asked_for_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="can't be used"):
         described_request(url, "GET", PORTS)
+
+
+@pytest.mark.parametrize("method", ["delete", "Get", "GET ", "A" * 33])
+def test_a_method_that_gate_refuses_is_not_judged_as_another(method: str) -> None:
+    with pytest.raises(ValueError, match="in capitals"):
+        described_request("https://app.example.com/", method, PORTS)
 
 
 def test_without_tls_port_80_is_a_default_too(tmp_path: Path) -> None:

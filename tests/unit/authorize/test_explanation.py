@@ -53,3 +53,13 @@ def test_an_address_with_two_readings_says_so(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=POLICY)
     found = explained(request("//open"), None, options, route_table(options), NOW)
     assert (found["outcome"], found["allowed"], found["rules"]) == ("bad request", False, [])
+    assert "an upstream may read the path as /open, which belongs to route 'https://app.example.com prefix /open'" in found["reason"]
+    assert "while as it stands it belongs to route 'Wages'" in found["reason"]
+
+
+def test_a_rule_that_two_readings_divide_names_the_other(tmp_path: Path) -> None:
+    policy = [{**APP, "allow_public_unauthenticated_access": True, "policy": [{"deny": {"http_path": "/users"}}]}]
+    options = make_options(tmp_path, policy=policy)
+    found = explained(request("/users;%2Fx"), None, options, route_table(options), NOW)
+    assert (found["outcome"], found["allowed"]) == ("forbidden", False)
+    assert found["rules"][0]["compared"] == "/users;%2Fx, which an upstream may read as /users"

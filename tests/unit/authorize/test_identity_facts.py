@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from authorize.identity_facts import Facts, flattened, identity_of
+from authorize.policy.criteria import no_group_fits
 from authorize.policy.identity import Identity
+from authorize.policy.truth import UNKNOWN
 from databroker.records import DirectoryUser, Session, User
 
 ABSENT = object()
@@ -18,11 +20,14 @@ def identity(
     groups_claim: str | None = "groups",
     facts: Any = None,
     user_claims: Any = (),
+    expects_groups: bool = False,
     **user: Any,
 ) -> Identity:
     session = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims or {})
     return identity_of(
-        Facts(session, User("oidc/1", claims=dict(user_claims), **user), person or DirectoryUser("oidc/1"), **(facts or {})), groups_claim
+        Facts(session, User("oidc/1", claims=dict(user_claims), **user), person or DirectoryUser("oidc/1"), **(facts or {})),
+        groups_claim,
+        expects_groups=expects_groups,
     )
 
 
@@ -136,7 +141,7 @@ def test_another_session_lends_none_of_its_strength(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("said", "authenticated"),
-    [(ABSENT, 1000.0), (None, 1000.0), (400, 400.0), (1000.5, 1000.0), (5000, 1000.0), ("400", 0.0), (True, 0.0), ([400], 0.0), (-5, 0.0)],
+    [(ABSENT, 0.0), (None, 0.0), (400, 400.0), (1000.5, 1000.0), (5000, 1000.0), ("400", 0.0), (True, 0.0), ([400], 0.0), (-5, 0.0)],
 )
 def test_somebody_proved_who_they_are_when_the_provider_says_and_never_after_the_session_began(said: Any, authenticated: float) -> None:
     assert identity(claims={} if said is ABSENT else {"auth_time": said}).authenticated == authenticated
@@ -156,3 +161,60 @@ def test_somebody_proved_who_they_are_when_the_provider_says_and_never_after_the
 def test_groups_that_the_provider_keeps_elsewhere_are_not_told(claims: dict[str, Any], is_untold: bool) -> None:
     assert identity(claims=claims).has_untold_groups is is_untold
     assert not identity(claims=claims, groups_claim=None).has_untold_groups
+
+
+@pytest.mark.parametrize("claims", [{}, {"groups": []}, {"groups": ["g1"]}])
+@pytest.mark.parametrize("groups_claim", [None, "", "groups"])
+@pytest.mark.parametrize("expects_groups", [False, True])
+@pytest.mark.parametrize(
+    ("person", "expects_record", "is_unknown"),
+    [
+        (None, True, True),
+        (None, False, False),
+        (DirectoryUser("oidc/1"), True, False),
+        (DirectoryUser("oidc/1", group_ids=("d1",)), True, False),
+        (DirectoryUser("oidc/1"), False, False),
+    ],
+)
+def test_who_is_not_in_the_records_of_the_directory_has_groups_that_are_not_known(
+    claims: dict[str, Any],
+    groups_claim: str | None,
+    expects_groups: bool,
+    person: DirectoryUser | None,
+    expects_record: bool,
+    is_unknown: bool,
+) -> None:
+    session = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims)
+    facts = Facts(session, User("oidc/1"), person)
+    found = identity_of(facts, groups_claim, expects_groups=expects_groups, expects_record=expects_record)
+    is_untold_claim = bool(groups_claim) and expects_groups and not claims
+    assert found.has_untold_groups is (is_unknown or is_untold_claim)
+    assert (no_group_fits(found) == UNKNOWN) is found.has_untold_groups
+
+
+@pytest.mark.parametrize(
+    ("claims", "groups_claim", "is_told"),
+    [
+        ({}, "groups", False),
+        ({"groups": None}, "groups", False),
+        ({"groups": {"a": True}}, "groups", False),
+        ({"groups": 7}, "groups", False),
+        ({"groups": []}, "groups", True),
+        ({"groups": ""}, "groups", True),
+        ({"groups": "g1"}, "groups", True),
+        ({"groups": ["g1"]}, "groups", True),
+        ({"realm_access": {"roles": []}}, "realm_access.roles", True),
+        ({"realm_access": {}}, "realm_access.roles", False),
+        ({"realm_access": ["roles"]}, "realm_access.roles", False),
+        ({"https://corp.example/roles": []}, "https://corp.example/roles", True),
+        ({"a": {"b.c": {"d": []}}}, "a.b.c.d", True),
+        ({"a.b": {"c": 1}, "a": {"b": {"c": []}}}, "a.b.c", True),
+    ],
+)
+@pytest.mark.parametrize("place", ["claims", "user_claims"])
+def test_groups_that_the_provider_was_to_tell_and_did_not_are_not_known(
+    claims: dict[str, Any], groups_claim: str, is_told: bool, place: str
+) -> None:
+    assert identity(**{place: claims}, groups_claim=groups_claim, expects_groups=True).has_untold_groups is not is_told
+    assert not identity(**{place: claims}, groups_claim=groups_claim).has_untold_groups
+    assert not identity(**{place: claims}, groups_claim="", expects_groups=True).has_untold_groups

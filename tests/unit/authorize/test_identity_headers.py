@@ -72,6 +72,15 @@ def test_an_unverified_email_is_not_told_to_upstreams(made: IdentityHeaders, key
     assert "x-gate-claim-email" not in sent
 
 
+def test_what_another_issuer_says_of_its_people_is_not_told_as_ours(tmp_path: Path, key: SigningKey) -> None:
+    made = IdentityHeaders(make_options(tmp_path, jwt_claims_headers=[*CLAIMS, "roles"], groups_claim="roles"), key)
+    said = {"email": ("ceo@corp.com",), "name": ("CEO",), "groups": ("g1",), "roles": ("g1",), "team": ("ci",)}
+    who = user("", user_id="https://ci.example.com#bot", subject="bot", provider="jwt", claims=said)
+    sent = headers(made, who)
+    assert claims(key, sent.pop(ASSERTION.decode()))["sub"] == "https://ci.example.com#bot"
+    assert sent == {"x-gate-claim-user": "https://ci.example.com#bot", "x-gate-claim-team": "ci"}
+
+
 def test_of_nobody_the_assertion_says_nothing_but_for_whom(made: IdentityHeaders, key: SigningKey) -> None:
     found = headers(made, None)
     assert claims(key, found.pop(ASSERTION.decode())) == {"iss": "auth.example.com:8443", "aud": "app.example.com"}
@@ -142,8 +151,9 @@ def test_in_its_last_minute_an_assertion_is_signed_anew(made: IdentityHeaders) -
     assert made.headers_for(request(), ROUTE, caller, 1940.0) is not first
 
 
-def test_the_cache_is_bounded(made: IdentityHeaders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded(tmp_path: Path, key: SigningKey, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("authorize.identity_headers.MAX_CACHED", 3)
+    made = IdentityHeaders(make_options(tmp_path), key)
     for number in range(9):
         headers(made, user(session_id=str(number)))
     assert repr(made) == "<IdentityHeaders 3 cached>"

@@ -3,14 +3,18 @@
 import asyncio
 import gc
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from authorize.identity_loader import IdentityLoader
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, Session, User
 from databroker.replica import Replica
+from databroker.session_use import SessionReader
+from gateproject.config.issuers import configured_issuer
 from gateproject.errors import BrokerError
 from gateproject.tasks import spawn
+from tests.support.options import make_options
 from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
 
 NOW = 1500.0
@@ -18,9 +22,9 @@ World = tuple[BreakableBroker, Replica, IdentityLoader]
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with followed_broker() as (broker, replica):
-        yield broker, replica, IdentityLoader(replica, "groups")
+        yield broker, replica, IdentityLoader(replica, "groups", SessionReader(make_options(tmp_path)))
 
 
 async def test_an_identity_is_made_of_session_user_and_directory(world: World) -> None:
@@ -159,14 +163,37 @@ async def test_while_the_broker_is_down_a_known_session_is_served_and_an_unknown
 @pytest.mark.parametrize(
     ("provider", "names"), [("oidc", {"Sales"}), ("github", {"Sales"}), ("azure", set()), ("okta", set()), ("onelogin", set())]
 )
-async def test_groups_have_names_only_where_the_provider_keeps_them_unique(world: World, provider: str, names: set[str]) -> None:
-    broker, _, loader = world
-    await broker.sign_in(user_id=f"{provider}/1")
+async def test_groups_have_names_only_where_the_provider_keeps_them_unique(
+    world: World, tmp_path: Path, provider: str, names: set[str]
+) -> None:
+    broker, replica, _ = world
+    options = make_options(tmp_path, idp_provider=provider)
+    loader = IdentityLoader(replica, "groups", SessionReader(options))
+    await broker.sign_in(user_id=f"{provider}/1", issuer=configured_issuer(options))
     await broker.join(f"{provider}/1", "g1")
     await broker.add_group("g1", "Sales")
     found = await loader.load("s1", NOW)
     assert found is not None
     assert (found.group_names, found.groups) == (names, ("g1", "Sales"))
+
+
+@pytest.mark.parametrize(
+    "changed", [{"user_id": "google/1"}, {"issuer": "https://idp.example.com/"}, {"issuer": "https://other.example"}, {"issuer": ""}]
+)
+async def test_a_session_of_another_provider_is_nobody(world: World, changed: dict[str, str]) -> None:
+    broker, _, loader = world
+    await broker.sign_in(**changed)
+    assert await loader.load("s1", NOW) is None
+
+
+async def test_a_record_of_another_issuer_lends_nothing_to_whoever_has_the_same_id(world: World) -> None:
+    broker, _, loader = world
+    await broker.sign_in(claims={"team": "blue"})
+    theirs = User("oidc/1", "ceo@corp.com", True, "Boss", {"team": "red", "groups": ["admins"]}, issuer="https://other.example")
+    await broker.put(USER, "oidc/1", theirs.to_data())
+    found = await loader.load("s1", NOW)
+    assert found is not None
+    assert (found.email, found.rule_email, found.name, found.groups, found.claims) == ("", "", "", (), {"team": ("blue",)})
 
 
 async def test_a_group_named_like_the_id_of_another_does_not_pass_for_it(world: World) -> None:
@@ -184,9 +211,9 @@ async def test_a_group_named_like_the_id_of_another_does_not_pass_for_it(world: 
     assert (found.group_ids, found.group_names) == ({"evil"}, {"00g2"})
 
 
-async def test_a_loader_that_a_reload_replaced_is_not_kept_alive(world: World) -> None:
+async def test_a_loader_that_a_reload_replaced_is_not_kept_alive(world: World, tmp_path: Path) -> None:
     broker, replica, _ = world
-    old = IdentityLoader(replica, None)
+    old = IdentityLoader(replica, None, SessionReader(make_options(tmp_path)))
     old_id = id(old)
     del old
     gc.collect()

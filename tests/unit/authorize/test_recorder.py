@@ -14,6 +14,7 @@ from authorize.service import AuthorizeService
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import BadRequest, BrokerError
+from tests.support.cookies import signed_in
 from tests.support.options import make_options
 from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
 from tests.unit.authorize.builders import request
@@ -59,8 +60,8 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         await settled()
         service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
         recorder = Recorder(log, lambda *told: seen.append(told), clock=lambda: NOW)
-        seal = SessionCookies(options).seal
-        cookies = [f"_gate={seal(id, 'app.example.com', 1000.0, 2000.0)}".encode() for id in ("s1", "s2")]
+        own = SessionCookies(options)
+        cookies = [signed_in(own, id, "app.example.com", issued=1000.0, expires=2000.0).encode() for id in ("s1", "s2")]
         yield World(recorder, service, broker, log, *cookies, written, seen)
 
 

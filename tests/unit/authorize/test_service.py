@@ -18,6 +18,7 @@ from gateproject.crypto.service_account_token import hash_of, new_token
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import BadRequest, BrokerError, ConfigError
+from tests.support.cookies import signed_in
 from tests.support.options import make_options
 from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
 from tests.unit.authorize.builders import request, user
@@ -70,8 +71,12 @@ class World:
     def value(self, session_id: str = "s1", host_port: str = "app.example.com", expires: float = 2000.0) -> str:
         return self.cookies.seal(session_id, host_port, 1000.0, expires)
 
-    async def outcome(self, target: str = "/", *values: str, host: str = "app.example.com", **asked: Any) -> Outcome:
-        headers = [b"; ".join(f"_gate={value}".encode() for value in values)] if values else []
+    def cookie(self, session_id: str = "s1", host_port: str = "app.example.com", expires: float = 2000.0) -> str:
+        """With its companion."""
+        return signed_in(self.cookies, session_id, host_port, issued=1000.0, expires=expires)
+
+    async def outcome(self, target: str = "/", *sent: str, host: str = "app.example.com", **asked: Any) -> Outcome:
+        headers = ["; ".join(sent).encode()] if sent else []
         return (await self.service.check(request(target, host, **asked), headers)).decision.outcome
 
 
@@ -86,7 +91,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def test_a_session_of_this_host_lets_its_person_in(world: World) -> None:
-    check = await world.service.check(request(), [f"a=b; _gate={world.value()}".encode()])
+    check = await world.service.check(request(), [f"a=b; {world.cookie()}".encode()])
     assert check.decision.outcome is Outcome.ALLOWED
     assert check.identity is not None
     assert check.identity.user_id == "oidc/1"
@@ -94,17 +99,17 @@ async def test_a_session_of_this_host_lets_its_person_in(world: World) -> None:
 
 
 async def test_a_refused_person_is_known_but_nothing_is_attested(world: World) -> None:
-    check = await world.service.check(request("/bob"), [f"_gate={world.value()}".encode()])
+    check = await world.service.check(request("/bob"), [world.cookie().encode()])
     assert (check.decision.outcome, check.identity_headers) == (Outcome.FORBIDDEN, ())
     assert check.identity is not None
 
 
 async def test_nothing_about_anybody_goes_with_a_preflight(world: World) -> None:
     asked = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
-    check = await world.service.check(request("/", **asked), [f"_gate={world.value()}".encode()])
+    check = await world.service.check(request("/", **asked), [world.cookie().encode()])
     assert check.decision.is_preflight
     assert check.identity_headers == ()
-    check = await world.service.check(request("/", method="OPTIONS"), [f"_gate={world.value()}".encode()])
+    check = await world.service.check(request("/", method="OPTIONS"), [world.cookie().encode()])
     assert not check.decision.is_preflight
     assert check.identity_headers != ()
 
@@ -116,21 +121,22 @@ async def test_nobody_is_asked_to_sign_in(world: World) -> None:
 
 
 async def test_a_cookie_is_no_session_at_another_host_or_port(world: World) -> None:
-    value = world.value(host_port="other.example.com")
+    value = world.cookie(host_port="other.example.com")
     assert await world.outcome("/", value) is Outcome.SIGN_IN
     assert await world.outcome("/", value, host="other.example.com") is Outcome.ALLOWED
-    assert await world.outcome("/", world.value(host_port="app.example.com:8443")) is Outcome.SIGN_IN
+    assert await world.outcome("/", world.cookie(host_port="app.example.com:8443")) is Outcome.SIGN_IN
 
 
 @pytest.mark.parametrize("change", ["tampered", "truncated", "expired", "unknown session", "empty", "garbage"])
 async def test_a_cookie_that_is_not_a_living_session_is_nobody(world: World, change: str) -> None:
-    good = world.value()
+    good, cookie = world.value(), world.cookie()
     values = {
         "tampered": good[:-1] + ("A" if good[-1] != "A" else "Q"), "truncated": good[:-4], "expired": world.value(expires=NOW),
         "unknown session": world.value("s2"), "empty": "", "garbage": "x" * 200,
     }  # fmt: skip
-    assert await world.outcome("/", values[change]) is Outcome.SIGN_IN
-    assert await world.outcome("/", values[change], good) is Outcome.ALLOWED
+    for companion in (cookie.partition("; ")[2], world.cookie("s2").partition("; ")[2]):
+        assert await world.outcome("/", f"_gate={values[change]}", companion) is Outcome.SIGN_IN
+    assert await world.outcome("/", f"_gate={values[change]}", cookie) is Outcome.ALLOWED
 
 
 async def test_a_cookie_key_that_is_taken_out_of_the_list_opens_nothing_after_the_reload(tmp_path: Path) -> None:
@@ -141,27 +147,54 @@ async def test_a_cookie_key_that_is_taken_out_of_the_list_opens_nothing_after_th
         for keys in ([old], [new, old], [new]):
             options = make_options(tmp_path, policy=ROUTES, cookie_secret=keys)
             service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW, previous=before)
-            value = value or SessionCookies(options).seal("s1", "app.example.com", 1000.0, 2000.0)
-            outcomes += [(await service.check(request(), [f"_gate={value}".encode()])).decision.outcome for _ in range(2)]
+            value = value or signed_in(SessionCookies(options), "s1", "app.example.com", issued=1000.0, expires=2000.0)
+            outcomes += [(await service.check(request(), [value.encode()])).decision.outcome for _ in range(2)]
             before = service
     assert outcomes == [Outcome.ALLOWED] * 4 + [Outcome.SIGN_IN] * 2
 
 
 async def test_a_planted_cookie_never_hides_the_real_one(world: World) -> None:
-    planted = ["", "x", "x" * 4000, world.value("ended"), world.value(host_port="evil.example.com")]
-    for position in range(len(planted) + 1):
-        values = [*planted[:position], world.value(), *planted[position:]]
-        assert await world.outcome("/", *values) is Outcome.ALLOWED
-
-
-async def test_of_two_living_sessions_the_first_sent_counts(world: World) -> None:
     await world.broker.sign_in("s2", "oidc/2", email="bob@corp.com")
-    assert await world.outcome("/bob", world.value("s2"), world.value("s1")) is Outcome.ALLOWED
-    assert await world.outcome("/bob", world.value("s1"), world.value("s2")) is Outcome.FORBIDDEN
+    planted = ["", "x", "x" * 4000, world.value("ended"), world.value(host_port="evil.example.com"), world.value("s2")]
+    for position in range(len(planted) + 1):
+        values = [f"_gate={value}" for value in planted]
+        assert await world.outcome("/", *values[:position], world.cookie(), *values[position:]) is Outcome.ALLOWED
+
+
+async def test_a_planted_session_is_nobody_s_without_a_companion_of_this_host(world: World) -> None:
+    """Whoever plants it has a companion of their own at home, and no way to put it here."""
+    await world.broker.sign_in("s2", "oidc/2", email="bob@corp.com")
+    planted, own = f"_gate={world.value('s2')}", world.cookie()
+    for sent in ([planted], [planted, own], [own, planted]):
+        expected = Outcome.SIGN_IN if sent == [planted] else Outcome.FORBIDDEN
+        assert await world.outcome("/bob", *sent) is expected
+    for companion in (own, world.cookie("s2", "other.example.com"), "__Host-_gate=", "__Host-_gate=\xff"):
+        assert await world.outcome("/bob", planted, companion.rpartition("; ")[2]) is Outcome.SIGN_IN
+    assert await world.outcome("/bob", world.cookie("s2")) is Outcome.ALLOWED
+
+
+async def test_without_companions_two_living_sessions_are_none(tmp_path: Path) -> None:
+    options = make_options(tmp_path, policy=ROUTES, cookie_secure=False)
+    cookies = SessionCookies(options)
+    one, again, two = (f"_gate={cookies.seal(id, 'app.example.com', 1000.0, 2000.0)}" for id in ("s1", "s1", "s2"))
+    async with followed_broker() as (broker, replica):
+        service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
+        await broker.sign_in()
+        await broker.sign_in("s2", "oidc/2", email="bob@corp.com")
+        await settled()
+
+        async def outcome(*sent: str) -> Outcome:
+            return (await service.check(request("/"), ["; ".join(sent).encode()])).decision.outcome
+
+        assert [await outcome(one), await outcome(one, again), await outcome(two)] == [Outcome.ALLOWED] * 3
+        assert [await outcome(one, two), await outcome(two, again, one)] == [Outcome.SIGN_IN] * 2
+        await broker.delete(SESSION, "s2")
+        await settled()
+        assert await outcome(two, one) is Outcome.ALLOWED
 
 
 async def test_a_session_that_ended_is_refused(world: World) -> None:
-    value = world.value()
+    value = world.cookie()
     assert await world.outcome("/", value) is Outcome.ALLOWED
     await world.broker.delete(SESSION, "s1")
     await settled()
@@ -170,18 +203,18 @@ async def test_a_session_that_ended_is_refused(world: World) -> None:
 
 async def test_what_is_open_to_everyone_works_while_the_broker_is_down(world: World) -> None:
     world.broker.is_down = True
-    value = world.value()
+    value = world.cookie()
     assert await world.outcome("/public", value) is Outcome.ALLOWED
     assert await world.outcome("/told", value) is Outcome.ALLOWED
     asked = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
     assert await world.outcome("/", value, **asked) is Outcome.ALLOWED
     with pytest.raises(BrokerError):
         await world.outcome("/", value)
-    assert await world.outcome("/", "x" * 100) is Outcome.SIGN_IN
+    assert await world.outcome("/", f"_gate={'x' * 100}") is Outcome.SIGN_IN
 
 
 async def test_a_public_route_attests_a_signed_in_person_if_it_passes_identity(world: World) -> None:
-    cookie = [f"_gate={world.value()}".encode()]
+    cookie = [world.cookie().encode()]
     told, untold = await world.service.check(request("/told"), cookie), await world.service.check(request("/public"), cookie)
     assert told.identity is not None
     assert b"x-gate-claim-email" in dict(told.identity_headers)
@@ -189,7 +222,7 @@ async def test_a_public_route_attests_a_signed_in_person_if_it_passes_identity(w
 
 
 async def test_who_is_signed_in_can_be_asked_without_a_route(world: World) -> None:
-    cookie = [f"_gate={world.value(host_port='auth.example.com')}".encode()]
+    cookie = [world.cookie(host_port="auth.example.com").encode()]
     found = await world.service.identify(cookie, "auth.example.com")
     assert found is not None
     assert found.session_id == "s1"
@@ -197,7 +230,7 @@ async def test_who_is_signed_in_can_be_asked_without_a_route(world: World) -> No
 
 
 async def test_a_known_session_is_decided_without_waiting(world: World) -> None:
-    cookie = [f"_gate={world.value()}".encode()]
+    cookie = [world.cookie().encode()]
     await world.service.check(request(), cookie)
     with pytest.raises(StopIteration):
         world.service.check(request(), cookie).send(None)
@@ -291,7 +324,7 @@ async def test_a_browser_s_session_outranks_a_token(world: World) -> None:
     await world.broker.sign_in("s2", "oidc/2", email="bob@corp.com")
     await settled()
     for _, facts in carried(program_token(world, session_id="s2")):
-        assert await world.outcome("/bob", world.value("s1"), **facts) is Outcome.FORBIDDEN
+        assert await world.outcome("/bob", world.cookie("s1"), **facts) is Outcome.FORBIDDEN
     assert await world.outcome(f"/bob?gate_session={program_token(world, session_id='s2')}", "junk" * 30) is Outcome.ALLOWED
 
 

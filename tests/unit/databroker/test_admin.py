@@ -3,6 +3,7 @@
 import csv
 import re
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -11,7 +12,7 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from databroker import admin
+from databroker import admin, group_admin
 from databroker.admin import SessionAdmin
 from databroker.client import LocalBroker
 from databroker.models import AuditEntry, Group, Membership, Session, User
@@ -29,6 +30,9 @@ SEEN = datetime(2026, 3, 4, 13, 30, tzinfo=UTC)
 LISTS = ["databroker/session/", "databroker/user/", "databroker/group/", "databroker/auditentry/"]
 
 
+OPTIONS = SimpleNamespace(groups_claim=None, idp_provider="oidc")
+
+
 class AwayStore(MemoryStore):
     async def delete(self, type: str, id: str) -> bool:
         raise BrokerError("away")
@@ -41,7 +45,7 @@ def store() -> MemoryStore:
 
 @pytest.fixture
 def pages(store: MemoryStore) -> AdminPages:
-    return AdminPages(admin.register, broker=LocalBroker(store))
+    return AdminPages(admin.register, group_admin.register, broker=LocalBroker(store), options=OPTIONS)
 
 
 @pytest.fixture
@@ -73,7 +77,7 @@ def test_every_page_renders_when_there_is_nothing(pages, page):
         ("databroker/session/s1/change/", ["alice@a.org", "Browser/1.0", "Last seen: 4 Mar 2026, 13:30:00 UTC", "app.a.org:8443"]),
         ("databroker/session/s3/change/", ["oidc/nobody"]),
         ("databroker/session/s4/change/", ["s4"]),
-        (f"databroker/user/{quote('oidc/alice')}/change/", ["engineering", "since 2026-03-04 12:00 from 192.0.2.1"]),
+        (f"databroker/user/{quote('oidc/alice')}/change/", ["engineering", "since 2026-03-04 12:00 UTC from 192.0.2.1"]),
         (f"databroker/user/{quote('oidc/bob')}/change/", ["bob@a.org"]),
         ("databroker/group/g1/change/", ["eng@a.org", "alice@a.org"]),
     ],
@@ -137,7 +141,7 @@ def test_nothing_can_be_added_or_changed(pages, people):
 
 
 def test_who_is_not_of_the_staff_sees_nothing(store, people):
-    pages = AdminPages(admin.register, is_staff=False, broker=LocalBroker(store))
+    pages = AdminPages(admin.register, group_admin.register, is_staff=False, broker=LocalBroker(store))
     for page in LISTS:
         assert pages.get(page).status_code == 302
         for action in ("end_sessions", "end_all"):
@@ -167,7 +171,7 @@ def test_a_session_ends_in_a_store_that_is_in_the_same_database(form):
     store = DatabaseStore(deadline=1.0)
     Session.objects.create(id="s1")
     async_to_sync(store.put)(SESSION, "s1", {"user_id": "oidc/alice"})
-    response = AdminPages(admin.register, broker=LocalBroker(store)).post(page, _selected_action=["s1"], **fields)
+    response = AdminPages(admin.register, group_admin.register, broker=LocalBroker(store)).post(page, _selected_action=["s1"], **fields)
     assert "away" not in text_of(response)
     assert async_to_sync(store.get)(SESSION, "s1") is None
     async_to_sync(store.close)()
@@ -302,7 +306,7 @@ def test_nobody_changes_or_deletes_what_the_audit_log_says(pages, people):
 
 
 def test_a_broker_that_is_away_is_said_and_no_row_is_lost(people):
-    pages = AdminPages(admin.register, broker=LocalBroker(AwayStore()))
+    pages = AdminPages(admin.register, group_admin.register, broker=LocalBroker(AwayStore()))
     for response in (
         pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"]),
         pages.post("databroker/session/s1/delete/", post="yes"),
@@ -318,7 +322,7 @@ def test_without_the_broker_a_page_still_shows_what_the_tables_know(people):
         async def get(self, type: str, id: str) -> None:
             raise BrokerError("away")
 
-    pages = AdminPages(admin.register, broker=LocalBroker(Away()))
+    pages = AdminPages(admin.register, group_admin.register, broker=LocalBroker(Away()))
     for page in ("databroker/session/s1/change/", f"databroker/user/{quote('oidc/alice')}/change/"):
         text = text_of(pages.get(page))
         assert "The data broker is away" in text

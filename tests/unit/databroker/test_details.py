@@ -10,7 +10,7 @@ from gateproject.errors import BrokerError
 
 MARK = "planted-8c1f"
 # The fields of a session that are no secret; a new one is taken for a secret until somebody says otherwise here and in details.py.
-HARMLESS = {"id", "earlier", "user_id", "subject", "claims", "client_address", "user_agent", *SHOWN_FIELDS}
+HARMLESS = {"id", "earlier", "user_id", "subject", "issuer", "claims", "userinfo_claims", "client_address", "user_agent", *SHOWN_FIELDS}
 
 
 def record(**data: object) -> Record:

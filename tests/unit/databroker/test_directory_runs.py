@@ -50,7 +50,12 @@ def test_the_admin_shows_and_changes_nothing() -> None:
     wrote(NOON + 1, error="away")
     page = DirectoryRunAdmin(DirectoryRun, AdminSite())
     good, bad = DirectoryRun.objects.order_by("pk")
-    assert (page.when(good), page.duration(good), page.outcome(good), page.outcome(bad)) == ("15 Jan, 08:00:00", "1.2 s", "read", "away")
+    assert (page.when(good), page.duration(good), page.outcome(good), page.outcome(bad)) == (
+        "15 Jan, 08:00:00 UTC",
+        "1.2 s",
+        "read",
+        "away",
+    )
     assert not page.has_add_permission(None)  # type: ignore[arg-type]
     assert not page.has_change_permission(None)  # type: ignore[arg-type]
     assert not page.has_delete_permission(None)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from databroker import packed as packed_records
 from databroker.packed import PackedRecords
 from databroker.records import SESSION, Record
 from databroker.store.frozen import frozen_data
@@ -145,3 +146,21 @@ def test_it_weighs_a_third() -> None:
     weight = sum(map(sys.getsizeof, (plain, plain.data, plain.data["claims"], *plain.data["claims"].values())))
     assert one is not None
     assert 3 * sys.getsizeof(one) < weight
+
+
+def test_records_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider may have told a hundred times as much of each person as is usual."""
+    monkeypatch.setattr(packed_records, "MOST_BYTES", 50_000)
+    held = packed(*(record(str(number), claims="x" * 10_000) for number in range(20)))
+    assert "<PackedRecords 4 of" in repr(held)
+    held.put("19", record("19", version=2, claims="y"))
+    held.put("19", record("19", version=3, claims="x" * 10_000))
+    held.drop("18")
+    held.put("20", record("20", claims="x" * 10_000))
+    assert ("16" in held, "17" in held, "20" in held) == (True, True, True)
+
+
+def test_a_large_record_is_opened_anew_each_time() -> None:
+    held = packed(record("a", claims="x" * 100_000))
+    assert held.get("a") == record("a", claims="x" * 100_000)
+    assert held._opened == {}

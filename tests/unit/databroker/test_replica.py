@@ -268,7 +268,34 @@ async def test_what_was_cached_is_served_while_the_broker_is_away_and_nothing_el
     assert world.heard.count(EVERYTHING) == 1
 
 
-@pytest.mark.parametrize("world", [{"staleness": 0.05}], indirect=True)
+@pytest.mark.parametrize("world", [{"staleness": staleness, "shortest_silence": 0.3} for staleness in (0.0, 0.3)], indirect=True)
+async def test_a_line_that_goes_silent_is_no_sign_that_all_is_well(world):
+    """Nobody says that it is gone: what counts is when the broker was heard last."""
+    await world.store.put(SESSION, "a", {})
+    assert await world.replica.get(SESSION, "a")
+    world.line.silent = asyncio.Event()
+    await world.store.delete(SESSION, "a")
+    await world.until(lambda: world.replica.peek(SESSION, "a") is UNKNOWN)
+    assert world.heard[-1] is EVERYTHING
+    assert world.replica.seen == ""
+    silent, world.line.silent = world.line.silent, None
+    silent.set()
+    await world.until(lambda: world.replica._is_following)
+    assert await world.replica.get(SESSION, "a") is None
+
+
+@pytest.mark.parametrize("world", [{"staleness": 0.3, "shortest_silence": 0.3}], indirect=True)
+async def test_who_is_heard_is_right_for_as_long_however_quiet_it_is(world):
+    await world.store.put(SESSION, "a", {})
+    assert await world.replica.get(SESSION, "a")
+    life, heard = world.replica.life, len(world.heard)
+    end = world.replica._end_of_staleness.when() + 4 * 0.3
+    await world.until(lambda: world.replica._end_of_staleness.when() > end)
+    assert world.replica.peek(SESSION, "a")
+    assert (world.replica.life, len(world.heard)) == (life, heard)
+
+
+@pytest.mark.parametrize("world", [{"staleness": 0.05, "shortest_silence": 0.05}], indirect=True)
 async def test_what_was_cached_grows_too_old(world):
     await world.store.put(SESSION, "a", {})
     assert await world.replica.get(SESSION, "a")
@@ -289,7 +316,6 @@ async def test_a_broker_that_is_back_ends_staleness_and_what_ended_meanwhile_is_
     world.line.mend()
     await world.until(lambda: world.replica._is_following)
     assert world.replica.peek(SESSION, "a") is UNKNOWN
-    assert world.replica._end_of_staleness is None
     assert await world.replica.get(SESSION, "a") is None
 
 

@@ -35,8 +35,9 @@ async def test_a_grpc_client_gets_its_status_in_headers() -> None:
     await send_error(incoming_from("https://a.example/", headers={"content-type": "application/grpc+proto"}), answer.send, 401, "No 100%é")
     assert answer.status == 200
     assert (answer.header("grpc-status"), answer.header("grpc-message")) == ("16", "No 100%25?")
+    assert answer.header("www-authenticate") == 'Bearer realm="gate"'
     unknown = Answer()
-    await send_grpc_error(unknown.send, 418, "x")
+    await send_grpc_error(unknown.send, 418, "x", [])
     assert unknown.header("grpc-status") == "2"
 
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -211,11 +212,36 @@ async def test_a_request_that_claims_an_identity_does_not_pass(front: Asked, nam
 
 
 async def test_a_claimed_identity_that_our_listener_left_out_does_not_pass_either(front: Asked, ann: SignedIn) -> None:
-    incoming = incoming_from(f"{FORWARD}/verify?uri={APP}/page", headers=cookie(ann))
-    incoming.scope["gate.ignored_headers"] = [b"X_Gate_Claim_Email"]
-    answer = Answer()
-    await front.proxy.forward_auth(incoming, body_of(), answer.send, None)  # type: ignore[arg-type]
-    assert answer.status == 403
+    for left_out in (b"X_Gate_Claim_Email", b"X_HTTP_Method_Override", b"X_Original_Url", b"X_Forwarded_Host", b"X_Real_Ip"):
+        incoming = incoming_from(f"{FORWARD}/verify?uri={APP}/page", headers=cookie(ann))
+        incoming.scope["gate.ignored_headers"] = [left_out]
+        answer = Answer()
+        await front.proxy.forward_auth(incoming, body_of(), answer.send, None)  # type: ignore[arg-type]
+        assert answer.status == 403
+
+
+@pytest.mark.parametrize(
+    "name", ["x-http-method-override", "X-HTTP-Verb", "x-method", "x.http.method.override", "x-rewrite-url", "x-script-name"]
+)
+async def test_a_request_that_steers_the_application_elsewhere_does_not_pass(front: Asked, name: str, ann: SignedIn) -> None:
+    for target in ("/page", "/public/"):
+        assert (await front.verify(target, headers={**cookie(ann), name: "DELETE"})).status == 403
+
+
+@pytest.mark.parametrize("method", ["delete", "Get", "GET "])
+async def test_a_method_in_another_spelling_is_refused(front: Asked, method: str, ann: SignedIn) -> None:
+    for name in ("x-forwarded-method", "x-original-method"):
+        for target in ("/page", "/public/"):
+            assert (await front.verify(target, headers={**cookie(ann), name: method}, **TRUSTED)).status == 403
+
+
+@pytest.mark.parametrize("target", ["/public%2F", "/public;/x", "//public/x", "/;x/public/x", "/public/%3F/../page", "//x/public/"])
+async def test_a_path_that_somebody_reads_as_another_routes_is_no_permission(front: Asked, target: str) -> None:
+    for path, status in (("/verify", 403), ("/", 400)):
+        answer = await front.ask(f"{path}?uri={quote(f'{APP}{target}', safe='')}")
+        assert answer.status == status
+        assert b"more than one way" in answer.body or b"plain form" in answer.body
+        assert b"https://app" not in answer.body
 
 
 async def test_headers_name_the_url_only_for_trusted_peers(front: Asked) -> None:
@@ -385,7 +411,7 @@ async def test_a_program_s_token_is_a_permission_and_copied_to_nobody(tmp_path: 
 async def test_a_weak_sign_in_is_no_permission_and_leads_to_a_stronger_one(front: Asked, ann: SignedIn) -> None:
     verdict = await front.verify("/strong/", headers={**NAVIGATION, **cookie(ann)})
     assert verdict.status == 401
-    assert verdict.header("www-authenticate").startswith('Bearer error="insufficient_user_authentication"')
+    assert verdict.header("www-authenticate").startswith('Bearer realm="gate", error="insufficient_user_authentication"')
     assert verdict.header("www-authenticate").endswith('acr_values="mfa"')
     led = await front.ask(f"/?uri={APP}/strong/", headers={**NAVIGATION, **cookie(ann)})
     assert (led.status, led.header("location").partition("?")[0]) == (302, f"{APP}/.gate/sign_in")

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from authorize.client import Withheld
 from gateproject.config.route import Route
 from gateproject.errors import UpstreamError
 from proxy.headers import (
@@ -10,12 +11,12 @@ from proxy.headers import (
     ResponseHeaders,
     RouteHeaders,
     TrustedPeers,
-    _remembered,
+    _known,
+    _response_name,
+    credentials_left,
     fold,
     is_identity_header,
     is_internal_header,
-    without_authorization,
-    without_our_credentials,
 )
 from tests.support.options import make_options
 
@@ -44,6 +45,26 @@ INTERNAL = [
     "X-Real-Ip",
     "X-Original-Url",
     "X-Original-Uri",
+    "X-Original-Method",
+    "X-Original-Host",
+    "X-Rewrite-Url",
+    "X-Rewrite-Uri",
+    "X-Override-Url",
+    "X-Ms-Original-Url",
+    "X-Waws-Unencoded-Url",
+    "X-Http-Method-Override",
+    "X-Http-Method",
+    "X-Method-Override",
+    "X-Override-Method",
+    "X-Http-Verb",
+    "X-Method",
+    "X-Http-Path-Info",
+    "X-Proxy-Url",
+    "X-Host",
+    "X-Http-Host-Override",
+    "X-Script-Name",
+    "Script-Name",
+    "Path-Info",
     "Impersonate-User",
     "Impersonate-Group",
     "Impersonate-Extra-Scopes",
@@ -80,8 +101,8 @@ def make_route(**keys):
     return Route.model_validate({"from": "https://app.example.com", "to": "http://upstream.internal", **keys})
 
 
-def sent(options, headers, *, downstream=CLIENT, identity=(), **keys):
-    return RouteHeaders.build(make_route(**keys), options).for_upstream(headers, downstream, b"upstream.internal", identity)
+def sent(options, headers, *, downstream=CLIENT, identity=(), withheld=Withheld.OURS, **keys):
+    return RouteHeaders.build(make_route(**keys), options).for_upstream(headers, downstream, b"upstream.internal", identity, withheld)
 
 
 def values(headers, name):
@@ -345,25 +366,40 @@ def test_what_front_proxies_say_is_no_identity(name):
     ],
 )
 def test_credentials_of_others_are_kept_and_ours_are_not(headers, expected):
-    assert without_our_credentials(headers, "_gate", is_bearer=False) == expected
+    assert credentials_left(headers, "_gate", Withheld.OURS) == expected
 
 
 def test_long_names_of_headers_are_judged_and_not_remembered(options):
     """They are the client's to choose: four thousand of 16 KiB would stay for ever."""
     rules, identity = RouteHeaders.build(make_route(), options), b"x-gate-claim-" + b"a" * 4096
     names = [b"x-%d-" % number + b"a" * LONGEST_REMEMBERED for number in range(20)]
-    before = _remembered.cache_info().misses
+    before = _known.cache_info().misses
     for name in [*names, identity]:
-        assert (name in dict(rules.for_upstream([(name, b"1")], CLIENT, b"upstream.internal", ()))) == (name != identity)
-    assert _remembered.cache_info().misses == before
-    rules.for_upstream([(b"x-short-name-of-this-test", b"1")], CLIENT, b"upstream.internal", ())
-    assert _remembered.cache_info().misses == before + 1
+        assert (name in dict(rules.for_upstream([(name, b"1")], CLIENT, b"upstream.internal", (), Withheld.OURS))) == (name != identity)
+    assert _known.cache_info().misses == before
+    rules.for_upstream([(b"x-short-name-of-this-test", b"1")], CLIENT, b"upstream.internal", (), Withheld.OURS)
+    assert _known.cache_info().misses == before + 1
 
 
-def test_a_token_that_let_its_bearer_in_goes_no_further() -> None:
-    given = [(b"accept", b"*/*"), (b"Authorization", b"Bearer of.the.provider"), (b"authorization_", b"x"), (b"cookie", b"a=b")]
-    assert (b"accept", b"*/*") in without_authorization(given)
-    assert (b"cookie", b"a=b") in without_authorization(given)
-    assert not any(b"of.the.provider" in value for _, value in without_authorization(given))
-    assert without_our_credentials([(b"authorization", b"Bearer of.the.provider")], "_gate", is_bearer=True) == (b"", b"")
-    assert without_our_credentials([(b"authorization", b"Bearer of.the.app")], "_gate", is_bearer=False)[1] == b"Bearer of.the.app"
+def test_long_names_of_an_answers_headers_are_passed_on_and_not_remembered(options):
+    rules, held = ResponseHeaders.build(options), _response_name.cache_info().misses
+    names = [b"X-%d-" % number + b"a" * 16_384 for number in range(20)]
+    assert [name for name, _ in rules.for_client([(name, b"1") for name in names])][:20] == [name.lower() for name in names]
+    assert _response_name.cache_info().misses == held
+
+
+@pytest.mark.parametrize(
+    ("withheld", "cookie", "authorization"),
+    [
+        (Withheld.OURS, b"a=b", b"Bearer of.the.provider"),
+        (Withheld.AUTHORIZATION, b"a=b", b""),
+        (Withheld.ALL, b"", b""),
+    ],
+)
+def test_a_credential_that_was_for_us_goes_no_further(options, withheld: Withheld, cookie: bytes, authorization: bytes) -> None:
+    given = [(b"accept", b"*/*"), (b"authorization", b"Bearer of.the.provider"), (b"cookie", b"_gate=s; a=b")]
+    heard = sent(options, given, withheld=withheld)
+    assert (b"accept", b"*/*") in heard
+    expected = [value for value in (authorization, cookie) if value]
+    assert values(heard, b"authorization") + values(heard, b"cookie") == expected
+    assert credentials_left(given, "_gate", withheld) == (cookie, authorization)

@@ -82,18 +82,18 @@ async def test_a_program_is_told_what_to_ask_the_provider_for(tmp_path: Path, he
     incoming = incoming_from("https://app.example.com/wages", headers=headers)
     assert await Refusals(make_options(tmp_path), lambda origin: False).send(incoming, weak(), answer.send, NOW) == 401
     assert answer.values("www-authenticate") == [
-        'Bearer error="insufficient_user_authentication", error_description="you signed in another way than is asked for here", '
-        'acr_values="mfa hw", max_age="900"'
+        'Bearer realm="gate", error="insufficient_user_authentication", '
+        'error_description="you signed in another way than is asked for here", acr_values="mfa hw", max_age="900"'
     ]
     assert answer.values("cache-control")[-1] == "no-store"
     assert b"asks for more" in answer.body
 
 
-async def test_who_is_not_signed_in_at_all_hears_no_challenge(tmp_path: Path) -> None:
+async def test_who_is_not_signed_in_at_all_is_asked_for_no_stronger_sign_in(tmp_path: Path) -> None:
     answer, nobody = Answer(), Check(decide(request(), None, table(make_route(**STRONG)), NOW), None)
     incoming = incoming_from("https://app.example.com/wages", headers=SCRIPT)
     assert await Refusals(make_options(tmp_path), lambda origin: False).send(incoming, nobody, answer.send, NOW) == 401
-    assert answer.values("www-authenticate") == []
+    assert answer.values("www-authenticate") == ['Bearer realm="gate"']
 
 
 async def test_a_browser_whose_stronger_sign_ins_vanish_is_in_a_loop(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from authorize.policy.reasons import Reason
 from gateproject.config.route import Route
 from gateproject.crypto.sign_in_attempts import SignInAttempts
 from gateproject.crypto.signed_urls import UrlSigner
-from proxy.sign_in import MAX_RETURN_URL, SignInRedirects, challenge, return_url
+from proxy.sign_in import MAX_RETURN_URL, SignInRedirects, return_url, step_up_challenge
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
 
@@ -68,7 +68,7 @@ def test_no_way_to_sign_in_that_a_route_may_name_breaks_the_challenge() -> None:
     assert {char for char, route in routes.items() if route is not None} == set(map(chr, range(0x21, 0x7F))) - set('"\\')
     for char, route in routes.items():
         if route is not None:
-            value = challenge(route, Reason.STRENGTH_OTHER.value)
+            value = step_up_challenge(route, Reason.STRENGTH_OTHER.value)
             assert CHALLENGE.fullmatch(value), value
             assert dict(re.findall(r'([a-z_]+)="([^"]*)"', value))["acr_values"] == f"a{char}b"
 
@@ -77,4 +77,4 @@ def test_no_way_to_sign_in_that_a_route_may_name_breaks_the_challenge() -> None:
 def test_every_reason_fits_into_the_challenge(reason: Reason) -> None:
     route = strong_route("mfa")
     assert route is not None
-    assert CHALLENGE.fullmatch(challenge(route, reason.value))
+    assert CHALLENGE.fullmatch(step_up_challenge(route, reason.value))

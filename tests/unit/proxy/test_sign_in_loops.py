@@ -37,7 +37,7 @@ def test_the_count_ends_with_its_time_and_its_host(loops: SignInLoops) -> None:
 
 
 def test_a_forged_count_counts_nothing(loops: SignInLoops) -> None:
-    assert not loops.is_looping([b"_gate_signin_count=99; _gate_signin_count=\xff"], HOST, NOW)
+    assert not loops.is_looping([b"__Host-_gate_signin_count=99; __Host-_gate_signin_count=\xff"], HOST, NOW)
 
 
 async def test_a_browser_in_a_loop_reads_why_and_can_try_again(tmp_path: Path) -> None:

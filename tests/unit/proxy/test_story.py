@@ -51,11 +51,15 @@ async def test_refusals_are_kept_whatever_refused_them(tmp_path: Path) -> None:
 
 
 async def test_a_path_with_two_readings_is_kept_as_refused(tmp_path: Path) -> None:
-    async with proxied(tmp_path, {"prefix": "/admin", "allowed_users": ["ann@corp.com"]}, PUBLIC) as gate:
-        assert (await gate.ask("https://app.example.com//admin/x")).status == 400
+    async with proxied(tmp_path, {"prefix": "/admin", "name": "hidden", "allowed_users": ["ann@corp.com"]}, PUBLIC) as gate:
+        answer = await gate.ask("https://app.example.com/;x/admin/x")
         ((path, outcome, problem),) = await kept(gate)
-    assert (path, outcome) == ("//admin/x", "bad request")
-    assert "two ways" in problem
+    assert (path, outcome) == ("/;x/admin/x", "bad request")
+    assert problem.startswith("an upstream may read the path as /admin/x, which belongs to route 'hidden', while")
+    # The client learns that its path is refused, and nothing of other routes.
+    assert answer.status == 400
+    assert b"the path can be read in more than one way" in answer.body
+    assert b"hidden" not in answer.body
 
 
 async def test_what_is_in_shadow_changes_no_answer_and_is_counted_logged_and_kept(tmp_path: Path) -> None:

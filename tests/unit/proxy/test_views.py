@@ -37,7 +37,7 @@ async def test_the_browser_that_asked_gets_the_session_and_its_page(site: RouteS
     attempt = browser.begin(HOST)
     answer = await browser.get(callback_url(site, ann, attempt))
     assert (answer.status, answer.header("location")) == (302, PAGE)
-    assert set(browser.cookies[HOST]) == {"_gate", "_gate_signin_count"}
+    assert set(browser.cookies[HOST]) == {"_gate", "__Host-_gate", "__Host-_gate_signin_count"}
     opened = site.proxy.session_cookies.open(browser.cookies[HOST]["_gate"], HOST, site.clock())
     assert opened.session_id == ann.session.id
 
@@ -119,7 +119,7 @@ async def test_a_callback_without_one_good_token_is_refused(query: str, site: Ro
 async def test_other_tokens_of_ours_are_no_hand_over(site: RouteSite, ann: SignedIn) -> None:
     browser = site.browser()
     browser.begin(HOST)
-    session_cookie = ann.cookie(HOST).partition("=")[2]
+    session_cookie = ann.cookie(HOST).partition("; ")[0].partition("=")[2]
     for token in (session_cookie, next(iter(browser.cookies[HOST].values()))):
         assert (await browser.get(f"https://{HOST}/.gate/callback/?gate_session={token}")).status == 400
 
@@ -197,7 +197,7 @@ async def test_forward_auth_begins_a_sign_in_on_the_host_that_keeps_its_cookie(s
     assert (answer.status, location.netloc, location.path) == (302, "auth.example.com", "/.gate/sign_in")
     params = parse_qs(location.query)
     assert params["gate_redirect_uri"] == [PAGE]
-    assert list(browser.cookies[HOST]) == [f"_gate_signin_{params['gate_attempt'][0]}"]
+    assert list(browser.cookies[HOST]) == [f"__Host-_gate_signin_{params['gate_attempt'][0]}"]
 
 
 async def test_who_is_signed_in_already_just_goes_on(site: RouteSite, ann: SignedIn) -> None:
@@ -208,7 +208,7 @@ async def test_who_is_signed_in_already_just_goes_on(site: RouteSite, ann: Signe
 async def test_going_round_in_circles_behind_a_front_proxy_is_explained(site: RouteSite, ann: SignedIn) -> None:
     """The front proxy does not pass the cookie when it asks, so the session is there and is not there."""
     browser = site.browser()
-    browser.keep(HOST, [ann.cookie(HOST)])
+    browser.keep(HOST, ann.cookie(HOST).split("; "))
     answers = [await browser.get(begin_url(PAGE)) for _ in range(4)]
     assert [answer.status for answer in answers] == [302, 302, 302, 400]
     assert b"does not pass Cookie" in answers[-1].body

@@ -67,6 +67,41 @@ async def test_more_than_half_is_not_removed_by_mistake(broker: BrokerOverALine,
         check_removals(changes)
 
 
+def of_members(*users: DirectoryUser) -> DirectorySnapshot:
+    return DirectorySnapshot({user.id: user for user in users}, {}, unlisted="github/")
+
+
+async def test_who_is_not_listed_for_want_of_groups_is_known_to_have_none(broker: BrokerOverALine) -> None:
+    for user in (
+        DirectoryUser("github/looked-up", name="L"),
+        DirectoryUser("github/left", name="L", group_ids=("g",)),
+        DirectoryUser("github/out", is_deactivated=True),
+        DirectoryUser("okta/another", group_ids=("g",)),
+    ):
+        await broker.put(DIRECTORY_USER, user.id, user.to_data())
+    listed = of_members(DirectoryUser("github/in", group_ids=("g",)))
+    changes = await difference(listed, broker)
+    await apply(changes, broker)
+    kept = {record.id: DirectoryUser.from_record(record) for record in await broker.page(DIRECTORY_USER, "", 10)}
+    assert kept == {
+        "github/in": DirectoryUser("github/in", group_ids=("g",)),
+        "github/looked-up": DirectoryUser("github/looked-up", name="L"),
+        "github/left": DirectoryUser("github/left"),
+        "github/out": DirectoryUser("github/out"),
+    }
+    assert len(await difference(listed, broker)) == 0
+
+
+async def test_more_than_half_does_not_lose_all_groups_by_mistake(broker: BrokerOverALine) -> None:
+    people = [DirectoryUser(f"github/{number}", group_ids=("g",)) for number in range(10)]
+    await apply(await difference(of_members(*people), broker), broker)
+    for number in range(20):  # looked up at a sign-in, in no group: they lend the others no weight
+        await broker.put(DIRECTORY_USER, f"github/none-{number}", DirectoryUser(f"github/none-{number}").to_data())
+    check_removals(await difference(of_members(*people[:5]), broker))
+    with pytest.raises(TooManyGone):
+        check_removals(await difference(of_members(*people[:4]), broker))
+
+
 async def test_nothing_is_too_much_where_nothing_was(broker: BrokerOverALine) -> None:
     check_removals(await difference(snapshot(0), broker))
     check_removals(await difference(snapshot(3, 3), broker))

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from authenticate.discovery import Discovery
 from authenticate.providers.base import groups_in, merged
 from authenticate.providers.registry import provider_of
 from tests.support.options import make_options
@@ -73,9 +72,3 @@ def test_ping_names_the_address_mail(tmp_path: Path) -> None:
     assert user(tmp_path, mail="ann@corp.example").email == "ann@corp.example"
     assert user(tmp_path, mail="ann").email == ""
     assert user(tmp_path, email="ann@corp.example", mail="other@corp.example").email == "ann@corp.example"
-
-
-def test_only_scopes_that_the_provider_has_are_asked_for_by_default(tmp_path: Path) -> None:
-    published = Discovery("", "", "", "", frozenset(), scopes=frozenset({"email", "phone"}))
-    assert provider_of(make_options(tmp_path)).asked_scopes(published) == ("openid", "email")
-    assert provider_of(make_options(tmp_path, idp_scopes=["openid", "x"])).asked_scopes(published) == ("openid", "x")

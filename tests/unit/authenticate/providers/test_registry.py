@@ -48,3 +48,57 @@ def test_what_the_operator_writes_replaces_the_defaults(tmp_path: Path, name: st
     assert provider_of(make_options(tmp_path, idp_provider=name, **{**written, "idp_request_params": {}})).request_params == {
         "access_type": "offline"
     }
+
+
+LONG = "https://www.googleapis.com/auth/userinfo."
+GRAPH = "https://graph.microsoft.com/User.Read"
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "given", "needed", "other"),
+    [
+        *(("oidc", "openid profile email", given, "", "") for given in ("email,openid,profile", "email, profile", "profile\temail\n")),
+        *((kind, "openid email profile", f"openid {LONG}email {LONG}profile", "", "") for kind in ("google", "oidc")),
+        *((kind, "openid email profile", f"openid {LONG}profile", "email", "") for kind in ("google", "oidc")),
+        ("google", "openid email", "email openid", "", ""),
+        ("google", f"openid {LONG}email", "email openid", "", ""),
+        ("oidc", "openid email groups offline_access", "email groups", "", ""),
+        ("oidc", "openid email groups offline_access", "openid email", "groups", ""),
+        ("oidc", "openid email", "openid", "email", ""),
+        ("oidc", "openid email", "openid EMAIL my.email https://x.example/email", "email", ""),
+        ("oidc", "openid profile email roles", "openid profile email", "", "roles"),
+        ("oidc", "openid email roles", "openid roles", "email", ""),
+        ("oidc", "openid email", ",", "email", ""),
+        ("okta", "openid profile email groups", "openid profile email", "groups", ""),
+        ("auth0", "openid profile email read:x", "openid profile", "email", "read:x"),
+        ("onelogin", "openid profile email groups params", "openid profile email", "groups", "params"),
+        ("azure", "openid profile email offline_access", f"openid profile email {GRAPH}", "", ""),
+        ("azure", "openid profile email offline_access", f"openid profile {GRAPH}", "email", ""),
+        ("azure", "openid email user.read", "email openid profile User.Read", "", ""),
+        ("azure", "openid email User.Read", f"openid email {GRAPH}", "", ""),
+        ("azure", f"openid email {GRAPH}", "openid Email user.read", "", ""),
+        ("azure", f"openid email {GRAPH}", "openid User.Read", "email", ""),
+        ("azure", f"openid email {GRAPH}", "openid email", "", GRAPH),
+        ("azure", "openid email https://graph.microsoft.com/.default", f"{GRAPH} openid email", "", ""),
+        ("azure", "openid email https://graph.microsoft.com/.default", f"{GRAPH} openid", "email", ""),
+        ("azure", "openid email", "openid api://app/email https://graph.microsoft.com.evil.example/email", "email", ""),
+        ("azure", "openid email api://app/read", "API://app/read", "", ""),
+        ("azure", "openid email api://app/.default", "api://app/read", "", ""),
+        ("azure", "openid email api://app/read api://app/write", "api://app/read", "", "api://app/write"),
+        ("gitlab", "openid profile email api", "openid profile email api", "", ""),
+        ("gitlab", "openid profile email api", "openid profile email", "read_api", "api"),
+        ("gitlab", "openid profile email read_api", "openid profile email api", "", ""),
+        ("gitlab", "openid profile email read_user", "openid profile email", "", "read_user"),
+        ("github", "user:email read:org", "read:org,user:email", "", ""),
+        ("github", "user:email read:org", "user, admin:org", "", ""),
+        ("github", "user:email read:org", "user:email", "read:org", ""),
+        ("github", "admin:org", "read:org", "", "admin:org"),
+        ("github", "user:email read:org gist", "user:email read:org", "", "gist"),
+        ("github", "user:email read:org", ",", "user:email read:org", ""),
+    ],
+)
+def test_each_provider_names_what_it_gave_in_its_own_way(
+    tmp_path: Path, kind: str, asked: str, given: str, needed: str, other: str
+) -> None:
+    missing = provider_of(make_options(tmp_path, idp_provider=kind)).missing_scopes(asked.split(), given)
+    assert (" ".join(missing.needed), " ".join(missing.other)) == (needed, other)

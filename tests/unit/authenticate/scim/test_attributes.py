@@ -1,8 +1,11 @@
 """Names of attributes, in every spelling that clients use."""
 
+from typing import Any
+
 import pytest
 
-from authenticate.scim.attributes import ENTERPRISE, folded, key_in, path_of, values_at
+from authenticate.scim.attributes import ENTERPRISE, USER, folded, key_in, path_of, said_in, values_at
+from authenticate.scim.errors import ScimError
 
 
 @pytest.mark.parametrize(
@@ -14,10 +17,46 @@ from authenticate.scim.attributes import ENTERPRISE, folded, key_in, path_of, va
         ("URN:ietf:params:scim:schemas:core:2.0:Group:displayName", ("displayName",)),
         (ENTERPRISE, (ENTERPRISE,)),
         (f"{ENTERPRISE}:manager.value", (ENTERPRISE, "manager", "value")),
+        (f"{ENTERPRISE.upper()}:DEPARTMENT", (ENTERPRISE, "DEPARTMENT")),
+        (USER, ()),
+        (USER.upper(), ()),
+        ("urn:acme:hr:1.10:Person", ("urn:acme:hr:1.10:Person",)),
+        ("urn:acme:hr:1.10:Person:badge.no", ("urn:acme:hr:1.10:Person", "badge", "no")),
+        ("urn:acme:badge.no", ("urn:acme:badge.no",)),
     ],
 )
 def test_a_name_is_a_path(name: str, path: tuple[str, ...]) -> None:
     assert path_of(name) == path
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"active": False, "title": "x"},
+        {USER: {"active": False, "title": "x"}},
+        {"title": "x", USER.upper(): {"active": False}},
+        {f"{USER}:active": False, "title": "x"},
+        {USER: {USER: {"active": False}, "title": "x"}},
+        {USER: {f"{USER}:active": False}, "title": "x"},
+    ],
+)
+def test_what_stands_under_the_core_schema_is_of_the_resource(document: dict[str, Any]) -> None:
+    assert dict(said_in(document)) == {"active": False, "title": "x"}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"active": True, "Active": False},
+        {"active": True, USER: {"active": False}},
+        {f"{USER}:active": 1, "active": 1},
+        {USER: 1},
+        {USER: []},
+    ],
+)
+def test_what_is_said_twice_or_in_no_object_is_refused(document: dict[str, Any]) -> None:
+    with pytest.raises(ScimError):
+        list(said_in(document))
 
 
 def test_values_of_a_list_are_those_of_its_elements() -> None:

@@ -181,6 +181,39 @@ async def test_another_id_of_the_provider_is_another_person(directory: ScimDirec
     await directory.create_user(person("other", externalId="id-of-ann"))  # the old one is free again
 
 
+@pytest.mark.parametrize(
+    ("was_active", "said", "is_shut_out"),
+    [
+        (True, {}, False),
+        (True, {"active": True}, False),
+        (True, {"active": False}, True),
+        (False, {}, True),
+        (False, {"active": None}, True),
+        (False, {"active": False}, True),
+        (False, {"active": True}, True),
+    ],
+)
+@pytest.mark.parametrize("is_patched", [False, True])
+async def test_a_rename_lets_nobody_back_in(
+    directory: ScimDirectory, broker: LocalBroker, was_active: bool, said: dict[str, Any], is_shut_out: bool, is_patched: bool
+) -> None:
+    user, _ = await with_group(directory)
+    await signed_in(broker, "ann", "1")
+    if not was_active:
+        await directory.patch_user(user.id, deactivation())
+    if is_patched:
+        await directory.patch_user(user.id, {"Operations": [{"op": "replace", "value": {"externalId": "id-of-new", **said}}]})
+    else:
+        await directory.replace_user(user.id, {**person(), "externalId": "id-of-new", **said})
+    for _ in range(2):
+        assert await directory.is_deactivated("id-of-ann") is is_shut_out
+        assert await known(broker) == (DirectoryUser("oidc/id-of-ann", is_deactivated=True) if is_shut_out else None)
+        assert await broker.page(SESSION, "", 10) == []
+        await directory.tidy()  # at a restart
+    await directory.create_user(person("other", externalId="id-of-ann"))  # somebody new has that id
+    assert not await directory.is_deactivated("id-of-ann")
+
+
 @pytest.mark.parametrize("more", [{"userName": "ANN@example.com", "externalId": "x"}, {"userName": "x", "externalId": "id-of-ann"}])
 async def test_nobody_is_pushed_twice(directory: ScimDirectory, more: dict[str, Any]) -> None:
     await directory.create_user(person())

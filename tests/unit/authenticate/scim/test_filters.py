@@ -80,6 +80,7 @@ def test_an_index_is_asked_only_for_what_it_answers_whole(text: str, equals: tup
         "", " ", "userName", "userName eq", 'eq "x"', 'userName is "x"', "userName eq x", 'userName eq "x', 'userName eq "x" and',
         'userName eq "x")', '(userName eq "x"', 'emails[type eq "x"', 'userName eq "x" active eq true', "userName eq [1]", "userName eq {}",
         "(" * 500 + 'a eq "x"' + ")" * 500, "not " * 100 + "(a pr)", 'a eq "' + "x" * 3000 + '"', '"x" eq "y"', "userName eq 1e999 )",
+        "urn:ietf:params:scim:schemas:core:2.0:User pr", 'urn:ietf:params:scim:schemas:core:2.0:User[active eq true]',
     ],
 )  # fmt: skip
 def test_what_is_no_filter_is_refused_by_its_name(text: str) -> None:

@@ -9,6 +9,7 @@ from authenticate.scim.errors import ScimError
 from authenticate.scim.patch import patched
 from databroker.store.frozen import frozen_data
 
+CORE = "urn:ietf:params:scim:schemas:core:2.0:User"
 USER = {
     "userName": "ann",
     "active": True,
@@ -34,6 +35,14 @@ def after(resource: dict[str, Any], *operations: dict[str, Any]) -> dict[str, An
         ({"op": "replace", "path": "urn:ietf:params:scim:schemas:core:2.0:User:userName", "value": "anna"}, {"userName": "anna"}),
         ({"op": "add", "path": f"{ENTERPRISE}:department", "value": "Sales"}, {ENTERPRISE: {"department": "Sales"}}),
         ({"op": "add", "value": {f"{ENTERPRISE}:department": "Sales"}}, {ENTERPRISE: {"department": "Sales"}}),
+        ({"op": "add", "value": {ENTERPRISE.upper(): {"department": "Sales"}}}, {ENTERPRISE: {"department": "Sales"}}),
+        ({"op": "replace", "value": {CORE: {"active": False, "title": "x"}}}, {"active": False, "title": "x"}),
+        ({"op": "replace", "path": CORE, "value": {"name.familyName": "Lee"}}, {"name": {"givenName": "Ann", "familyName": "Lee"}}),
+        ({"op": "add", "path": f"{CORE}:name.familyName", "value": "Lee"}, {"name": {"givenName": "Ann", "familyName": "Lee"}}),
+        (
+            {"op": "replace", "path": f'{CORE}:emails[type eq "work"].value', "value": "new@example.com"},
+            {"emails": [{"type": "work", "value": "new@example.com"}, USER["emails"][1]]},
+        ),
         (
             {"op": "Replace", "path": 'emails[type eq "work"].value', "value": "new@example.com"},
             {"emails": [{"type": "work", "value": "new@example.com"}, USER["emails"][1]]},
@@ -111,6 +120,10 @@ def test_what_is_kept_is_never_changed_in_place() -> None:
         ([{"op": ["add"]}], "invalidSyntax"),
         ([{"op": "remove"}], "noTarget"),
         ([{"op": "add", "value": 1}], "invalidValue"),
+        ([{"op": "add", "path": CORE, "value": 1}], "invalidValue"),
+        ([{"op": "add", "value": {"active": True, "ACTIVE": False}}], "invalidValue"),
+        ([{"op": "remove", "path": CORE}], "noTarget"),
+        ([{"op": "add", "path": f"{CORE}[active eq true]", "value": 1}], "invalidPath"),
         ([{"op": "add", "path": 5, "value": 1}], "invalidPath"),
         ([{"op": "add", "path": "a[", "value": 1}], "invalidPath"),
         ([{"op": "add", "path": "a..b", "value": 1}], "invalidPath"),

@@ -1,5 +1,9 @@
 """What the server says of itself is what it does."""
 
+import pytest
+
+from authenticate.scim.attributes import USER
+from authenticate.scim.resources import user_of
 from authenticate.scim.schemas import resource_types, schemas, service_provider_config
 
 BASE = "https://auth.example.com/.gate/scim/v2/"
@@ -13,7 +17,19 @@ def test_only_what_is_there_is_said_to_be_supported() -> None:
 
 def test_each_type_has_its_schema() -> None:
     types = resource_types(BASE)
-    known = {schema["id"] for schema in schemas(BASE)}
+    known = {schema["id"] for schema in schemas(BASE, "externalId")}
     assert [type["endpoint"] for type in types] == ["/Users", "/Groups"]
     assert {type["schema"] for type in types} <= known
-    assert all(schema["meta"]["location"] == f"{BASE}Schemas/{schema['id']}" for schema in schemas(BASE))
+    assert all(schema["meta"]["location"] == f"{BASE}Schemas/{schema['id']}" for schema in schemas(BASE, "externalId"))
+
+
+@pytest.mark.parametrize("user_id", ["externalId", "userName"])
+def test_what_a_user_must_have_is_said_to_be_required(user_id: str) -> None:
+    attributes = schemas(BASE, user_id)[0]["attributes"]
+    assert {each["name"] for each in attributes if each["required"]} == {"userName", user_id}
+
+
+def test_each_attribute_that_is_named_is_kept() -> None:
+    named = {each["name"]: "x" for each in schemas(BASE, "userName")[0]["attributes"] if each["mutability"] == "readWrite"}
+    assert schemas(BASE, "userName")[0]["id"] == USER
+    assert user_of({**named, "active": True}).keys() == named.keys()

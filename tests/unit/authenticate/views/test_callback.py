@@ -1,11 +1,14 @@
 """What the provider sends back: one session for the browser that asked, and none for anybody else."""
 
 import asyncio
-from urllib.parse import parse_qs, urlsplit
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
 from databroker.records import USER, Session, User
+from gateproject.client_network import Places
 from tests.support.authenticate_site import APP, ATTEMPT, ORIGIN, Site
 from tests.support.fake_idp import ABSENT, Answer
 
@@ -183,7 +186,7 @@ async def test_an_error_of_the_provider_is_a_page_that_says_what_to_do(site: Sit
     assert response.status == status
     assert f'href="{APP}/reports' in response.text
     assert "<script" not in response.text
-    assert not [name for name in browser.cookies if name.startswith("_gate_signin_")]
+    assert not [name for name in browser.cookies if name.startswith("__Host-_gate_signin_")]
     assert (await browser.get(callback)).status == 400
 
 
@@ -274,3 +277,117 @@ async def test_while_the_data_broker_is_away_there_is_a_503_page(site: Site) -> 
 
 async def test_a_callback_by_post_is_not_possible(site: Site) -> None:
     assert (await site.browser().post("/oauth2/callback", {})).status == 405
+
+
+@pytest.mark.parametrize(
+    ("scope", "missing"),
+    [
+        (ABSENT, ""),
+        (None, ""),
+        ("", ""),
+        (7, ""),
+        ("openid profile email offline_access", ""),
+        ("email profile", ""),
+        ("email,openid,profile", ""),
+        ("openid https://www.googleapis.com/auth/userinfo.email https://www.googleapis.com/auth/userinfo.profile", ""),
+        (["openid", "profile", "email"], ""),
+        ("openid profile", "email"),
+        ("openid", "profile email"),
+        ("openid Email profile", "email"),
+        ("openid email_verified profile", "email"),
+    ],
+)
+async def test_less_scope_than_was_asked_is_refused_by_name(site: Site, scope: object, missing: str) -> None:
+    site.idp.bend.tokens = {"scope": scope}
+    response = await site.browser().sign_in()
+    assert len(await site.sessions()) == (0 if missing else 1)
+    if missing:
+        assert response.status == 403
+        assert f"{missing} is missing" in response.text
+        assert "Sign in again" in response.text
+
+
+async def test_a_scope_by_which_no_rule_sees_anybody_is_missed_in_the_log_alone(
+    tmp_path: Path, site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.idp.bend.tokens = {"scope": "openid profile email"}
+    wide = Site(tmp_path, site.idp, site._django_pages, idp_scopes=["openid", "profile", "email", "roles"])
+    await wide.browser().sign_in()
+    assert len(await wide.sessions()) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "less scope than was asked" in line]
+    assert "warning" in line
+    assert "roles" in line
+    await wide.service.stop()
+
+
+@pytest.mark.parametrize(
+    ("claims_supported", "is_verified"),
+    [
+        (ABSENT, False),
+        ([], False),
+        (["sub", "email", "email_verified"], False),
+        ("email", False),
+        (["sub", "email"], None),
+    ],
+)
+async def test_an_address_without_its_mark_counts_only_where_the_provider_never_gives_one(
+    site: Site, claims_supported: object, is_verified: bool | None
+) -> None:
+    """The person may have taken the mark out of the request, and nothing else."""
+    site.idp.bend.discovery = {"claims_supported": claims_supported}
+    site.idp.bend.claims = site.idp.bend.userinfo = {"email_verified": ABSENT}
+    await site.browser().sign_in()
+    assert User.from_record(await site.broker.get(USER, "oidc/alice")).email_verified is is_verified
+
+
+async def test_one_network_holds_no_more_than_its_share_of_the_provider(site: Site) -> None:
+    """Made-up codes at a slow token endpoint; who is turned away has used nothing up, and everybody else signs in."""
+    site.service.places_at_provider = Places(5, 2)
+    victim = site.browser()
+    victims = await victim.to_provider()
+    mallory, mine = site.browser(), site.browser()
+    junk = [await mallory.to_provider() for _ in range(3)]
+    kept = site.idp.pick(await mine.to_provider(), "alice")
+    site.idp.bend.holds["/token"] = hold = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        held = [tasks.create_task(mallory.get(site.idp.pick(url, "bob"))) for url in junk[:2]]
+        await wait_for(lambda: site.idp.count("/token") == 2)
+        turned_away = await mine.get(kept)
+        assert (turned_away.status, turned_away.headers["retry-after"]) == (503, "5")
+        assert "reload" in turned_away.text
+        site.client_address = "198.51.100.1"
+        signed_in = tasks.create_task(victim.get(site.idp.pick(victims, "alice")))
+        await wait_for(lambda: site.idp.count("/token") == 3)
+        hold.set()
+    assert signed_in.result().status == 302
+    assert [task.result().status for task in held] == [302, 302]
+    site.client_address = "192.0.2.7"
+    assert (await mine.get(kept)).status == 302
+
+
+async def wait_for(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_the_provider_s_own_words_are_in_the_log_and_on_no_page(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    browser = site.browser()
+    state = parse_qs(urlsplit(await browser.to_provider()).query)["state"][0]
+    said = {"error": "unauthorized_client", "error_description": "Client not\r\nallowed \x1b[31m" + "x" * 500, "state": state}
+    response = await browser.get(f"{ORIGIN}/oauth2/callback?{urlencode({**said, 'iss': site.idp.issuer})}")
+    assert response.status == 400
+    assert "not allowed" not in response.text
+    told = capsys.readouterr().out
+    assert "the provider says 'unauthorized_client' (Client not allowed [31mxxx" in told
+    assert "x" * 300 not in told
+
+
+@pytest.mark.parametrize("path", ["/token", "/userinfo"])
+async def test_the_words_of_its_endpoints_are_in_the_log_too(site: Site, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    error = {"error": "unauthorized_client", "error_description": "this client\nmay not"}
+    site.idp.bend.answers[path] = Answer.json(error, 400)
+    response = await site.browser().sign_in()
+    assert response.status == 503
+    assert "may not" not in response.text
+    assert "status 400: unauthorized_client (this client may not)" in capsys.readouterr().out

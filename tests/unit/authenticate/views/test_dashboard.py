@@ -2,12 +2,16 @@
 
 import json
 import re
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
+from django.core.handlers.asgi import ASGIHandler
 
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from tests.support.authenticate_site import ORIGIN, Site
-from tests.support.fake_idp import PEOPLE
+from tests.support.fake_idp import PEOPLE, FakeIdP
 
 
 async def test_without_a_session_the_page_leads_to_sign_in_and_back(site: Site) -> None:
@@ -91,3 +95,39 @@ async def test_a_session_ends_with_its_record_and_with_its_time(site: Site) -> N
     (record,) = await site.sessions()
     await site.broker.delete("session", record.id)
     assert (await browser.get("/.gate/")).status == 302
+
+
+ALICE = {"admin_allowed_users": ["alice@corp.example"]}
+
+
+@pytest.mark.parametrize(("admins", "person", "leads"), [(ALICE, "alice", True), (ALICE, "bob", False), ({}, "alice", False)])
+async def test_administrators_are_led_to_the_admin_and_nobody_else(
+    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, admins: dict[str, object], person: str, leads: bool
+) -> None:
+    site = Site(tmp_path, idp, django_pages, **admins)
+    browser = site.browser()
+    await browser.sign_in(person)
+    assert ('href="/.gate/admin/"' in (await browser.get("/.gate/")).text) is leads
+    await site.service.stop()
+
+
+@pytest.mark.parametrize(("zone", "shown"), [("UTC", "UTC"), ("Europe/Berlin", "CE"), ("Asia/Kolkata", "IST")])
+async def test_times_are_told_with_the_zone_that_the_operator_chose(
+    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, zone: str, shown: str
+) -> None:
+    site = Site(tmp_path, idp, django_pages, time_zone=zone)
+    browser = site.browser()
+    await browser.sign_in()
+    since = datetime.fromtimestamp((await site.sessions())[0].data["issued"], ZoneInfo(zone))
+    text = (await browser.get("/.gate/")).text
+    assert since.strftime("%-d %B %Y, %H:%M ") + shown in text
+    await site.service.stop()
+
+
+async def test_each_way_to_sign_out_says_what_it_does(site: Site) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    text = (await browser.get("/.gate/")).text
+    assert [*re.findall("<button[^>]*>([^<]*)</button>", text)][:2] == ["Sign out", "Sign out on all devices"]
+    assert "in this browser, for every application" in text
+    assert "in every other browser, too, and for the programs" in text

@@ -1,6 +1,7 @@
 """What the provider hears when it tells us of a sign-out, and what anybody else hears."""
 
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -125,12 +126,49 @@ async def test_a_provider_whose_keys_are_away_can_try_again(site: Site) -> None:
     site.clock.ahead = 3700  # the keys are forgotten
     late = site.idp.logout_token(sid=SID)
     site.idp.bend.answers["/jwks"] = Answer(500)
-    assert (await told(site, token)).status == 400
-    assert (await told(site, late)).status == 400
+    for sent in (token, late):
+        response = await told(site, sent)
+        assert (response.status, response.headers["retry-after"]) == (503, "30")
+        assert json.loads(response.text)["error_description"] == "the logout token can't be checked now"
     site.idp.bend.answers.clear()
     site.clock.ahead = 3710
     assert (await told(site, late)).status == 200
     assert await site.sessions() == []
+
+
+async def test_a_store_that_is_away_is_no_refusal(site: Site) -> None:
+    token = site.idp.logout_token(sid=SID)
+    site.broker.cut()
+    response = await told(site, token)
+    assert (response.status, response.headers["retry-after"]) == (503, "30")
+
+
+AWAY = "http://127.0.0.1:9"
+ANYBODYS = {
+    "logout token": ("POST", BACK, "a form"),
+    "front channel": ("GET", f"{FRONT}?{urlencode({'iss': AWAY, 'sid': SID})}", ""),
+    "sign-in": ("GET", "", ""),
+    "callback": ("GET", "/oauth2/callback?code=x&state=y", ""),
+    "own pages": ("GET", "/.gate/", ""),
+    "program": ("GET", "/.gate/program?x=y", ""),
+    "SCIM": ("GET", "/.gate/scim/v2/Users", ""),
+    "keys": ("GET", "/.well-known/gate/jwks.json", ""),
+    "endpoints": ("GET", "/.well-known/gate/", ""),
+    "sign-out": ("GET", "/.gate/signout/", ""),
+    "refresh": ("POST", "/.gate/refresh", "a form"),
+}
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/json", "*/*"])
+@pytest.mark.parametrize(("method", "path", "form"), ANYBODYS.values(), ids=ANYBODYS.keys())
+async def test_nobody_without_a_session_hears_how_the_network_to_the_provider_is(
+    tmp_path: Path, site: Site, method: str, path: str, form: str, accept: str
+) -> None:
+    lonely = Site(tmp_path, site.idp, site._django_pages, idp_provider_url=AWAY, scim_token="a-random-token-0123456789-abcdefghij")
+    sent = {"logout_token": site.idp.logout_token(sid=SID)} if form else None
+    response = await lonely.browser().get(path or lonely.sign_in_url(), method=method, form=sent, accept=accept)
+    assert not any(word in response.text for word in ("127.0.0.1", "refuses", "connection", "ProviderError"))
+    await lonely.service.stop()
 
 
 async def test_an_id_token_in_its_place_ends_nothing(site: Site) -> None:

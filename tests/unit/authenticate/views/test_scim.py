@@ -178,6 +178,136 @@ async def test_deactivation_ends_the_session_of_who_is_signed_in_and_lets_nobody
     assert (await browser.sign_in("alice")).status == 302
 
 
+def nested(**said: Any) -> dict[str, Any]:
+    return {USER: said}
+
+
+def once(op: str, value: Any = None, **path: str) -> tuple[str, dict[str, Any]]:
+    return "PATCH", patch({"op": op, **path, **({"value": value} if op != "remove" else {})})
+
+
+def put(**said: Any) -> tuple[str, dict[str, Any]]:
+    return "PUT", {"userName": "ann", "externalId": "x", **said}
+
+
+FULL = f"{USER}:active"
+# (method, document): who says nothing of `active` decides nothing.
+NOT_SAID = [
+    put(), put(active=None), put(**nested(active=None)), put(**{FULL: None}), put(title="x"),
+    once("remove", path="active"), once("remove", path="ACTIVE"), once("remove", path=FULL), once("Remove", path="Active"),
+    once("replace", None, path="active"), once("add", None, path="active"), once("replace", None, path=FULL),
+    once("replace", {"active": None}), once("add", nested(active=None)), once("replace", {FULL: None}), once("replace", {}),
+    once("replace", {"title": "x"}), once("replace", {"active": None}, path=USER), once("replace", nested()),
+]  # fmt: skip
+
+
+def said(word: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Each way of saying it."""
+    return [
+        put(active=word), put(ACTIVE=word), put(active=str(word)), put(**nested(active=word)), put(**{FULL: word}),
+        put(**{FULL.upper(): word}),
+        once("replace", word, path="active"), once("add", word, path="active"), once("Replace", str(word), path="ACTIVE"),
+        once("replace", word, path=FULL), once("replace", word, path=FULL.upper()), once("replace", {"active": word}, path=USER),
+        once("replace", {"active": word}), once("add", {"Active": word}), once("replace", {FULL: word}),
+        once("replace", nested(active=word)),
+        once("Add", nested(ACTIVE=str(word), title="x")), once("replace", {"title": "x", **nested(active=word)}),
+        once("add", {USER.upper(): {"active": word}}), once("replace", nested(**nested(active=word))),
+    ]  # fmt: skip
+
+
+# Nobody can say what is meant.
+UNCLEAR = [
+    put(active="no"), put(active=0), put(active=[]), put(active={"value": False}), put(active=True, ACTIVE=False),
+    put(active=True, **nested(active=False)), put(**{FULL: True, "active": False}), put(**{USER: True}), put(**{USER: [{"active": False}]}),
+    once("replace", "off", path="active"), once("replace", False, path="active.value"), once("replace", {"active": True, FULL: False}),
+    once("replace", {"active": True, **nested(active=False)}), once("replace", {USER: False}), once("replace", False, path=USER),
+    once("remove", path=USER), once("remove"), once("remove", path=f"{USER}[active eq true]"), once("replace", {f"{USER}:": False}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("was_active", [True, False])
+@pytest.mark.parametrize(
+    ("changes", "becomes", "status"),
+    [(NOT_SAID, None, 200), (said(True), True, 200), (said(False), False, 200), (UNCLEAR, None, 400)],
+    ids=["not said", "said to be", "said not to be", "unclear"],
+)
+async def test_a_person_is_as_the_provider_has_said_last(
+    site: Site, was_active: bool, changes: list[tuple[str, dict[str, Any]]], becomes: bool | None, status: int
+) -> None:
+    path = f"Users/{(await done(site, 'POST', 'Users', {'userName': 'ann', 'externalId': 'x'}, status=201))['id']}"
+    for method, document in changes:
+        await done(site, "PUT", path, {"userName": "ann", "externalId": "x", "active": was_active})
+        shown = await done(site, method, path, document, status=status)
+        expected = was_active if becomes is None else becomes
+        assert await site.service.scim.is_deactivated("x") is not expected, (method, document)
+        assert ((await groups_of(site, "x")) is not None) is expected, (method, document)
+        if status == 200:
+            assert shown.get("active", expected) is expected, (method, document)
+            assert {name for name in shown if name.lower().startswith("urn:")} == set(), (method, document)
+
+
+async def test_who_is_deactivated_stays_so_over_any_number_of_changes_that_do_not_say_otherwise(site: Site) -> None:
+    path = f"Users/{(await done(site, 'POST', 'Users', {'userName': 'ann', 'externalId': 'x', 'active': False}, status=201))['id']}"
+    for method, document in NOT_SAID * 2:
+        await done(site, method, path, document)
+    assert await site.service.scim.is_deactivated("x")
+    await done(site, *("PATCH", path), once("remove", path="active")[1])
+    assert "active" not in await done(site, "GET", path)
+    await done(site, *("PATCH", path), once("replace", {"title": "y"})[1])
+    assert "active" not in await done(site, "GET", path)
+    assert (await done(site, "PUT", path, put(title="z")[1]))["active"] is False
+
+
+async def test_what_belongs_to_an_extension_that_gate_does_not_know_is_kept_in_one_place(site: Site) -> None:
+    foreign = "urn:ietf:params:scim:schemas:extension:acme:2.0:User"
+    user = await done(site, "POST", "Users", {"userName": "ann", "externalId": "x", foreign: {"badge": "1"}}, status=201)
+    path = f"Users/{user['id']}"
+    await done(
+        site, "PATCH", path, patch({"op": "replace", "path": f"{foreign}:badge", "value": "2"}, {"op": "add", "value": {foreign: {"a": 1}}})
+    )
+    assert (await done(site, "GET", path))[foreign] == {"badge": "2", "a": 1}
+
+
+async def searched(site: Site, path: str, **asked: Any) -> dict[str, Any]:
+    return await done(site, "POST", path, {"schemas": ["urn:ietf:params:scim:api:messages:2.0:SearchRequest"], **asked})
+
+
+async def test_a_search_is_a_query_in_a_body(site: Site) -> None:
+    ann = await done(
+        site, "POST", "Users", {"userName": "ann", "externalId": "x", "name": {"givenName": "A", "familyName": "L"}}, status=201
+    )
+    await done(site, "POST", "Users", {"userName": "bob", "externalId": "y"}, status=201)
+    group = await done(site, "POST", "Groups", {"displayName": "ann", "members": [{"value": ann["id"]}]}, status=201)
+    ids = [ann["id"], group["id"]]
+
+    async def found(path: str, **asked: Any) -> list[str]:
+        answer = await searched(site, path, **asked)
+        assert answer["itemsPerPage"] == len(answer["Resources"])
+        return [each["id"] for each in answer["Resources"]]
+
+    assert await found("Users/.search", filter='userName eq "ann"') == ids[:1]
+    assert await found("Groups/.search", filter='userName eq "ann"') == []
+    assert await found(".search", filter='userName eq "ann" or displayName eq "ann"') == ids
+    assert await found(".search", filter='meta.resourceType eq "Group"') == ids[1:]
+    assert await found(".search", filter=f'id eq "{ids[1]}"') == ids[1:]
+    assert (await found(".search", startIndex=3), await found(".search", count=1, STARTINDEX="3")) == (ids[1:], ids[1:])
+    assert (await searched(site, ".search", count=0))["totalResults"] == 3
+    some = (await searched(site, "Users/.search", attributes=["name.familyName", f"{USER}:userName"], filter="name pr"))["Resources"][0]
+    assert some == {"id": ann["id"], "schemas": [USER], "userName": "ann", "name": {"familyName": "L"}}
+    less = (await searched(site, "Groups/.search", excludedAttributes=["members.$ref", "meta"]))["Resources"][0]
+    assert (less["members"], "meta" in less) == ([{"value": ann["id"], "type": "User"}], False)
+    assert (await done(site, "GET", "?" + where("userName eq 'bob'")))["totalResults"] == 1
+
+
+@pytest.mark.parametrize("path", [".search", "Users/.search", "Groups/.search"])
+async def test_a_search_that_can_not_be_read_is_refused(site: Site, path: str) -> None:
+    for asked in ({"filter": "x"}, {"filter": 5}, {"count": "x"}, {"count": True}, {"count": 1.5}, {"attributes": 5}, {"attributes": [5]}):
+        assert (await done(site, "POST", path, asked, status=400))["scimType"] in ("invalidFilter", "invalidValue"), asked
+    await done(site, "POST", path, b"{", status=400)
+    for method in ("GET", "PUT", "PATCH", "DELETE"):
+        await done(site, method, path, {}, status=405)
+
+
 async def test_pages_of_a_list(site: Site) -> None:
     for number in range(5):
         await done(site, "POST", "Users", {"userName": f"user{number}", "externalId": f"{number}"}, status=201)
@@ -207,6 +337,11 @@ async def test_a_version_guards_a_change(site: Site) -> None:
     assert (await ask(site, "PUT", path, body, if_match=created.headers["etag"])).status == 412
 
 
+async def test_what_can_not_be_shown_is_not_done(site: Site) -> None:
+    await done(site, "POST", "Users?attributes=userName", {"userName": "ann", "externalId": "x"}, status=201)
+    assert set((await done(site, "GET", "Users?attributes=userName"))["Resources"][0]) == {"id", "schemas", "userName"}
+
+
 async def test_the_server_describes_itself(site: Site) -> None:
     assert (await done(site, "GET", "ServiceProviderConfig"))["patch"] == {"supported": True}
     assert (await done(site, "GET", "ResourceTypes"))["totalResults"] == 2
@@ -218,7 +353,7 @@ async def test_the_server_describes_itself(site: Site) -> None:
 @pytest.mark.parametrize(("method", "path"), [("GET", "Users"), ("POST", "Users"), ("DELETE", "Users/x"), ("GET", "Schemas"), ("GET", "x")])
 async def test_without_the_token_nothing_is_told(site: Site, authorization: str, method: str, path: str) -> None:
     response = await ask(site, method, path, {"userName": "ann", "externalId": "x"}, authorization=authorization)
-    assert (response.status, response.headers["www-authenticate"]) == (401, "Bearer")
+    assert (response.status, response.headers["www-authenticate"].partition(",")[0]) == (401, 'Bearer realm="gate"')
     assert json.loads(response.text)["status"] == "401"
 
 
@@ -256,7 +391,8 @@ async def test_another_media_type_is_refused(site: Site) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("PUT", "Users", 405), ("DELETE", "Groups", 405), ("POST", "Users/x", 405), ("POST", "Schemas", 405), ("GET", "Bulk", 404),
+        ("PUT", "Users", 405), ("POST", "", 405), ("POST", "Schemas/.search", 405), ("POST", "Users/x/.search", 405),
+        ("DELETE", "Groups", 405), ("POST", "Users/x", 405), ("POST", "Schemas", 405), ("GET", "Bulk", 404),
         ("GET", "Users/x/y", 404), ("GET", "Schemas/x", 404), ("GET", "Users?count=x", 400), ("GET", "Users?filter=x", 400),
         ("PATCH", "Users/x", 404),
     ],

@@ -46,7 +46,7 @@ async def test_state_nonce_and_verifier_are_new_and_long_for_each_attempt(site: 
 async def test_the_attempt_is_hidden_in_a_cookie_that_scripts_and_other_hosts_do_not_get(site: Site) -> None:
     response = await site.browser().get(site.sign_in_url())
     (cookie,) = response.set_cookies
-    assert cookie.startswith("_gate_signin_")
+    assert cookie.startswith("__Host-_gate_signin_")
     attributes = {part.strip().lower() for part in cookie.split(";")[1:]}
     assert {"httponly", "secure", "samesite=lax", "max-age=600"} <= attributes
     assert not any(attribute.startswith("domain") for attribute in attributes)
@@ -147,9 +147,9 @@ async def test_a_session_cookie_of_a_route_host_is_no_session_here(site: Site) -
     session = await site.service.session_of([_cookie(browser)], HOST, site.clock())
     assert session is not None
     stranger = site.browser()
-    stranger.cookies["_gate"] = (
-        site.service.sessions.set_cookie(session, "app.example.com", site.clock()).partition(";")[0].partition("=")[2]
-    )
+    for each in site.service.sessions.set_cookies(session, "app.example.com", site.clock()):
+        name, _, value = each.partition(";")[0].partition("=")
+        stranger.cookies[name] = value
     assert (await stranger.get(site.sign_in_url())).location.startswith(site.idp.issuer)
     assert record.id == session.id
 
@@ -157,16 +157,38 @@ async def test_a_session_cookie_of_a_route_host_is_no_session_here(site: Site) -
 async def test_a_planted_cookie_does_not_hide_the_real_one(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in()
-    real = browser.cookies.pop("_gate")
+    real, companion = browser.cookies.pop("_gate"), browser.cookies.pop("__Host-_gate")
     for header in (f"_gate=planted; _gate={real}", f"_gate={real}; _gate=planted", f'_gate="{real}"; _gate={real}'):
-        assert (await browser.get(site.sign_in_url(), cookie=header)).location.startswith(APP)
+        assert (await browser.get(site.sign_in_url(), cookie=f"{header}; __Host-_gate={companion}")).location.startswith(APP)
+
+
+async def test_who_has_a_session_of_before_companions_just_signs_in_again(site: Site) -> None:
+    """Also who has another one beside it: what can be cleared is, and nothing goes round in circles."""
+    browser = site.browser()
+    await browser.sign_in()
+    old = browser.cookies["_gate"]
+    browser.cookies = {"_gate": old}
+    assert (await browser.sign_in()).location.startswith(APP)
+    assert (await browser.get(site.sign_in_url())).location.startswith(APP)
+    sent = {"cookie": f"_gate={old}; _gate={browser.cookies['_gate']}"}
+    response = await site.browser().get(site.sign_in_url(), **sent)
+    assert response.location.startswith(site.idp.issuer)
+    cleared = [each for each in response.set_cookies if each.startswith("_gate=;")]
+    assert {each.partition("Path=")[2].partition(";")[0] for each in cleared} == {
+        "/",
+        "/.gate",
+        "/.gate/",
+        "/.gate/sign_in",
+        "/.gate/sign_in/",
+    }
+    assert {each.partition("Domain=")[2].partition(";")[0] for each in cleared} == {"", "example.com", "auth.example.com"}
 
 
 async def test_at_most_eight_attempts_stay_in_a_browser(site: Site) -> None:
     browser = site.browser()
     for _ in range(12):
         await browser.to_provider()
-    assert len([name for name in browser.cookies if name.startswith("_gate_signin_")]) == 8
+    assert len([name for name in browser.cookies if name.startswith("__Host-_gate_signin_")]) == 8
 
 
 async def test_a_url_too_long_for_a_cookie_still_signs_in(site: Site) -> None:

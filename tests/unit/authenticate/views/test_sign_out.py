@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from django.conf import settings
 
 from tests.support.authenticate_site import APP, ORIGIN, Browser, Response, Site
 from tests.support.fake_idp import ABSENT, Answer
@@ -76,7 +77,7 @@ async def test_another_persons_token_changes_nothing(site: Site) -> None:
     bob, bobs = await signed_in(site, "bob")
     assert (await alice.post(URL, {"_gate_csrf": bobs})).status == 400
     # Nor with the other's cookie planted beside it: the token is bound to the session.
-    alice.cookies["_gate_csrf"] = bob.cookies["_gate_csrf"]
+    alice.cookies["__Host-_gate_csrf"] = bob.cookies["__Host-_gate_csrf"]
     assert (await alice.post(URL, {"_gate_csrf": bobs})).status == 400
     assert (await bob.post(URL, {"_gate_csrf": alices})).status == 400
     assert len(await site.sessions()) == 2
@@ -84,7 +85,7 @@ async def test_another_persons_token_changes_nothing(site: Site) -> None:
 
 async def test_a_token_without_its_cookie_changes_nothing(site: Site) -> None:
     browser, token = await signed_in(site)
-    del browser.cookies["_gate_csrf"]
+    del browser.cookies["__Host-_gate_csrf"]
     assert (await browser.post(URL, {"_gate_csrf": token})).status == 400
     assert len(await site.sessions()) == 1
 
@@ -239,3 +240,55 @@ async def test_pages_with_a_form_that_ends_at_the_provider_do_not_forbid_it(site
         policy = (await browser.get(path)).headers["content-security-policy"]
         assert "form-action" not in policy
         assert "frame-ancestors 'none'" in policy
+
+
+EVERYWHERE = {"gate_everywhere": "yes"}
+
+
+async def test_on_all_devices_ends_every_session_of_the_person_and_nobody_elses(site: Site) -> None:
+    await signed_in(site)
+    await signed_in(site, "bob")
+    browser, token = await signed_in(site)
+    assert (await browser.post(URL, {"_gate_csrf": token, **EVERYWHERE})).status == 302
+    assert [record.data["subject"] for record in await site.sessions()] == ["bob"]
+
+
+@pytest.mark.parametrize("way", ["without a token", "another person's token", "by a link", "by a script without a token"])
+async def test_nobody_else_ends_them(site: Site, way: str) -> None:
+    await signed_in(site)
+    browser, token = await signed_in(site)
+    _, bobs = await signed_in(site, "bob")
+    match way:
+        case "without a token":
+            await browser.post(URL, EVERYWHERE)
+        case "another person's token":
+            await browser.post(URL, {"_gate_csrf": bobs, **EVERYWHERE})
+        case "by a link":  # with proof it is a sign-out, of this browser alone
+            assert (await browser.get(f"{URL}?{urlencode({'_gate_csrf': token, **EVERYWHERE})}")).status == 302
+        case _:
+            await browser.post(URL, EVERYWHERE, X_CSRF_Token="A" * 86)
+    subjects = sorted(record.data["subject"] for record in await site.sessions())
+    assert subjects == ["alice", *(["alice"] if way != "by a link" else []), "bob"]
+
+
+async def test_the_page_that_asks_offers_it_to_who_is_signed_in(site: Site) -> None:
+    browser, _ = await signed_in(site)
+    assert "on all devices" in (await browser.get(URL)).text
+    assert "on all devices" not in (await site.browser().get(URL)).text
+
+
+async def test_who_is_not_led_to_the_provider_is_told_what_has_ended(site: Site) -> None:
+    site.idp.bend.discovery = {"end_session_endpoint": ABSENT}
+    for more, words in ((EVERYWHERE, "signed out on all devices"), ({}, "in this browser has ended")):
+        browser, token = await signed_in(site)
+        assert words in (await browser.post(URL, {"_gate_csrf": token, **more})).text
+        browser, token = await signed_in(site)
+        answer = await browser.post(URL, {"_gate_csrf": token, **more}, accept="application/json")
+        assert ("on all devices" in answer.text) is bool(more)
+
+
+async def test_every_cookie_of_ours_goes(site: Site) -> None:
+    browser, token = await signed_in(site)
+    browser.cookies |= {settings.SESSION_COOKIE_NAME: "x", settings.CSRF_COOKIE_NAME: "x", "theirs": "1"}
+    await browser.post(URL, {"_gate_csrf": token})
+    assert browser.cookies == {"theirs": "1"}

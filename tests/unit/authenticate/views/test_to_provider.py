@@ -3,8 +3,11 @@
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
 from databroker.records import SESSION
 from tests.support.authenticate_site import APP, ATTEMPT, ORIGIN, Browser, Response, Site
+from tests.support.cookies import of_jar
 from tests.support.fake_idp import ABSENT
 
 
@@ -40,7 +43,7 @@ async def test_the_first_sign_in_at_such_a_route_asks_for_it(site: Site) -> None
 
 async def test_a_session_that_is_strong_enough_goes_straight_back(site: Site) -> None:
     browser = site.browser()
-    site.idp.bend.claims = {"acr": "mfa"}
+    site.idp.bend.claims = {"acr": "mfa", "auth_time": int(site.clock())}
     await browser.sign_in()
     assert is_home(await browser.get(step_up_url(site, **MFA, **RECENT)))
     site.clock.ahead = 901
@@ -64,7 +67,7 @@ async def test_a_weak_one_is_asked_then_pressed_and_then_told(site: Site) -> Non
     assert f"{APP}/wages" in told.text
     # The session that was there is as it was, and no other came of it.
     assert [record.id for record in await site.sessions()] == [before.id]
-    assert await site.service.session_of([f"_gate={browser.cookies['_gate']}".encode()], "auth.example.com", site.clock()) is not None
+    assert await site.service.session_of([of_jar(browser.cookies).encode()], "auth.example.com", site.clock()) is not None
 
 
 async def test_pressing_may_help(site: Site) -> None:
@@ -76,6 +79,7 @@ async def test_pressing_may_help(site: Site) -> None:
 
 async def test_an_old_session_is_pressed_for_at_once(site: Site) -> None:
     browser = site.browser()
+    site.idp.bend.claims = {"auth_time": int(site.clock())}
     await browser.sign_in()
     site.clock.ahead = 901
     url, params = await asked_of_provider(site, browser, **RECENT)
@@ -87,9 +91,35 @@ async def test_an_old_session_is_pressed_for_at_once(site: Site) -> None:
     assert is_home(await answered(site, browser, url, auth_time=int(site.clock())))
 
 
+async def test_a_session_of_unknown_age_is_asked_for_it_and_an_answer_without_it_is_refused_at_once(site: Site) -> None:
+    """A provider that says `auth_time` only when it is asked, and a person who takes the question out of the request."""
+    site.idp.bend.discovery = {"claims_parameter_supported": True}
+    browser = site.browser()
+    assert (await browser.sign_in()).status == 302
+    (before,) = await site.sessions()
+    url, params = await asked_of_provider(site, browser, **RECENT)
+    assert (params["max_age"], "prompt" in params) == ("900", False)
+    assert params["claims"] == '{"id_token":{"auth_time":{"essential":true}}}'
+    told = await answered(site, browser, url.replace("max_age=900", "x=y"))
+    assert told.status == 403
+    assert "does not say when you proved who you are" in told.text
+    assert [record.id for record in await site.sessions()] == [before.id]
+    url, _ = await asked_of_provider(site, browser, **RECENT)
+    assert is_home(await answered(site, browser, url))
+
+
+@pytest.mark.parametrize("said", [None, "1800000000", True, [1], {}, 0, -1])
+async def test_a_time_that_is_none_is_refused_as_well(site: Site, said: Any) -> None:
+    browser = site.browser()
+    url, _ = await asked_of_provider(site, browser, **RECENT)
+    assert (await answered(site, browser, url, auth_time=said)).status == 403
+    assert await site.sessions() == []
+
+
 async def test_the_prompt_that_the_operator_wants_stays(site: Site) -> None:
     site.service.provider_client.provider.request_params["prompt"] = "consent"
     browser = site.browser()
+    site.idp.bend.claims = {"auth_time": int(site.clock())}
     await browser.sign_in()
     site.clock.ahead = 901
     _, params = await asked_of_provider(site, browser, **RECENT)

@@ -6,6 +6,7 @@ import pytest
 
 from authorize.policy.criteria import Case
 from authorize.policy.request import ClientCertificate
+from gateproject.errors import BadRequest
 from tests.unit.authorize.builders import NOW, request
 from tests.unit.authorize.policy.language import answer, criterion
 
@@ -46,6 +47,18 @@ def test_addresses(written: Any, address: str, expected: bool | None) -> None:
         ({"matches": "/item"}, "/item/42", False),
         ({"not_matches": "/admin.*"}, "//admin", None),
         ({"not_contains": "admin"}, "/x/y", True),
+        ("/users", "/users;%2Fx", None),
+        ({"not_is": "/users"}, "/users;%2Fx", None),
+        ({"not_matches": r".*\.(css|js)"}, "/users;x.css", None),
+        ({"matches": r".*\.(css|js)"}, "/users%3Fx.css", None),
+        ({"starts_with": "/users"}, "/users;%2Fx", True),
+        ({"ends_with": "/x"}, "/a%2Fx", None),
+        ({"not_starts_with": "/admin"}, "//x/admin", None),
+        ("/a@b", "/a%40b", None),
+        ("/a%40b", "/a@b", None),
+        ("/a%40b", "/a%40b", True),
+        ({"matches": "/a%2F[a-z]+"}, "/a%2Fb", True),
+        ({"matches": "/a%2F[a-z]+"}, "/a/b", False),
     ],
 )
 def test_paths_are_compared_in_every_way_an_upstream_may_read_them(written: Any, path: str, expected: bool | None) -> None:
@@ -69,6 +82,21 @@ def test_headers(written: Any, headers: list[tuple[bytes, bytes]], expected: boo
     assert answer({"http_header/X-Env": written}, headers=headers) is expected
 
 
+@pytest.mark.parametrize("operator", ["starts_with", "not_starts_with", "contains", "not_is"])
+def test_a_path_of_too_many_readings_is_unknown_to_every_comparison(operator: str) -> None:
+    path = "/users/" + ";x" * 33
+    assert answer({"http_path": {operator: "/users/"}}, target=path) is None
+    assert answer({"http_path": {operator: "/"}}, target=path) is None
+    compared = criterion({"http_path": {operator: "/"}}).compared
+    assert compared(Case(request(target=path), None, NOW)).endswith("holds too many marks to be read in one way")
+
+
+def test_an_explanation_names_the_reading_that_differs() -> None:
+    compared = criterion({"http_path": {"starts_with": "/users/"}}).compared
+    assert compared(Case(request("/users/1"), None, NOW)) == "/users/1"
+    assert compared(Case(request("/users;%2Fx"), None, NOW)) == "/users;%2Fx, which an upstream may read as /users/x"
+
+
 def test_a_secret_header_is_not_shown() -> None:
     case = Case(request(headers=[(b"x-api-key", b"s3cret")]), None, NOW)
     assert "s3cret" not in criterion({"http_header/X-Api-Key": "x"}).compared(case)
@@ -76,7 +104,8 @@ def test_a_secret_header_is_not_shown() -> None:
 
 def test_methods_have_their_case() -> None:
     assert answer({"http_method": ["GET", "HEAD"]}, method="HEAD") is True
-    assert answer({"http_method": "GET"}, method="get") is False
+    with pytest.raises(BadRequest, match="in capitals"):
+        answer({"http_method": "GET"}, method="get")
     assert answer({"http_method": {"not_is": "GET"}}, method="") is None
 
 

@@ -70,6 +70,11 @@ def test_the_rows_are_the_trace() -> None:
     ]
 
 
+def test_a_wildcard_says_that_it_stands_for_no_host_of_ours() -> None:
+    (look,) = route_looks(request("/", "auth.example.com"), [make_route("*.example.com")], HTTPS, frozenset({"auth.example.com"}))
+    assert look.misses == ("host: auth.example.com has pages of gate alone, so no wildcard stands for it",)
+
+
 def looked(target: str, *routes: Route, host: str = "app.example.com") -> list[tuple[int, tuple[str, ...]]]:
     """(index, misses) of each; and what is found is what a decision finds."""
     asked = request(target, host)
@@ -133,7 +138,7 @@ def test_paths_are_compared_in_canonical_form() -> None:
 def test_a_path_with_two_readings_names_the_route_it_could_belong_to() -> None:
     looks = route_looks(request("//admin/x"), (make_route(prefix="/admin"), make_route(prefix="/b"), make_route()), HTTPS)
     assert [look.misses for look in looks] == [
-        ("prefix: //admin/x does not begin with /admin", "an upstream may all the same read //admin/x as one of this route"),
+        ("prefix: //admin/x does not begin with /admin", "an upstream may all the same read //admin/x as /admin/x, one of this route"),
         ("prefix: //admin/x does not begin with /b",),
         (),
     ]

@@ -40,6 +40,23 @@ def test_the_headers_of_a_preflight_are_kept() -> None:
     assert (found.method, found.origin, found.access_control_request_method) == ("OPTIONS", "https://a", "PUT")
 
 
+@pytest.mark.parametrize(
+    "method", ["delete", "Get", "PoSt", "gET", "connect", "trace", "purge", "Foo", "GET ", "GET\x00", "GÉT", "DELETE\n", "G" * 33]
+)
+def test_a_method_that_could_be_mistaken_for_another_is_refused(method: str) -> None:
+    with pytest.raises(BadRequest, match="in capitals"):
+        access_request(method, b"h", b"/", b"", HTTPS)
+    asks = {"origin": b"https://a", "access_control_request_method": method.encode()}
+    with pytest.raises(BadRequest, match="in capitals"):
+        access_request("OPTIONS", b"h", b"/", b"", HTTPS, **asks)
+    assert access_request("GET", b"h", b"/", b"", HTTPS, **asks).method == "GET", "only a preflight asks for a method"
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "QUERY", "PROPFIND", "M-SEARCH", "VERSION-CONTROL", "FOO", "X_Y", "A" * 32, ""])
+def test_any_other_method_is_judged_as_it_is_written(method: str) -> None:
+    assert access_request(method, b"h", b"/", b"", HTTPS).method == method
+
+
 def test_a_tunnel_is_for_a_port_that_is_said_and_kept() -> None:
     tunnel = access_request("CONNECT", b"DB.example.com:443", b"/", b"", HTTPS)
     assert (tunnel.is_tunnel, tunnel.host_port) == (True, "db.example.com:443")

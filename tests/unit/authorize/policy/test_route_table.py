@@ -1,11 +1,12 @@
 """Which route wins, and that no spelling of a path reaches past the one that protects it."""
 
+import contextlib
 import itertools
 
 import pytest
 
 from authorize.policy.route_table import RouteTable
-from gateproject.errors import BadRequest, ConfigError
+from gateproject.errors import BadRequest, ConfigError, TooManyReadings, TwoReadings
 from tests.unit.authorize.builders import make_route, request, table
 
 
@@ -27,6 +28,18 @@ def test_an_exact_host_comes_before_a_wildcard_wherever_it_stands() -> None:
 def test_a_host_with_routes_of_its_own_never_falls_back_to_the_wildcard() -> None:
     routes = table(make_route("app.example.com", name="exact", prefix="/a"), make_route("*.example.com", name="wild"))
     assert name_of(routes, "/b", "app.example.com") is None
+
+
+def test_no_wildcard_stands_for_a_host_of_ours_whatever_the_port() -> None:
+    routes = [
+        make_route("*.example.com"),
+        make_route("*.example.com:8443"),
+        make_route("*.example.com", **{"from": "tcp+https://*.example.com:22", "to": "tcp://a:22"}),
+    ]
+    own = RouteTable.build(routes, client_ca=None, own_hosts=frozenset({"auth.example.com"}))
+    for host, is_known in (("auth.example.com", False), ("app.example.com", True), ("auth2.example.com", True)):
+        known = {own.knows_host(host, None), own.knows_host(host, 8443), own.knows_host(host, 22, True), own.has_tunnels_at(host)}
+        assert known == {is_known}, host
 
 
 @pytest.mark.parametrize("host", ["example.com", "a.b.example.com", "xexample.com", "example.com.evil"])
@@ -126,7 +139,7 @@ def test_no_spelling_of_a_protected_path_reaches_the_public_route(opening: str, 
 
 
 @pytest.mark.parametrize(
-    "target", ["/admin", "/administrator", "/x/admin/", "/%2561dmin/", "/ADMIN/", "/x?/admin/", "/a%2Fb", "/a;b", "//x", "/%252fadmin/"]
+    "target", ["/admin", "/administrator", "/x/admin/", "/%2562dmin/", "/ADMIN/", "/x?/admin/", "/a%2Fb", "/a;b", "//x", "/x%252fadmin/"]
 )
 def test_a_path_that_only_looks_similar_belongs_to_the_other_route(target: str) -> None:
     assert name_of(PROTECTED, target) == "public"
@@ -149,9 +162,65 @@ def test_a_protected_expression_is_as_hard_to_avoid_as_a_prefix() -> None:
             name_of(routes, target)
 
 
-@pytest.mark.parametrize("keys", [{}, {"prefix": "/projects/"}, {"regex": "/projects/[^/]+%2F[^/]+/files;v=\\d"}])
+@pytest.mark.parametrize("keys", [{}, {"prefix": "/projects/"}, {"regex": "/projects/[^/]+%2F[^/]+/files(;v=\\d)?"}])
 def test_an_encoded_slash_or_a_parameter_is_fine_where_one_route_owns_both_readings(keys: dict[str, str]) -> None:
     assert name_of(table(make_route(name="it", **keys)), "/projects/group%2Fname/files;v=1") == "it"
+
+
+STRANGEST = "//x;a%2Fb%25252F%3F%23%3B%40" * 290
+
+
+def test_a_first_route_that_takes_every_path_needs_no_readings() -> None:
+    for keys in ({}, {"prefix": "/"}):
+        routes = table(make_route(name="all", **keys), make_route(name="never", prefix="/admin"))
+        for target in (STRANGEST, "//admin", "/admin;x"):
+            assert name_of(routes, target) == "all"
+
+
+@pytest.mark.parametrize(
+    "layout", [[{"prefix": "/admin"}, {}], [{"path": "/x"}], [{"regex": "/.*"}], [{"prefix": "//"}], [{"path": "/"}, {}]]
+)
+def test_a_path_of_too_many_readings_is_refused_whatever_the_routes(layout: list[dict[str, str]]) -> None:
+    with pytest.raises(TooManyReadings, match="the path holds too many"):
+        name_of(table(*(make_route(name="it", **keys) for keys in layout)), STRANGEST)
+
+
+ENCODED_NAMES = ("/files/a%40b.txt", "/files/a%2Bb", "/files/a%2Cb", "/files/%40", "/files/a%20b%40")
+CLASSES = ("/files/[A-Za-z0-9_.%-]+", "/files/(?:[A-Za-z0-9_.~-]|%[0-9A-F]{2})+")
+
+
+@pytest.mark.parametrize("regex", CLASSES)
+@pytest.mark.parametrize("behind", [[], [{}], [{"prefix": "/files/"}, {}]], ids=["alone", "before all", "before a prefix"])
+def test_an_expression_that_takes_escapes_owns_the_names_they_encode(regex: str, behind: list[dict[str, str]]) -> None:
+    routes = table(make_route(name="files", regex=regex), *(make_route(name="other", **keys) for keys in behind))
+    for target in ENCODED_NAMES:
+        assert name_of(routes, target) == "files"
+
+
+@pytest.mark.parametrize("regex", CLASSES)
+@pytest.mark.parametrize(
+    "keys",
+    [{"path": "/files/@admin"}, {"prefix": "/files/@"}, {"path": "/files/%40admin"}, {"regex": "/files/@.*"}, {"regex": "/[a-z/@]*"}],
+)
+def test_an_expression_that_takes_escapes_owns_no_name_that_another_route_has(regex: str, keys: dict[str, str]) -> None:
+    files, other = make_route(name="files", regex=regex), make_route(name="other", **keys)
+    for routes in (table(files, other), table(other, files), table(files, other, make_route(name="rest"))):
+        with contextlib.suppress(TwoReadings):
+            assert name_of(routes, "/files/%40admin") == "other"
+    for target in ("/files/a%2F%40", "/files/a%3Bb%40", "/files/%2540"):
+        with pytest.raises(TwoReadings):
+            name_of(table(files, make_route(name="rest")), target)
+
+
+def test_a_route_in_front_has_what_it_takes_of_any_reading() -> None:
+    routes = table(make_route(name="front", regex="/files/a[@%0-9]*"), make_route(name="files", regex="/files/[a-z0-9%;]+"))
+    with pytest.raises(TwoReadings):
+        name_of(routes, "/files/a%40;x")
+
+
+def test_an_expression_that_leaves_a_character_out_owns_no_escape_of_it() -> None:
+    with pytest.raises(TwoReadings):
+        name_of(table(make_route(name="some", regex="/[^@]*"), make_route(name="rest")), "/%40admin")
 
 
 def test_ten_thousand_hosts_are_found_by_name() -> None:
@@ -192,6 +261,6 @@ def test_tunnels_and_requests_never_match_each_others_routes() -> None:
         "wild",
     ]
     assert [found("CONNECT", f"{host}.example.com:{port}") for host, port in (("db", 5433), ("app", 80), ("x.y", 22))] == [None] * 3
-    assert [found(method, "db.example.com:5432") for method in ("GET", "connect", "")] == ["web"] * 3
+    assert [found(method, "db.example.com:5432") for method in ("GET", "CONNECTED", "")] == ["web"] * 3
     assert [found("GET", host) for host in ("app.example.com", "app.example.com:443", "x.example.com:22")] == ["app", "app", None]
     assert [routes.has_tunnels_at(f"{host}.example.com") for host in ("db", "x", "a.b")] == [True, True, False]

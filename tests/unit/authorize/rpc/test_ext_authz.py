@@ -20,6 +20,7 @@ from gateproject.rpc.shared_secret import TOKEN, SharedSecret
 from gateproject.rpc_services import RpcServices
 from proxy.envoy_words import Words
 from tests.support.children import free_port
+from tests.support.cookies import signed_in
 from tests.support.options import make_options
 from tests.unit.authorize.broker import followed_broker, settled
 from tests.unit.authorize.builders import recorder
@@ -55,7 +56,7 @@ class Envoy:
         return await call(asked, metadata=metadata, timeout=5)
 
     def cookie(self, session_id: str = "s1") -> str:
-        return f"theme=dark; _gate={self.cookies.seal(session_id, 'app.example.com', 1000.0, 2000.0)}"
+        return f"theme=dark; {signed_in(self.cookies, session_id, 'app.example.com', issued=1000.0, expires=2000.0)}"
 
 
 @pytest.fixture
@@ -139,7 +140,7 @@ async def test_who_is_not_signed_in_is_sent_to_sign_in_with_the_cookie_that_bind
     assert answer.denied_response.status.code == 302
     headers = denied(answer)
     assert headers["location"].startswith("https://auth.example.com/.gate/sign_in?")
-    assert headers["set-cookie"].startswith("_gate_signin_")
+    assert headers["set-cookie"].startswith("__Host-_gate_signin_")
     assert "content-length" not in headers
     script = await envoy.ask("/x", accept="application/json")
     assert script.denied_response.status.code == 401

@@ -46,6 +46,9 @@ def test_whole_settings_are_taken(load: Load, keys: dict) -> None:
         ({**JWT, "bearer_token_issuer": f"{ISSUER}#x"}, "bearer_token_issuer"),
         ({**JWT, "bearer_token_jwks_url": "http://ci.example.com/jwks"}, "bearer_token_jwks_url"),
         ({**JWT, "allowed_groups": None, "allow_any_authenticated_user": True}, "allow_any_authenticated_user"),
+        ({**JWT, "allowed_idp_claims": {"repository": ["a"], "groups": ["a"]}}, "allowed_idp_claims.groups"),
+        ({**JWT, "allowed_idp_claims": {"email": ["a@b.example"]}}, "allowed_idp_claims.email"),
+        ({**JWT, "allowed_idp_claims": {"sub": ["a"]}}, "allowed_idp_claims.sub"),
         ({**JWT, "allowed_groups": None, "allow_public_unauthenticated_access": True}, "bearer_token"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateproject.config.directory import account_of
+from gateproject.config.directory import account_of, groups_are_recorded
 from tests.unit.gateproject.config.conftest import Load, Problems
 
 OKTA = {"idp_provider": "okta", "idp_provider_url": "https://corp.okta.com"}
@@ -55,6 +55,33 @@ def test_a_generic_provider_has_none_to_use(problems: Problems) -> None:
 def test_in_split_mode_another_process_may_have_them(problems: Problems) -> None:
     apart = {"services": "proxy", "databroker_service_url": "https://d:1", "authorize_service_url": "https://a:1"}
     assert problems(**OKTA, **apart, policy=GROUPS) == {}
+
+
+APART = {"services": "proxy", "databroker_service_url": "https://d:1", "authorize_service_url": "https://a:1"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_recorded"),
+    [
+        ({}, False),
+        ({"scim_token": "a-token-of-32-characters-and-more"}, True),
+        ({**OKTA}, False),
+        ({**OKTA, "idp_service_account": KEY}, True),
+        ({**OKTA, "idp_service_account": KEY, "groups_claim": "groups"}, True),
+        ({**OKTA, "directory_file": "directory.yaml"}, False),
+        ({**AZURE, "policy": GROUPS}, True),
+        ({**AZURE}, False),
+        ({**APART}, False),
+        ({**APART, **OKTA}, True),
+        ({**APART, **OKTA, "groups_claim": "groups"}, False),
+        ({**APART, **OKTA, "directory_file": "directory.yaml"}, False),
+    ],
+)
+def test_groups_of_whom_there_is_no_record_are_unknown_where_a_directory_is_to_tell_them(
+    load: Load, tmp_path: Path, settings: dict[str, Any], is_recorded: bool
+) -> None:
+    (tmp_path / "directory.yaml").write_text("users: []")
+    assert groups_are_recorded(load(**settings)) is is_recorded
 
 
 def test_azure_can_ask_with_the_client_of_the_sign_in(load: Load, problems: Problems) -> None:

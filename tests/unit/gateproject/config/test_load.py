@@ -58,6 +58,21 @@ def test_the_environment_alone_is_enough(tmp_path: Path, monkeypatch: pytest.Mon
     assert options.data_dir == Path("/srv/gate")
 
 
+@pytest.mark.parametrize(
+    ("environ", "directory"),
+    [
+        ({"STATE_DIRECTORY": "/var/lib/gate/a"}, "/var/lib/gate/a"),
+        ({"STATE_DIRECTORY": "/var/lib/gate/a:/var/lib/other", "HOME": "/home/x"}, "/var/lib/gate/a"),
+        ({"STATE_DIRECTORY": "/var/lib/gate/a", "XDG_DATA_HOME": "/srv"}, "/srv/gate"),
+        ({"HOME": "/home/x"}, "/home/x/.local/share/gate"),
+    ],
+)
+def test_data_are_where_the_service_manager_made_room(tmp_path: Path, environ: dict[str, str], directory: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({key: value for key, value in MINIMAL.items() if key != "data_dir"}))
+    assert load_options(path, environ).data_dir == Path(directory)
+
+
 def test_the_environment_wins_over_the_file_over_the_default(load: Load) -> None:
     assert load().cookie_name == "_gate"
     assert load(cookie_name="file").cookie_name == "file"

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from tests.unit.gateproject.config.conftest import Load, Problems
 
 
@@ -32,6 +34,24 @@ def test_wrong_values_are_refused(problems: Problems) -> None:
         trusted_proxies=["10.0.0.1/8"], headers={"X-A": "b\r\nX-B: c"}, jwt_claims_headers=["a b"], default_upstream_timeout="x"
     )
     assert set(found) == {"trusted_proxies", "headers", "jwt_claims_headers", "default_upstream_timeout"}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "https://auth.example.com",
+        "https://auth.example.com:8443",
+        "https://AUTH.example.com.",
+        "tcp+https://auth.example.com:22",
+    ],
+)
+def test_no_route_has_the_host_of_sign_in_and_the_admin(load: Load, problems: Problems, written: str) -> None:
+    to = "tcp://127.0.0.1:9" if written.startswith("tcp") else "http://127.0.0.1:9"
+    route = {"from": written, "to": to, "allow_any_authenticated_user": True}
+    found = problems(policy=[route])
+    assert set(found) == {"policy[0].from"}
+    assert "is the host of authenticate_service_url" in found["policy[0].from"]
+    assert load(policy=[{**route, "from": "https://*.example.com", "to": "http://127.0.0.1:9"}]), "of which it is left out"
 
 
 def test_forward_auth_has_a_host_of_its_own(load: Load, problems: Problems) -> None:
@@ -77,3 +97,10 @@ def test_what_the_chosen_data_plane_cannot_carry_is_an_error(load: Load, problem
     tcp = {"from": "tcp+https://a.example.com:5432", "to": "tcp://127.0.0.1:9"}
     assert set(problems(data_plane="envoy", policy=[tcp])) == {"policy[0].from"}
     assert "all or proxy" in problems(data_plane="envoy", services="databroker")["data_plane"]
+
+
+def test_what_envoy_may_have_is_a_whole_number(load: Load, problems: Problems) -> None:
+    assert (load().envoy_max_connections, load().envoy_max_heap) == (20_000, 1024)
+    assert load({"ENVOY_MAX_HEAP": "256"}, envoy_max_connections=5).envoy_max_heap == 256
+    for wrong in (0, -1, 1.5, "many", True, "1e3.5"):
+        assert set(problems(envoy_max_connections=wrong, envoy_max_heap=wrong)) == {"envoy_max_connections", "envoy_max_heap"}

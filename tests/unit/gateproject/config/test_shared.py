@@ -79,3 +79,9 @@ def test_a_secret_may_be_a_list_of_keys(load: Load, problems: Problems, secret: 
     assert getattr(load(**{secret: one}), secret) == (b"\1" * 32,)
     for written, message in (([], "one key at least"), ([one, one], "same key twice"), ([one, "c2hvcnQ="], "exactly 32 bytes, not 5")):
         assert message in problems(**{secret: written})[secret]
+
+
+def test_a_time_zone_is_known_by_its_name(load: Load, problems: Problems) -> None:
+    assert load(time_zone="Europe/Berlin").time_zone == "Europe/Berlin"
+    for wrong in ("Berlin", "CEST+2", "../etc/passwd", "/etc/localtime", "", "Europe", "x" * 300, "a\0b"):
+        assert "time_zone" in problems(time_zone=wrong), wrong

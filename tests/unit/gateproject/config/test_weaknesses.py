@@ -12,6 +12,7 @@ from gateproject.config.load import Judge, check_configuration
 from gateproject.config.options import Options
 from gateproject.config.route import Route
 from gateproject.config.weaknesses import WEAKNESSES
+from tests.support.certs import certificate_files
 from tests.support.options import MINIMAL
 
 STRONG = {
@@ -127,3 +128,87 @@ def test_must_staple_is_for_authorities_that_have_ocsp(tmp_path: Path) -> None:
     assert weak_with_autocert(tmp_path, ROUTE, autocert_must_staple=True) == {"autocert_must_staple"}
     assert weak_with_autocert(tmp_path, ROUTE, autocert_must_staple=True, autocert_ca="https://ca.example.com/dir") == set()
     assert weak_with_autocert(tmp_path, ROUTE, autocert_use_staging=True) == {"autocert_use_staging"}
+
+
+def tls(directory: Path, *names: str) -> dict[str, Any]:
+    files = certificate_files(directory, *names)
+    return {"insecure_server": False, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
+
+
+def at(host: str) -> dict[str, Any]:
+    return {**ROUTE, "from": f"https://{host}"}
+
+
+@pytest.mark.parametrize(
+    ("names", "hosts", "uncovered"),
+    [
+        (("auth.example.com", "a.example.com"), ["a.example.com"], set()),
+        (("*.example.com",), ["a.example.com"], set()),
+        (("*.example.com",), ["*.example.com"], set()),
+        (("*.example.com",), ["a.b.example.com"], {"policy[0].from"}),
+        (("*.example.com",), ["example.com"], {"policy[0].from"}),
+        (("auth.example.com",), ["a.example.com", "a.example.com", "b.example.com"], {"policy[0].from", "policy[2].from"}),
+        (("auth.example.com", "a.example.com"), ["*.example.com"], {"policy[0].from"}),
+        (("a.example.com",), ["a.example.com"], {"authenticate_service_url"}),
+        (("auth.example.com",), ["192.0.2.1"], set()),
+    ],
+)
+def test_a_host_that_no_certificate_covers_is_told(tmp_path: Path, names: tuple[str, ...], hosts: list[str], uncovered: set[str]) -> None:
+    assert weak(tmp_path, *map(at, hosts), **tls(tmp_path, *names)) == uncovered
+
+
+def test_every_certificate_counts(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one, two = tls(tmp_path / "one", "auth.example.com"), tls(tmp_path / "two", "a.example.com")
+    pairs = [{"cert": each["certificate_file"], "key": each["certificate_key_file"]} for each in (one, two)]
+    assert weak(tmp_path, at("a.example.com"), insecure_server=False, certificates=pairs) == set()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"insecure_server": True, "certificate_file": None, "certificate_key_file": None},
+        {"forward_auth_url": "https://auth.example.com:444"},
+        {"ext_authz_tokens": ["v9Yq3m1Zk8Xw5Lr7Td2Bf6Hj4Np0GsQcVbEuIoAyKM"], "grpc_address": "127.0.0.1:5443"},
+    ],
+)
+def test_where_something_else_ends_tls_its_certificates_are_not_ours_to_judge(tmp_path: Path, settings: dict[str, Any]) -> None:
+    given = {key: value for key, value in {**tls(tmp_path, "auth.example.com"), **settings}.items() if value is not None}
+    assert "policy[0].from" not in weak(tmp_path, at("a.example.com"), **given)
+
+
+@pytest.mark.parametrize(
+    ("sign_in", "hosts", "told"),
+    [
+        ("auth.example.com:8443", ["a.example.com:8443", "b.example.com"], {"policy[1].from"}),
+        ("auth.example.com:8443", ["a.example.com:8444", "b.example.com:8443"], {"policy[0].from"}),
+        ("auth.example.com", ["a.example.com:8443", "b.example.com"], {"policy[0].from"}),
+        ("auth.example.com:8443", ["a.example.com", "b.example.com"], {"authenticate_service_url"}),
+        ("auth.example.com:8443", ["a.example.com"], {"policy[0].from"}),
+        ("auth.example.com", ["a.example.com:8443"], set()),
+        ("auth.example.com:8443", ["a.example.com:8443"], set()),
+        ("auth.example.com:1", ["a.example.com:2", "b.example.com:3"], set()),
+        ("auth.example.com", ["a.example.com:8443", "b.example.com:8443", "c.example.com"], set()),
+    ],
+)
+def test_one_port_unlike_the_others_is_told(tmp_path: Path, sign_in: str, hosts: list[str], told: set[str]) -> None:
+    assert weak(tmp_path, *map(at, hosts), authenticate_service_url=f"https://{sign_in}") == told
+
+
+def test_a_service_apart_has_a_port_of_its_own(tmp_path: Path) -> None:
+    apart = {"services": "authenticate", "databroker_service_url": "http://127.0.0.1:1"}
+    found = weak(tmp_path, at("a.example.com"), authenticate_service_url="https://auth.example.com:8444", **apart)
+    assert "policy[0].from" not in found
+
+
+def test_a_tunnel_has_a_port_of_its_own(tmp_path: Path) -> None:
+    tunnel = {"from": "tcp+https://db.example.com:5432", "to": "tcp://db.internal:5432", "allow_any_authenticated_user": True}
+    assert weak(tmp_path, at("a.example.com"), at("b.example.com"), tunnel) == set()
+
+
+@pytest.mark.parametrize(
+    "mistake", [{"cookie_expire": "x"}, {"certificate_key_file": "/nowhere"}, {"authenticate_service_url": "x"}, {"services": "x"}]
+)
+def test_advice_survives_any_mistake_elsewhere(tmp_path: Path, mistake: dict[str, Any]) -> None:
+    weak(tmp_path, at("a.example.com"), **{**tls(tmp_path, "auth.example.com"), **mistake})

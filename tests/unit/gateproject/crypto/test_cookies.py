@@ -54,3 +54,34 @@ def test_parsing_is_bounded() -> None:
 def test_a_cookie_is_guarded_by_its_attributes() -> None:
     text = cookies.set_cookie("_gate", "v", max_age=5, secure=True)
     assert text == "_gate=v; Path=/; Max-Age=5; SameSite=Lax; Secure; HttpOnly"
+
+
+def test_a_host_cookie_has_its_prefix_once_and_where_browsers_take_it() -> None:
+    names = [cookies.host_name(name, secure=secure) for name in ("_gate", "__Host-gate", "__host-gate") for secure in (True, False)]
+    assert names == ["__Host-_gate", "_gate", "__Host-gate", "__Host-gate", "__host-gate", "__host-gate"]
+    assert all(cookies.is_ours(name.encode(), "_gate") for name in names[:2])
+
+
+@pytest.mark.parametrize(
+    ("host_port", "domains"),
+    [
+        ("a.b.example:8443", ["", "b.example", "a.b.example"]),
+        ("localhost:8443", [""]),
+        ("127.0.0.1:8443", [""]),
+        ("[::1]:8443", [""]),
+    ],
+)
+def test_what_others_may_have_set_is_cleared_where_it_can_be(host_port: str, domains: list[str]) -> None:
+    cleared = cookies.clear_everywhere("n", host_port, "/a//b;x/c d", secure=True)
+    places = [(part(each, "Domain="), part(each, "Path=")) for each in cleared]
+    assert places == [(domain, path) for path in ("/", "/a", "/a/") for domain in domains]
+    assert all("n=; " in each and "Max-Age=0" in each and "Secure" in each for each in cleared)
+
+
+def test_an_answer_s_head_stays_small_whatever_the_path() -> None:
+    cleared = cookies.clear_everywhere("n", "a.b.c.d.e.f.example", "/x" * 3000, secure=True)
+    assert sum(map(len, cleared)) < 2048
+
+
+def part(set_cookie: str, name: str) -> str:
+    return next((each.removeprefix(name) for each in set_cookie.split("; ") if each.startswith(name)), "")

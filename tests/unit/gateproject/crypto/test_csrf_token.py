@@ -54,3 +54,13 @@ def test_it_ends_after_twelve_hours(tokens: CsrfTokens) -> None:
 def test_junk_is_refused(tokens: CsrfTokens, junk: str) -> None:
     _, set_cookie = tokens.token_for([], NOW)
     assert not tokens.check(junk, cookie_of(set_cookie), NOW)
+
+
+@pytest.mark.parametrize(("secure", "counts"), [(True, ["__Host-_gate_csrf"]), (False, ["_gate_csrf"])])
+def test_the_cookie_counts_under_the_name_that_only_its_own_host_can_set(tmp_path: Path, secure: bool, counts: list[str]) -> None:
+    tokens = CsrfTokens(make_options(tmp_path, cookie_secure=secure))
+    token, set_cookie = tokens.token_for([], NOW)
+    value = cookie_of(set_cookie)[0].partition(b"=")[2]
+    names = ("_gate_csrf", "__Host-_gate_csrf", "__host-_gate_csrf", "__Secure-_gate_csrf")
+    assert [name for name in names if tokens.check(token, [name.encode() + b"=" + value], NOW)] == counts
+    assert tokens.clear().startswith(f"{counts[0]}=; Path=/; Max-Age=0")

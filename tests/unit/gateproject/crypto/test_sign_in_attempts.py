@@ -75,7 +75,7 @@ def test_attempts_with_long_claims_never_outgrow_a_header(attempts: SignInAttemp
 
 
 def test_planted_junk_is_the_first_to_go(attempts: SignInAttempts) -> None:
-    junk = [b"; ".join(b"_gate_signin_%s=x" % (b"%022d" % number) for number in range(10))]
+    junk = [b"; ".join(b"__Host-_gate_signin_%s=x" % (b"%022d" % number) for number in range(10))]
     _, set_cookies = attempts.begin({}, HOST, junk, NOW)
     assert len(set_cookies) == 1 + 10 - (MAX_AT_A_TIME - 1)
 
@@ -83,3 +83,14 @@ def test_planted_junk_is_the_first_to_go(attempts: SignInAttempts) -> None:
 @pytest.mark.parametrize("text", ["", "a" * 21, "a" * 23, "a" * 21 + ";", "a" * 21 + "=", "é" * 22, "../" + "a" * 19])
 def test_only_our_own_form_is_an_attempt_id(text: str) -> None:
     assert not is_attempt_id(text)
+
+
+@pytest.mark.parametrize(("secure", "prefix"), [(True, "__Host-_gate_signin_"), (False, "_gate_signin_")])
+def test_an_attempt_counts_under_the_name_that_only_its_own_host_can_set(tmp_path: Path, secure: bool, prefix: str) -> None:
+    attempts = SignInAttempts(make_options(tmp_path, cookie_secure=secure), "route")
+    attempt_id, set_cookies = attempts.begin({}, HOST, [], NOW)
+    (header,) = sent_back(set_cookies)
+    assert header.startswith(prefix.encode() + attempt_id.encode() + b"=")
+    for name in (b"_gate_signin_", b"__Host-_gate_signin_", b"__host-_gate_signin_", b"__Secure-_gate_signin_"):
+        planted = [name + header.removeprefix(prefix.encode())]
+        assert (attempts.find(attempt_id, planted, HOST, NOW) is not None) is (name == prefix.encode())

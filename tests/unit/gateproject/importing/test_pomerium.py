@@ -123,3 +123,39 @@ def test_a_route_for_tcp_is_carried_over_without_what_only_http_knows(tmp_path: 
     assert "the route is for TCP" in text
     (tmp_path / "ours.yaml").write_text(text)
     assert load_options(tmp_path / "ours.yaml", {}).policy[0].is_tcp
+
+
+MTLS = {"ca": "AAAA", "enforcement": "policy", "max_verify_depth": 2}
+
+
+def test_client_certificates_are_asked_for_here_too(tmp_path: Path) -> None:
+    found = converted(tmp_path, {**TOP, "downstream_mtls": MTLS, "routes": [{"from": "https://a", "to": "http://b"}]})
+    assert found.top.has("client_ca")
+    assert found.lost == 2
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"downstream_mtls": {**MTLS, "match_subject_alt_names": [{"dns": "x"}]}},
+        {"downstream_mtls": {**MTLS, "crl": "x"}},
+        {"client_ca": "AAAA", "client_crl_file": "crl.pem"},
+    ],
+)
+def test_who_was_refused_by_a_certificate_is_not_let_in(tmp_path: Path, refusal: dict[str, Any]) -> None:
+    open_route = {"from": "https://a.example.com", "to": "http://b", "allow_any_authenticated_user": True}
+    found = converted(tmp_path, {**TOP, **refusal, "routes": [open_route]})
+    assert not found.routes[0].has("allow_any_authenticated_user")
+    assert "so every route was closed" in " ".join(note.text for note in found.top.notes())
+
+
+def test_routes_of_the_environment_are_read(tmp_path: Path) -> None:
+    listed = base64.b64encode(b"- {from: https://a.example.com, to: http://b}").decode()
+    assert len(converted(tmp_path, {**TOP, "routes": listed}).routes) == 1
+    assert converted(tmp_path, {**TOP, "routes": "?"}).lost == 1
+
+
+@pytest.mark.parametrize(("written", "ours"), [("ping", "oidc"), ("cognito", "oidc"), ("google", "google"), ("apple", None)])
+def test_providers_have_their_names_here(tmp_path: Path, written: str, ours: str | None) -> None:
+    text = as_yaml(converted(tmp_path, {**TOP, "idp_provider": written}), "x")
+    assert yaml.safe_load(text).get("idp_provider") == ours

@@ -21,6 +21,9 @@ ROUTES = [
     {"from": "https://open.example.com", "prefix": "/in", "prefix_rewrite": "/out", **TO, "allow_public_unauthenticated_access": True},
     {"from": "https://two.example.com", "to": ["http://127.0.0.1:9", "http://127.0.0.2:9"], "allow_public_unauthenticated_access": True},
     {"from": "https://rpc.example.com", **TO, "allow_public_unauthenticated_access": True, "upstream_http2": True},
+    {"from": "https://patient.example.com", **TO, "allow_public_unauthenticated_access": True, "timeout": "1h"},
+    {"from": "https://endless.example.com", **TO, "allow_public_unauthenticated_access": True, "timeout": "0s"},
+    {"from": "https://watch.example.com", **TO, "allow_public_unauthenticated_access": True, "upstream_http2": True, "timeout": "0s"},
     {"from": "https://old.example.com", "redirect": {"https_redirect": True}, "allow_public_unauthenticated_access": True},
 ]
 

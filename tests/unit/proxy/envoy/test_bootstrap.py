@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from proxy.envoy.bootstrap import CLUSTERS, GATE, JUDGE, LISTENERS, bootstrap
+from proxy.envoy.bootstrap import CLUSTERS, GATE, JUDGE, LISTENERS, Most, bootstrap
 
-MADE = bootstrap(Path("/files"), Path("/s/judge"), Path("/s/gate"), Path("/s/admin"))
+MADE = bootstrap(Path("/files"), Path("/s/judge"), Path("/s/gate"), Path("/s/admin"), Most(heap=512, connections=77))
 
 
 def test_whoever_may_not_enter_the_directory_may_not_command_envoy() -> None:
@@ -23,3 +23,12 @@ def test_the_rest_is_read_from_files_that_are_watched() -> None:
     for key, name in (("lds_config", LISTENERS), ("cds_config", CLUSTERS)):
         source = MADE["dynamic_resources"][key]["path_config_source"]
         assert source == {"path": f"/files/{name}", "watched_directory": {"path": "/files"}}
+
+
+def test_memory_and_connections_are_bounded() -> None:
+    overload = MADE["overload_manager"]
+    heap, connections = (monitor["typed_config"] for monitor in overload["resource_monitors"])
+    assert (heap["max_heap_size_bytes"], connections["max_active_downstream_connections"]) == (512 * 1024 * 1024, 77)
+    actions = [action["name"].rpartition(".")[2] for action in overload["actions"]]
+    assert {"shrink_heap", "reset_high_memory_stream", "stop_accepting_requests", "stop_accepting_connections"} <= set(actions)
+    assert MADE["admin"]["ignore_global_conn_limit"], "gate still learns how it is"

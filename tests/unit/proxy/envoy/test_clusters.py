@@ -43,8 +43,17 @@ def test_each_upstream_has_a_cluster_of_its_own(tmp_path: Path) -> None:
     assert (second["type"], second["dns_lookup_family"], address(second)["address"]) == ("STRICT_DNS", "ALL", "app.internal")
     assert address(third) == address(first)
     spoken = [each["explicit_http_config"] for made in (first, third) for each in made["typed_extension_protocol_options"].values()]
-    assert spoken == [{"http_protocol_options": {}}, {"http2_protocol_options": {}}]
+    assert [list(each) for each in spoken] == [["http_protocol_options"], ["http2_protocol_options"]]
     assert "transport_socket" not in first
+
+
+def test_streams_of_who_does_not_read_hold_up_nobody_elses(tmp_path: Path) -> None:
+    chosen = options(tmp_path, {"to": "http://10.0.0.1:8001", "upstream_http2": True})
+    made = named(Clusters(chosen.policy, "AUTO"), chosen)
+    (protocol,) = made["typed_extension_protocol_options"].values()
+    http2 = protocol["explicit_http_config"]["http2_protocol_options"]
+    assert http2["initial_connection_window_size"] >= http2["max_concurrent_streams"] * http2["initial_stream_window_size"]
+    assert made["per_connection_buffer_limit_bytes"] == http2["initial_stream_window_size"] == 256 * 1024
 
 
 def test_what_is_the_same_has_the_same_name_in_another_configuration(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from proxy.envoy.listener import CLUSTER, TICKET
+from proxy.envoy.listener import CLUSTER, MAY_STREAM, TICKET
 from tests.support.asgi import SCRIPT
 from tests.unit.proxy.envoy.conftest import Ask
 from tests.unit.proxy.envoy.stage import Aborted, Envoy, Stage
@@ -45,6 +45,8 @@ async def test_rewrites_are_those_of_the_route(stage: Stage, ask: Ask) -> None:
         ("open.example.com", "/in", (("upgrade", "websocket"),)),
         ("open.example.com,evil.example", "/in", ()),
         ("two.example.com", "/", ()),
+        ("patient.example.com", "/", ()),  # whose application may think for longer than a client may not read
+        ("endless.example.com", "/", ()),
         ("old.example.com", "/", ()),
         ("open.example.com", "/in", (("x-a", LONG),)),
     ],
@@ -104,6 +106,30 @@ async def test_grpc_goes_over_http2_says_te_and_has_no_default_timeout(stage: St
     assert told[CLUSTER] == b"to-127.0.0.1-True"
     assert "te" not in told  # it stays
     assert "x-envoy-upstream-rq-timeout-ms" not in told
+    assert (told[MAY_STREAM], told["x-envoy-upstream-rq-per-try-timeout-ms"]) == (b"1", b"300000"), "its answer begins in time"
+
+
+async def test_a_call_of_a_route_without_a_limit_may_think_for_ever(stage: Stage, grpc_call: Ask) -> None:
+    told = await stage.first_answer(grpc_call("watch.example.com"))
+    assert (told[CLUSTER], told[MAY_STREAM]) == (b"to-127.0.0.1-True", b"1")
+    assert not {"x-envoy-upstream-rq-per-try-timeout-ms", "x-envoy-upstream-rq-timeout-ms"} & told.keys()
+
+
+async def test_who_claims_to_want_events_is_served_by_gate_that_sees_what_the_answer_is(stage: Stage, ask: Ask) -> None:
+    told = await stage.first_answer(ask("/in", ("accept", "text/html, Text/Event-Stream"), host="open.example.com"))
+    assert told[CLUSTER] == b"gate"
+
+
+async def test_where_envoy_alone_can_carry_it_the_head_of_events_comes_in_time(stage: Stage, ask: Ask) -> None:
+    told = await stage.first_answer(ask("/", ("accept", "text/event-stream"), ("x-gate-edge-may-stream", "2"), host="rpc.example.com"))
+    assert (told[CLUSTER], told[MAY_STREAM]) == (b"to-127.0.0.1-True", b"1")
+    assert told["x-envoy-upstream-rq-per-try-timeout-ms"] == b"30000"
+    assert "x-envoy-upstream-rq-timeout-ms" not in told
+
+
+async def test_who_claims_nothing_can_not_say_that_it_may_stream(stage: Stage, ask: Ask) -> None:
+    told = await stage.first_answer(ask("/in", ("x-gate-edge-may-stream", "1"), host="open.example.com"))
+    assert told[MAY_STREAM] is None
 
 
 async def test_no_client_chooses_the_protocol_that_an_upstream_is_spoken_to_in(stage: Stage, grpc_call: Ask) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.envoy.listener import CLUSTER, certificates, listener
+from proxy.envoy.listener import CLUSTER, MAY_STREAM, TICKET, certificates, listener
 from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
 from tests.support.options import make_options
@@ -95,3 +95,23 @@ def test_limits_are_those_of_the_configuration_and_none_is_none(tmp_path: Path) 
     (chain,) = made(tmp_path, timeout_read="7s", timeout_idle="0s")["filter_chains"]
     assert manager(chain)["request_headers_timeout"] == "7.000s"
     assert manager(chain)["common_http_protocol_options"]["idle_timeout"] == "0s"
+
+
+def test_a_silence_is_bounded_by_envoy_but_where_gate_knows_better(tmp_path: Path) -> None:
+    (chain,) = made(tmp_path, timeout_idle="9s")["filter_chains"]
+    assert (manager(chain)["stream_idle_timeout"], manager(chain)["stream_flush_timeout"]) == ("9.000s", "9.000s")
+    (host,) = manager(chain)["route_config"]["virtual_hosts"]
+    found = [
+        ([header["name"] for header in route["match"].get("headers", ())], route["route"]["idle_timeout"], route["route"]["flush_timeout"])
+        for route in host["routes"]
+    ]
+    both = [([CLUSTER], "0s", "9.000s")] * 2 + [([MAY_STREAM], "0s", "9.000s")] * 2 + [([], "9.000s", "9.000s")] * 2
+    assert found == both
+    assert all(MAY_STREAM in route["request_headers_to_remove"] for route in host["routes"])
+
+
+def test_what_only_gate_may_say_is_gone_before_a_route_is_chosen(tmp_path: Path) -> None:
+    (chain,) = made(tmp_path)["filter_chains"]
+    (extension,) = manager(chain)["early_header_mutation_extensions"]
+    removed = {mutation["remove"] for mutation in extension["typed_config"]["mutations"] if "remove" in mutation}
+    assert removed == {CLUSTER, MAY_STREAM, TICKET}

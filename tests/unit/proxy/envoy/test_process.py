@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import structlog
 
 from gateproject.errors import ConfigError
 from proxy.envoy import process
@@ -39,6 +40,21 @@ def program(directory: Path, text: str) -> Path:
     path.write_text(f"#!{sys.executable}\n{text}")
     path.chmod(0o700)
     return path
+
+
+async def test_what_it_says_is_read_however_long_the_line_is(tmp_path: Path) -> None:
+    """Who is not read stands still."""
+    done = tmp_path / "done"
+    text = f"import sys, time\nfor _ in range(20): print('x' * 200_000, flush=True)\nopen({str(done)!r}, 'w')\ntime.sleep(600)\n"
+    with structlog.testing.capture_logs() as said:
+        running = EnvoyProcess(program(tmp_path, text), [], os.getpid(), time.monotonic)
+        running.start()
+        try:
+            await until(done.exists)
+            await until(lambda: len(said) >= 20)
+        finally:
+            await running.stop()
+    assert {entry["line"] for entry in said} == {"x" * process.LONGEST_LINE}
 
 
 async def test_it_is_started_again_after_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,11 @@ REFUSED = {
     "an endless method": (501, request(line=b"M" * 200 + b" / HTTP/1.1")),
     "TRACE": (405, request(line=b"TRACE / HTTP/1.1")),
     "TRACK": (405, request(line=b"TRACK / HTTP/1.1")),
-    "trace": (405, request(line=b"trace / HTTP/1.1")),
-    "connect": (405, request(line=b"connect db:5432 HTTP/1.1")),
+    "trace": (400, request(line=b"trace / HTTP/1.1")),
+    "connect": (400, request(line=b"connect db:5432 HTTP/1.1")),
+    "delete": (400, request(line=b"delete / HTTP/1.1")),
+    "Get": (400, request(line=b"Get / HTTP/1.1")),
+    "a method of nobody's, not in capitals": (400, request(line=b"PURGe / HTTP/1.1")),
     "CONNECT without a port": (400, b"CONNECT db HTTP/1.1\r\nHost: db\r\n\r\n"),
     "CONNECT to port 0": (400, b"CONNECT db:0 HTTP/1.1\r\nHost: db:0\r\n\r\n"),
     "CONNECT to another host than Host": (400, request(line=b"CONNECT db:5432 HTTP/1.1")),
@@ -144,9 +147,9 @@ def test_a_bare_line_feed_is_seen_wherever_the_segments_split(at):
 
 
 def test_the_head_arrives_as_it_was_sent(canary):
-    canary.ask(request(b"X-One:  spaced value\t", b"X-Two:", b"x-one: again", line=b"get /a%2Fb//c?d=%20&e HTTP/1.1"))
+    canary.ask(request(b"X-One:  spaced value\t", b"X-Two:", b"x-one: again", line=b"M-SEARCH /a%2Fb//c?d=%20&e HTTP/1.1"))
     call = canary.calls[0]
-    assert (call["method"], call["path"], call["query"]) == ("get", "/a%2Fb//c", "d=%20&e")
+    assert (call["method"], call["path"], call["query"]) == ("M-SEARCH", "/a%2Fb//c", "d=%20&e")
     assert call["headers"] == [["host", "app.example.com"], ["x-one", "spaced value"], ["x-two", ""], ["x-one", "again"]]
 
 

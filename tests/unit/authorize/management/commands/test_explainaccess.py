@@ -112,7 +112,7 @@ def test_a_host_without_routes_is_no_route(explained) -> None:
 
 
 def test_the_whole_trace_is_there_for_programs(explained) -> None:
-    found = explained(f"{APP}/x/../y?secret=1", "--user", "ann@else.com", "--group", "sales", "--method", "post")
+    found = explained(f"{APP}/x/../y?secret=1", "--user", "ann@else.com", "--group", "sales", "--method", "POST")
     assert found["request"] == {"method": "POST", "host": "app.example.com", "path": "/y", "source_ip": ""}
     assert found["person"] == {
         "user_id": "", "email": "ann@else.com", "email_counts": True, "groups": ["sales"], "claims": {"email": ["ann@else.com"]},
@@ -220,6 +220,7 @@ def test_the_authenticate_host_is_said(explain) -> None:
         (["https://app.example.com/a%zz"], "not followed by two hexadecimal digits"),
         (["https://app.example.com/a%00"], "control character"),
         (["https://app.example.com/", "--group", "eng"], "name one with --user"),
+        (["https://app.example.com/", "--user", "oidc/"], "--user 'oidc/' names a provider and nobody of it"),
         (["https://app.example.com/", "--claim", "a=b"], "name one with --user"),
         (["https://app.example.com/", "--user", "ann", "--claim", "a"], "must be name=value"),
         (["https://app.example.com/", "--user", "ann", "--claim", "=b"], "must be name=value"),

@@ -109,4 +109,4 @@ def test_a_problem_of_the_environment_names_the_variable(tmp_path: Path, monkeyp
 
 
 def test_every_kind_of_problem_is_explained() -> None:
-    assert {judge.kind for judge in ALL_JUDGES} | {"invalid-configuration"} == set(KINDS)
+    assert {judge.kind for judge in ALL_JUDGES} | {"invalid-configuration", "no-answer"} == set(KINDS)

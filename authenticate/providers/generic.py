@@ -1,0 +1,33 @@
+"""`idp_provider: oidc`: any provider, of which only its discovery document is known."""
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from authenticate.discovery import Discovery
+from authenticate.providers.keycloak import KeycloakProvider, is_keycloak
+from authenticate.providers.oidc import OIDCProvider
+from databroker.records import Session
+
+if TYPE_CHECKING:
+    from authenticate.provider_client import ProviderClient
+
+
+class GenericProvider(OIDCProvider):
+    """Nobody knows which scopes it has, and some (Cognito) refuse a sign-in that asks for one too many."""
+
+    def asked_scopes(self, discovery: Discovery) -> tuple[str, ...]:
+        usual = self._known(discovery).default_scopes
+        if self.scopes or not discovery.scopes:
+            return self.scopes or usual
+        return tuple(scope for scope in usual if scope == "openid" or scope in discovery.scopes)
+
+    def tells_email_verified(self, discovery: Discovery) -> bool:
+        return self._known(discovery).tells_email_verified(discovery)
+
+    async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> bool:
+        return await self._known(discovery).revoke(client, discovery, session)
+
+    def _known(self, discovery: Discovery) -> OIDCProvider:
+        """As what its document gives it away, or as what the standard says."""
+        kind = KeycloakProvider if is_keycloak(discovery) else OIDCProvider
+        return kind(**{field.name: getattr(self, field.name) for field in fields(OIDCProvider)})

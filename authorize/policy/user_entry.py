@@ -1,0 +1,51 @@
+"""A user entry: the one thing that a text in `allowed_users`, `user` or `admin_allowed_users` names."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from authorize.policy.email_address import canonical_email
+from gateproject.config.bearer_tokens import ISSUER_ENDS
+
+
+class EntryKind(Enum):
+    EMAIL = "an e-mail address"
+    USER_ID = "a user id"
+    SUBJECT = "a subject of the configured provider"
+
+
+@dataclass(frozen=True, slots=True)
+class UserEntry:
+    """`name` is what is compared: the canonical address, the whole user id, or the subject."""
+
+    kind: EntryKind
+    name: str
+
+    @property
+    def provider(self) -> str:
+        """Of a user id: the name of the provider, or the URL of an issuer whose tokens a route takes."""
+        if self.kind is not EntryKind.USER_ID:
+            return ""
+        return self.name.partition(ISSUER_ENDS if self.names_an_issuer else "/")[0]
+
+    @property
+    def names_an_issuer(self) -> bool:
+        return self.kind is EntryKind.USER_ID and self.name.startswith(("https://", "http://"))
+
+
+def user_entry(written: str) -> UserEntry:
+    """Judged by its form alone, so that whoever may choose their subject or address can't change what an entry means: with a slash it
+    is a user id, else with an "@" an e-mail address, else a subject.  ValueError where it can be nobody's.
+    """
+    if "/" in written:
+        entry = UserEntry(EntryKind.USER_ID, written)
+        if not entry.provider or written == entry.provider or not written.removeprefix(entry.provider)[1:]:
+            how = f"https://issuer{ISSUER_ENDS}sub" if entry.names_an_issuer else "provider/sub"
+            raise ValueError(f"{written!r} names a provider and nobody of it, or the other way round: write {how}")
+        return entry
+    if "@" in written:
+        if not (email := canonical_email(written)):
+            raise ValueError(f"{written!r} is not an e-mail address; a subject with an @ is written as a user id: provider/{written}")
+        return UserEntry(EntryKind.EMAIL, email)
+    if not written:
+        raise ValueError("names nobody")
+    return UserEntry(EntryKind.SUBJECT, written)

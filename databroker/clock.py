@@ -1,0 +1,48 @@
+"""Does this machine's clock agree with the store's?  What has expired is said by clocks, so a wrong one signs people out."""
+
+import asyncio
+from contextlib import suppress
+from typing import Protocol
+
+import structlog
+
+from gateproject.errors import BrokerError
+from gateproject.telemetry import metrics
+
+log = structlog.get_logger(__name__)
+
+LOOK_EVERY = 30.0  # seconds
+# Less than what answers to questions take and clocks without a fault differ by.
+BORNE = 5.0
+AGAIN_AFTER = 20  # looks until a difference that lasts is said again
+
+
+class Clocks(Protocol):
+    async def clock_skew(self) -> float: ...
+
+
+class ClockWatch:
+    """`tell` is given each difference that was measured, in seconds: positive where our clock is ahead."""
+
+    def __init__(self) -> None:
+        self._since = 0  # looks since it differs
+
+    def tell(self, skew: float) -> None:
+        metrics.clock_skew.set(skew)
+        if abs(skew) <= BORNE:
+            if self._since:
+                log.info("this machine's clock agrees with the store's again")
+            self._since = 0
+            return
+        if self._since % AGAIN_AFTER == 0:
+            log.error("this machine's clock differs from the store's: set one of them right", seconds_ahead=round(skew, 1))
+        self._since += 1
+
+
+async def watch(clocks: Clocks) -> None:
+    """For ever; a store that is away is told of elsewhere."""
+    told = ClockWatch()
+    while True:
+        with suppress(BrokerError):
+            told.tell(await clocks.clock_skew())
+        await asyncio.sleep(LOOK_EVERY)

@@ -1,0 +1,46 @@
+"""May this session be used?  The one way from a record to a session, and to the person whose it is."""
+
+import structlog
+
+from databroker.records import Record, Session, User
+from gateproject.config.issuers import configured_issuer, is_issuer
+from gateproject.config.options import Options
+
+log = structlog.get_logger(__name__)
+
+
+class SessionReader:
+    """Made anew for each configuration: a session counts only while the provider that vouched for it is the configured one."""
+
+    def __init__(self, options: Options):
+        self._provider = options.idp_provider
+        self._issuer = configured_issuer(options)
+
+    def read(self, record: Record) -> Session | None:
+        """A record that makes no sense counts as none, and so does one of another provider: who has it signs in anew."""
+        try:
+            session = Session.from_record(record)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            log.warning("a session's record is malformed, so it counts as none", session_id=record.id, error=type(error).__name__)
+            return None
+        if not vouches(self._provider, self._issuer, session):
+            log.info(
+                "a session of another issuer counts as none",
+                session_id=session.id,
+                user_id=session.user_id,
+                provider=session.provider,
+                issuer=session.vouched_by or "not known",
+            )
+            return None
+        return session
+
+
+def vouches(provider: str, issuer: str, session: Session) -> bool:
+    """Is the session of this provider?  Its name alone says little: every `oidc` has the same, and subjects of two may be equal."""
+    return session.provider == provider and is_issuer(issuer, session.vouched_by)
+
+
+def user_of(session: Session, record: Record | None) -> User:
+    """What the session's own issuer says of its person: nothing where the record is of another one's, of the same id."""
+    user = User.from_record(record) if record is not None else None
+    return user if user is not None and user.vouched_by == session.vouched_by else User(session.user_id)

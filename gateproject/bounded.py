@@ -1,0 +1,102 @@
+"""How is remembered what others say, so that nobody's words fill the memory?  By number and by bytes, never by number alone.
+
+Whoever may choose a name, an address, a token or a claim chooses how long it is, too.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import lru_cache, update_wrapper
+from sys import getsizeof
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+MIB = 1024 * 1024
+
+
+def remembered(most: int, *, longest: int, size: Callable[..., int] = len) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """`lru_cache` for at most `most` calls whose arguments are no longer than `longest` together; any other is worked out anew.
+
+    `size` gives the length of all arguments, in bytes or characters; `len` is for one alone.  What comes of them must not be longer
+    than they are by more than a few hundred bytes.
+    """
+
+    def remembering(function: Callable[..., T]) -> Callable[..., T]:
+        cached = lru_cache(maxsize=most)(function)
+
+        def of_one(argument: Any) -> T:
+            return cached(argument) if len(argument) <= longest else function(argument)
+
+        def of_several(*arguments: Any) -> T:
+            return cached(*arguments) if size(*arguments) <= longest else function(*arguments)
+
+        short: Any = update_wrapper(of_one if size is len else of_several, function)
+        short.cache_info = cached.cache_info
+        remembers: Callable[..., T] = short
+        return remembers
+
+    return remembering
+
+
+def together(*parts: Any) -> int:
+    """The length of texts, and of tuples of them, however deep."""
+    return sum(len(part) if isinstance(part, str | bytes) else together(*part) if isinstance(part, tuple) else 8 for part in parts)
+
+
+class BoundedCache(Generic[K, V]):
+    """A mapping of at most `most` values that weigh no more than `most_bytes` together; what was put longest ago makes room.
+
+    One that weighs more than a hundredth of all is not kept.
+    """
+
+    def __init__(self, most: int, most_bytes: int):
+        self._most, self._most_bytes = most, most_bytes
+        self._held: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self.bytes = 0
+
+    def __repr__(self) -> str:
+        return f"<BoundedCache {len(self._held)} of {self.bytes} bytes>"
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._held
+
+    def get(self, key: K) -> V | None:
+        found = self._held.get(key)
+        return None if found is None else found[0]
+
+    def put(self, key: K, value: V, weight: int) -> None:
+        """`weight` in bytes, with the key's."""
+        self.pop(key)
+        if weight * 100 > self._most_bytes:
+            return
+        self._held[key] = value, weight
+        self.bytes += weight
+        while len(self._held) > self._most or self.bytes > self._most_bytes:
+            _, (_, gone) = self._held.popitem(last=False)
+            self.bytes -= gone
+
+    def pop(self, key: K) -> None:
+        if (found := self._held.pop(key, None)) is not None:
+            self.bytes -= found[1]
+
+    def clear(self) -> None:
+        self._held.clear()
+        self.bytes = 0
+
+
+def weight_of(value: Any) -> int:
+    """Bytes of a value and all that it holds: texts, numbers, collections and dataclasses.  What is shared counts each time."""
+    total = getsizeof(value)
+    if isinstance(value, Mapping):
+        return total + sum(weight_of(key) + weight_of(item) for key, item in value.items())
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return total + sum(map(weight_of, value))
+    if is_dataclass(value):
+        return total + sum(weight_of(getattr(value, field.name)) for field in fields(value))
+    return total

@@ -1,0 +1,111 @@
+"""Why did a connection of ours fail?  Any client library's exception in, words for the operator out."""
+
+import errno
+import socket
+import ssl
+from collections.abc import Iterator
+from enum import Enum
+
+# X509_V_ERR_* of OpenSSL, as `SSLCertVerificationError.verify_code` has them.
+_EXPIRED, _NOT_YET_VALID = 10, 9
+_OTHER_NAMES = frozenset({62, 63, 64})  # host name, e-mail, IP address
+# What OpenSSL calls an answer that is no TLS record; which of them depends on its release and on the first bytes.
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
+_WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_UNKNOWN_CA", "ALERT_CERTIFICATE_", "ALERT_ACCESS_DENIED")
+_UNREACHABLE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL})
+_TLS_ALERT = (r"\x15\x03", "\x15\x03")  # the first bytes of an alert, as a parser of HTTP quotes them
+
+
+class Trouble(Enum):
+    """`words` continue "<host>:<port> "; `advice` tells the operator what to look at."""
+
+    REFUSED = "refuses the connection", "nothing listens on that port, or a firewall turns us away"
+    UNRESOLVED = "has a name that can't be resolved", "is the name right, and does this machine's DNS know it?"
+    UNREACHABLE = "can't be reached from this network", "is there a route to that address?"
+    UNTRUSTED = (
+        "shows a certificate that is not trusted",
+        "its authority is unknown here: set the certificate authority, or have the server send its whole chain",
+    )
+    OTHER_NAME = "shows a certificate for another name", "connect by a name that the certificate has, or have it issued for this one"
+    EXPIRED = "shows a certificate that has expired", "it needs a new one; or is this machine's clock wrong?"
+    NOT_YET_VALID = "shows a certificate that is not valid yet", "is this machine's clock right?"
+    NO_TLS = "does not speak TLS on that port", "the URL says https, the server speaks plain HTTP there"
+    ONLY_TLS = "speaks TLS on that port", "the URL says http, it should say https"
+    WANTS_CERTIFICATE = "does not accept us without a client certificate that it trusts", "it asks for mutual TLS"
+    NO_HANDSHAKE = "can't agree with us on TLS", "its protocol versions or ciphers are not ours, or it closed during the handshake"
+    TIMED_OUT = "does not answer in time", "it is too slow, or a firewall drops what we send"
+    BROKE_OFF = "closed the connection without an answer", "does it speak TLS (https) on that port, or did it crash?"
+    NO_DESCRIPTORS = "was not asked: this process has no file descriptors left", "raise its limit (LimitNOFILE=, ulimit -n)"
+    UNKNOWN = "can't be reached", "the log of the other side may say more"
+
+    def __init__(self, words: str, advice: str):
+        self.words = words
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.words} ({self.advice})"
+
+
+def trouble_of(error: BaseException) -> Trouble:
+    """What was in the way; the innermost cause counts, because libraries wrap it in words that are all alike."""
+    causes = list(_causes(error))
+    for judge in (_of_tls, _of_the_system, _of_the_protocol):
+        for cause in causes:
+            if (trouble := judge(cause)) is not None:
+                return trouble
+    return Trouble.UNKNOWN
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it came of, each once, the nearest first."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        error = waiting.pop(0)
+        if id(error) in seen:
+            continue
+        seen.add(id(error))
+        yield error
+        # aiohttp names causes in attributes, several attempts at once are a group, and httpcore hides its cause by `from None`.
+        inner = [getattr(error, "os_error", None), error.__cause__, error.__context__]
+        inner += error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+        waiting += [cause for cause in inner if isinstance(cause, BaseException)]
+
+
+def _of_tls(error: BaseException) -> Trouble | None:
+    # aiohttp's own errors are ssl's by name too, without what ssl's say.
+    if isinstance(error, ssl.SSLCertVerificationError) and (code := getattr(error, "verify_code", None)) is not None:
+        if code in _OTHER_NAMES:
+            return Trouble.OTHER_NAME
+        return {_EXPIRED: Trouble.EXPIRED, _NOT_YET_VALID: Trouble.NOT_YET_VALID}.get(code, Trouble.UNTRUSTED)
+    # A handshake that was waiting when it was given up, or a connection that was reset, is told by what stopped it.
+    if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLWantReadError | ssl.SSLWantWriteError):
+        return None
+    if not (reason := getattr(error, "reason", None)):
+        return None
+    if reason in _NO_TLS:
+        return Trouble.NO_TLS
+    return Trouble.WANTS_CERTIFICATE if any(name in reason for name in _WANTS_CERTIFICATE) else Trouble.NO_HANDSHAKE
+
+
+def _of_the_system(error: BaseException) -> Trouble | None:
+    if isinstance(error, socket.gaierror):
+        return Trouble.UNRESOLVED
+    if isinstance(error, ConnectionRefusedError):
+        return Trouble.REFUSED
+    if not isinstance(error, OSError):
+        return None
+    if error.errno in _UNREACHABLE:
+        return Trouble.UNREACHABLE
+    return Trouble.NO_DESCRIPTORS if error.errno in (errno.EMFILE, errno.ENFILE) else None
+
+
+def _of_the_protocol(error: BaseException) -> Trouble | None:
+    name = type(error).__name__
+    if any(alert in str(error) for alert in _TLS_ALERT):
+        return Trouble.ONLY_TLS
+    # Each library has timeouts of its own, which are no TimeoutError everywhere.
+    if isinstance(error, TimeoutError) or name.endswith(("Timeout", "TimeoutError")):
+        return Trouble.TIMED_OUT
+    if isinstance(error, ConnectionError | EOFError) or name in ("RemoteProtocolError", "ServerDisconnectedError"):
+        return Trouble.BROKE_OFF
+    return None

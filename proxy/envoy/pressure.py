@@ -1,0 +1,59 @@
+"""Is Envoy short of memory or of connections?  It knows, and tells whoever asks; here it is asked, for the log and the metrics."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import structlog
+
+from gateproject.telemetry import metrics
+from proxy.envoy.bootstrap import HEAP, Most
+
+log = structlog.get_logger(__name__)
+
+LOOK_EVERY = 5.0  # seconds
+_REFUSED = "downstream_global_cx_overflow"
+_CONNECTED = "http.edge.downstream_cx_active"
+_STATS = f"^overload\\..*(pressure|active)$|{_REFUSED}$|^{_CONNECTED}$"
+
+
+class Pressure:
+    """What Envoy said last; `tell` logs what is new since."""
+
+    def __init__(self, most: Most) -> None:
+        self._most = most
+        self._helping: frozenset[str] = frozenset()
+        self._refused = 0
+
+    def tell(self, stats: Mapping[str, int]) -> None:
+        metrics.envoy_pressure.labels("heap").set(stats.get(f"overload.{HEAP}.pressure", 0) / 100)
+        metrics.envoy_pressure.labels("connections").set(stats.get(_CONNECTED, 0) / self._most.connections)
+        helping = frozenset(name.split(".")[-2] for name, value in stats.items() if name.endswith(".active") and value)
+        if new := helping - self._helping:
+            log.warning("envoy is short of memory and helps itself: envoy_max_heap", actions=sorted(new))
+        if self._helping and not helping:
+            log.info("envoy has enough memory again")
+        self._helping = helping
+        refused = sum(value for name, value in stats.items() if name.endswith(_REFUSED))
+        if refused > self._refused:
+            log.warning("envoy has refused connections: envoy_max_connections", connections=refused - self._refused)
+        self._refused = refused
+
+
+async def watch(admin: Path, most: Most) -> None:
+    """For ever; an Envoy that does not answer is looked after elsewhere."""
+    pressure = Pressure(most)
+    async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(admin)), timeout=LOOK_EVERY) as client:
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            try:
+                answer = await client.get("http://envoy/stats", params={"format": "json", "filter": _STATS})
+                pressure.tell(_numbers(answer.json()))
+            except (httpx.TransportError, ValueError):
+                continue
+
+
+def _numbers(said: Mapping[str, Any]) -> dict[str, int]:
+    return {each["name"]: each["value"] for each in said.get("stats", ()) if isinstance(each.get("value"), int)}

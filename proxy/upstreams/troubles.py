@@ -1,0 +1,72 @@
+"""What is wrong with an upstream, in words: for the log line of a request, and for the admin while it lasts."""
+
+from gateproject.connection_errors import Trouble, trouble_of
+from gateproject.descriptors import UPSTREAMS, say_short
+from gateproject.errors import NoDescriptors, UpstreamError, UpstreamTimeout
+
+MALFORMED = "sent what is no answer of HTTP"
+
+Place = tuple[str, int | None]  # host and port, as configured: so there are as many as upstreams
+
+
+def bad_status(status: int, *, is_upgrade: bool) -> str:
+    """What is wrong with the status of an answer, "" for nothing.
+
+    RFC 9110 15: three digits from 100 to 599.  Anything else, and a change of protocols that nobody asked for, is no answer: whoever
+    reads `000` as interim waits for ever.
+    """
+    if not 100 <= status <= 599:
+        return f"answered with the status {status:03}, which HTTP does not have"
+    return "changed protocols unasked" if status == 101 and not is_upgrade else ""
+
+
+class Troubles:
+    """What each upstream's last request failed by; nothing where it was answered."""
+
+    def __init__(self) -> None:
+        self._last: dict[Place, str] = {}
+
+    def __repr__(self) -> str:
+        return f"<Troubles of {len(self._last)} upstreams>"
+
+    def unconnected(self, place: Place, error: BaseException) -> UpstreamError:
+        """What to raise where there is no connection."""
+        return self._told(place, trouble_of(error), str(trouble_of(error)))
+
+    def unanswered(self, place: Place, error: BaseException, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
+        """What to raise where a connection brings no answer."""
+        trouble = trouble_of(error)
+        return self._told(place, trouble, MALFORMED if trouble is Trouble.UNKNOWN else str(trouble), kind)
+
+    def bad_answer(self, place: Place, words: str) -> UpstreamError:
+        return self._told(place, Trouble.UNKNOWN, words)
+
+    def told(self, place: Place, trouble: Trouble) -> UpstreamError:
+        """As somebody else saw it."""
+        return self._told(place, trouble, str(trouble))
+
+    def late(self, place: Place) -> UpstreamError:
+        return self._told(place, Trouble.TIMED_OUT, "did not answer in time", UpstreamTimeout)
+
+    def answered(self, place: Place) -> None:
+        if self._last:
+            self._last.pop(place, None)
+
+    def forget(self) -> None:
+        """The configuration has changed, and with it perhaps the upstreams."""
+        self._last.clear()
+
+    def of(self, place: Place) -> str:
+        return self._last.get(place, "")
+
+    def _told(self, place: Place, trouble: Trouble, words: str, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
+        if trouble is Trouble.NO_DESCRIPTORS:  # no fault of the upstream's
+            say_short(UPSTREAMS)
+            return NoDescriptors(f"upstream {_shown(place)} {words}")
+        self._last[place] = words
+        return kind(f"upstream {_shown(place)} {words}")
+
+
+def _shown(place: Place) -> str:
+    host, port = place
+    return host if port is None else f"{host}:{port}"

@@ -1,0 +1,230 @@
+"""Each way in which an upstream fails has its own words for the operator and the same general page for the client, on both planes."""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import ssl
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from examples.demo.certificates import Authority
+from gateproject.connection_errors import Trouble
+from tests.support.certs import PERMITTED, certificate_files
+from tests.support.children import free_port
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.raw_http import RawClient
+
+pytestmark = pytest.mark.slow
+
+APP = "app.localhost"
+NO_ANSWER = "sent what is no answer of HTTP"
+END = b"Content-Length: 2\r\n\r\nok"
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Failing:
+    """`words` are part of the log line, any of them: planes see the same from other sides."""
+
+    status: int
+    words: tuple[str, ...]
+    status_of_envoy: int | None = None
+
+
+FAILING = {
+    "refuses": Failing(502, (Trouble.REFUSED.words,)),
+    "unresolved": Failing(502, (Trouble.UNRESOLVED.words,)),
+    "untrusted": Failing(502, (Trouble.UNTRUSTED.words,)),
+    "other name": Failing(502, (Trouble.OTHER_NAME.words,)),
+    "expired": Failing(502, (Trouble.EXPIRED.words,)),
+    "plain on a TLS port": Failing(502, (Trouble.NO_TLS.words,)),
+    "TLS on a plain port": Failing(502, (Trouble.ONLY_TLS.words, Trouble.BROKE_OFF.words, NO_ANSWER)),
+    "wants a certificate": Failing(502, (Trouble.WANTS_CERTIFICATE.words, Trouble.BROKE_OFF.words)),  # Envoy keeps that alert to itself
+    "silent": Failing(504, ("did not answer in time",)),
+    "resets": Failing(502, (Trouble.BROKE_OFF.words,)),
+    "closes": Failing(502, (Trouble.BROKE_OFF.words,)),
+    "no HTTP": Failing(502, (NO_ANSWER,)),
+    "status 000": Failing(502, ("the status 000", NO_ANSWER)),
+    "status 099": Failing(502, ("the status 099", NO_ANSWER)),
+    "status 600": Failing(502, ("the status 600", NO_ANSWER)),
+    "status 999": Failing(502, ("the status 999", NO_ANSWER)),
+    "switches unasked": Failing(502, ("changed protocols unasked", NO_ANSWER)),
+    # Envoy shows gate no interim response, and counts none: the route's time bounds them there.
+    "only interim": Failing(502, ("interim responses", "did not answer in time"), 504),
+}
+
+
+def says(*pieces: bytes, then_waits: bool = True) -> Serve:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        if then_waits:
+            await reader.read()
+
+    return serve
+
+
+async def resets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.transport.abort()
+
+
+async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(100)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+
+SERVES = {
+    "silent": says(),
+    "resets": resets,
+    "closes": says(then_waits=False),
+    "no HTTP": says(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"),
+    "status 000": says(b"HTTP/1.1 000 Zero\r\n" + END),
+    "status 099": says(b"HTTP/1.1 099 Low\r\n" + END),
+    "status 600": says(b"HTTP/1.1 600 High\r\n" + END),
+    "status 999": says(b"HTTP/1.1 999 High\r\n" + END),
+    "switches unasked": says(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
+    "only interim": says(*[b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"] * 2000),
+    "plain on a TLS port": plain,
+}
+
+
+class Upstreams:
+    """One server a way to fail; `to` has their URLs, `keys` what else their routes say."""
+
+    def __init__(self, directory: Path, stack: AsyncExitStack):
+        self._directory, self._stack = directory, stack
+        self.to = {"refuses": f"http://127.0.0.1:{free_port()}", "unresolved": "http://no-such-upstream.invalid:8000"}
+        self.keys: dict[str, dict[str, object]] = {name: {"timeout": "1s"} for name in ("silent", "only interim")}
+
+    async def start(self) -> None:
+        trusted = certificate_files(self._directory, "localhost")
+        for name, serve in SERVES.items():
+            self.to[name] = f"http://127.0.0.1:{await self._port(serve)}"
+        self.to["plain on a TLS port"] = self.to["plain on a TLS port"].replace("http:", "https:")
+        self.to["TLS on a plain port"] = f"http://127.0.0.1:{await self._port(says(), self._tls(self._directory, 'localhost'))}"
+        of_others = self._directory / "others"
+        of_others.mkdir()
+        old = datetime.now(UTC) - timedelta(days=400)
+        authority = Authority.create("throw-away test authority", permitted=PERMITTED, now=old)
+        for name, files in {"untrusted": certificate_files(of_others, "localhost"), "other name": trusted}.items():
+            self.to[name] = f"https://127.0.0.1:{await self._port(says(), self._context(files.certificate, files.key))}"
+            self.keys[name] = {"tls_custom_ca_file": str(trusted.authority), "tls_server_name": "localhost"}
+        self.keys["other name"]["tls_server_name"] = "app.example.com"
+        demanding = self._context(trusted.certificate, trusted.key)
+        demanding.load_verify_locations(trusted.authority)
+        demanding.verify_mode = ssl.CERT_REQUIRED
+        self.to["wants a certificate"] = f"https://127.0.0.1:{self._demanding_port(demanding)}"
+        self.keys["wants a certificate"] = self.keys["untrusted"]
+        issued, expired = authority.issue("localhost", now=old), of_others / "expired.pem"
+        expired.write_bytes(issued.certificate_pem + authority.certificate_pem + issued.key_pem)
+        self.to["expired"] = f"https://127.0.0.1:{await self._port(says(), self._context(expired, expired))}"
+        (of_others / "old.pem").write_bytes(authority.certificate_pem)
+        self.keys["expired"] = {"tls_custom_ca_file": str(of_others / "old.pem"), "tls_server_name": "localhost"}
+
+    def _tls(self, directory: Path, name: str) -> ssl.SSLContext:
+        own = directory / "plain"
+        own.mkdir()
+        files = certificate_files(own, name)
+        return self._context(files.certificate, files.key)
+
+    def _context(self, certificate: Path, key: Path) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate, key)
+        return context
+
+    def _demanding_port(self, context: ssl.SSLContext) -> int:
+        """Not by asyncio's TLS, which (3.11) keeps to itself why it ends a handshake."""
+        listener = self._stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                tls = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+                with contextlib.suppress(OSError), tls:
+                    with contextlib.suppress(ssl.SSLError):
+                        tls.do_handshake()
+                    while os.read(tls.fileno(), 65536):  # who closes before reading resets, and takes the alert back
+                        pass
+
+        threading.Thread(target=serve, daemon=True).start()
+        self._stack.callback(listener.shutdown, socket.SHUT_RDWR)
+        return listener.getsockname()[1]
+
+    async def _port(self, serve: Serve, tls: ssl.SSLContext | None = None) -> int:
+        async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await serve(reader, writer)
+            except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                pass
+            finally:
+                writer.close()
+
+        server = await self._stack.enter_async_context(await asyncio.start_server(served, "127.0.0.1", 0, ssl=tls))
+        return server.sockets[0].getsockname()[1]
+
+
+@pytest.fixture
+async def upstreams(tmp_path: Path) -> AsyncIterator[Upstreams]:
+    async with AsyncExitStack() as stack:
+        running = Upstreams(tmp_path, stack)
+        await running.start()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[DevelopmentProvider]:
+    with DevelopmentProvider() as running:
+        yield running
+
+
+def get(gate: RunningGate, path: str) -> tuple[int, bytes]:
+    with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=APP) as client:
+        answer = client.send(f"GET {path} HTTP/1.1\r\nHost: {APP}:{gate.port}\r\nAccept: application/json\r\n\r\n".encode()).response()
+    return answer.status, answer.body
+
+
+@pytest.mark.parametrize("plane", ["embedded", "envoy"])
+async def test_each_failure_has_its_own_words_in_the_line_of_the_request(
+    upstreams: Upstreams, provider: DevelopmentProvider, tmp_path: Path, plane: str
+) -> None:
+    everybody = {"allow_public_unauthenticated_access": True, "timeout": "5s"}
+    assert {*upstreams.to} == {*FAILING}
+    numbers = {name: number for number, name in enumerate(FAILING)}
+    builder = GateBuilder(provider.url).setting(data_plane=plane, admin_allowed_users=["alice@example.com"])
+    for name, number in numbers.items():
+        builder.route(APP, prefix=f"/{number}/", to=upstreams.to[name], **{**everybody, **upstreams.keys.get(name, {})})
+    (tmp_path / "gate").mkdir()
+    with await asyncio.to_thread(builder.start, tmp_path / "gate") as gate:
+        for name, failing in FAILING.items():
+            path = f"/{numbers[name]}/x"
+            status, body = await asyncio.to_thread(get, gate, path)
+            line = gate.wait_for_event("request", lambda entry, path=path: entry["path"] == path)
+            expected = failing.status_of_envoy if plane == "envoy" and failing.status_of_envoy else failing.status
+            assert status == expected, (name, line)
+            assert json.loads(body)["reason"] in (
+                "The application behind this address can't be reached.",
+                "The application behind this address did not answer in time.",
+            ), name
+            assert any(words in line["problem"] for words in failing.words), (name, line["problem"])
+            where = upstreams.to[name].partition("://")[2]
+            assert where in line["problem"], (name, line["problem"])
+        async with gate.client() as alice:
+            page = await sign_in(alice, gate.url("authenticate.localhost", "/.gate/admin/proxy/route/"), "alice")
+            for name in ("refuses", "unresolved", "expired"):
+                assert f"{upstreams.to[name]}: {FAILING[name].words[0]}" in unescape(page.text), name

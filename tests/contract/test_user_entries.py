@@ -1,0 +1,194 @@
+"""Whose name is this?  Every kind of caller against every kind of entry, in every place where entries are written."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authorize.account_identity import identity_of as account_identity
+from authorize.described import Described, described_identity
+from authorize.identity_facts import Facts, identity_of
+from authorize.policy.decision import decide
+from authorize.policy.identity import Identity
+from authorize.service import AuthorizeService
+from databroker.records import DirectoryUser, ServiceAccount, Session, User
+from gateproject.crypto.signing_key import SigningKey
+from tests.support.options import make_options
+from tests.unit.authorize.broker import followed_broker
+from tests.unit.authorize.builders import make_route, request, table
+
+NOW = 1500.0
+CI, OTHER_CI = "https://ci.example.com", "https://ci.example.com/other"
+EMAIL = "ann@corp.example"
+ADDRESS = {"email": EMAIL, "email_verified": True}
+GROUPS = {"groups": ["engineering"]}
+
+
+def ours(sub: str, **claims: Any) -> Identity:
+    """A person of the configured provider, as after a sign-in."""
+    return _of_records(f"oidc/{sub}", sub, "oidc", claims, str(claims.get("email", "")), "session-1")
+
+
+def foreign(sub: str, issuer: str = CI, **claims: Any) -> Identity:
+    """Named by a token of another issuer; even were its id in our directory."""
+    return _of_records(f"{issuer}#{sub}", sub, "jwt", {"iss": issuer, **claims}, str(claims.get("email", "")), "bearer/1")
+
+
+def _of_records(user_id: str, sub: str, provider: str, claims: dict[str, Any], email: str, session_id: str) -> Identity:
+    said = {"sub": sub, **claims}
+    session = Session(session_id, user_id, sub, provider, 1000.0, 9000.0, said)
+    in_directory = DirectoryUser(user_id, EMAIL, "", ("engineering",)), ("Engineers",), frozenset({"Engineers"})
+    person = in_directory if provider == "jwt" else (DirectoryUser(user_id),)
+    facts = Facts(session, User(user_id, email, claims.get("email_verified"), "", said), *person)
+    return identity_of(facts, "groups")
+
+
+def account(name: str, *groups: str) -> Identity:
+    return account_identity(ServiceAccount(name, groups, 1000.0, 9000.0, ""), NOW)
+
+
+# Who it is, and which of the entries below name them.
+CALLERS: dict[str, tuple[Identity, set[str]]] = {
+    "our alice": (ours("alice"), {"alice", "oidc/alice"}),
+    "our alice with an address": (ours("alice", **ADDRESS), {"alice", "oidc/alice", EMAIL}),
+    "an address that is not verified": (ours("mallory", email=EMAIL, email_verified=False), set()),
+    "ours, sub oidc/alice": (ours("oidc/alice"), {"oidc/oidc/alice"}),
+    "ours, sub an address": (ours(EMAIL), {f"oidc/{EMAIL}"}),
+    "ours, sub google/alice": (ours("google/alice"), {"oidc/google/alice"}),
+    "ours, sub jwt/bot": (ours("jwt/bot"), set()),
+    "ours, sub issuer#bot": (ours(f"{CI}#bot"), set()),
+    "ours, sub service_account/x": (ours("service_account/x"), set()),
+    "ours, sub x": (ours("x"), {"x"}),
+    "foreign alice": (foreign("alice"), {f"{CI}#alice"}),
+    "foreign, sub oidc/alice": (foreign("oidc/alice"), set()),
+    "foreign, sub an address": (foreign(EMAIL), set()),
+    "foreign with an address": (foreign("mallory", **ADDRESS), set()),
+    "foreign with our groups": (foreign("mallory", **GROUPS), set()),
+    "foreign bot": (foreign("bot"), {f"{CI}#bot"}),
+    "bot of another foreign issuer": (foreign("bot", OTHER_CI), set()),
+    "foreign, sub service_account/x": (foreign("service_account/x"), set()),
+    "foreign, sub issuer#bot": (foreign(f"{CI}#bot", OTHER_CI), set()),
+    "service account x": (account("x"), {"service_account/x"}),
+    "service account alice": (account("alice"), set()),
+}
+ENTRIES = (
+    "alice", "oidc/alice", "oidc/oidc/alice", EMAIL, f"oidc/{EMAIL}", "google/alice", "oidc/google/alice", "jwt/bot", "bot", "x",
+    f"{CI}#bot", f"{CI}#alice", "service_account/x",
+)  # fmt: skip
+
+Opens = Callable[[str, Identity], bool]
+
+
+def by_route(**keys: Any) -> Callable[[Identity], bool]:
+    routes = table(make_route(**keys))
+    return lambda identity: decide(request(), identity, routes, NOW).is_allowed
+
+
+PLACES: dict[str, Opens] = {
+    "allowed_users": lambda entry, who: by_route(allowed_users=[entry])(who),
+    "allowed_users among others": lambda entry, who: by_route(allowed_users=["nobody", entry, "nobody@example.com"])(who),
+    "policy is": lambda entry, who: by_route(policy=[{"allow": {"user": {"is": entry}}}])(who),
+    "policy in": lambda entry, who: by_route(policy=[{"allow": {"user": [entry]}}])(who),
+}
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("place", PLACES)
+def test_an_entry_names_one_kind_of_thing(caller: str, place: str) -> None:
+    identity, named = CALLERS[caller]
+    assert {entry for entry in ENTRIES if PLACES[place](entry, identity)} == named & set(ENTRIES)
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_what_a_rule_says_of_others_lets_no_token_in_and_lifts_no_deny(caller: str) -> None:
+    """ "Not alice" would be whoever another issuer gives a token; a rule says something of it only where it names that issuer."""
+    identity, named = CALLERS[caller]
+    for entry in ENTRIES:
+        is_known = not identity.is_foreign or entry.startswith(f"{identity.issuer}#")
+        if entry == EMAIL and not identity.rule_email:
+            is_known = False
+        passes = is_known and entry not in named
+        assert by_route(policy=[{"allow": {"user": {"not_in": [entry]}}}])(identity) is passes, entry
+        open_but = {"allowed_users": [identity.user_id], "policy": [{"deny": {"user": [entry]}}]}
+        assert by_route(**open_but)(identity) is passes, entry
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+async def test_the_admin_takes_entries_as_routes_do(caller: str, tmp_path: Path) -> None:
+    identity, named = CALLERS[caller]
+    async with followed_broker() as (_, replica):
+        for entry in ENTRIES:
+            options = make_options(tmp_path, admin_allowed_users=[entry], admin_allowed_groups=["engineering", "Engineers"])
+            service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
+            assert service.may_administer(identity) is (entry in named), entry
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"allowed_groups": ["engineering"]},
+        {"allowed_groups": ["Engineers"]},
+        {"allowed_domains": ["corp.example"]},
+        {"allow_any_authenticated_user": True},
+        {"policy": [{"allow": {"groups": "engineering"}}]},
+        {"policy": [{"allow": {"groups": {"not_in": ["sales"]}}}]},
+        {"policy": [{"allow": {"not": {"groups": {"starts_with": "sal"}}}}]},
+        {"policy": [{"allow": {"email": EMAIL}}]},
+        {"policy": [{"allow": {"domain": "corp.example"}}]},
+        {"policy": [{"allow": {"domain": {"not_in": ["evil.example"]}}}]},
+        {"policy": [{"allow": {"acr": "strong"}}]},
+        {"allowed_users": [f"{CI}#bot"], "policy": [{"deny": {"groups": "sales"}}]},
+    ],
+)
+def test_what_another_issuer_says_of_its_people_is_not_said_of_ours(keys: dict[str, Any]) -> None:
+    said = {**ADDRESS, **GROUPS, "acr": "strong"}
+    assert by_route(**keys)(foreign("bot", **said)) is False
+    person = by_route(**{**keys, "allowed_users": ["bot"]} if "allowed_users" in keys else keys)(ours("bot", **said))
+    assert person is ("Engineers" not in str(keys)), "the same of one of ours opens, where a rule does not ask for the directory's name"
+
+
+@pytest.mark.parametrize(
+    ("keys", "opens"),
+    [
+        ({"allowed_idp_claims": {"repository": ["a/b"]}}, True),
+        ({"policy": [{"allow": {"and": [{"claim/iss": CI}, {"claim/groups": "engineering"}]}}]}, True),
+        ({"policy": [{"allow": {"and": [{"claim/iss": CI}, {"claim/email": EMAIL}]}}]}, True),
+        ({"policy": [{"allow": {"and": [{"claim/iss": OTHER_CI}, {"claim/groups": "engineering"}]}}]}, False),
+    ],
+)
+def test_rules_on_claims_are_the_way_to_say_what_another_issuer_may_vouch_for(keys: dict[str, Any], opens: bool) -> None:
+    assert by_route(**keys)(foreign("bot", repository="a/b", **ADDRESS, **GROUPS)) is opens
+    unverified = {**ADDRESS, "email_verified": False}
+    assert by_route(**keys)(foreign("bot", repository="a/b", **unverified, **GROUPS)) is (opens and "email" not in str(keys))
+
+
+def test_a_token_s_owner_has_neither_address_nor_groups_for_anybody_to_be_told() -> None:
+    who = foreign("bot", **ADDRESS, **GROUPS, name="Ann")
+    told = (who.email, who.rule_email, who.directory_email, who.name, who.groups, who.group_ids, who.group_names, who.shown_as)
+    assert told == ("", "", "", "", (), frozenset(), frozenset(), f"{CI}#bot")
+
+
+def test_no_two_callers_have_one_id() -> None:
+    """In records, logs, the admin and what upstreams are told."""
+    people = [
+        ours("a"),
+        ours("oidc/a"),
+        ours(f"{CI}#a"),
+        foreign("a"),
+        foreign("a", OTHER_CI),
+        foreign("other#a"),
+        foreign("#a"),
+        account("a"),
+    ]
+    assert len({person.user_id for person in people}) == len(people)
+
+
+def test_a_described_person_is_the_one_that_the_entry_names(tmp_path: Path) -> None:
+    options = make_options(tmp_path)
+    for entry in ENTRIES:
+        who = described_identity(Described(entry), options)
+        assert who is not None
+        assert by_route(allowed_users=[entry])(who), entry
+        others = {other for other in ENTRIES if other != entry and by_route(allowed_users=[other])(who)}
+        assert others == {"alice": {"oidc/alice"}, "oidc/alice": {"alice"}}.get(entry, set()), entry

@@ -1,0 +1,131 @@
+"""axe-core reads every page of the admin and every page that people see, in light and in dark: nothing serious stands in anybody's way."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.browser import Browser, headless_browser
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate
+from tests.support.sample_upstream import SampleUpstream
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+AXE = Path(__file__).parents[1] / "support" / "accessibility" / "node_modules" / "axe-core" / "axe.min.js"
+# Colours that are still on their way from one scheme to the other are none of a page's.
+RUN = """
+const done = arguments[arguments.length - 1];
+const settled = async () => {
+  for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+  await Promise.allSettled(document.getAnimations().map(animation => animation.finished));
+};
+settled().then(() => axe.run(document, {resultTypes: ["violations"]})).then(
+  found => done(found.violations.map(rule => [rule.impact, rule.id, rule.nodes.map(node => node.html.slice(0, 200))])),
+  error => done([["critical", String(error), []]]));
+"""
+# Colour scheme, and width in pixels: on a phone, tables scroll in their own box.
+LOOKS = (("light", 1280), ("dark", 1280), ("light", 420))
+SERIOUS = ("serious", "critical")
+APP, CLOSED, NOWHERE = "app.localhost", "closed.localhost", "nowhere.localhost"
+ADMIN = "/.gate/admin/"
+MOST_PAGES = 80
+
+
+@pytest.fixture(scope="module")
+def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
+    builder = GateBuilder(provider.url).route(APP, to=upstream.url, allow_any_authenticated_user=True)
+    builder.route(CLOSED, to=upstream.url, allowed_users=["nobody@example.com"])
+    builder.route(NOWHERE, to="http://127.0.0.1:1", allow_public_unauthenticated_access=True)
+    for number in range(12):  # a long table
+        builder.route(
+            f"r{number}.localhost", to=upstream.url, prefix="/a-long-prefix/", allowed_groups=["engineering", "sales"], name=f"r{number}"
+        )
+    builder.setting(admin_allowed_users=["alice@example.com"], groups_claim="groups", admin_password_login=True)
+    with builder.start(tmp_path_factory.mktemp("gate")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(gate: RunningGate, provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with headless_browser(tmp_path_factory.mktemp("profile"), trusted_spki=gate.certificates.spki_hash) as running:
+        sign_in(running, gate, provider)
+        yield running
+
+
+def sign_in(browser: Browser, gate: RunningGate, provider: DevelopmentProvider) -> None:
+    browser.open(gate.url(APP))
+    browser.wait_for_url(provider.url)
+    browser.click('button[value="alice"]')
+    browser.wait_for_url(gate.url(APP))
+
+
+def findings(browser: Browser, name: str) -> list[str]:
+    """Of the page that is open."""
+    found = []
+    for scheme, width in LOOKS:
+        media = [{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        browser.picture(f"{name}-{scheme}-{width}")
+        browser.driver.execute_script(AXE.read_text())
+        rules: list[list[Any]] = browser.driver.execute_async_script(RUN)
+        found += [f"{name} ({scheme}, {width}): {rule} ({impact}): {nodes}" for impact, rule, nodes in rules if impact in SERIOUS]
+    return found
+
+
+def admin_links(browser: Browser) -> Iterator[str]:
+    """One of each kind: of a list's rows the first, of its filters and columns none."""
+    script = "return [...document.querySelectorAll('a[href]')].map(link => link.href)"
+    kinds = set()
+    for url in browser.driver.execute_script(script):
+        path = urlsplit(url).path
+        kind = tuple(
+            "#" if index == 3 and step not in ("add", "explain") else step for index, step in enumerate(path.strip("/").split("/")[1:])
+        )
+        if path.startswith(ADMIN) and kind not in kinds and "logout" not in path:
+            kinds.add(kind)
+            yield path
+
+
+def test_the_admin_is_open_to_everybody(browser: Browser, gate: RunningGate) -> None:
+    host, seen, found = gate.builder.authenticate_host, set[tuple[str, ...]](), []
+    waiting = [ADMIN]
+    while waiting and len(seen) < MOST_PAGES:
+        path = waiting.pop(0)
+        steps = path.removeprefix(ADMIN).strip("/").split("/")
+        kind = (*steps[:2], *("#" if index == 0 and step not in ("add", "explain") else step for index, step in enumerate(steps[2:])))
+        if kind in seen:
+            continue
+        seen.add(kind)
+        browser.open(gate.url(host, path))
+        found += findings(browser, "admin-" + "-".join(step if step != "#" else "one" for step in kind))
+        waiting += admin_links(browser)
+    assert not found, "\n".join(found)
+    # Sessions, people, groups, routes, the decisions, the audit log; their lists and one of each.
+    assert len(seen) >= 15, seen
+
+
+def test_the_pages_for_people_are_open_to_everybody(browser: Browser, gate: RunningGate, provider: DevelopmentProvider) -> None:
+    host = gate.builder.authenticate_host
+    pages = {
+        "who-am-i": gate.url(host, "/.gate/"),
+        "sign-out": gate.url(host, "/.gate/signout/"),
+        "not-found": gate.url(host, "/.gate/nothing"),
+        "refused": gate.url(CLOSED),
+        "no-upstream": gate.url(NOWHERE),
+        "no-route": gate.url("r0.localhost", "/elsewhere"),
+        "admin-password": gate.url(host, f"{ADMIN}login/?password=1"),
+        "program": gate.url(APP, "/.gate/api/v1/login?gate_redirect_uri=http://localhost:9/"),
+        "signed-out": gate.url(host, "/.gate/signed_out"),
+    }
+    found = []
+    for name, url in pages.items():
+        browser.open(url)
+        if name == "program":
+            browser.open(browser.find("body").text.strip())
+        found += findings(browser, name)
+    assert not found, "\n".join(found)

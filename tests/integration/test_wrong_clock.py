@@ -1,0 +1,103 @@
+"""One process of several whose clock is a day ahead, or behind: it sweeps expired records, and nobody elsewhere is signed out by it."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.children import free_port, wait_until
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.postgresql import PostgresServer
+from tests.support.redis_server import RedisServer
+from tests.support.sample_upstream import SampleUpstream
+from tests.support.wrong_clock import wrong_clock
+
+pytestmark = pytest.mark.slow
+APP = "app.localhost"
+DIFFERS = "this machine's clock differs from the store's: set one of them right"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A store of two processes; `expire` puts something into it that is over, and `is_swept` tells whether that was cleared away."""
+
+    settings: dict[str, object]
+    expire: Callable[[], object]
+    is_swept: Callable[[], bool]
+
+
+@contextmanager
+def kvstore(directory: Path) -> Iterator[Shared]:
+    with RedisServer(directory / "redis") as server:
+        settings = {"databroker_storage_type": "kvstore", "databroker_storage_connection_string": server.url}
+        yield Shared(
+            settings,
+            lambda: server.command("ZADD", "{gate}expiries", "1", "nothing"),
+            lambda: not server.command("ZSCORE", "{gate}expiries", "nothing").strip(),
+        )
+
+
+@contextmanager
+def postgresql(directory: Path) -> Iterator[Shared]:
+    insert = (
+        "INSERT INTO databroker_storedrecord (type, record_id, version, modified, expires, is_deleted, data)"
+        " VALUES ('spent', gen_random_uuid()::text, 0, 1, 1, false, '')"
+    )
+    with PostgresServer() as server:
+        settings = {"databroker_storage_type": "database", "database_url": server.url}
+        count = "SELECT count(*) FROM databroker_storedrecord WHERE version = 0 AND NOT is_deleted"
+        yield Shared(settings, lambda: server.query(insert), lambda: server.query(count).strip() == "0")
+
+
+def skew_of(address: str) -> float:
+    families = text_string_to_metric_families(httpx.get(f"http://{address}/metrics", trust_env=False).text)
+    return next(each.value for family in families for each in family.samples if each.name == "gate_clock_skew_seconds")
+
+
+async def ask_for(client: httpx.AsyncClient, gate: RunningGate, seconds: float) -> set[int]:
+    """Requests of somebody who is signed in, several at a time."""
+    found: set[int] = set()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found |= {answer.status_code for answer in await asyncio.gather(*(client.get(gate.url(APP)) for _ in range(8)))}
+    return found
+
+
+@pytest.mark.parametrize("difference", ["+1d", "-1d"])
+@pytest.mark.parametrize("store", [kvstore, postgresql], ids=["kvstore", "postgresql"])
+async def test_a_wrong_clock_signs_nobody_out_elsewhere_and_is_told(
+    store: Callable[[Path], Iterator[Shared]], difference: str, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
+) -> None:
+    wrong_metrics, right_metrics = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    directories = tmp_path / "wrong", tmp_path / "right"
+    for directory in directories:
+        directory.mkdir()
+    with store(tmp_path) as shared:
+        builder = GateBuilder(provider.url).setting(**shared.settings, metrics_address=right_metrics)
+        builder.route(APP, to=upstream.url, allow_any_authenticated_user=True)
+        other = builder.beside().setting(metrics_address=wrong_metrics)
+        with other.start(directories[0], **wrong_clock(difference)) as wrong:
+            # The first to come clears away what has expired, for all.
+            wrong.wait_for_event("this process does the work now", lambda line: line["work"] == "sweep of expired records")
+            with builder.start(directories[1]) as right:
+                async with right.client() as alice:
+                    assert (await sign_in(alice, right.url(APP), "alice")).status_code == 200
+                    shared.expire()
+                    asked = asyncio.create_task(ask_for(alice, right, 3))
+                    await asyncio.to_thread(wait_until, shared.is_swept, "what is over is cleared away by the one with the wrong clock")
+                    shared.expire()
+                    await asyncio.to_thread(wait_until, shared.is_swept, "and again")
+                    assert await asked == {200}
+                assert abs(skew_of(right_metrics)) < 5
+                assert [line for line in right.log if line["event"] == DIFFERS] == []
+            told = wrong.wait_for_event(DIFFERS)
+            ahead = 86_400 if difference == "+1d" else -86_400
+            assert abs(told["seconds_ahead"] - ahead) < 60
+            assert abs(skew_of(wrong_metrics) - ahead) < 60

@@ -1,0 +1,63 @@
+"""An HTTP/2 client that sends exactly the pseudo-headers and headers it is given, one request after the other."""
+
+import socket
+import ssl
+from typing import Self
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, StreamEnded, StreamReset
+
+from tests.support.raw_http import WAIT, Broken, RawResponse
+
+
+class RawHttp2Client:
+    """`response()` of a request that the server resets raises Broken."""
+
+    def __init__(self, port: int, tls: ssl.SSLContext, server_name: str):
+        tls.set_alpn_protocols(["h2"])
+        plain = socket.create_connection(("127.0.0.1", port), WAIT)
+        self._socket = tls.wrap_socket(plain, server_hostname=server_name)
+        if self._socket.selected_alpn_protocol() != "h2":
+            raise Broken(b"no HTTP/2 here")
+        config = H2Configuration(header_encoding="latin-1", validate_outbound_headers=False, normalize_outbound_headers=False)
+        self._h2 = H2Connection(config)
+        self._h2.initiate_connection()
+        self._flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, method: str, target: str, authority: str, *headers: tuple[str, str]) -> RawResponse:
+        stream = self._h2.get_next_available_stream_id()
+        pseudo = [(":method", method), (":scheme", "https"), (":authority", authority), (":path", target)]
+        self._h2.send_headers(stream, [*pseudo, *headers], end_stream=True)
+        self._flush()
+        status, received, body = 0, [], b""
+        while True:
+            data = self._socket.recv(65536)
+            if not data:
+                raise Broken(body)
+            for event in self._h2.receive_data(data):
+                match event:
+                    case ResponseReceived(headers=given) if event.stream_id == stream:
+                        received = [(str(name), str(value)) for name, value in given or ()]
+                        status = int(dict(received)[":status"])
+                    case DataReceived() if event.stream_id == stream:
+                        body += event.data or b""
+                        self._h2.acknowledge_received_data(event.flow_controlled_length or 0, stream)
+                    case StreamEnded() if event.stream_id == stream:
+                        self._flush()
+                        return RawResponse(status, [pair for pair in received if not pair[0].startswith(":")], body)
+                    case StreamReset() if event.stream_id == stream:
+                        raise Broken(body)
+                    case ConnectionTerminated():
+                        raise Broken(body)
+            self._flush()
+
+    def _flush(self) -> None:
+        if data := self._h2.data_to_send():
+            self._socket.sendall(data)

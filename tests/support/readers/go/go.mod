@@ -1,0 +1,3 @@
+module gate.tests/reader
+
+go 1.19

@@ -1,0 +1,93 @@
+"""Keycloak with the defaults: a sign-out of one browser leaves the others, a session that ended there ends here, nothing outlives them."""
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from authenticate.discovery import Discovery
+from authenticate.providers.keycloak import is_keycloak
+from authenticate.session_refresh import Ended, Step
+from databroker.records import USER, User
+from tests.support.authenticate_site import Browser, Site
+from tests.support.fake_idp import ABSENT
+from tests.support.fake_keycloak import FakeKeycloak
+
+REALM = "https://sso.example/realms/corp"
+OLDER = "https://sso.example/auth/realms/corp"  # until 17
+OIDC = f"{REALM}/protocol/openid-connect"
+KNOWN = Discovery(REALM, f"{OIDC}/auth", f"{OIDC}/token", f"{OIDC}/certs", frozenset({"RS256"}))
+
+
+@pytest.fixture
+async def idp() -> AsyncIterator[FakeKeycloak]:
+    provider = await FakeKeycloak.started()
+    assert isinstance(provider, FakeKeycloak)
+    yield provider
+    await provider.stop()
+
+
+async def sign_out(browser: Browser) -> str:
+    """Returns where the browser is sent at the provider."""
+    found = re.search(r'name="_gate_csrf" value="([^"]+)"', (await browser.get("/.gate/")).text)
+    assert found is not None
+    return (await browser.post("/.gate/signout/", {"_gate_csrf": found[1]})).location
+
+
+async def revocations_are_done(site: Site) -> None:
+    for task in list(site.service._revocations):
+        await task
+
+
+async def test_a_sign_out_ends_this_browser_s_session_and_no_other(site: Site, idp: FakeKeycloak) -> None:
+    desk, phone = site.browser(), site.browser()
+    await desk.sign_in()
+    (of_desk,) = await site.sessions()
+    await phone.sign_in()
+    (of_phone,) = [record for record in await site.sessions() if record.id != of_desk.id]
+    at_provider = await sign_out(desk)
+    await revocations_are_done(site)
+    assert idp.revoked == ["access_token"]
+    idp.sign_out(at_provider)
+    assert (await site.service.refresh.renew(of_phone.id, Step.TOKENS, by_hand=True)).refresh_token
+    assert [record.id for record in await site.sessions()] == [of_phone.id]
+    # Nothing of the other is left at the provider, either.
+    assert idp._refresh(of_desk.data["refresh_token"]).status == 400
+
+
+async def test_a_session_that_ended_there_ends_here(site: Site, idp: FakeKeycloak) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    (record,) = await site.sessions()
+    idp.end_session(record.data["claims"]["sid"])
+    with pytest.raises(Ended):
+        await site.service.refresh.renew(record.id, Step.TOKENS, by_hand=True)
+    assert await site.sessions() == []
+
+
+async def test_offline_access_is_not_asked_for_unless_the_operator_does(site: Site) -> None:
+    provider, discovery = site.service.provider_client.provider, await site.service.provider_client.discovery()
+    assert provider.asked_scopes(discovery) == ("openid", "profile", "email")
+    assert provider.asked_scopes(replace(discovery, scopes=frozenset())) == ("openid", "profile", "email")
+
+
+async def test_an_address_without_its_mark_is_not_vouched_for(site: Site) -> None:
+    site.idp.bend.claims = site.idp.bend.userinfo = {"email_verified": ABSENT}
+    await site.browser().sign_in()
+    assert User.from_record(await site.broker.get(USER, "oidc/alice")).email_verified is False
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_one"),
+    [
+        ({}, True),
+        ({"token_endpoint": "http://keycloak.internal:8080/realms/corp/protocol/openid-connect/token"}, True),
+        ({"issuer": OLDER, "token_endpoint": f"{OLDER}/protocol/openid-connect/token"}, True),
+        ({"token_endpoint": f"{REALM}/token"}, False),
+        ({"token_endpoint": "https://sso.example/realms/other/protocol/openid-connect/token"}, False),
+        ({"issuer": "https://sso.example", "token_endpoint": "https://sso.example/protocol/openid-connect/token"}, False),
+    ],
+)
+def test_it_is_known_by_its_endpoints(changes: dict[str, str], is_one: bool) -> None:
+    assert is_keycloak(replace(KNOWN, **changes)) is is_one

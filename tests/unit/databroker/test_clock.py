@@ -1,0 +1,30 @@
+"""A clock that differs is told once, and again after a while, and that it is right again."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from databroker.clock import AGAIN_AFTER, BORNE, ClockWatch
+from gateproject.telemetry import metrics
+
+DIFFERS = "this machine's clock differs from the store's: set one of them right"
+AGREES = "this machine's clock agrees with the store's again"
+
+
+def said(watch: ClockWatch, *skews: float) -> list[tuple[str, float]]:
+    with capture_logs() as lines:
+        for skew in skews:
+            watch.tell(skew)
+    return [(line["event"], line.get("seconds_ahead", 0.0)) for line in lines]
+
+
+@pytest.mark.parametrize("skew", [BORNE + 1, -BORNE - 1, 86_400.04])
+def test_a_clock_that_is_ahead_or_behind_is_told_and_measured(skew: float) -> None:
+    watch = ClockWatch()
+    assert said(watch, 0.3, skew, skew) == [(DIFFERS, round(skew, 1))]
+    assert metrics.clock_skew._value.get() == skew
+    assert said(watch, *[skew] * AGAIN_AFTER) == [(DIFFERS, round(skew, 1))]
+    assert said(watch, 0.3, 0.3) == [(AGREES, 0.0)]
+
+
+def test_what_questions_take_is_no_difference() -> None:
+    assert said(ClockWatch(), BORNE, -BORNE, 0.0) == []

@@ -1,0 +1,75 @@
+"""A session counts only while whoever vouched for it is the configured provider."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from databroker.records import SESSION, USER, Record, Session, User
+from databroker.session_use import SessionReader, user_of
+from tests.support.options import MINIMAL, make_options
+
+ISSUER = MINIMAL["idp_provider_url"]
+GUID, OTHER_GUID = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"
+MICROSOFT = "https://login.microsoftonline.com"
+TENANT = {"idp_provider": "azure", "idp_provider_url": f"{MICROSOFT}/{GUID}/v2.0"}
+
+
+def record(data: Mapping[str, Any]) -> Record:
+    return Record(SESSION, "s1", data, 1, 0.0)
+
+
+def session(provider: str = "oidc", issuer: str = "", **claims: Any) -> Session:
+    return Session("s1", f"{provider}/1", "1", provider, 1000.0, 2000.0, claims, issuer=issuer)
+
+
+@pytest.mark.parametrize(
+    ("settings", "found", "counts"),
+    [
+        ({}, session(issuer=ISSUER), True),
+        ({}, session(iss=ISSUER), True),  # as an earlier release has written it
+        ({}, session(issuer=ISSUER, iss="https://other.example"), True),
+        ({}, session(issuer="https://other.example", iss=ISSUER), False),
+        ({}, session(iss="https://other.example"), False),
+        ({}, session(), False),
+        ({}, session(iss=[ISSUER]), False),
+        ({}, session(issuer=f"{ISSUER}/"), False),
+        ({}, session("google", ISSUER), False),
+        ({"idp_provider": "github", "idp_provider_url": None}, session("github", "https://github.com/login/oauth"), True),
+        ({"idp_provider": "github", "idp_provider_url": None}, session("github", "https://git.example.com/login/oauth"), False),
+        ({"idp_provider": "github", "idp_provider_url": None}, session("github"), False),
+        ({"idp_provider": "azure", "idp_provider_url": None}, session("azure", f"{MICROSOFT}/{GUID}/v2.0"), True),
+        ({"idp_provider": "azure", "idp_provider_url": f"{MICROSOFT}/{GUID}/v2.0"}, session("azure", f"{MICROSOFT}/{GUID}/v2.0"), True),
+        (
+            {"idp_provider": "azure", "idp_provider_url": f"{MICROSOFT}/{GUID}/v2.0"},
+            session("azure", f"{MICROSOFT}/{OTHER_GUID}/v2.0"),
+            False,
+        ),
+    ],
+)
+def test_a_session_is_of_the_configured_issuer_or_none(tmp_path: Path, settings: dict[str, Any], found: Session, counts: bool) -> None:
+    with capture_logs() as logged:
+        read = SessionReader(make_options(tmp_path, **settings)).read(record(found.to_data()))
+    assert (read is not None) is counts
+    assert [entry["event"] for entry in logged] == ([] if counts else ["a session of another issuer counts as none"])
+
+
+@pytest.mark.parametrize("changed", [{"issuer": 7}, {"user_id": ""}, {"claims": "none"}, {"expires": "soon"}, {"id": "s2"}])
+def test_a_record_that_makes_no_sense_is_none(tmp_path: Path, changed: dict[str, Any]) -> None:
+    with capture_logs() as logged:
+        assert SessionReader(make_options(tmp_path)).read(record({**session(issuer=ISSUER).to_data(), **changed})) is None
+    assert logged[0]["event"].startswith("a session's record is malformed")
+
+
+@pytest.mark.parametrize(("issuer", "name"), [(ISSUER, "Ann"), ("https://other.example", ""), ("", "")])
+def test_a_person_is_whom_the_session_s_own_issuer_describes(issuer: str, name: str) -> None:
+    user = User("oidc/1", "ann@corp.com", True, "Ann", {}, issuer=issuer)
+    assert user_of(session(issuer=ISSUER), Record(USER, "oidc/1", user.to_data(), 1, 0.0)).name == name
+    assert user_of(session(issuer=ISSUER), None) == User("oidc/1")
+
+
+def test_one_tenant_s_record_says_nothing_of_another_s_person() -> None:
+    user = User("azure/1", "ceo@corp.com", issuer=f"{MICROSOFT}/{OTHER_GUID}/v2.0")
+    assert user_of(session("azure", f"{MICROSOFT}/{GUID}/v2.0"), Record(USER, "azure/1", user.to_data(), 1, 0.0)).email == ""

@@ -1,0 +1,31 @@
+import pytest
+
+from gateproject.connection_errors import Trouble
+from proxy.envoy.response_details import is_late, is_malformed, trouble_in
+
+TLS = "upstream_reset_before_response_started{remote_connection_failure|TLS_error:|268435581:SSL_routines:OPENSSL_internal:"
+
+
+@pytest.mark.parametrize(
+    ("details", "trouble"),
+    [
+        ("upstream_reset_before_response_started{remote_connection_failure|delayed_connect_error:_Connection_refused}", Trouble.REFUSED),
+        (TLS + "CERTIFICATE_VERIFY_FAILED:verify_cert_failed:_SAN_matcher,_certificate_SANs_are_[x]:TLS_error_end}", Trouble.OTHER_NAME),
+        (TLS + "CERTIFICATE_VERIFY_FAILED:..._at_depth_0:_certificate_has_expired:TLS_error_end}", Trouble.EXPIRED),
+        (TLS + "CERTIFICATE_VERIFY_FAILED:..._at_depth_1:_self_signed_certificate_in_chain:TLS_error_end}", Trouble.UNTRUSTED),
+        (TLS + "WRONG_VERSION_NUMBER:TLS_error_end}", Trouble.NO_TLS),
+        (TLS + "TLSV1_ALERT_PROTOCOL_VERSION:TLS_error_end}", Trouble.NO_HANDSHAKE),
+        ("no_healthy_upstream", Trouble.UNRESOLVED),
+        ("upstream_reset_before_response_started{connection_timeout}", Trouble.TIMED_OUT),
+        ("upstream_reset_before_response_started{connection_termination}", Trouble.BROKE_OFF),
+        ("what_nobody_knows", Trouble.UNKNOWN),
+    ],
+)
+def test_what_envoy_says_is_told_in_our_words(details: str, trouble: Trouble) -> None:
+    assert trouble_in(details) is trouble
+
+
+def test_who_is_late_and_who_speaks_no_http_is_told_apart() -> None:
+    assert is_late("response_timeout")
+    assert is_malformed("upstream_reset_before_response_started{protocol_error}")
+    assert not is_late("upstream_reset_before_response_started{connection_timeout}")
