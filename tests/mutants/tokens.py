@@ -198,7 +198,7 @@ bearer_headers.without(
 )
 bearer_headers.without("no credential goes with a preflight past another proxy", "    if withheld is Withheld.ALL:\n", "    if False:\n")
 
-CARRIED = "contract/test_what_upstreams_see.py"
+CARRIED = "contract/test_verdict_matrix.py"
 carried = door("proxy/state.py", CARRIED)
 carried.without(
     "what is sent on is cut as it was judged", "sent_host, told, check.withheld)", "sent_host, told, type(check.withheld).OURS)"
