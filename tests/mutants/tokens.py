@@ -211,9 +211,14 @@ spdys.without(
 )
 
 ALIKE = "contract/test_refusals_alike.py"
-challenges = door("gateproject/challenges.py", ALIKE)
+challenges = door("gateproject/challenges.py", "unit/gateproject/test_challenges.py")
 challenges.without("every 401 says how to prove who one is", '401: (b"www-authenticate", NOBODY.encode()), ', "")
 challenges.without("every 503 says when to come back", ', 503: (b"retry-after", str(RETRY_AFTER).encode())', "")
+own_answers = door("proxy/answers.py", "unit/proxy/test_answers.py")
+own_answers.without("an answer of ours says what its status owes", "[*headers, *owed(status, [name for name, _ in headers]), ", "[*headers, ")
+own_answers.without("an answer to gRPC says it, too", "        *owed(status, [name for name, _ in extra_headers]),\n", "")
+own_pages = door("gateproject/middleware.py", "unit/gateproject/test_middleware.py")
+own_pages.without("a page of ours says what its status owes", "in owed(response.status_code, ", "in owed(200, ")
 told_alike = door("proxy/envoy_words.py", ALIKE)
 told_alike.without("an Envoy hears of trouble what our own clients do", "await explain_trouble(_incoming(asked), error, said)", "pass")
 told = door("proxy/story.py", ALIKE)
@@ -240,6 +245,6 @@ DOORS = (
     bearers,
     bearer_settings,
     bearer_headers, bearer_challenge, carried, spdys,
-    challenges, told_alike, told, kept,
+    challenges, own_answers, own_pages, told_alike, told, kept,
     waiting, peer,
 )  # fmt: skip

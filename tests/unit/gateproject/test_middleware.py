@@ -7,7 +7,7 @@ from django.test import RequestFactory
 from structlog.testing import capture_logs
 
 from gateproject.errors import BadRequest, BrokerError
-from gateproject.middleware import WithoutStore
+from gateproject.middleware import AnswerHeaders, WithoutStore
 
 
 def answer_to(path: str, error: Exception) -> HttpResponse | None:
@@ -39,3 +39,20 @@ def test_without_the_store_every_page_says_when_to_come_back_and_the_log_says_wh
 def test_other_errors_are_none_of_the_store() -> None:
     assert answer_to("/.gate/callback/", BadRequest("no")) is None
     assert answer_to("/.gate/admin/", ValueError()) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "name", "expected"),
+    [
+        (401, {}, "WWW-Authenticate", 'Bearer realm="gate"'),
+        (401, {"WWW-Authenticate": "Basic"}, "WWW-Authenticate", "Basic"),
+        (503, {}, "Retry-After", "5"),
+        (503, {"retry-after": "60"}, "Retry-After", "60"),
+        (200, {}, "Retry-After", None),
+    ],
+)
+def test_our_pages_say_what_their_status_owes(status: int, said: dict[str, str], name: str, expected: str | None) -> None:
+    request = RequestFactory().get("/.gate/callback/")
+    request.scope = {"gate": SimpleNamespace(incoming=SimpleNamespace(own_headers=[]))}  # type: ignore[attr-defined]
+    answer = HttpResponse(status=status, headers=said)
+    assert AnswerHeaders(lambda _: answer).process_response(request, answer).headers.get(name) == expected

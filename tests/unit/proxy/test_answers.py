@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from proxy.answers import send_error, send_grpc_error, send_redirect, send_text
 from tests.support.asgi import NAVIGATION, Answer, incoming_from
 
@@ -39,6 +41,14 @@ async def test_a_grpc_client_gets_its_status_in_headers() -> None:
     unknown = Answer()
     await send_grpc_error(unknown.send, 418, "x", [])
     assert unknown.header("grpc-status") == "2"
+
+
+@pytest.mark.parametrize(("status", "name", "expected"), [(401, "www-authenticate", ['Bearer realm="gate"']), (503, "retry-after", ["5"])])
+async def test_an_answer_says_what_its_status_owes(status: int, name: str, expected: list[str]) -> None:
+    for headers in ({"accept": "application/json"}, {"content-type": "application/grpc"}):
+        answer = Answer()
+        await send_error(incoming_from("https://a.example/", headers=headers), answer.send, status, "No.")
+        assert answer.values(name) == expected
 
 
 async def test_a_redirect_sets_cookies_and_is_never_cached() -> None:
