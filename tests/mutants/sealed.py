@@ -18,6 +18,8 @@ session_cookie.without(
     """        opened = self._opened.get((value, host_port))
 """,
     """        opened = next((opened for (known, _), opened in self._opened.items() if known == value), None)
+        if opened is not None:
+            self._opened[value, host_port] = opened
 """,
 )
 session_cookie.without("a cookie that was opened expires", "        if now >= opened.token.expires:\n", "        if False:\n")
@@ -110,7 +112,11 @@ callback.without(
     "    if False:\n",
 )
 callback.without("one hand-over at a time", "if len(tokens) != 1:", "if not tokens:")
-callback.without("an ended session is not handed over", "    if session is None:\n", "    if False:\n")
+callback.without(
+    "an ended session is not handed over",
+    '        return await _continue_or_refuse(request, hand_over.redirect_uri, "This session has ended.")\n',
+    '        session = type("Ended", (), {"id": hand_over.session_id, "user_id": "", "expires": now + 60})\n',
+)
 
 loops = door("proxy/sign_in_loops.py", "unit/proxy/test_sign_in_loops.py")
 loops.without("a sign-in loop ends", ">= TOO_MANY", "> 10**9")

@@ -11,7 +11,11 @@ programs.without("a loopback address is one", "return ip_address(host).is_loopba
 
 program_views = door("proxy/program_views.py", "unit/proxy/test_program_views.py")
 program_views.without("a link gives one token", 'if not await own.broker.spend(f"program/{hand_over.id}", hand_over.expires):', "if False:")
-program_views.without("an ended session gives no token", "    if session is None:\n", "    if False:\n")
+program_views.without(
+    "an ended session gives no token",
+    '        return _refused(request, "The session that this sign-in is for has ended.")\n',
+    '        session = type("Ended", (), {"id": hand_over.session_id, "user_id": "", "expires": now + 60})\n',
+)
 program_views.without("one redirect URI is one", "if len(given) == 1 else None", "if given else None")
 program_views.without(
     "where a token goes is judged before it goes",
@@ -215,7 +219,9 @@ challenges = door("gateproject/challenges.py", "unit/gateproject/test_challenges
 challenges.without("every 401 says how to prove who one is", '401: (b"www-authenticate", NOBODY.encode()), ', "")
 challenges.without("every 503 says when to come back", ', 503: (b"retry-after", str(RETRY_AFTER).encode())', "")
 own_answers = door("proxy/answers.py", "unit/proxy/test_answers.py")
-own_answers.without("an answer of ours says what its status owes", "[*headers, *owed(status, [name for name, _ in headers]), ", "[*headers, ")
+own_answers.without(
+    "an answer of ours says what its status owes", "[*headers, *owed(status, [name for name, _ in headers]), ", "[*headers, "
+)
 own_answers.without("an answer to gRPC says it, too", "        *owed(status, [name for name, _ in extra_headers]),\n", "")
 own_pages = door("gateproject/middleware.py", "unit/gateproject/test_middleware.py")
 own_pages.without("a page of ours says what its status owes", "in owed(response.status_code, ", "in owed(200, ")
