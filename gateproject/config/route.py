@@ -185,15 +185,14 @@ class Route(BearerTokenKeys):
     )
     cors_allow_preflight: Bool = Field(False, description="Lets OPTIONS preflight requests pass without signing in.", examples=[True])
     allow_websockets: Bool = Field(False, description="Allows websockets; `timeout` bounds them, global timeouts don't.", examples=[True])
-    allow_spdy: Bool = Field(
-        False, description="Allows upgrades to SPDY/3.1, as clients of clusters ask for; `timeout` bounds them.", examples=[True]
-    )
+    allow_spdy: Bool = Field(False, description="Allows SPDY/3.1, as clients of clusters ask for; `timeout` bounds it.", examples=[True])
     websocket_origins: Origins = Field(
         (), description="Other origins whose pages may open websockets here.", examples=[["https://app.example.com"]]
     )
     timeout: Duration | None = Field(
         None,
-        description="From the end of the request to the end of the response, however silent the upstream is meanwhile; 0 is no limit.",
+        description="From the end of the request to the end of the response, however silent the upstream is meanwhile; 0 is no limit."
+        " With `upstream_http2`, what is neither gRPC nor events ends after `timeout_idle` of silence, too.",
         examples=["2m"],
         json_schema_extra={"when_unset": "`default_upstream_timeout`; none for websockets, upgrades and TCP"},
     )

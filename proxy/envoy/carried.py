@@ -13,12 +13,15 @@ from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
 from authorize.client import Check
 from gateproject.errors import AccessEnded, GateError, UpstreamError
+from gateproject.tasks import spawn
 from gateproject.telemetry.http_calls import CLIENT_LEFT
 from proxy.answered import Answered
 from proxy.dataplane import DataPlane
+from proxy.envoy.cuts import Cut, Cuts
 from proxy.envoy.head import FRAMING, Told, rewritten, set_header
 from proxy.envoy.listener import CLUSTER, MAY_STREAM
 from proxy.envoy.response_details import is_late, is_malformed, trouble_in
+from proxy.forwarding.http import Ending
 from proxy.headers import Headers
 from proxy.incoming import Incoming
 from proxy.story import Story
@@ -29,7 +32,6 @@ from proxy.upstreams.troubles import MALFORMED, bad_status
 TIMEOUT = b"x-envoy-upstream-rq-timeout-ms"
 # From the end of the request to the head of the answer.
 HEAD_TIMEOUT = b"x-envoy-upstream-rq-per-try-timeout-ms"
-TIMED_OUT = "timed out"
 _FROM_UPSTREAM = "via_upstream"
 # A trailer of a client has no use that is worth the doubt; of an upstream they are gRPC's outcome.
 _CONNECTION = FRAMING | {b"connection", b"keep-alive", b"upgrade"}
@@ -55,6 +57,7 @@ class Carried:
         cluster: str,
         told: Told,
         answered: Answered,
+        cuts: Cuts,
     ):
         self._plane = plane
         self._story = story
@@ -64,6 +67,7 @@ class Carried:
         self._cluster = cluster
         self._told = told
         self._answered_requests = answered
+        self._cuts = cuts
         # What the client asks for, and only Envoy can carry, may last; whether it does, the answer says.
         self._may_stream = story.incoming.is_grpc or story.incoming.wants_events
         self._is_bounded_to_the_head = self._may_stream and outgoing.is_default_timeout
@@ -78,17 +82,37 @@ class Carried:
 
     async def run(self, context: Context) -> None:
         """Until Envoy has carried all of it, the client has left, or its access ends."""
+        cut = self._cuts.begin()
+        try:
+            await self._carry(context, cut)
+        finally:
+            if self._may_have_been_cut():
+                # Envoy resets the call once it has ended it, and that cancels whatever is still done in it.
+                await asyncio.shield(spawn(self._tell_when_heard(cut), name="the end of what Envoy carried"))
+            else:
+                self._tell(cut)
+
+    async def _tell_when_heard(self, cut: Cut) -> None:
+        if (ending := await cut.ending()) is not None:
+            self._story.problem = ending.value
+        self._tell(cut)
+
+    def _tell(self, cut: Cut) -> None:
+        story = self._story
+        self._cuts.forget(cut)
+        if story.status is None:
+            story.status = CLIENT_LEFT
+        story.tell()
+        self._count(story.status)
+
+    async def _carry(self, context: Context, cut: Cut) -> None:
         story, place, stream = self._story, self._outgoing.place, self._plane.begin(self._incoming, self._check, self._judged_at)
         task = cast("asyncio.Task[object]", asyncio.current_task())
-        stream.end = partial(self._end, task, "access ended")
+        stream.end = partial(self._end, task, Ending.REVOKED.value)
         if place is not None:
             place.begin()
         try:
-            await self._converse(context)
-            if story.status is None:
-                story.status = CLIENT_LEFT
-            elif not story.problem and self._was_cut():
-                story.problem = TIMED_OUT
+            await self._converse(context, cut)
         except asyncio.CancelledError:
             if not self._ended_because or task.uncancel() > 0:
                 raise
@@ -100,20 +124,15 @@ class Carried:
             self._plane.streams.close(stream)
             if place is not None:
                 place.end(story.status)
-            if story.status is None:
-                story.status = CLIENT_LEFT
-            story.tell()
-            self._count(story.status)
 
-    def _was_cut(self) -> bool:
-        """Did Envoy cut an answer because its time was up?  It does not say so.
-
-        The time runs from the end of the request, which gate is not told of where there is a body: of those only gRPC says that it ends.
-        """
-        if self._has_ended or self._is_bounded_to_the_head or (self._told.has_body and not self._incoming.is_grpc):
+    def _may_have_been_cut(self) -> bool:
+        """By one of the bounds that Envoy looks after: only then is it worth waiting for its word."""
+        if self._has_ended or self._story.status is None or self._story.problem:
             return False
+        timeout = math.inf if self._is_bounded_to_the_head else self._outgoing.timeout or math.inf
+        silence = math.inf if self._may_stream else self._plane.state.idle
         # Envoy's clock began a moment before or after ours.
-        return time.monotonic() - self._began >= 0.9 * (self._outgoing.timeout or math.inf)
+        return time.monotonic() - self._began >= 0.9 * min(timeout, silence)
 
     def _count(self, status: int) -> None:
         """Envoy alone knows how large its bodies are."""
@@ -121,10 +140,10 @@ class Carried:
         host, seconds = incoming.headers.get(b"host", b""), time.monotonic() - incoming.started
         self._answered_requests(host, incoming.scope["method"].encode(), status, seconds, None, None)
 
-    async def _converse(self, context: Context) -> None:
+    async def _converse(self, context: Context, cut: Cut) -> None:
         self._began = time.monotonic()
         answer = pb.HeadersResponse(response=self._to_upstream())
-        await context.write(pb.ProcessingResponse(request_headers=answer, mode_override=ALL_HEADS))
+        await context.write(pb.ProcessingResponse(request_headers=answer, mode_override=ALL_HEADS, dynamic_metadata=cut.metadata))
         while (message := await context.read()) is not grpc.aio.EOF:
             match message.WhichOneof("request"):
                 case "response_headers":
@@ -181,7 +200,7 @@ class Carried:
             most = min(self._plane.state.idle, self._outgoing.timeout or math.inf)
             task = cast("asyncio.Task[object]", asyncio.current_task())
             if most != math.inf:
-                self._patience = asyncio.get_running_loop().call_later(most, self._end, task, TIMED_OUT)
+                self._patience = asyncio.get_running_loop().call_later(most, self._end, task, Ending.TIMED_OUT.value)
         common = pb.CommonResponse(header_mutation=rewritten(headers, after, left_alone=_CONNECTION))
         return pb.ProcessingResponse(response_headers=pb.HeadersResponse(response=common))
 

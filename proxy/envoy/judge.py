@@ -8,7 +8,6 @@ There it is read and judged as if this had not happened, so nothing is decided h
 """
 
 import asyncio
-import hmac
 from collections.abc import Callable
 from typing import Any
 
@@ -20,9 +19,11 @@ from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 from gateproject.errors import GateError
 from proxy.envoy.bootstrap import GATE
 from proxy.envoy.carried import Carried, Context, without_all
+from proxy.envoy.cuts import Cuts
 from proxy.envoy.doorway import Doorway
 from proxy.envoy.head import Told, set_header
 from proxy.envoy.listener import CLUSTER, TICKET
+from proxy.envoy.proof import require_our_envoy
 from proxy.incoming import arrived
 from proxy.own_paths import Owner
 from proxy.service import ProxyService
@@ -41,22 +42,21 @@ class Judge:
         self._service = service
         self._doorway = doorway
         self._cluster_of = cluster_of
-        self._proof = f"Bearer {token}".encode()
+        self._token = token
+        self._cuts = Cuts(token)
         self._scheme = scheme
         self._carried = 0
         self.is_idle = asyncio.Event()  # while Envoy carries nothing to upstreams
         self.is_idle.set()
 
-    def methods(self) -> dict[str, grpc.RpcMethodHandler]:
+    def services(self) -> tuple[grpc.GenericRpcHandler, ...]:
         process = grpc.stream_stream_rpc_method_handler(
             self.process, pb.ProcessingRequest.FromString, pb.ProcessingResponse.SerializeToString
         )
-        return {"Process": process}
+        return grpc.method_handlers_generic_handler(SERVICE, {"Process": process}), self._cuts.service()
 
     async def process(self, requests: object, context: Context) -> None:
-        given = [str(value).encode() for name, value in context.invocation_metadata() or () if name == "authorization"]
-        if len(given) != 1 or not hmac.compare_digest(given[0], self._proof):
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "not our Envoy")
+        await require_our_envoy(context, self._token)
         message = await context.read()
         if message is grpc.aio.EOF or message.WhichOneof("request") != "request_headers":
             await _let_pass(context, message)  # an answer of Envoy's own to what it could not read
@@ -116,7 +116,7 @@ class Judge:
         except GateError:
             return None
         plane.saw(incoming, check)
-        return Carried(plane, story, check, judged_at, outgoing, cluster, told, service.answered)
+        return Carried(plane, story, check, judged_at, outgoing, cluster, told, service.answered, self._cuts)
 
 
 async def _let_pass(context: Context, message: Any) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from gateproject.config.options import Options
 from gateproject.config.types import CertificatePair
-from proxy.envoy.bootstrap import CERTIFICATES, GATE, JUDGE, TYPE, Json, watched
+from proxy.envoy.bootstrap import CERTIFICATES, GATE, TYPE, Json, watched
+from proxy.envoy.cuts import METADATA, access_log
+from proxy.envoy.proof import asks_gate
 from proxy.listener.limits import ListenerLimits
 
 # What gate and Envoy tell each other in a request; nothing of it comes from a client, or goes to an upstream.
@@ -152,6 +154,7 @@ def _connections(limits: ListenerLimits, token: str, *, asks: bool) -> Json:
         },
         "upgrade_configs": [{"upgrade_type": "websocket"}, {"upgrade_type": "spdy/3.1"}],
         "early_header_mutation_extensions": [_told_by_the_client()],
+        "access_log": [access_log(token)],
         "http_filters": [
             {"name": "gate", "typed_config": _judge(token)},
             _typed("envoy.filters.http.router", "extensions.filters.http.router.v3.Router", suppress_envoy_headers=True),
@@ -208,11 +211,8 @@ def _told_by_the_client() -> Json:
 def _judge(token: str) -> Json:
     return {
         "@type": f"{TYPE}extensions.filters.http.ext_proc.v3.ExternalProcessor",
-        "grpc_service": {
-            "envoy_grpc": {"cluster_name": JUDGE},
-            "initial_metadata": [{"key": "authorization", "value": f"Bearer {token}"}],
-            "timeout": "0s",
-        },
+        "grpc_service": {**asks_gate(token), "timeout": "0s"},
+        "metadata_options": {"receiving_namespaces": {"untyped": [METADATA]}},
         # Without gate nobody passes, and what was under way ends.
         "failure_mode_allow": False,
         "status_on_error": {"code": "ServiceUnavailable"},

@@ -21,7 +21,7 @@ from proxy.envoy.bootstrap import Most, bootstrap
 from proxy.envoy.clusters import Clusters
 from proxy.envoy.discovery import Discovery, Refused, Silent, write
 from proxy.envoy.doorway import Doorway
-from proxy.envoy.judge import SERVICE, Judge
+from proxy.envoy.judge import Judge
 from proxy.envoy.listener import certificates, listener
 from proxy.envoy.pressure import watch
 from proxy.envoy.process import EnvoyProcess, find
@@ -73,7 +73,7 @@ class EnvoyPlane:
     async def start(self) -> None:
         """Returns when Envoy listens; ConfigError where it refuses to."""
         self._server = grpc.aio.server(options=[("grpc.max_concurrent_streams", _MOST_STREAMS), ("grpc.so_reuseport", 0)])
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._judge.methods()),))
+        self._server.add_generic_rpc_handlers(self._judge.services())
         self._server.add_insecure_port(f"unix:{self._judge_socket}")
         await self._server.start()
         self._publish(self._options)

@@ -215,6 +215,12 @@ async def test_a_call_of_grpc_may_think(provider: DevelopmentProvider, tmp_path:
         await server.stop(None)
 
 
+def endings(child: Child) -> list[object]:
+    """Of what was cut, as the access log tells it."""
+    told = [(event.get("status"), event.get("problem") or event.get("ending")) for event in child.events]
+    return [each for each in told if each[1] in ("timed out", "silent")]
+
+
 @pytest.mark.parametrize("timeout_idle", ["1s", "5m"])
 async def test_an_answer_that_its_timeout_cuts_is_told_as_cut(timeout_idle: str, provider: DevelopmentProvider, tmp_path: Path) -> None:
     """Carried by gate, or by Envoy."""
@@ -222,12 +228,23 @@ async def test_an_answer_that_its_timeout_cuts_is_told_as_cut(timeout_idle: str,
     async with EndlessUpstream() as upstream, running(provider, tmp_path, "envoy", upstream.url, **settings) as (port, child):
         async with asyncio.timeout(60):
             assert (await whole(port, APP, "/pause")).endswith(b"so")
+        await asyncio.to_thread(child.wait_for, lambda: bool(endings(child)), "line of the access log")
+        assert endings(child) == [(200, "timed out")]
 
-        def said() -> list[object]:
-            return [event["status"] for event in child.events if "timed out" in (event.get("problem"), event.get("ending"))]
 
-        await asyncio.to_thread(child.wait_for, lambda: bool(said()), "line of the access log")
-        assert said() == [200]
+@pytest.mark.parametrize(("host", "idle", "told"), [(APP, "1s", "silent"), (UNBOUNDED, "1s", "silent"), (APP, "5m", "timed out")])
+async def test_what_envoy_cuts_over_http_2_is_told_as_cut(
+    host: str, idle: str, told: str, provider: DevelopmentProvider, tmp_path: Path
+) -> None:
+    settings = {"default_upstream_timeout": "2s", "timeout_idle": idle}
+    async with (
+        EndlessUpstream(speaks_http2=True) as upstream,
+        running(provider, tmp_path, "envoy", upstream.url, upstream_http2=True, **settings) as (port, child),
+        Silent2(port, f"{host}:{port}", "/large", COUNT, {}),
+    ):
+        await upstream.is_open("/large", COUNT)
+        await asyncio.to_thread(child.wait_for, lambda: len(endings(child)) == COUNT, "line of the access log for each")
+        assert endings(child) == [(200, told)] * COUNT
 
 
 async def test_a_client_that_speaks_as_gate_does_lifts_no_bound(provider: DevelopmentProvider, tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from tests.mutants.mutant import door
 
 judge = door("proxy/envoy/judge.py", "unit/proxy/envoy/test_judge.py")
-judge.without(
+proof = door("proxy/envoy/proof.py", "unit/proxy/envoy/test_proof.py", "unit/proxy/envoy/test_judge.py")
+proof.without(
     "only our Envoy is answered",
     'await context.abort(grpc.StatusCode.UNAUTHENTICATED, "not our Envoy")',
     "pass",
 )
+cuts = door("proxy/envoy/cuts.py", "unit/proxy/envoy/test_cuts.py")
+cuts.without("only our Envoy tells of cuts", "        await require_our_envoy(context, self._token)\n", "")
 judge.without("our own pages are not an application's", "service.owner(incoming.request) is not Owner.DATA_PLANE or ", "")
 judge.without("an upgrade is not carried", ' or b"upgrade" in incoming.headers', "")
 judge.without("a body is read by gate", "(told.has_body or incoming.wants_events", "(incoming.wants_events")
@@ -64,7 +67,15 @@ claims.without("an application that may think is looked after by gate", " or pla
 first = door("proxy/envoy/listener.py", f"{silent}test_a_client_that_speaks_as_gate_does_lifts_no_bound")
 first.without("no client names the first route", '[{"remove": name} for name in (CLUSTER, MAY_STREAM, TICKET)]', "[]")
 told_cut = door("proxy/envoy/carried.py", f"{silent}test_an_answer_that_its_timeout_cuts_is_told_as_cut")
-told_cut.without("an answer that was cut is told as cut", "elif not story.problem and self._was_cut():", "elif False:")
+told_cut.without("an answer that was cut is told as cut", "if self._may_have_been_cut():", "if False:")
+reset = door("proxy/envoy/carried.py", "unit/proxy/envoy/test_carried.py")
+reset.without(
+    "a cut is told however the call ends",
+    'await asyncio.shield(spawn(self._tell_when_heard(cut), name="the end of what Envoy carried"))',
+    "await self._tell_when_heard(cut)",
+)
+silence = door("proxy/envoy/carried.py", f"{silent}test_what_envoy_cuts_over_http_2_is_told_as_cut")
+silence.without("what Envoy ends for its silence is told as cut", "0.9 * min(timeout, silence)", "0.9 * timeout")
 thinking = door("proxy/envoy/carried.py", f"{silent}test_a_call_of_grpc_may_think")
 thinking.without(
     "a call of gRPC may think for as long as its route lets it",
@@ -89,4 +100,24 @@ windows.without(
     '"initial_connection_window_size": _AHEAD',
 )
 
-DOORS = (routes, claims, first, told_cut, thinking, may_stream, bounds, windows, judge, carried, plane, head, doorway, listener, clusters)
+DOORS = (
+    routes,
+    claims,
+    first,
+    told_cut,
+    silence,
+    reset,
+    thinking,
+    may_stream,
+    bounds,
+    windows,
+    judge,
+    proof,
+    cuts,
+    carried,
+    plane,
+    head,
+    doorway,
+    listener,
+    clusters,
+)

@@ -6,8 +6,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
+from envoy.service.accesslog.v3 import als_pb2 as als
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
+from google.protobuf.struct_pb2 import Struct
 
+from proxy.envoy.cuts import METADATA
 from proxy.envoy.doorway import Doorway
 from proxy.envoy.judge import Judge
 from proxy.open_streams import OpenStreams
@@ -57,6 +60,14 @@ class Envoy:
     async def says(self, message: pb.ProcessingRequest) -> pb.ProcessingResponse:
         self._told.put_nowait(message)
         return await asyncio.wait_for(self.heard.get(), 5)
+
+    def logs(self, flag: str, metadata: Struct) -> None:
+        """A line of its access log, about the request that gate said this of."""
+        message = als.StreamAccessLogsMessage()
+        common = message.http_logs.log_entry.add().common_properties
+        setattr(common.response_flags, flag, True)
+        common.metadata.filter_metadata[METADATA].CopyFrom(metadata[METADATA])
+        self._told.put_nowait(message)
 
     def ends(self) -> None:
         self._told.put_nowait(grpc.aio.EOF)

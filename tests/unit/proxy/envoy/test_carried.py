@@ -6,8 +6,10 @@ import grpc
 import pytest
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
+from proxy.envoy.carried import Carried
+from proxy.story import Story
 from tests.unit.proxy.envoy.conftest import Ask
-from tests.unit.proxy.envoy.stage import Aborted, Stage, written
+from tests.unit.proxy.envoy.stage import Aborted, Envoy, Stage, written
 
 
 async def test_an_upstream_does_not_set_our_cookies_and_the_configured_headers_win(stage: Stage, ask: Ask, answer: Ask) -> None:
@@ -64,6 +66,29 @@ async def test_what_is_carried_ends_with_its_access(stage: Stage, ask: Ask, answ
         assert envoy.aborted is grpc.StatusCode.ABORTED
     assert repr(stage.streams) == "<OpenStreams 0 of 0 sessions>"
     assert stage.judge.is_idle.is_set()
+
+
+@pytest.mark.parametrize(("is_ended", "is_reset"), [(True, False), (False, True), (True, True)])
+async def test_what_envoy_says_of_the_end_is_told_however_it_ends_the_call(
+    is_ended: bool, is_reset: bool, stage: Stage, ask: Ask, answer: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = asyncio.Event()
+    monkeypatch.setattr(Carried, "_may_have_been_cut", lambda self: True)
+    monkeypatch.setattr(Story, "tell", lambda self: told.set() if self.problem == "silent" else None)
+    async with stage.call() as (envoy, task):
+        said = await envoy.says(ask("/in", host="open.example.com"))
+        await envoy.says(answer(200))
+        if is_ended:
+            envoy.ends()
+            await asyncio.sleep(0.01)
+        if is_reset:
+            task.cancel()
+            await asyncio.sleep(0.01)
+        log = Envoy()
+        log.logs("stream_idle_timeout", said.dynamic_metadata)
+        log.ends()
+        await stage.judge._cuts.listen(None, log)  # type: ignore[arg-type]
+        await asyncio.wait_for(told.wait(), 5)
 
 
 async def test_before_its_answer_has_begun_a_client_is_told_that_its_access_ended(stage: Stage, ask: Ask) -> None:

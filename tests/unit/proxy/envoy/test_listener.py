@@ -39,8 +39,9 @@ def test_on_every_way_gate_is_asked_first_and_its_silence_is_a_refusal(tmp_path:
         assert "disabled" not in judge
         assert router["name"] == "envoy.filters.http.router"
         assert judge["typed_config"]["processing_mode"]["request_header_mode"] == "SEND"
-        metadata = judge["typed_config"]["grpc_service"]["initial_metadata"]
-        assert metadata == [{"key": "authorization", "value": f"Bearer {TOKEN}"}]
+        (log,) = manager(chain)["access_log"]
+        for service in (judge["typed_config"], log["typed_config"]["common_config"]):
+            assert service["grpc_service"]["initial_metadata"] == [{"key": "authorization", "value": f"Bearer {TOKEN}"}]
 
 
 def test_no_route_knows_where_a_request_goes_unless_gate_has_said_it(tmp_path: Path) -> None:
