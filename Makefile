@@ -5,6 +5,9 @@ PORT ?= 8443
 IDP_PORT ?= 9400
 # The order in which all tests run: one everywhere, so that what fails in CI fails on a desk.
 SEED ?= 1
+# As many tests at once; those of one file stay together, because they share what they start.
+JOBS ?= 3
+PYTEST = $(PY) -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder
 export VENV
 
 # `make demo PYTHON=python3.12` chooses another than .ci/python does.
@@ -28,11 +31,11 @@ test: tools venv-test ## everything CI runs: lint, types, import contracts, all 
 else
 test: tools venv-test
 	@$(MAKE) check
-	@$(PY) -m pytest --randomly-seed=$(SEED)
+	@$(PYTEST) --randomly-seed=$(SEED)
 endif
 
 test-fast: venv-test ## unit and contract tests
-	@$(PY) -m pytest $(wildcard tests/unit tests/contract tests/repo)
+	@$(PYTEST) $(wildcard tests/unit tests/contract tests/repo)
 
 check: venv-test ## format, lint, types, import contracts; changes nothing
 	@$(PY) -m ruff format --check --quiet .

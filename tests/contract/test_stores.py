@@ -87,7 +87,7 @@ async def test_data_come_back_as_json_would_bring_them(store):
     assert DirectoryUser.from_record(record).group_ids == ("a", "b")
 
 
-@pytest.mark.parametrize("data", [{"a": object()}, {"a": {1, 2}}, {"a": b"x"}, {1: "a"}, {"a": [{2: "b"}]}], ids=repr)
+@pytest.mark.parametrize("data", [{"a": object()}, {"a": {1, 2}}, {"a": b"x"}, {1: "a"}, {"a": [{2: "b"}]}])
 async def test_what_json_can_not_say_is_refused(store, data):
     with pytest.raises(TypeError):
         await store.put(SESSION, "a", data)

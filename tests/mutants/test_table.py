@@ -8,25 +8,30 @@ import pytest
 from tests.mutants.mutant import ROOT, Door, Mutant
 from tests.mutants.table import MUTANTS
 
-each_mutant = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+
+def test_each_mutant_can_be_applied() -> None:
+    assert [problem for mutant in MUTANTS if (problem := _what_is_wrong(mutant))] == []
 
 
-@each_mutant
-def test_the_text_that_is_taken_away_is_there_exactly_once(mutant: Mutant) -> None:
+def _what_is_wrong(mutant: Mutant) -> str:
     text = (ROOT / mutant.file).read_text()
-    changed = mutant.applied_to(text)
-    assert changed != text
-    compile(changed, mutant.file, "exec")
+    try:
+        changed = mutant.applied_to(text)
+        compile(changed, mutant.file, "exec")
+    except (ValueError, SyntaxError) as error:
+        return f"{mutant.file}: {mutant.name}: {error}"
+    return "" if changed != text else f"{mutant.file}: {mutant.name}: changes nothing"
 
 
-@each_mutant
-def test_the_tests_that_must_notice_exist(mutant: Mutant) -> None:
-    assert mutant.tests
-    for test in mutant.tests:
-        path, _, name = test.partition("::")
-        assert (ROOT / "tests" / path).is_file(), test
-        if name:
-            assert re.search(rf"^(async )?def {name}\(", (ROOT / "tests" / path).read_text(), re.MULTILINE), test
+def test_the_tests_that_must_notice_exist() -> None:
+    assert [f"{mutant.name}: names no test" for mutant in MUTANTS if not mutant.tests] == []
+    named = {test for mutant in MUTANTS for test in mutant.tests}
+    assert sorted(test for test in named if not _is_there(*test.partition("::")[::2])) == []
+
+
+def _is_there(path: str, name: str) -> bool:
+    file = ROOT / "tests" / path
+    return file.is_file() and (not name or re.search(rf"^(async )?def {name}\(", file.read_text(), re.MULTILINE) is not None)
 
 
 def test_no_door_and_no_chapter_is_forgotten() -> None:

@@ -4,8 +4,6 @@ import ast
 import tomllib
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("gateproject", "authenticate", "authorize", "databroker", "proxy")
 SOURCES = sorted(
@@ -32,7 +30,7 @@ TESTED_ELSEWHERE = {
     "authenticate/views/answers.py": "tests/unit/authenticate/views",
 }
 
-LONG_FILES: dict[str, str] = {}
+TREES = {source: ast.parse((ROOT / source).read_text()) for source in SOURCES}
 
 
 def test_path(source: Path) -> Path:
@@ -42,34 +40,30 @@ def test_path(source: Path) -> Path:
 test_path.__test__ = False  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=str)
-def test_every_module_has_its_test_where_one_looks_for_it(source: Path) -> None:
-    is_listed = str(source) in TESTED_ELSEWHERE
-    assert test_path(source).exists() != is_listed, f"{test_path(source).relative_to(ROOT)} is missing, or {source} is listed needlessly"
+def test_every_module_has_its_test_where_one_looks_for_it() -> None:
+    missing = [str(source) for source in SOURCES if not test_path(source).exists() and str(source) not in TESTED_ELSEWHERE]
+    needless = [name for name in TESTED_ELSEWHERE if Path(name) not in SOURCES or test_path(Path(name)).exists()]
+    assert missing == [], "has no test file of its name under tests/unit"
+    assert needless == [], "is listed in TESTED_ELSEWHERE needlessly"
 
 
-def test_the_list_of_exceptions_names_only_what_exists() -> None:
-    assert [name for name in TESTED_ELSEWHERE if Path(name) not in SOURCES] == []
+def test_every_module_says_first_what_it_is_and_is_short_enough_to_read() -> None:
+    assert [str(source) for source in SOURCES if not _docstring_lines(source)] == [], "has no docstring"
+    assert [str(source) for source in SOURCES if _docstring_lines(source) > 12] == [], "its docstring is longer than 12 lines"
+    assert [str(source) for source in SOURCES if len((ROOT / source).read_text().splitlines()) > 400] == [], "is longer than 400 lines"
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=str)
-def test_files_stay_within_three_hundred_lines(source: Path) -> None:
-    lines = len((ROOT / source).read_text().splitlines())
-    assert lines <= 300 or str(source) in LONG_FILES, f"{source} has {lines} lines"
+def _docstring_lines(source: Path) -> int:
+    return len((ast.get_docstring(TREES[source]) or "").splitlines())
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=str)
-def test_every_module_says_what_question_it_answers(source: Path) -> None:
-    docstring = ast.get_docstring(ast.parse((ROOT / source).read_text()))
-    assert docstring, f"{source} has no module docstring"
-    assert len(docstring.splitlines()) <= 12
-
-
-@pytest.mark.parametrize("source", SOURCES, ids=str)
-def test_functions_stay_within_fifty_lines(source: Path) -> None:
-    tree = ast.parse((ROOT / source).read_text())
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    too_long = [node.name for node in functions if (node.end_lineno or 0) - node.lineno + 1 > 50]
+def test_functions_stay_within_fifty_lines() -> None:
+    too_long = [
+        f"{source}:{node.lineno} {node.name}"
+        for source in SOURCES
+        for node in ast.walk(TREES[source])
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno + 1 > 50
+    ]
     assert too_long == []
 
 

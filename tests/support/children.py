@@ -18,13 +18,18 @@ POLL = 0.02  # seconds
 
 
 # Below those that the kernel gives to outgoing connections: one of these could take a port before its server does.
-PORTS = range(15_000, 32_768)
+# Each of the processes that test at the same time has a part of its own.
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+PORTS = range(15_000, 32_768)[_WORKER::_WORKERS]
 _chosen = random.SystemRandom()  # the tests' own generator begins anew with each
 _given: set[int] = set()
 
 
 def free_port() -> int:
-    """Never the same twice: whoever was given one may not have begun to listen yet."""
+    """Not the same again soon: whoever was given one may not have begun to listen yet."""
+    if len(_given) > len(PORTS) // 2:
+        _given.clear()
     while True:
         port = _chosen.choice(PORTS)
         if port in _given:

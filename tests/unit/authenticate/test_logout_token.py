@@ -45,7 +45,6 @@ def test_the_providers_word_is_taken_with_each_algorithm(algorithm: str) -> None
         {"events": {EVENT: {"any": "thing"}, "https://example.com/another": {}}},
         {"name": "Alice"},
     ],
-    ids=str,
 )
 def test_what_the_standard_leaves_open_is_taken(said: dict[str, Any]) -> None:
     assert read(token(**said)).issuer == ISSUER
@@ -113,7 +112,6 @@ def test_everything_else_is_refused(said: dict[str, Any]) -> None:
         {"typ": "secevent+jwt"},
         {"typ": None},
     ],
-    ids=str,
 )
 def test_a_header_that_says_something_else_is_refused(header: dict[str, Any]) -> None:
     with pytest.raises(ProviderError):

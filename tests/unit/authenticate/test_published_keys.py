@@ -134,7 +134,6 @@ OTHER = key()
         {"kty": "oct"},
         {"x": None},
     ],
-    ids=str,
 )
 async def test_nothing_but_a_public_key_under_its_own_name_is_served(broker: LocalBroker, clock: Clock, change: dict[str, Any]) -> None:
     jwk = {**key().jwk(), **change}

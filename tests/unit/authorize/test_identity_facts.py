@@ -56,7 +56,6 @@ def identity(
         ({}, False),
         ("null", False),
     ],
-    ids=repr,
 )
 def test_an_email_that_is_not_verified_matches_no_rule(place: str, verified: Any, usable: bool) -> None:
     said = {} if verified is ABSENT else {"email_verified": verified}

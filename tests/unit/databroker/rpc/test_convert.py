@@ -32,7 +32,7 @@ def test_what_is_no_object_is_refused(data):
         convert.data_from_bytes(data)
 
 
-@pytest.mark.parametrize("data", [{1: "a"}, {"a": [{2: "b"}]}, {"a": object()}, {"a": b"x"}], ids=repr)
+@pytest.mark.parametrize("data", [{1: "a"}, {"a": [{2: "b"}]}, {"a": object()}, {"a": b"x"}])
 def test_what_json_can_not_say_is_refused_before_it_is_sent(data):
     with pytest.raises(TypeError):
         convert.data_to_bytes(data)

@@ -31,7 +31,6 @@ def test_a_key_file_of_the_vendor_is_read() -> None:
         ({"token_uri": "http://oauth2.example.com/token"}, "must be https"),
         ({"token_uri": "oauth2"}, "needs a scheme"),
     ],
-    ids=str,
 )
 def test_what_can_not_be_used_is_refused_without_showing_it(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as refused:
