@@ -22,7 +22,7 @@ from authenticate.providers.oidc import is_verified
 from authenticate.providers.registry import provider_of
 from authenticate.remembered import Remembered
 from authenticate.signed_token import MAX_TOKEN, Kind, UnknownKey
-from databroker.records import Session, User
+from databroker.records import Session, User, issuer_in
 from gateproject.bounded import MIB, BoundedCache, weight_of
 from gateproject.challenges import RefusedToken
 from gateproject.client_network import Places, client_network
@@ -197,12 +197,14 @@ class BearerTokens:
         issued = float(claims.get("iat", now))
         if trust.kind == JWT:
             # Of another issuer: its subjects, addresses and groups are none of our provider's people's.
-            user_id, provider, subject = f"{trust.issuer}{ISSUER_ENDS}{claims['sub']}", JWT, claims["sub"]
+            issuer, user_id, provider, subject = trust.issuer, f"{trust.issuer}{ISSUER_ENDS}{claims['sub']}", JWT, claims["sub"]
             user = User(user_id, "", is_verified({"email_verified": False, **claims}), "", claims)
         else:
             user = self._provider.provider.user(claims, now)
             user_id, provider, subject = user.id, self._provider.provider.name, self._provider.provider.subject(claims)
-        return Bearer(Session(f"bearer/{id}", user_id, subject, provider, issued, expires, claims), user)
+            # What userinfo says is the provider's, whatever it says of itself.
+            issuer = self._provider.provider.issuer if trust.audience == (ANY_CLIENT,) else issuer_in(claims)
+        return Bearer(Session(f"bearer/{id}", user_id, subject, provider, issued, expires, claims, issuer=issuer), user)
 
 
 class _Refused(Exception):

@@ -10,9 +10,9 @@ import structlog
 
 from authorize.identity_facts import Facts, identity_of
 from authorize.policy.identity import Identity
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Record, Session, User
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, Record, Session, User
 from databroker.replica import EVERYTHING, Replica
-from databroker.session_use import SessionReader, user_of
+from databroker.session_use import SessionReader, group_of, person_of, user_of
 from databroker.store.base import Change
 from databroker.store.frozen import frozen_data
 from gateproject.bounded import MIB, BoundedCache, weight_of
@@ -123,11 +123,11 @@ class IdentityLoader:
         """
         generation, known = self._generation, self._bearers.get(session.id)
         directory_record = None if session.provider == JWT else await self._replica.get(DIRECTORY_USER, session.user_id)
-        if directory_record is not None and directory_record.data.get("is_deactivated"):
-            return RefusedToken(f"bearer token: {session.user_id} is deactivated")
         if known is not None and known[0] is session and known[1] == _version(directory_record):
             return known[2]
         try:
+            if (person := person_of(session, directory_record)) is not None and person.is_deactivated:
+                return RefusedToken(f"bearer token: {session.user_id} is deactivated")
             identity = await self._identity(session, user, directory_record)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             log.warning("what a token says is malformed, so it names nobody", user_id=session.user_id, error=type(error).__name__)
@@ -145,8 +145,8 @@ class IdentityLoader:
         return Sources(_stamp(record), _stamp(user_record), _stamp(directory_record)), await self._identity(session, user, directory_record)
 
     async def _identity(self, session: Session, user: User, directory_record: Record | None) -> Identity:
-        person = DirectoryUser.from_record(directory_record) if directory_record else None
-        groups = await self._groups(person.group_ids if person else ())
+        person = person_of(session, directory_record)
+        groups = await self._groups(session, person.group_ids if person else ())
         facts = Facts(
             session=session,
             user=user,
@@ -156,9 +156,9 @@ class IdentityLoader:
         )
         return identity_of(facts, self._groups_claim, expects_groups=self._expects_groups, expects_record=self._expects_record)
 
-    async def _groups(self, ids: tuple[str, ...]) -> list[DirectoryGroup]:
+    async def _groups(self, session: Session, ids: tuple[str, ...]) -> list[DirectoryGroup]:
         records = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, id) for id in ids))
-        return [DirectoryGroup.from_record(record) for record in records if record is not None]
+        return [group for record in records if (group := group_of(session, record)) is not None]
 
     async def _rule_group_names(self, groups: list[DirectoryGroup]) -> frozenset[str]:
         """A name that is the id of a known group is left out: else whoever names a group could take over another's rule."""

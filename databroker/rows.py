@@ -9,7 +9,8 @@ from typing import Any
 from django.db import Error, connection, models, transaction
 
 from databroker.models import LONGEST_ID, DirectoryRun, Group, Membership, ServiceAccount, Session, User
-from databroker.records import Record
+from databroker.records import Record, issuer_in
+from gateproject.config.issuers import counts_for
 from gateproject.errors import BrokerError
 
 # Columns that no record fills: a session that is refreshed keeps them.
@@ -47,11 +48,14 @@ def add_session(rows: Rows, id: str, session: Record | None) -> None:
 
 
 def add_user(rows: Rows, id: str, user: Record | None, directory_user: Record | None) -> None:
-    """A person is described by two records; what they told us at sign-in is newer than what the directory has."""
+    """A person is described by two records; what they told us at sign-in is newer than what the directory has.
+
+    Where it has another issuer's person of the same id, the row is of the one who has signed in.
+    """
     if user is None and directory_user is None:
         return rows.gone.append((User, id))
     said = user.data if user else {}
-    known = directory_user.data if directory_user else {}
+    known = directory_user.data if directory_user and _are_one(said, directory_user.data) else {}
     row = User(
         id=id,
         email=_text(said, "email", 255) or _text(known, "email", 255),
@@ -60,6 +64,13 @@ def add_user(rows: Rows, id: str, user: Record | None, directory_user: Record | 
     )
     rows.members.extend((id, group) for group in sorted({storable(group)[:LONGEST_ID] for group in known.get("group_ids") or ()}))
     return rows.written.append(row)
+
+
+def _are_one(said: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """By what the records name; one of an earlier release names nobody."""
+    claims = said.get("claims")
+    issuer = said.get("issuer") or issuer_in(claims if isinstance(claims, Mapping) else {})
+    return not issuer or counts_for(str(known.get("issuer") or ""), str(issuer))
 
 
 def add_group(rows: Rows, id: str, group: Record | None) -> None:

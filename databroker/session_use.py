@@ -2,8 +2,8 @@
 
 import structlog
 
-from databroker.records import Record, Session, User
-from gateproject.config.issuers import configured_issuer, is_issuer
+from databroker.records import DirectoryGroup, DirectoryUser, Record, Session, User
+from gateproject.config.issuers import configured_issuer, counts_for, is_issuer
 from gateproject.config.options import Options
 
 log = structlog.get_logger(__name__)
@@ -44,3 +44,15 @@ def user_of(session: Session, record: Record | None) -> User:
     """What the session's own issuer says of its person: nothing where the record is of another one's, of the same id."""
     user = User.from_record(record) if record is not None else None
     return user if user is not None and user.vouched_by == session.vouched_by else User(session.user_id)
+
+
+def person_of(session: Session, record: Record | None) -> DirectoryUser | None:
+    """What the directory says of the session's person: None where it says it of another issuer's, of the same id."""
+    person = DirectoryUser.from_record(record) if record is not None else None
+    return person if person is not None and counts_for(person.issuer, session.vouched_by) else None
+
+
+def group_of(session: Session, record: Record | None) -> DirectoryGroup | None:
+    """As `person_of`: two issuers may give one id to two groups, and rules go by their names, too."""
+    group = DirectoryGroup.from_record(record) if record is not None else None
+    return group if group is not None and counts_for(group.issuer, session.vouched_by) else None

@@ -12,6 +12,7 @@ from authenticate.directory.credentials import FetchedToken
 from authenticate.directory.vendor import Vendor, segment
 from authenticate.provider_http import Answer
 from databroker.records import DirectoryGroup
+from gateproject.config.issuers import TENANT, is_tenant
 
 # Where people sign in -> where Microsoft Graph of the same cloud answers.
 GRAPHS = {
@@ -51,6 +52,11 @@ class AzureDirectory(Vendor):
 
     def derived_base(self) -> str:
         return GRAPHS.get(urlsplit(self.provider_url).hostname or "", "https://graph.microsoft.com")
+
+    def issuer_of_people(self) -> str:
+        """The directory is one tenant's, also where people of all tenants may sign in."""
+        issuer, tenant = super().issuer_of_people(), self.account.reveal("directory_id").lower()
+        return issuer.replace(TENANT, tenant) if is_tenant(tenant) else issuer
 
     def proof(self) -> FetchedToken:
         return FetchedToken(self._token, self.clock)

@@ -17,11 +17,13 @@ class DirectorySnapshot:
     """Everything by its record id; a user's is "<provider>/<subject>".
 
     `unlisted` is how the ids of those begin who may be left out because they are in no group, "" where everybody is listed.
+    `issuer` signs them in; a file is the operator's own word, which names none and counts whoever does.
     """
 
     users: Mapping[str, DirectoryUser]
     groups: Mapping[str, DirectoryGroup]
     unlisted: str = ""
+    issuer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,8 +82,8 @@ class Company:
         """Who is in `child` is in `parent`, too."""
         self._parents[child].add(parent)
 
-    def snapshot(self, provider: str) -> DirectorySnapshot:
-        groups = {id: DirectoryGroup(id, name, email) for id, (name, email) in self._groups.items()}
+    def snapshot(self, provider: str, issuer: str) -> DirectorySnapshot:
+        groups = {id: DirectoryGroup(id, name, email, issuer) for id, (name, email) in self._groups.items()}
         belongs: defaultdict[str, list[str]] = defaultdict(list)
         for group in groups:
             above = [id for id in reached(group, self._parents) if id in groups]
@@ -95,8 +95,8 @@ class Company:
         users = {}
         for id, (email, name) in self._users.items():
             user_id = f"{provider}/{id}"
-            users[user_id] = DirectoryUser(user_id, email, name, tuple(sorted(set(belongs.pop(id, ())))))
-        return DirectorySnapshot(users, groups, "" if self._lists_everybody else f"{provider}/")
+            users[user_id] = DirectoryUser(user_id, email, name, tuple(sorted(set(belongs.pop(id, ())))), issuer=issuer)
+        return DirectorySnapshot(users, groups, "" if self._lists_everybody else f"{provider}/", issuer)
 
 
 def reached(start: str, parents: Mapping[str, set[str]]) -> set[str]:

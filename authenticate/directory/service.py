@@ -14,6 +14,7 @@ from authenticate.directory.source import Source
 from databroker.client import BrokerClient
 from databroker.elected import DoneElsewhere, run_elected
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRun, DirectoryUser
+from gateproject.config.issuers import counts_for
 from gateproject.config.options import Options
 from gateproject.errors import BrokerError, ProviderError
 from gateproject.tasks import spawn
@@ -75,7 +76,9 @@ class DirectoryService:
 
     async def _write(self, user: DirectoryUser, groups: tuple[DirectoryGroup, ...]) -> None:
         for group in groups:
-            if await self._broker.get(DIRECTORY_GROUP, group.id) is None:
+            known = await self._broker.get(DIRECTORY_GROUP, group.id)
+            # What a reading tells of a group may be more than this; of another issuer's of the same id it tells nothing.
+            if known is None or not counts_for(DirectoryGroup.from_record(known).issuer, group.issuer):
                 await self._broker.put(DIRECTORY_GROUP, group.id, group.to_data())
         record = await self._broker.get(DIRECTORY_USER, user.id)
         if record is None or DirectoryUser.from_record(record) != user:

@@ -4,6 +4,7 @@ import asyncio
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
@@ -15,6 +16,7 @@ from authenticate.provider_http import Answer
 from authenticate.providers.registry import PROVIDERS
 from databroker.records import DirectoryGroup, DirectoryUser
 from gateproject.config.directory_account import DirectoryAccount
+from gateproject.config.issuers import issuer_of
 from gateproject.config.options import Options
 
 _NEXT = re.compile(r'<([^<>]*)>\s*;[^,]*\brel="?next"?', re.IGNORECASE)
@@ -33,6 +35,9 @@ class Vendor(ABC):
         self.account = account
         self.clock = clock
         self.credentials = self.proof()
+        # A data broker need not know where people sign in: then it can't say whose they are.
+        is_known = options.idp_provider_url or options.services != "databroker"
+        self.issuer = self.issuer_of_people() if is_known else ""
 
     def __str__(self) -> str:
         return f"{self.provider} at {urlsplit(self.base).netloc}"
@@ -40,6 +45,10 @@ class Vendor(ABC):
     def derived_base(self) -> str:
         """The address of its API, told from where people sign in."""
         return self.default_base or self.site
+
+    def issuer_of_people(self) -> str:
+        """Who signs in those whom it lists."""
+        return issuer_of(self.provider, self.provider_url)
 
     @abstractmethod
     def proof(self) -> Credentials: ...
@@ -58,11 +67,11 @@ class Vendor(ABC):
 
     async def assembled(self, company: Company) -> DirectorySnapshot:
         """Millions of memberships take seconds: beside the requests, not before them."""
-        return await asyncio.to_thread(company.snapshot, self.provider)
+        return await asyncio.to_thread(company.snapshot, self.provider, self.issuer)
 
     def person(self, subject: str, email: str, name: str, groups: Mapping[str, DirectoryGroup]) -> Person:
-        user = DirectoryUser(f"{self.provider}/{subject}", email, name, tuple(sorted(groups)))
-        return Person(user, tuple(groups[id] for id in sorted(groups)))
+        user = DirectoryUser(f"{self.provider}/{subject}", email, name, tuple(sorted(groups)), issuer=self.issuer)
+        return Person(user, tuple(replace(groups[id], issuer=self.issuer) for id in sorted(groups)))
 
 
 def origin(url: str) -> str:

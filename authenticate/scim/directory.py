@@ -17,20 +17,21 @@ from typing import Any
 
 import structlog
 
+from authenticate.scim.access_records import AccessRecords, every, is_active, issuer_of
 from authenticate.scim.errors import ScimError, invalid, not_found
 from authenticate.scim.index import Index, Keys
 from authenticate.scim.patch import patched
-from authenticate.scim.resources import MAX_TEXT, email_of, group_of, name_of, said_of, says_active, user_of
+from authenticate.scim.resources import MAX_TEXT, group_of, said_of, says_active, user_of
 from databroker.client import BrokerClient
-from databroker.ending import end_sessions
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, SESSION, DirectoryGroup, DirectoryUser, Record
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, Record, Session
+from databroker.session_use import person_of
+from gateproject.config.issuers import counts_for
 from gateproject.config.options import Options
 
 log = structlog.get_logger(__name__)
 
 LEASE = 300.0  # a group of fifty thousand takes a while
 PATIENCE = 10.0  # seconds that a change waits for the one before it
-AT_ONCE = 500
 CHANGES_AT_ONCE = 16
 
 
@@ -44,12 +45,12 @@ def _to_nobody(before: Record | None, after: Record | None) -> None:
 
 class ScimDirectory:
     def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float]):
-        self._provider = options.idp_provider
         self._subject_is = options.scim_user_id
         self._group_id_is = options.scim_group_id
         self._broker = broker
         self._clock = clock
         self._index = Index(broker)
+        self._access = AccessRecords(options, broker)
         self._one_at_a_time = asyncio.Lock()
 
     async def find(self, type: str, id: str) -> Record:
@@ -61,35 +62,36 @@ class ScimDirectory:
     async def ids_with(self, type: str, attribute: str, value: str) -> tuple[str, ...]:
         return await self._index.ids(type, attribute, value)
 
-    async def all(self, type: str) -> AsyncIterator[Record]:
-        after = ""
-        while page := await self._broker.page(type, after, AT_ONCE):
-            for record in page:
-                yield record
-            after = page[-1].id
-            await asyncio.sleep(0)  # a large directory must not hold up the requests
+    def all(self, type: str) -> AsyncIterator[Record]:
+        return every(self._broker, type)
 
-    async def is_deactivated(self, subject: str) -> bool:
-        """Has the provider said that this person must not get in any more?"""
-        access = await self._broker.get(DIRECTORY_USER, self._user_id(subject))
-        if access is not None and DirectoryUser.from_record(access).is_deactivated:
+    async def is_deactivated(self, session: Session) -> bool:
+        """Has the provider said that the session's person must not get in any more?"""
+        person = person_of(session, await self._broker.get(DIRECTORY_USER, session.user_id))
+        if person is not None and person.is_deactivated:
             return True
         # A release before ours left no mark, and another one beside ours may have taken it.
-        for id in await self._index.ids(SCIM_USER, "subject", subject):
+        for id in await self._index.ids(SCIM_USER, "subject", session.subject):
             record = await self._broker.get(SCIM_USER, id)
-            if record is not None and not record.data["resource"]["active"]:
+            if record is not None and counts_for(issuer_of(record), session.vouched_by) and not is_active(record):
                 return True
         return False
 
     async def tidy(self) -> None:
-        """What another directory had left is nobody's word any more; what broke off is completed.  For the start."""
+        """What another directory had left is nobody's word any more; what broke off is completed.  For the start.
+
+        What was pushed of another issuer's people stays theirs.
+        """
         async with self._alone():
             owned = {DIRECTORY_USER: set[str](), DIRECTORY_GROUP: set[str]()}
             async for record in self.all(SCIM_GROUP):
                 owned[DIRECTORY_GROUP].add(record.data["directory_id"])
+                await self._access.write_group(
+                    record.data["directory_id"], record.data["resource"]["displayName"], issuer_of(await self._access.noted(record))
+                )
             async for record in self.all(SCIM_USER):
-                owned[DIRECTORY_USER].add(self._user_id(record.data["subject"]))
-                await self._write_access(record)
+                owned[DIRECTORY_USER].add(self._access.user_id(record.data["subject"]))
+                await self._access.write(await self._access.noted(record))
             for type, ids in owned.items():
                 async for record in self.all(type):
                     if record.id not in ids and not record.data.get("is_deactivated"):
@@ -103,13 +105,13 @@ class ScimDirectory:
     async def replace_user(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: Told = _to_nobody) -> Record:
         async with self._alone():
             old = await self._to_change(SCIM_USER, id, if_match)
-            return await self._write_user(old, id, user_of(document, was_active=_is_active(old)), told)
+            return await self._write_user(old, id, user_of(document, was_active=is_active(old)), told)
 
     async def patch_user(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: Told = _to_nobody) -> Record:
         async with self._alone():
             old = await self._to_change(SCIM_USER, id, if_match)
             changed = patched(said_of(old), document)
-            user = user_of(changed, was_active=_is_active(old))
+            user = user_of(changed, was_active=is_active(old))
             return await self._write_user(old, id, user, told, is_active_unsaid=not says_active(changed))
 
     async def delete_user(self, id: str, if_match: str = "", *, told: Told = _to_nobody) -> None:
@@ -120,7 +122,7 @@ class ScimDirectory:
                 if group is not None:
                     members = [member for member in group.data["members"] if member != id]
                     await self._broker.put(SCIM_GROUP, group_id, {**group.data, "members": members})
-            await self._take_access(old.data["subject"], is_out=True)
+            await self._access.take(old.data["subject"], is_out=True)
             await self._index.forget(SCIM_USER, id, self._user_keys(old.data["resource"], old.data["subject"]).items())
             await self._broker.delete(SCIM_USER, id)
             told(old, None)
@@ -138,7 +140,8 @@ class ScimDirectory:
     async def patch_group(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: Told = _to_nobody) -> Record:
         async with self._alone():
             old = await self._to_change(SCIM_GROUP, id, if_match)
-            members = [{"value": member} for member in old.data["members"]]
+            # Whom another issuer has put in is none of this one's, of which nothing was changed before.
+            members = [{"value": member} for member in old.data["members"]] if self._access.is_ours(old) else []
             group, ids = group_of(patched({**old.data["resource"], "members": members}, document))
             return await self._write_group(old, id, group, ids, told)
 
@@ -161,55 +164,34 @@ class ScimDirectory:
         await self._index.put(SCIM_USER, id, keys)
         if old is not None and old.data["subject"] != subject:
             # First, so that it is done again where it broke off.  A rename lets nobody back in who is, or was, deactivated.
-            await self._take_access(old.data["subject"], is_out=not (user["active"] and _is_active(old)))
+            await self._access.take(old.data["subject"], is_out=not (user["active"] and is_active(old)))
         # Before the sessions end, so that a sign-in under way either is found among them or finds this.
         data: dict[str, Any] = {"resource": dict(user), "groups": dict(groups), "subject": subject, "created": created}
+        data["issuer"] = self._access.issuer
+        if old is not None and (others := self._access.told_by_others(old)):
+            data["others"] = others
         if is_active_unsaid:
             data["is_active_unsaid"] = True
         record = await self._broker.put(SCIM_USER, id, data)
         if old is not None:
             before = self._user_keys(old.data["resource"], old.data["subject"])
             await self._index.forget(SCIM_USER, id, _changed(before, keys))
-        await self._write_access(record)
+        await self._access.write(record)
         if not user["active"]:
-            await self._end_sessions(subject)
+            await self._access.end_sessions(subject)
         told(old, record)
         return record
-
-    async def _write_access(self, user: Record) -> None:
-        """What decisions are made of; of who is deactivated nothing but that, because a token of the provider may outlive it."""
-        resource, id = user.data["resource"], self._user_id(user.data["subject"])
-        group_ids = tuple(sorted(set(user.data["groups"].values())))
-        active = DirectoryUser(id, email_of(resource), name_of(resource), group_ids)
-        wanted = (active if resource["active"] else DirectoryUser(id, is_deactivated=True)).to_data()
-        known = await self._broker.get(DIRECTORY_USER, id)
-        if known is None or DirectoryUser.from_record(known).to_data() != wanted:
-            await self._broker.put(DIRECTORY_USER, id, wanted)
-
-    async def _take_access(self, subject: str, *, is_out: bool) -> None:
-        """No groups and no session any more; `is_out`: as one who is deactivated, until they are created anew."""
-        id = self._user_id(subject)
-        if is_out:
-            await self._broker.put(DIRECTORY_USER, id, DirectoryUser(id, is_deactivated=True).to_data())
-        else:
-            await self._broker.delete(DIRECTORY_USER, id)
-        await self._end_sessions(subject)
-
-    async def _end_sessions(self, subject: str) -> None:
-        user_id = self._user_id(subject)
-        ids = [record.id async for record in self.all(SESSION) if record.data.get("user_id") == user_id]
-        for id in await end_sessions(self._broker, ids):
-            log.info("session ended", session_id=id, user_id=user_id, reason="the provider deactivated the person")
 
     async def _write_group(self, old: Record | None, id: str, group: Mapping[str, Any], named: Iterable[str], told: Told) -> Record:
         directory_id = str(group.get(self._group_id_is, "")) or id
         keys = _group_keys(group, directory_id)
         await self._index.check(SCIM_GROUP, id, keys)
         await self._index.put(SCIM_GROUP, id, keys)
-        await self._broker.put(DIRECTORY_GROUP, directory_id, DirectoryGroup(directory_id, group["displayName"]).to_data())
+        await self._access.write_group(directory_id, group["displayName"], self._access.issuer)
         before = set(old.data["members"]) if old is not None else set[str]()
         # Who stays in the group is not looked at again, unless it has another id now: groups are large, changes are small.
-        settled = before if old is not None and old.data["directory_id"] == directory_id else set[str]()
+        is_same = old is not None and old.data["directory_id"] == directory_id and self._access.is_ours(old)
+        settled = before if is_same else set[str]()
         joined = await self._set_memberships((member for member in named if member not in settled), id, directory_id)
         members = [member for member in named if member in settled or member in joined]
         await self._set_memberships(before - set(members), id, "")
@@ -218,7 +200,13 @@ class ScimDirectory:
             if old.data["directory_id"] != directory_id:
                 await self._broker.delete(DIRECTORY_GROUP, old.data["directory_id"])
         created = old.data["created"] if old is not None else self._clock()
-        data = {"resource": dict(group), "members": members, "directory_id": directory_id, "created": created}
+        data = {
+            "resource": dict(group),
+            "members": members,
+            "directory_id": directory_id,
+            "created": created,
+            "issuer": self._access.issuer,
+        }
         # Last: what broke off before is done again by the same request.
         record = await self._broker.put(SCIM_GROUP, id, data)
         told(old, record)
@@ -241,11 +229,15 @@ class ScimDirectory:
         if user is None:
             return False
         groups = {id: name for id, name in user.data["groups"].items() if id != group_id}
+        others = {id: issuer for id, issuer in user.data.get("others", {}).items() if id != group_id}
         if directory_id:
             groups[group_id] = directory_id
-        if groups != user.data["groups"]:
-            user = await self._broker.put(SCIM_USER, user_id, {**user.data, "groups": groups})
-        await self._write_access(user)
+            if not self._access.is_ours(user):
+                others[group_id] = self._access.issuer
+        if (groups, others) != (user.data["groups"], user.data.get("others", {})):
+            data = {name: value for name, value in user.data.items() if name != "others"}
+            user = await self._broker.put(SCIM_USER, user_id, {**data, "groups": groups, **({"others": others} if others else {})})
+        await self._access.write(user)
         return True
 
     async def _to_change(self, type: str, id: str, if_match: str) -> Record:
@@ -260,9 +252,6 @@ class ScimDirectory:
         if not isinstance(subject, str) or not 0 < len(subject) <= MAX_TEXT:
             raise invalid(f"{self._subject_is} is missing: by it gate knows whose sessions a user's are (its setting scim_user_id)")
         return subject
-
-    def _user_id(self, subject: str) -> str:
-        return f"{self._provider}/{subject}"
 
     def _user_keys(self, user: Mapping[str, Any], subject: str) -> Keys:
         named = {"username": user["userName"], "externalid": user.get("externalId", ""), "displayname": user.get("displayName", "")}
@@ -280,10 +269,6 @@ class ScimDirectory:
                 yield
             finally:
                 await self._broker.release(lease)
-
-
-def _is_active(user: Record) -> bool:
-    return bool(user.data["resource"]["active"])
 
 
 def _group_keys(group: Mapping[str, Any], directory_id: str) -> Keys:

@@ -12,8 +12,8 @@ from authenticate.providers.base import groups_in
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from databroker.details import claim_text
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, DirectoryUser, Session
-from databroker.session_use import user_of
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, Session
+from databroker.session_use import group_of, person_of, user_of
 from gateproject import responses
 from gateproject.errors import BrokerError
 
@@ -61,13 +61,12 @@ async def _person(service: AuthenticateService, session: Session) -> dict[str, A
 
 
 async def _groups(service: AuthenticateService, session: Session) -> list[dict[str, str]]:
-    record = await service.broker.get(DIRECTORY_USER, session.user_id)
-    from_directory = DirectoryUser.from_record(record).group_ids if record is not None else ()
+    person = person_of(session, await service.broker.get(DIRECTORY_USER, session.user_id))
+    from_directory = person.group_ids if person is not None else ()
     from_claims = groups_in(session.claims, service.provider_client.provider.groups_claim)
     groups = []
     for group_id in list(dict.fromkeys([*from_directory, *from_claims]))[:MAX_GROUPS]:
-        record = await service.broker.get(DIRECTORY_GROUP, group_id)
-        group = DirectoryGroup.from_record(record) if record is not None else DirectoryGroup(group_id)
+        group = group_of(session, await service.broker.get(DIRECTORY_GROUP, group_id)) or DirectoryGroup(group_id)
         groups.append({"id": group.id, "name": group.name or group.id, "email": group.email})
     return groups
 

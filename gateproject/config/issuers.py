@@ -44,3 +44,8 @@ def is_issuer(issuer: str, named: str) -> bool:
     if not open_tenant:
         return named == issuer
     return named.startswith(before) and named.endswith(after) and is_tenant(named[len(before) : len(named) - len(after)])
+
+
+def counts_for(said_by: str, issuer: str) -> bool:
+    """Does what was said by `said_by` hold of people of `issuer`?  "" is the operator, or a release that noted nobody."""
+    return not said_by or said_by == issuer or is_issuer(said_by, issuer)

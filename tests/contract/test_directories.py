@@ -74,7 +74,7 @@ def change(directory: FakeDirectory) -> None:
 
 def in_no_group(stage: Stage, known: Mapping[str, Any]) -> dict[str, Any]:
     """How those are known who are listed no longer, where only who is in a group is listed."""
-    return {} if stage.directory.lists_everybody else {id: DirectoryUser(id) for id in known}
+    return {} if stage.directory.lists_everybody else {id: DirectoryUser(id, issuer=stage.directory.issuer) for id in known}
 
 
 async def test_what_changes_is_followed(stage: Stage) -> None:

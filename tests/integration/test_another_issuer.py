@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx
@@ -18,7 +19,8 @@ from tests.support.sample_upstream import SampleUpstream
 pytestmark = pytest.mark.slow
 
 HTML = {"Accept": "text/html"}
-APP, ALICE, TEAM, OTHER, FORWARD = (f"{name}.localhost" for name in ("app", "alice", "team", "other", "forward"))
+APP, ALICE, TEAM, PUSHED, OTHER, FORWARD = (f"{name}.localhost" for name in ("app", "alice", "team", "pushed", "other", "forward"))
+SCIM_TOKEN = "a-random-token-0123456789-abcdefghij"
 BACK = "http://localhost:9/back?state=mine"
 
 
@@ -42,10 +44,11 @@ async def gate(
     builder.route(APP, to=upstream.url, allow_any_authenticated_user=True, pass_identity_headers=True)
     builder.route(ALICE, to=upstream.url, allowed_users=["oidc/alice"])
     builder.route(TEAM, to=upstream.url, allowed_groups=["of-first"])
+    builder.route(PUSHED, to=upstream.url, allowed_groups=["g-1"])
     builder.route(OTHER, to=upstream.url, allow_any_authenticated_user=True)
     builder.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, admin_allowed_users=["alice"], groups_claim="groups")
     builder.setting(jwt_claims_headers=["email", "groups", "nickname"], forward_auth_url=builder.url(FORWARD, ""))
-    builder.setting(data_plane=request.param)
+    builder.setting(data_plane=request.param, scim_token=SCIM_TOKEN)
     with builder.start(tmp_path) as running:
         yield running
 
@@ -150,3 +153,45 @@ async def test_a_session_counts_only_while_its_issuer_is_the_configured_one(
         kept = told(await old.get(gate.url(APP), headers=HTML))
         assert kept == {"x-gate-claim-groups": "of-first", "x-gate-claim-nickname": "first"}
         assert (await new.get(gate.url(APP), headers=HTML)).status_code == 302
+
+
+async def push(gate: RunningGate, method: str, path: str, document: Any) -> str:
+    """The resource's id."""
+    async with gate.client() as client:
+        url = gate.url(AUTHENTICATE_HOST, f"/.gate/scim/v2/{path}")
+        answer = await client.request(method, url, json=document, headers={"Authorization": f"Bearer {SCIM_TOKEN}"})
+    assert answer.is_success, answer.text
+    return str(answer.json()["id"])
+
+
+async def status(gate: RunningGate, client: httpx.AsyncClient, host: str) -> int:
+    return (await follow(client, await client.get(gate.url(host), headers=HTML))).status_code
+
+
+async def test_what_was_pushed_of_one_issuer_s_people_opens_nothing_to_another_s(gate: RunningGate, idps: tuple[FakeIdP, FakeIdP]) -> None:
+    first, second = idps
+    person = {"userName": "alice@corp.example", "externalId": "alice"}
+    user = await push(gate, "POST", "Users", person)
+    team = {"displayName": "Guides", "externalId": "g-1", "members": [{"value": user}]}
+    group = await push(gate, "POST", "Groups", team)
+    async with gate.client() as old, gate.client() as new, gate.client() as late:
+        await sign_in(gate, old, first)
+        assert await status(gate, old, PUSHED) == 200
+
+        reload(gate, idp_provider_url=second.issuer)
+        await sign_in(gate, new, second)
+        assert await status(gate, new, PUSHED) == 403
+        page = await new.get(gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "application/json"})
+        assert [each["id"] for each in page.json()["groups"]] == ["of-second"]
+
+        reload(gate, idp_provider_url=first.issuer)
+        assert await status(gate, old, PUSHED) == 200, "taken back, nothing is lost"
+        await push(gate, "PATCH", f"Users/{user}", {"Operations": [{"op": "replace", "value": {"active": False}}]})
+        assert (await old.get(gate.url(APP), headers=HTML)).status_code == 302
+
+        reload(gate, idp_provider_url=second.issuer)
+        await sign_in(gate, late, second)
+        await push(gate, "PUT", f"Users/{user}", {**person, "active": True})
+        assert await status(gate, late, PUSHED) == 403, "of the groups the second provider has said nothing"
+        await push(gate, "PUT", f"Groups/{group}", team)
+        assert await status(gate, late, PUSHED) == 200

@@ -278,7 +278,9 @@ identity_facts.without("who is not in the directory's records has unknown groups
 
 identity_loader = door("authorize/identity_loader.py", "unit/authorize/test_identity_loader.py", "unit/authorize/test_bearers.py")
 identity_loader.without(
-    "no token lets in the deactivated", 'if directory_record is not None and directory_record.data.get("is_deactivated"):', "if False:"
+    "no token lets in the deactivated",
+    "if (person := person_of(session, directory_record)) is not None and person.is_deactivated:",
+    "if False:",
 )
 identity_loader.without("an expired session is none", "        if now >= identity.expires:\n            return None\n", "")
 identity_loader.without("a cached identity ends in time", "if now < identity.expires and sources", "if sources")

@@ -39,6 +39,14 @@ session_use.without("a session is of the configured issuer", "if not vouches(sel
 session_use.without("a session is of the configured provider", "session.provider == provider and is_issuer", "is_issuer")
 session_use.without("whose name alone says little", " and is_issuer(issuer, session.vouched_by)", "")
 session_use.without("two people of one id are two", " and user.vouched_by == session.vouched_by", "")
+session_use.without("whom another issuer's directory names is another person", " and counts_for(person.issuer, session.vouched_by)", "")
+session_use.without("two groups of one id are two", " and counts_for(group.issuer, session.vouched_by)", "")
+issuers = door("gateproject/config/issuers.py", "unit/gateproject/config/test_issuers.py")
+issuers.without(
+    "a tenant says nothing of its whole host",
+    "said_by == issuer or is_issuer(said_by, issuer)",
+    "said_by == issuer or is_issuer(issuer, said_by)",
+)
 own_sessions = door("authenticate/sessions.py", "unit/authenticate/test_sessions.py")
 own_sessions.without("a session knows its issuer", "            issuer=signed_in.user.issuer,\n", "")
 
@@ -66,4 +74,4 @@ page.without(
     "if (wait := too_soon(service, session)) > 1e9:",
 )
 
-DOORS = (refresh, renewal, session_use, own_sessions, worker, tokens, page)
+DOORS = (refresh, renewal, session_use, issuers, own_sessions, worker, tokens, page)

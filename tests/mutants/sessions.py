@@ -109,7 +109,7 @@ at_the_provider.without(
     "for id in await end_sessions(self._broker, batch):",
     'for id in [id for id in batch if await self._broker.delete("session", id)]:',
 )
-by_the_directory = door("authenticate/scim/directory.py", "unit/authenticate/test_endings.py")
+by_the_directory = door("authenticate/scim/access_records.py", "unit/authenticate/test_endings.py")
 by_the_directory.without("who is deactivated is out everywhere", "for id in await end_sessions(self._broker, ids):", "for id in ids:")
 refused = door("authenticate/session_refresh.py", "unit/authenticate/test_endings.py")
 refused.without(

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 import jwt
 
 from databroker.records import DirectoryGroup, DirectoryUser
+from gateproject.config.issuers import issuer_of
 from tests.support.cloud import ACCOUNT, account_json
 from tests.support.fake_api import Answer, FakeApi, Request, as_json
 from tests.support.fake_idp import RSA_KEY
@@ -75,6 +76,10 @@ class FakeDirectory(FakeApi):
         account = b64encode(json.dumps(self.account()).encode()).decode()
         return {"idp_provider": self.provider, "idp_provider_url": self.url, "idp_directory_url": self.url, "idp_service_account": account}
 
+    @property
+    def issuer(self) -> str:
+        return issuer_of(self.provider, self.settings()["idp_provider_url"])
+
     def user_id(self, user: str) -> str:
         return str(NUMBERS[user])
 
@@ -88,11 +93,13 @@ class FakeDirectory(FakeApi):
     def expected_user(self, user: str) -> DirectoryUser:
         name, email = self.company.users[user]
         groups = sorted(self.group_id(group) for group in self.company.groups_of(user, is_nested=self.knows_nesting))
-        return DirectoryUser(f"{self.provider}/{self.user_id(user)}", email if self.knows_emails else "", name, tuple(groups))
+        return DirectoryUser(
+            f"{self.provider}/{self.user_id(user)}", email if self.knows_emails else "", name, tuple(groups), issuer=self.issuer
+        )
 
     def expected(self) -> tuple[dict[str, DirectoryUser], dict[str, DirectoryGroup]]:
         users = [self.expected_user(user) for user in self.company.users]
-        groups = [DirectoryGroup(self.group_id(group), *self.group_named(group)) for group in self.company.groups]
+        groups = [DirectoryGroup(self.group_id(group), *self.group_named(group), self.issuer) for group in self.company.groups]
         return {user.id: user for user in users if user.group_ids or self.lists_everybody}, {group.id: group for group in groups}
 
     def user_key(self, id: str) -> str | None:

@@ -105,6 +105,8 @@ def _differences(before: Value | None, after: Value) -> str:
     if isinstance(after, DirectoryUser):
         old, new = set(before.group_ids if isinstance(before, DirectoryUser) else ()), set(after.group_ids)
         said += [f"into {group}" for group in sorted(new - old)] + [f"out of {group}" for group in sorted(old - new)]
+    if before is not None and before.issuer != after.issuer:
+        said.append(f"of {after.issuer or 'every issuer'}")
     return ", ".join(said) or "as it was"
 
 

@@ -103,6 +103,7 @@ async def test_an_id_token_is_the_person(world: World) -> None:
     assert bearer.session.claims["groups"] == ["engineering"]
     assert bearer.session.expires == int(world.now) + 600
     assert bearer.session.id.startswith("bearer/")
+    assert bearer.session.issuer == world.idp.issuer
 
 
 async def test_an_access_token_for_this_audience_is_the_person(world: World) -> None:
@@ -110,6 +111,14 @@ async def test_an_access_token_for_this_audience_is_the_person(world: World) -> 
         bearer = await world.ask("access", token)
         assert bearer is not None
         assert bearer.user.id == "oidc/alice"
+
+
+async def test_userinfo_does_not_say_whose_people_they_are(world: World) -> None:
+    """Else whoever can put a claim of theirs there is deactivated no more."""
+    world.idp.bend.userinfo = {"iss": "https://other.example"}
+    bearer = await world.ask("opaque", world.idp.signed_in("alice")["access_token"])
+    assert bearer is not None
+    assert (bearer.session.claims["iss"], bearer.session.vouched_by) == ("https://other.example", world.idp.issuer)
 
 
 async def test_an_opaque_access_token_is_whom_userinfo_describes(world: World) -> None:

@@ -16,7 +16,7 @@ from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import BrokerError, ProviderError
 from tests.support.cookies import signed_in
 from tests.support.options import make_options
-from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
+from tests.unit.authorize.broker import ISSUER, BreakableBroker, followed_broker, settled
 from tests.unit.authorize.builders import request
 
 NOW = 1500.0
@@ -54,7 +54,7 @@ class Known:
         if token != self.token:
             return RefusedToken("idp_id_token: it is for another audience")
         if self.given is None:
-            session = Session("bearer/1", "oidc/1", "1", "oidc", 1000.0, 2000.0, self.claims)
+            session = Session("bearer/1", "oidc/1", "1", "oidc", 1000.0, 2000.0, self.claims, issuer=ISSUER)
             self.given = Given(session, User("oidc/1", "ann@corp.com", self.claims.get("email_verified"), "Ann", self.claims))
         return self.given
 
@@ -103,8 +103,14 @@ async def test_an_unverified_address_counts_for_nothing(world: World) -> None:
 
 async def test_whom_the_provider_has_deactivated_is_nobody_at_once(world: World) -> None:
     assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.ALLOWED
-    for is_deactivated, outcome in ((True, Outcome.SIGN_IN), (False, Outcome.ALLOWED)):
-        await world.broker.put(DIRECTORY_USER, "oidc/1", DirectoryUser("oidc/1", is_deactivated=is_deactivated).to_data())
+    for is_deactivated, issuer, outcome in (
+        (True, "", Outcome.SIGN_IN),
+        (False, "", Outcome.ALLOWED),
+        (True, ISSUER, Outcome.SIGN_IN),
+        (True, "https://other.example", Outcome.ALLOWED),
+    ):
+        person = DirectoryUser("oidc/1", is_deactivated=is_deactivated, issuer=issuer)
+        await world.broker.put(DIRECTORY_USER, "oidc/1", person.to_data())
         await settled()
         assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is outcome
 

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from authorize.identity_loader import IdentityLoader
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, Session, User
+from authorize.policy.identity import Identity
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Session, User
 from databroker.replica import Replica
 from databroker.session_use import SessionReader
 from gateproject.config.issuers import configured_issuer
 from gateproject.errors import BrokerError
 from gateproject.tasks import spawn
 from tests.support.options import make_options
-from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
+from tests.unit.authorize.broker import ISSUER, BreakableBroker, followed_broker, settled
 
 NOW = 1500.0
 World = tuple[BreakableBroker, Replica, IdentityLoader]
@@ -194,6 +195,34 @@ async def test_a_record_of_another_issuer_lends_nothing_to_whoever_has_the_same_
     found = await loader.load("s1", NOW)
     assert found is not None
     assert (found.email, found.rule_email, found.name, found.groups, found.claims) == ("", "", "", (), {"team": ("blue",)})
+
+
+@pytest.mark.parametrize(
+    ("of_person", "of_group", "groups", "is_untold"),
+    [
+        (ISSUER, ISSUER, ("g1", "Sales"), False),
+        ("", "", ("g1", "Sales"), False),
+        ("https://other.example", ISSUER, (), True),
+        (ISSUER, "https://other.example", ("g1",), False),
+    ],
+)
+async def test_the_directory_of_another_issuer_puts_nobody_into_a_group(
+    world: World, tmp_path: Path, of_person: str, of_group: str, groups: tuple[str, ...], is_untold: bool
+) -> None:
+    broker, replica, _ = world
+    loader = IdentityLoader(replica, "", SessionReader(make_options(tmp_path)), expects_record=True)
+    await broker.sign_in()
+    person = DirectoryUser("oidc/1", "boss@corp.com", "Boss", ("g1",), issuer=of_person)
+    await broker.put(DIRECTORY_USER, "oidc/1", person.to_data())
+    await broker.put(DIRECTORY_GROUP, "g1", DirectoryGroup("g1", "Sales", issuer=of_group).to_data())
+    found = await loader.load("s1", NOW)
+    session = Session("token", "oidc/1", "1", "oidc", 1000.0, 2000.0, issuer=ISSUER)
+    by_token = await loader.of_bearer(session, User("oidc/1"))
+    for identity in (found, by_token):
+        assert isinstance(identity, Identity)
+        assert (identity.groups, identity.has_untold_groups) == (groups, is_untold)
+        assert identity.group_names == {"Sales"} & set(groups)
+        assert identity.directory_email == ("" if is_untold else "boss@corp.com")
 
 
 async def test_a_group_named_like_the_id_of_another_does_not_pass_for_it(world: World) -> None:

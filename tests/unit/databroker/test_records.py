@@ -14,8 +14,8 @@ from databroker.store.memory import MemoryStore
         Session("s", "oidc/1", "1", "oidc", 1.0, 2.0, {"a": ["b"]}, "id", "access", "refresh", 3.0, "192.0.2.1", "browser"),
         User("oidc/1", "a@a.org", True, "A", {"a": {"b": 1}}, 5.0),
         DirectoryUser("oidc/1", "a@a.org", "A", ("g1", "g2")),
-        DirectoryUser("oidc/1", is_deactivated=True),
-        DirectoryGroup("g1", "engineering", "eng@a.org"),
+        DirectoryUser("oidc/1", is_deactivated=True, issuer="https://idp.example.com"),
+        DirectoryGroup("g1", "engineering", "eng@a.org", "https://idp.example.com"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -69,3 +69,9 @@ GOOD = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0).to_data()
 def test_a_record_that_can_be_no_session_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         Session.from_record(Record(SESSION, "s1", {**GOOD, **change}, 1, 0.0))
+
+
+@pytest.mark.parametrize("kind", [DirectoryUser, DirectoryGroup], ids=lambda kind: kind.__name__)
+def test_an_issuer_that_is_no_text_makes_a_record_malformed(kind: type) -> None:
+    with pytest.raises(TypeError):
+        kind.from_record(Record("any", "s", {"id": "s", "issuer": 7}, 1, 0.0))

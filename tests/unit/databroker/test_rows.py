@@ -25,6 +25,12 @@ def record(type: str, **data: object) -> Record:
         ({"email": "", "name": ""}, {"email": "old@a.org", "name": "Old"}, "old@a.org", "Old"),
         (None, {"email": "old@a.org", "name": "Old"}, "old@a.org", "Old"),
         ({"email": "new@a.org"}, None, "new@a.org", ""),
+        ({"email": "new@a.org", "issuer": "https://a"}, {"name": "Old", "issuer": "https://a"}, "new@a.org", "Old"),
+        ({"email": "new@a.org", "issuer": "https://a"}, {"name": "Old"}, "new@a.org", "Old"),
+        ({"email": "new@a.org"}, {"name": "Old", "issuer": "https://a"}, "new@a.org", "Old"),
+        ({"email": "new@a.org", "issuer": "https://b"}, {"name": "Old", "issuer": "https://a"}, "new@a.org", ""),
+        ({"email": "new@a.org", "claims": {"iss": "https://b"}}, {"name": "Old", "issuer": "https://a"}, "new@a.org", ""),
+        ({"email": "new@a.org", "claims": 7, "issuer": 7}, {"name": "Old", "issuer": 7}, "new@a.org", "Old"),
     ],
 )
 def test_a_person_is_described_by_both_records(user, directory_user, email, name):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.records import SESSION, USER, Record, Session, User
-from databroker.session_use import SessionReader, user_of
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Record, Session, User
+from databroker.session_use import SessionReader, group_of, person_of, user_of
 from tests.support.options import MINIMAL, make_options
 
 ISSUER = MINIMAL["idp_provider_url"]
@@ -73,3 +73,14 @@ def test_a_person_is_whom_the_session_s_own_issuer_describes(issuer: str, name: 
 def test_one_tenant_s_record_says_nothing_of_another_s_person() -> None:
     user = User("azure/1", "ceo@corp.com", issuer=f"{MICROSOFT}/{OTHER_GUID}/v2.0")
     assert user_of(session("azure", f"{MICROSOFT}/{GUID}/v2.0"), Record(USER, "azure/1", user.to_data(), 1, 0.0)).email == ""
+
+
+@pytest.mark.parametrize(
+    ("said_by", "counts"), [(ISSUER, True), ("https://other.example", False), (f"{ISSUER}/", False), ("", True)], ids=repr
+)
+def test_what_the_directory_says_is_of_the_people_of_one_issuer(said_by: str, counts: bool) -> None:
+    person, group = DirectoryUser("oidc/1", group_ids=("g",), issuer=said_by), DirectoryGroup("g", "Sales", issuer=said_by)
+    mine = session(issuer=ISSUER)
+    assert person_of(mine, Record(DIRECTORY_USER, "oidc/1", person.to_data(), 1, 0.0)) == (person if counts else None)
+    assert group_of(mine, Record(DIRECTORY_GROUP, "g", group.to_data(), 1, 0.0)) == (group if counts else None)
+    assert person_of(mine, None) is None is group_of(mine, None)

@@ -1,9 +1,16 @@
 """What Microsoft Entra ID does in its own way: deltas, pieces of groups, and clouds of nations."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from authenticate.directory.azure import ALL_ANEW_SECONDS
+from authenticate.directory.registry import vendor_of
 from tests.support.fake_api import as_json
+from tests.support.options import make_options
+
+MICROSOFT, GUID = "https://login.microsoftonline.com", "abcdef11-2222-3333-4444-555555555555"
 
 
 def asked(stage) -> list[str]:
@@ -90,3 +97,21 @@ async def test_without_an_account_the_client_of_the_sign_in_asks(staged) -> None
     own = {"idp_service_account": None, "idp_client_id": "client", "idp_client_secret": "secret", "policy": [route]}
     stage = await staged("azure", **own)
     assert (await stage.read()).error == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "directory_id", "issuer"),
+    [
+        ("", GUID, f"{MICROSOFT}/{GUID}/v2.0"),
+        ("", GUID.upper(), f"{MICROSOFT}/{GUID}/v2.0"),
+        ("", "corp.example", f"{MICROSOFT}/{{tenantid}}/v2.0"),
+        (f"{MICROSOFT}/{GUID}/v2.0", "corp.example", f"{MICROSOFT}/{GUID}/v2.0"),
+    ],
+)
+def test_whom_it_lists_are_one_tenant_s(tmp_path: Path, url: str, directory_id: str, issuer: str) -> None:
+    account = {"client_id": "c", "client_secret": "s", "directory_id": directory_id}
+    options = make_options(tmp_path, idp_provider="azure", idp_provider_url=url or None, idp_service_account=json.dumps(account))
+    vendor = vendor_of(options, lambda: 0.0)
+    assert vendor is not None
+    assert vendor.issuer == issuer
+    assert vendor.person("1", "", "", {}).user.issuer == issuer

@@ -50,7 +50,8 @@ def test_a_group_that_nobody_listed_is_no_group() -> None:
     described.nested("g", "unlisted")
     described.members("unlisted", ["u"])
     described.members("g", ["u", "u", "unlisted user"])
-    snapshot = described.snapshot("okta")
+    snapshot = described.snapshot("okta", "https://corp.okta.com")
+    assert {each.issuer for each in (*snapshot.users.values(), *snapshot.groups.values())} == {snapshot.issuer} == {"https://corp.okta.com"}
     assert {user.id: user.group_ids for user in snapshot.users.values()} == {"okta/u": ("g",)}
     assert set(snapshot.groups) == {"g"}
 

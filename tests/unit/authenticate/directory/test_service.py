@@ -1,6 +1,7 @@
 """The directory is kept right by one process, at its interval; and whoever signs in has their groups at once."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from structlog.testing import capture_logs
 
 from authenticate.directory.service import RETRY, DirectoryService, Schedule
 from databroker.client import LocalBroker
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryUser
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
 from gateproject.errors import ProviderError
 from tests.support.fake_api import as_json
@@ -125,4 +126,19 @@ async def test_what_is_known_of_a_person_is_kept_where_the_directory_does_not_kn
     await service.look_up("okta/gone", "")
     assert set(await stage.users()) == {"okta/gone"}
     assert await stage.broker.page(DIRECTORY_GROUP, "", 10) == []
+    await service.stop()
+
+
+async def test_who_signs_in_is_this_issuer_s_person_and_so_are_their_groups(staged) -> None:
+    """Another server's have the same ids: its people lend this one's neither groups nor a group's name."""
+    stage = await staged("okta")
+    user, group = stage.directory.expected_user("ann"), DirectoryGroup("", "admins", issuer="https://other.example")
+    group = replace(group, id=user.group_ids[0])
+    theirs = DirectoryUser(user.id, group_ids=("admins",), issuer="https://other.example")
+    await stage.broker.put(DIRECTORY_USER, user.id, theirs.to_data())
+    await stage.broker.put(DIRECTORY_GROUP, group.id, group.to_data())
+    service = DirectoryService(stage.options, stage.broker, stage.clock)
+    await service.look_up(user.id, "")
+    assert (await stage.users())[user.id].issuer == stage.directory.issuer == stage.options.idp_provider_url
+    assert (await stage.groups())[group.id] == stage.directory.expected()[1][group.id]
     await service.stop()

@@ -12,6 +12,8 @@ from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, 
 from databroker.store.memory import MemoryStore
 from tests.support.brokers import BrokerOverALine
 
+FIRST, SECOND = "https://first.example", "https://second.example"
+
 
 @pytest.fixture
 def broker() -> BrokerOverALine:
@@ -145,3 +147,34 @@ async def test_writes_are_parallel_and_bounded(broker: BrokerOverALine) -> None:
     await apply(await difference(snapshot(100), broker), Counting(), steps.append)  # type: ignore[arg-type]
     assert most == WRITES_AT_ONCE
     assert sum(steps) == 100
+
+
+@pytest.mark.parametrize(
+    ("held", "listed", "written"),
+    [
+        (FIRST, FIRST, 0),
+        ("", FIRST, 2),  # once after the upgrade, as any other change
+        (FIRST, SECOND, 2),
+        (FIRST, "", 2),  # a file in the place of a vendor's directory
+        ("", "", 0),
+    ],
+)
+async def test_whose_people_they_are_is_written_where_it_differs(broker: BrokerOverALine, held: str, listed: str, written: int) -> None:
+    def of(issuer: str) -> DirectorySnapshot:
+        return DirectorySnapshot({"okta/1": DirectoryUser("okta/1", issuer=issuer)}, {"g": DirectoryGroup("g", issuer=issuer)}, "", issuer)
+
+    await apply(await difference(of(held), broker), broker)
+    changes = await difference(of(listed), broker)
+    assert changes.counts == (0, written, 0)
+    check_removals(changes)
+    await apply(changes, broker)
+    assert len(await difference(of(listed), broker)) == 0
+
+
+async def test_who_is_known_to_be_in_no_group_is_so_by_whom_the_reading_is(broker: BrokerOverALine) -> None:
+    for user in (DirectoryUser("github/left", group_ids=("g",), issuer=FIRST), DirectoryUser("github/none", issuer=FIRST)):
+        await broker.put(DIRECTORY_USER, user.id, user.to_data())
+    stay = {f"github/{number}": DirectoryUser(f"github/{number}", issuer=SECOND) for number in range(3)}
+    await apply(await difference(DirectorySnapshot(stay, {}, "github/", SECOND), broker), broker)
+    kept = {record.id: DirectoryUser.from_record(record).issuer for record in await broker.page(DIRECTORY_USER, "", 10)}
+    assert (kept["github/left"], kept["github/none"]) == (SECOND, FIRST)

@@ -1,9 +1,18 @@
 """What is the same for many vendors: paths made of what a directory says, and the next page of a Link header."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from authenticate.directory.vendor import link_next, origin, segment
+from authenticate.directory.vendor import Vendor, link_next, origin, segment
 from authenticate.provider_http import Answer
+from databroker.records import DirectoryGroup
+
+
+class AnyVendor(Vendor):
+    provider = "google"
+    proof = fetch = look_up = lambda *given: None  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize(("text", "path"), [("a/b", "a%2Fb"), ("a|1", "a%7C1"), ("..", "%2E%2E"), (".", "%2E"), ("a?b#c", "a%3Fb%23c")])
@@ -28,3 +37,20 @@ def test_the_next_page(link: str, url: str) -> None:
 
 def test_an_origin() -> None:
     assert origin("https://corp.okta.com/oauth2/default") == "https://corp.okta.com"
+
+
+@pytest.mark.parametrize(
+    ("services", "url", "issuer"),
+    [
+        ("all", None, "https://accounts.google.com"),
+        ("databroker", None, ""),  # where people sign in only another process knows
+        ("databroker", "https://accounts.google.com", "https://accounts.google.com"),
+    ],
+)
+def test_whose_people_it_lists(services: str, url: str | None, issuer: str) -> None:
+    options: Any = SimpleNamespace(idp_provider_url=url or "", idp_directory_url="", services=services)
+    nothing: Any = None
+    vendor = AnyVendor(options, nothing, lambda: 0.0)
+    assert vendor.issuer == issuer
+    person = vendor.person("1", "", "", {"g": DirectoryGroup("g", "Sales")})
+    assert {each.issuer for each in (person.user, *person.groups)} == {issuer}

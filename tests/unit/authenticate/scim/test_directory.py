@@ -22,8 +22,9 @@ from databroker.records import (
     Session,
 )
 from databroker.store.memory import MemoryStore
-from tests.support.options import make_options
+from tests.support.options import MINIMAL, make_options
 
+ISSUER = MINIMAL["idp_provider_url"]
 TOKEN = "0123456789abcdefghijklmnopqrstuv"
 Make = Callable[..., ScimDirectory]
 
@@ -52,6 +53,14 @@ async def known(broker: LocalBroker, name: str = "ann") -> DirectoryUser | None:
     return DirectoryUser.from_record(record) if record is not None else None
 
 
+def session_of(name: str, issuer: str = ISSUER) -> Session:
+    return Session("1", f"oidc/id-of-{name}", f"id-of-{name}", "oidc", 0, 4e9, issuer=issuer)
+
+
+async def is_out(directory: ScimDirectory, name: str, issuer: str = ISSUER) -> bool:
+    return await directory.is_deactivated(session_of(name, issuer))
+
+
 async def signed_in(broker: LocalBroker, name: str, id: str) -> None:
     session = Session(id, f"oidc/id-of-{name}", f"id-of-{name}", "oidc", 0, 4e9)
     await broker.put(SESSION, id, session.to_data())
@@ -68,10 +77,10 @@ def deactivation() -> dict[str, Any]:
 
 async def test_a_user_and_a_group_become_what_decisions_are_made_of(directory: ScimDirectory, broker: LocalBroker) -> None:
     user, group = await with_group(directory)
-    assert await known(broker) == DirectoryUser("oidc/id-of-ann", "ann@example.com", "ann@example.com", ("g-1",))
+    assert await known(broker) == DirectoryUser("oidc/id-of-ann", "ann@example.com", "ann@example.com", ("g-1",), issuer=ISSUER)
     record = await broker.get(DIRECTORY_GROUP, "g-1")
     assert record is not None
-    assert DirectoryGroup.from_record(record) == DirectoryGroup("g-1", "Sales")
+    assert DirectoryGroup.from_record(record) == DirectoryGroup("g-1", "Sales", issuer=ISSUER)
     assert (await directory.find(SCIM_USER, user.id)).data["groups"] == {group.id: "g-1"}
 
 
@@ -83,11 +92,11 @@ async def test_deactivation_takes_the_groups_and_ends_the_sessions_of_that_perso
     for id, name in (("1", "ann"), ("2", "ann"), ("3", "bob")):
         await signed_in(broker, name, id)
     await directory.patch_user(user.id, deactivation())
-    assert await known(broker) == DirectoryUser("oidc/id-of-ann", is_deactivated=True)
+    assert await known(broker) == DirectoryUser("oidc/id-of-ann", is_deactivated=True, issuer=ISSUER)
     assert [record.id for record in await broker.page(SESSION, "", 10)] == ["3"]
-    assert await directory.is_deactivated("id-of-ann")
-    assert not await directory.is_deactivated("id-of-bob")
-    assert not await directory.is_deactivated("id-of-nobody")
+    assert await is_out(directory, "ann")
+    assert not await is_out(directory, "bob")
+    assert not await is_out(directory, "nobody")
 
 
 async def test_who_is_deactivated_is_so_without_the_mark_that_another_release_leaves_out(
@@ -96,7 +105,7 @@ async def test_who_is_deactivated_is_so_without_the_mark_that_another_release_le
     user, _ = await with_group(directory)
     await directory.patch_user(user.id, deactivation())
     await broker.delete(DIRECTORY_USER, "oidc/id-of-ann")
-    assert await directory.is_deactivated("id-of-ann")
+    assert await is_out(directory, "ann")
 
 
 async def test_deactivation_said_again_ends_what_was_begun_meanwhile(directory: ScimDirectory, broker: LocalBroker) -> None:
@@ -112,7 +121,7 @@ async def test_who_is_activated_again_has_the_groups_of_today(directory: ScimDir
     await directory.patch_user(user.id, deactivation())
     await directory.create_group({"displayName": "New", "externalId": "g-2", "members": [{"value": user.id}]})
     await directory.patch_group(group.id, {"Operations": [{"op": "remove", "path": f'members[value eq "{user.id}"]'}]})
-    assert await known(broker) == DirectoryUser("oidc/id-of-ann", is_deactivated=True)
+    assert await known(broker) == DirectoryUser("oidc/id-of-ann", is_deactivated=True, issuer=ISSUER)
     await directory.patch_user(user.id, {"Operations": [{"op": "replace", "path": "active", "value": "True"}]})
     found = await known(broker)
     assert found is not None
@@ -154,7 +163,7 @@ async def test_a_deleted_user_leaves_nothing_but_that_they_must_not_get_in(direc
     assert (await directory.find(SCIM_GROUP, group.id)).data["members"] == []
     for type in (SESSION, SCIM_USER):
         assert await broker.page(type, "", 10) == []
-    assert await known(broker) == DirectoryUser("oidc/id-of-ann", is_deactivated=True)
+    assert await known(broker) == DirectoryUser("oidc/id-of-ann", is_deactivated=True, issuer=ISSUER)
     await directory.delete_group(group.id)
     assert await broker.page(SCIM_INDEX, "", 10) == []
 
@@ -163,10 +172,10 @@ async def test_a_deleted_user_stays_out_until_they_are_created_anew(directory: S
     user, _ = await with_group(directory)
     await directory.delete_user(user.id)
     await directory.tidy()  # at a restart
-    assert await directory.is_deactivated("id-of-ann")
+    assert await is_out(directory, "ann")
     await directory.create_user(person())
-    assert not await directory.is_deactivated("id-of-ann")
-    assert await known(broker) == DirectoryUser("oidc/id-of-ann", "ann@example.com", "ann@example.com")
+    assert not await is_out(directory, "ann")
+    assert await known(broker) == DirectoryUser("oidc/id-of-ann", "ann@example.com", "ann@example.com", issuer=ISSUER)
 
 
 async def test_another_id_of_the_provider_is_another_person(directory: ScimDirectory, broker: LocalBroker) -> None:
@@ -206,12 +215,12 @@ async def test_a_rename_lets_nobody_back_in(
     else:
         await directory.replace_user(user.id, {**person(), "externalId": "id-of-new", **said})
     for _ in range(2):
-        assert await directory.is_deactivated("id-of-ann") is is_shut_out
-        assert await known(broker) == (DirectoryUser("oidc/id-of-ann", is_deactivated=True) if is_shut_out else None)
+        assert await is_out(directory, "ann") is is_shut_out
+        assert await known(broker) == (DirectoryUser("oidc/id-of-ann", is_deactivated=True, issuer=ISSUER) if is_shut_out else None)
         assert await broker.page(SESSION, "", 10) == []
         await directory.tidy()  # at a restart
     await directory.create_user(person("other", externalId="id-of-ann"))  # somebody new has that id
-    assert not await directory.is_deactivated("id-of-ann")
+    assert not await is_out(directory, "ann")
 
 
 @pytest.mark.parametrize("more", [{"userName": "ANN@example.com", "externalId": "x"}, {"userName": "x", "externalId": "id-of-ann"}])
@@ -289,7 +298,7 @@ async def test_what_another_directory_had_left_gives_nobody_groups(directory: Sc
     await broker.delete(DIRECTORY_USER, "oidc/id-of-ann")  # as if a change had broken off
     await directory.tidy()
     assert [record.id for record in await broker.page(DIRECTORY_USER, "", 10)] == ["oidc/id-of-ann", "oidc/id-of-bob"]
-    assert await known(broker, "bob") == DirectoryUser("oidc/id-of-bob", is_deactivated=True)
+    assert await known(broker, "bob") == DirectoryUser("oidc/id-of-bob", is_deactivated=True, issuer=ISSUER)
     assert [record.id for record in await broker.page(DIRECTORY_GROUP, "", 10)] == ["g-1"]
     assert (await directory.find(SCIM_USER, bob.id)).data["resource"]["active"] is False
 

@@ -131,3 +131,13 @@ async def test_each_way_to_sign_out_says_what_it_does(site: Site) -> None:
     assert [*re.findall("<button[^>]*>([^<]*)</button>", text)][:2] == ["Sign out", "Sign out on all devices"]
     assert "in this browser, for every application" in text
     assert "in every other browser, too, and for the programs" in text
+
+
+async def test_what_the_directory_says_of_another_issuer_s_people_is_not_shown(site: Site) -> None:
+    other = "https://other.example"
+    await site.broker.put(DIRECTORY_USER, "oidc/alice", DirectoryUser("oidc/alice", group_ids=("g1",), issuer=other).to_data())
+    await site.broker.put(DIRECTORY_GROUP, "engineering", DirectoryGroup("engineering", "Theirs", issuer=other).to_data())
+    browser = site.browser()
+    await browser.sign_in()
+    person = json.loads((await browser.get("/.gate/", accept="application/json")).text)
+    assert person["groups"] == [{"id": "engineering", "name": "engineering", "email": ""}]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateproject.config.issuers import TENANT, configured_issuer, is_issuer
+from gateproject.config.issuers import TENANT, configured_issuer, counts_for, is_issuer
 from tests.support.options import make_options
 
 GUID = "11111111-2222-3333-4444-555555555555"
@@ -44,3 +44,25 @@ def test_a_tenant_is_of_the_shared_endpoint(named: str) -> None:
         f"{named}/",
     ):
         assert not is_issuer(f"{MICROSOFT}/{TENANT}/v2.0", other)
+
+
+ONE_TENANT, SHARED = f"{MICROSOFT}/{GUID}/v2.0", f"{MICROSOFT}/{TENANT}/v2.0"
+
+
+@pytest.mark.parametrize(
+    ("said_by", "issuer", "counts"),
+    [
+        ("", "https://idp.example.com", True),
+        ("", "", True),
+        ("https://idp.example.com", "https://idp.example.com", True),
+        ("https://idp.example.com", "https://idp.example.com/", False),
+        ("https://idp.example.com", "", False),
+        (ONE_TENANT, ONE_TENANT, True),
+        (SHARED, ONE_TENANT, True),
+        (SHARED, SHARED, True),  # a token of which only its host is known
+        (ONE_TENANT, SHARED, False),
+        (ONE_TENANT, ONE_TENANT.replace("1", "9"), False),
+    ],
+)
+def test_what_one_issuer_says_is_of_its_own_people(said_by: str, issuer: str, counts: bool) -> None:
+    assert counts_for(said_by, issuer) is counts

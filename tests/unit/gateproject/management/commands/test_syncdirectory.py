@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from django.test import override_settings
 
 from databroker.client import LocalBroker
-from databroker.records import DIRECTORY_RUN, DIRECTORY_USER
+from databroker.records import DIRECTORY_RUN, DIRECTORY_USER, DirectoryUser
 from databroker.store.memory import MemoryStore
 from gateproject.management.commands import syncdirectory
 from tests.support.options import make_options
@@ -111,3 +111,15 @@ def test_the_bar_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
         bar.end()
         assert ("[##############################] 4/4" in stream.getvalue()) is is_seen
         assert bool(stream.getvalue()) is is_seen
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("", "https://idp.example.com", "of https://idp.example.com"),
+        ("https://idp.example.com", "", "of every issuer"),
+        ("", "", "as it was"),
+    ],
+)
+def test_it_says_whose_people_they_are_now(before: str, after: str, said: str) -> None:
+    assert syncdirectory._differences(DirectoryUser("okta/1", issuer=before), DirectoryUser("okta/1", issuer=after)) == said

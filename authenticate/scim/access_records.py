@@ -1,0 +1,99 @@
+"""What decisions are made of: out of each resource that was pushed, the directory's record under the provider's id.
+
+A resource's `issuer` is the one of whose people it was pushed last, and so is its directory record's.  A user's `others` are those of
+their `groups` that another issuer has told, and which: they stay until somebody tells otherwise, and decide about nobody.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import structlog
+
+from authenticate.scim.resources import email_of, name_of
+from databroker.client import BrokerClient
+from databroker.ending import end_sessions
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, DirectoryGroup, DirectoryUser, Record
+from gateproject.config.issuers import configured_issuer, counts_for
+from gateproject.config.options import Options
+
+log = structlog.get_logger(__name__)
+
+AT_ONCE = 500
+
+
+class AccessRecords:
+    """For who holds the lease of SCIM's changes."""
+
+    def __init__(self, options: Options, broker: BrokerClient):
+        self._provider = options.idp_provider
+        self.issuer = configured_issuer(options)
+        self._broker = broker
+
+    def user_id(self, subject: str) -> str:
+        return f"{self._provider}/{subject}"
+
+    def is_ours(self, resource: Record) -> bool:
+        """Was this pushed of people of the configured issuer?"""
+        return counts_for(issuer_of(resource), self.issuer)
+
+    async def noted(self, resource: Record) -> Record:
+        """One of an earlier release, which noted no issuer, is the configured one's.  BrokerError where it was changed meanwhile."""
+        if issuer_of(resource):
+            return resource
+        data = {**resource.data, "issuer": self.issuer}
+        return await self._broker.put(resource.type, resource.id, data, only_if_version=resource.version)
+
+    def told_by_others(self, user: Record) -> dict[str, str]:
+        """Which of the user's groups were told by another issuer than the configured one, and by which."""
+        others = user.data.get("others", {})
+        told_by = {group: others.get(group, issuer_of(user)) for group in user.data["groups"]}
+        return {group: by for group, by in told_by.items() if not counts_for(by, self.issuer)}
+
+    async def write(self, user: Record) -> None:
+        """Of who is deactivated nothing but that, because a token of the provider may outlive it."""
+        resource, id, issuer = user.data["resource"], self.user_id(user.data["subject"]), issuer_of(user)
+        others = user.data.get("others", {})
+        group_ids = tuple(sorted({name for group, name in user.data["groups"].items() if group not in others}))
+        active = DirectoryUser(id, email_of(resource), name_of(resource), group_ids, issuer=issuer)
+        await self._put(DIRECTORY_USER, active if is_active(user) else DirectoryUser(id, is_deactivated=True, issuer=issuer))
+
+    async def write_group(self, directory_id: str, name: str, issuer: str) -> None:
+        await self._put(DIRECTORY_GROUP, DirectoryGroup(directory_id, name, issuer=issuer))
+
+    async def take(self, subject: str, *, is_out: bool) -> None:
+        """No groups and no session any more; `is_out`: as one who is deactivated, until they are created anew."""
+        id = self.user_id(subject)
+        if is_out:
+            await self._put(DIRECTORY_USER, DirectoryUser(id, is_deactivated=True, issuer=self.issuer))
+        else:
+            await self._broker.delete(DIRECTORY_USER, id)
+        await self.end_sessions(subject)
+
+    async def end_sessions(self, subject: str) -> None:
+        user_id = self.user_id(subject)
+        ids = [record.id async for record in every(self._broker, SESSION) if record.data.get("user_id") == user_id]
+        for id in await end_sessions(self._broker, ids):
+            log.info("session ended", session_id=id, user_id=user_id, reason="the provider deactivated the person")
+
+    async def _put(self, type: str, value: DirectoryUser | DirectoryGroup) -> None:
+        known = await self._broker.get(type, value.id)
+        if known is None or value.from_record(known) != value:
+            await self._broker.put(type, value.id, value.to_data())
+
+
+def issuer_of(resource: Record) -> str:
+    """ "" in records of an earlier release."""
+    return str(resource.data.get("issuer", ""))
+
+
+def is_active(user: Record) -> bool:
+    return bool(user.data["resource"]["active"])
+
+
+async def every(broker: BrokerClient, type: str) -> AsyncIterator[Record]:
+    after = ""
+    while page := await broker.page(type, after, AT_ONCE):
+        for record in page:
+            yield record
+        after = page[-1].id
+        await asyncio.sleep(0)  # a large directory must not hold up the requests

@@ -1,0 +1,182 @@
+"""What was pushed of one issuer's people decides about nobody of another one's, whoever pushes next and in whichever order."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authenticate.scim.directory import ScimDirectory
+from databroker.client import LocalBroker
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, DirectoryGroup, DirectoryUser, Session
+from databroker.session_use import group_of, person_of
+from databroker.store.memory import MemoryStore
+from tests.support.options import make_options
+
+FIRST, SECOND = "https://first.example", "https://second.example"
+ANN = {"userName": "ann@example.com", "externalId": "ann"}
+OUT = {"Operations": [{"op": "replace", "value": {"active": False}}]}
+TOKEN = "0123456789abcdefghijklmnopqrstuv"
+Push = Callable[["World"], Awaitable[Any]]
+
+
+def session(issuer: str) -> Session:
+    return Session("s", "oidc/ann", "ann", "oidc", 0, 4e9, issuer=issuer)
+
+
+class World:
+    """Two configurations over one data broker; the first one's provider has pushed ann, and the group that she is in."""
+
+    def __init__(self, tmp_path: Path):
+        self.broker = LocalBroker(MemoryStore())
+        self.first, self.second = (
+            ScimDirectory(make_options(tmp_path, scim_token=TOKEN, idp_provider_url=issuer), self.broker, lambda: 1000.0)
+            for issuer in (FIRST, SECOND)
+        )
+
+    async def push(self) -> "World":
+        self.user = (await self.first.create_user(ANN)).id
+        self.group = (await self.first.create_group({"displayName": "Sales", "externalId": "g-1", **self.members()})).id
+        return self
+
+    def members(self) -> dict[str, Any]:
+        return {"members": [{"value": self.user}]}
+
+    async def groups(self, issuer: str) -> tuple[str, ...] | None:
+        """None of whom decisions know nothing."""
+        person = person_of(session(issuer), await self.broker.get(DIRECTORY_USER, "oidc/ann"))
+        return person.group_ids if person is not None else None
+
+    async def both(self) -> tuple[Any, Any]:
+        return await self.groups(FIRST), await self.groups(SECOND)
+
+    async def forget_issuers(self) -> None:
+        """As an earlier release has written everything."""
+        for type in (SCIM_USER, SCIM_GROUP, DIRECTORY_USER, DIRECTORY_GROUP):
+            for record in await self.broker.page(type, "", 10):
+                await self.broker.put(type, record.id, {name: value for name, value in record.data.items() if name != "issuer"})
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> World:
+    return await World(tmp_path).push()
+
+
+def put_user(world: World) -> Any:
+    return world.second.replace_user(world.user, {**ANN, "title": "x"})
+
+
+def patch_user(world: World) -> Any:
+    return world.second.patch_user(world.user, {"Operations": [{"op": "add", "path": "title", "value": "x"}]})
+
+
+def put_group(world: World) -> Any:
+    return world.second.replace_group(world.group, {"displayName": "Sales", "externalId": "g-1", **world.members()})
+
+
+def add_member(world: World) -> Any:
+    return world.second.patch_group(world.group, {"Operations": [{"op": "add", "path": "members", "value": world.members()["members"]}]})
+
+
+def replace_members(world: World) -> Any:
+    return world.second.patch_group(world.group, {"Operations": [{"op": "replace", "value": world.members()}]})
+
+
+def rename_group(world: World) -> Any:
+    return world.second.patch_group(world.group, {"Operations": [{"op": "replace", "path": "displayName", "value": "S"}]})
+
+
+def remove_member(world: World) -> Any:
+    path = f'members[value eq "{world.user}"]'
+    return world.second.patch_group(world.group, {"Operations": [{"op": "remove", "path": path}]})
+
+
+def start(world: World) -> Any:
+    return world.second.tidy()
+
+
+@pytest.mark.parametrize(
+    ("pushes", "first", "second"),
+    [
+        ([], ("g-1",), None),
+        ([start], ("g-1",), None),
+        # Whom the second provider describes is its own from then on, and what the first said of them does not come along.
+        ([put_user], None, ()),
+        ([patch_user], None, ()),
+        ([put_user, start], None, ()),
+        ([put_user, rename_group], None, ()),
+        ([put_user, remove_member], None, ()),
+        ([put_user, put_group], None, ("g-1",)),
+        ([put_user, add_member], None, ("g-1",)),
+        ([put_user, replace_members], None, ("g-1",)),
+        # A group says nothing of who its members are.
+        ([put_group], (), None),
+        ([add_member], (), None),
+        ([rename_group], (), None),
+        ([put_group, put_user], None, ("g-1",)),
+        ([add_member, patch_user, start], None, ("g-1",)),
+        ([rename_group, put_user], None, ()),
+    ],
+)
+async def test_each_push_is_of_its_own_issuer_s_people(world: World, pushes: list[Push], first: Any, second: Any) -> None:
+    for push in pushes:
+        await push(world)
+    assert await world.both() == (first, second)
+
+
+async def test_taken_back_it_is_as_before_and_what_was_pushed_meanwhile_is_pushed_anew(world: World) -> None:
+    before = [(record.id, record.version) for record in await world.broker.page(DIRECTORY_USER, "", 10)]
+    await world.second.tidy()
+    await world.first.tidy()
+    assert [(record.id, record.version) for record in await world.broker.page(DIRECTORY_USER, "", 10)] == before
+    await put_user(world)
+    await world.first.replace_user(world.user, ANN)
+    assert await world.both() == (("g-1",), None)
+
+
+async def test_a_deactivation_is_of_one_issuer_s_person(world: World) -> None:
+    await world.first.patch_user(world.user, OUT)
+    await world.second.tidy()
+    for directory in (world.first, world.second):
+        assert await directory.is_deactivated(session(FIRST))
+        assert not await directory.is_deactivated(session(SECOND))
+    await put_user(world)  # it does not say that she is active
+    assert await world.second.is_deactivated(session(SECOND))
+    await world.second.replace_user(world.user, {**ANN, "active": True})
+    assert not await world.second.is_deactivated(session(SECOND))
+    await world.second.delete_user(world.user)
+    assert await world.second.is_deactivated(session(SECOND))
+    assert not await world.second.is_deactivated(session(FIRST))
+
+
+async def test_without_its_mark_a_deactivation_is_of_one_issuer_s_person_too(world: World) -> None:
+    await world.first.patch_user(world.user, OUT)
+    await world.broker.delete(DIRECTORY_USER, "oidc/ann")
+    assert await world.second.is_deactivated(session(FIRST))
+    assert not await world.second.is_deactivated(session(SECOND))
+
+
+async def test_what_an_earlier_release_wrote_counts_and_is_the_issuer_s_of_the_first_start(world: World) -> None:
+    await world.forget_issuers()
+    assert await world.both() == (("g-1",), ("g-1",))
+    await world.first.tidy()
+    assert await world.both() == (("g-1",), None)
+    record = await world.broker.get(DIRECTORY_GROUP, "g-1")
+    assert group_of(session(FIRST), record) == DirectoryGroup("g-1", "Sales", issuer=FIRST)
+    assert group_of(session(SECOND), record) is None
+    versions = [record.version for type in (SCIM_USER, SCIM_GROUP, DIRECTORY_USER) for record in await world.broker.page(type, "", 10)]
+    for directory in (world.second, world.first):
+        await directory.tidy()
+    assert versions == [
+        record.version for type in (SCIM_USER, SCIM_GROUP, DIRECTORY_USER) for record in await world.broker.page(type, "", 10)
+    ], "once"
+
+
+async def test_a_tenant_of_the_shared_endpoint_is_of_it(tmp_path: Path) -> None:
+    guid, broker = "11111111-2222-3333-4444-555555555555", LocalBroker(MemoryStore())
+    shared = ScimDirectory(make_options(tmp_path, scim_token=TOKEN, idp_provider="azure", idp_provider_url=None), broker, lambda: 1000.0)
+    await shared.create_user({**ANN, "externalId": "1"})
+    record = await broker.get(DIRECTORY_USER, "azure/1")
+    for host, counts in (("https://login.microsoftonline.com", True), ("https://login.microsoftonline.us", False)):
+        of_tenant = Session("s", "azure/1", "1", "azure", 0, 4e9, issuer=f"{host}/{guid}/v2.0")
+        assert isinstance(person_of(of_tenant, record), DirectoryUser) is counts
