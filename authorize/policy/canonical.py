@@ -2,26 +2,25 @@
 
 import ipaddress
 import re
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote
 
+from authorize.policy.escapes import decoding, octets, set_apart
 from gateproject.bounded import remembered
 from gateproject.errors import BadRequest
 
 UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_CANONICAL = decoding(UNRESERVED)
 
-# Nearly every path: no escape, no parameter, no segment that begins with a dot; such a path is its own canonical form.
-_PLAIN_TEXT = re.compile(r"(?:/(?!\.)[A-Za-z0-9_~!$&'()*+,=:@.-]*)+")
-_PLAIN = re.compile(_PLAIN_TEXT.pattern.encode())
-_REFUSED = re.compile(rb"[^\x21-\x7e]|[#?\\]")
-_ESCAPE = re.compile(r"%(.{0,2})")
-_ANY_ESCAPE = re.compile(rb"%[0-9a-fA-F]{2}")
-_HEX = re.compile(r"[0-9A-Fa-f]{2}")
-_ESCAPED_AGAIN = re.compile(r"%(?:25)+(?=[0-9A-Fa-f]{2})")
-_ESCAPED_DOT = re.compile(r"%2[Ee]")
-# Where some reader of a segment ends its name.
-_SEGMENT_ENDS = re.compile(r";|%(?:2F|3B|5C)", re.IGNORECASE)
-# Where the path ends for who decodes first: what stands behind is no segment's beginning to anybody.
-_PATH_ENDS = re.compile(r"%(?:3F|23).*", re.IGNORECASE | re.DOTALL)
+# Nearly every path holds nothing else, and no segment that begins with a dot; such a path is its own canonical form.
+_PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,=:@/"
+_WRITTEN = bytes(set(range(0x21, 0x7F)) - set(b"#?\\"))
+_NEVER_ESCAPED = bytes([*range(0x20), *b"\\\x7f"])
+_BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_ESCAPED_AGAIN = re.compile(r"%(?:25)++(?=2[3EF]|3[BF]|5C)")
+# Where some reader of a segment ends its name ("/"), or who decodes first the path ("?"): what stands behind is no segment's
+# beginning to the latter.
+_READ_AS = (("%2E", "."), (";", "/"), ("%2F", "/"), ("%3B", "/"), ("%5C", "/"), ("%3F", "?"), ("%23", "?"))
+_PARENTS = ("/./", "/../", "/.?", "/..?")
 
 _HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?)(?::([1-9][0-9]{0,4}))?")
 _LONGEST_HOST = 253
@@ -35,15 +34,15 @@ def canonical_path(raw: bytes) -> str:
     root).  Duplicate slashes and `%2F` stay.  BadRequest for controls, spaces, backslashes, non-ASCII bytes, bad escapes, escapes
     that are not UTF-8, and segments that an upstream may read as a parent directory (`..;x`, `..%2Fadmin`, `%252e%252e`).
     """
-    if _PLAIN.fullmatch(raw):
+    # `translate` leaves what is not listed, ten times as fast as an expression finds it.
+    if raw.startswith(b"/") and b"/." not in raw and not raw.translate(None, _PLAIN):
         return raw.decode("ascii")
     if not raw.startswith(b"/"):
         raise BadRequest("the path must begin with a slash")
-    if _REFUSED.search(raw):
+    if raw.translate(None, _WRITTEN):
         raise BadRequest("the path holds a character that must be percent-encoded")
-    path = _ESCAPE.sub(_canonical_escape, raw.decode("ascii"))
-    _require_utf8(path)
-    return _without_dot_segments(path)
+    path = _with_canonical_escapes(raw) if b"%" in raw else raw.decode("ascii")
+    return _without_dot_segments(path) if "." in path or "%25" in path else path
 
 
 def require_plain(raw: bytes, canonical: str) -> None:
@@ -52,16 +51,14 @@ def require_plain(raw: bytes, canonical: str) -> None:
     For proxies that ask us and then forward what the client wrote, not what we judged.
     """
     written = canonical.encode("ascii")
-    if raw != written and _ANY_ESCAPE.sub(lambda escape: escape[0].upper(), raw) != written:
+    if raw != written and (_BAD_ESCAPE.search(raw) or set_apart(raw) != set_apart(written)):
         raise BadRequest("the path is not in its plain form, so the application might read another path than the one judged")
 
 
 def canonical_setting_path(text: str) -> str:
     """The canonical form of a path that the configuration gives, decoded (`/a b`) or encoded (`/a%20b`)."""
-    if _PLAIN_TEXT.fullmatch(text):
-        return text
     # quote() leaves "%" alone here, so an escape stays one; a "%" that begins none is meant literally.
-    literal = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", text)
+    literal = _BAD_ESCAPE.sub(b"%25", text.encode())
     return canonical_path(quote(literal, safe="%/!$&'()*+,;=:@|\"<>[]^`{}").encode("ascii"))
 
 
@@ -95,41 +92,45 @@ def _canonical_name(name: str) -> str:
     return host
 
 
-def _canonical_escape(escape: re.Match[str]) -> str:
-    if not _HEX.fullmatch(escape[1]):
-        raise BadRequest("the path holds a '%' that is not followed by two hexadecimal digits")
-    code = int(escape[1], 16)
-    if code < 0x20 or code in (0x5C, 0x7F):
-        raise BadRequest("the path holds an encoded control character or backslash")
-    return chr(code) if chr(code) in UNRESERVED else f"%{code:02X}"
-
-
-def _require_utf8(path: str) -> None:
-    """Overlong forms such as `%c0%ae` are dots and slashes to careless decoders."""
+def _with_canonical_escapes(raw: bytes) -> str:
     try:
-        unquote_to_bytes(path).decode("utf-8")
+        apart = set_apart(raw)
+    except UnicodeDecodeError as error:
+        _refuse_octets(octets(set_apart(_BAD_ESCAPE.split(raw, maxsplit=1)[0])))  # what comes first is told
+        raise BadRequest("the path holds a '%' that is not followed by two hexadecimal digits") from error
+    decoded = octets(apart)
+    _refuse_octets(decoded)
+    try:
+        decoded.decode("utf-8")  # overlong forms such as `%c0%ae` are dots and slashes to careless decoders
     except UnicodeDecodeError as error:
         raise BadRequest("the path's percent-encoded bytes are not UTF-8") from error
+    return apart.translate(_CANONICAL)
+
+
+def _refuse_octets(decoded: bytes) -> None:
+    if len(decoded.translate(None, _NEVER_ESCAPED)) < len(decoded):
+        raise BadRequest("the path holds an encoded control character or backslash")
 
 
 def _without_dot_segments(path: str) -> str:
-    segments = path.split("/")[1:]
+    enclosed = "/" + path[1:].replace("/", "//") + "/"  # each segment has slashes of its own
+    named = enclosed.replace("/../", "").replace("/./", "")
+    _refuse_hidden_parents(named)
+    if named == enclosed:
+        return path
     kept: list[str] = []
-    for segment in segments:
-        if segment == "..":
-            del kept[-1:]
-        elif segment != ".":
-            _refuse_hidden_parent(segment)
-            kept.append(segment)
-    if segments[-1] in (".", ".."):
+    for part in enclosed.replace("/./", "").split("/../"):
+        del kept[-1:]
+        kept.extend(part[1:-1].split("//") if part else ())
+    if path.endswith(("/.", "/..")):
         kept.append("")
     return "/" + "/".join(kept)
 
 
-def _refuse_hidden_parent(segment: str) -> None:
+def _refuse_hidden_parents(named: str) -> None:
     """Servers that cut path parameters, decode `%2F` or `%3F`, or decode more than once would climb where we did not."""
-    if "." not in segment and "%25" not in segment:
-        return
-    parts = _SEGMENT_ENDS.split(_ESCAPED_DOT.sub(".", _ESCAPED_AGAIN.sub("%", segment)))
-    if any(_PATH_ENDS.sub("", part) in (".", "..") for part in parts):
+    read = _ESCAPED_AGAIN.sub("%", named.upper())
+    for written, character in _READ_AS:
+        read = read.replace(written, character)
+    if any(parent in read for parent in _PARENTS):
         raise BadRequest("the path holds a segment that could be read as a parent directory")

@@ -4,30 +4,30 @@ Readers here are whatever may stand behind us: what they take for the path is wh
 """
 
 import re
+from collections.abc import Iterable
 
 from gateproject.bounded import remembered
 from gateproject.errors import TooManyReadings
 
 # Escapes of characters that end nothing: a reader decodes them or not, and reads the same place.
 _NAMES = re.compile(r"%(2[1246-9A-E]|3[0-9AC-E]|[46][0-9A-F]|5[0-9ABD-F]|7[0-9A-E])")
+_NAMED = {f"{code:02X}": chr(code) for code in range(0x100) if _NAMES.fullmatch(f"%{code:02X}")}
 # Escapes of characters that end a segment, its name or the path for who decodes first, and of the percent sign.
 _DELIMITERS = re.compile(r"%(?:2F|3B|3F|23|25)")
 _TELLING = re.compile(rf"{_NAMES.pattern}|{_DELIMITERS.pattern}")
 # What multiplies readings: each is work for every route, so a path may hold so many, and a longer one fewer.
-_MARKS = re.compile(rf"{_DELIMITERS.pattern}|;|//+")
+_MARKS = ("%2F", "%3B", "%3F", "%23", "%25", ";")
+_SLASHES = re.compile(r"///*")
 MOST_MARKS = 32
 LONGEST_WITH_MOST_MARKS = 512
 # ASP.NET Framework keeps sessions (S), sign-ins (F) and anonymous names (A) in a segment that its applications never see.
 _COOKIELESS = re.compile(r"/\((?:[A-Z]\([^()/]*\))+\)(?=/|$)", re.IGNORECASE)
 _COOKIELESS_OF_MERGED = re.compile(f"(?<!/)/*{_COOKIELESS.pattern}", re.IGNORECASE)
-_QUERY = re.compile(r"%(?:3F|23).*", re.DOTALL)
 _PARAMETERS = re.compile(r";[^/]*")
-_LAST_PARAMETERS = re.compile(r";[^/]*$")
-_SLASHES = re.compile(r"//+")
-_HOST = re.compile(r"//[^/]*")
-_HOST_OF_BROWSERS = re.compile(r"//+[^/]*")  # WHATWG URL 4.4: more slashes before a host are passed over
 _ESCAPED_TWICE = re.compile(r"%25([0-9A-Fa-f]{2})")
 _ESCAPED_AGAIN = re.compile(r"%(?:25)+([0-9A-Fa-f]{2})")
+# What comes of an escape that was escaped, by its digits: what can't stand in a canonical path is left encoded.
+_AGAIN = {f"{code:02X}": chr(code) if 0x21 <= code < 0x7F and chr(code) not in "%?#\\" else f"%{code:02X}" for code in range(0x100)}
 
 # Parts of an expression (RE2): an escaped character, a class, an escape of a path, anything else.
 _PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:[^\]]*:\]|[^\]\\])*\]|%[0-9A-F]{2}(?![*+?{])|.", re.DOTALL)
@@ -69,49 +69,67 @@ def readings(path: str) -> tuple[str, ...]:
 
 def require_few_marks(path: str) -> None:
     """TooManyReadings beyond 32 marks (`%2F %3B %3F %23 %25 ; //`), or beyond 16,384 of them times characters."""
-    marks = len(_MARKS.findall(path))
+    marks = sum(map(path.count, _MARKS)) + (len(_SLASHES.findall(path)) if "//" in path else 0)
     if marks > MOST_MARKS or marks * len(path) > MOST_MARKS * LONGEST_WITH_MOST_MARKS:
         raise TooManyReadings()
 
 
 def names_left(path: str) -> dict[str, list[str]]:
-    """Each reading of the path, and the forms that it has before the escapes of `_NAMES` are decoded."""
+    """Each reading of the path, and the forms that it has before the escapes of `_NAMES` are decoded.  TooManyReadings, too."""
+    require_few_marks(path)
     forms = dict[str, list[str]]()
     for text in _forms(path):
-        forms.setdefault(_NAMES.sub(_character, text), []).append(text)
+        forms.setdefault(_named(text), []).append(text)
     return forms
 
 
 # A path has some dozens of readings at worst, none much longer than itself: a few MiB in all.
 @remembered(256, longest=256)
 def _all(path: str) -> tuple[str, ...]:
-    return _forms(_NAMES.sub(_character, path))
+    return _forms(_named(path))
+
+
+def _named(text: str) -> str:
+    """With the escapes of `_NAMES` decoded."""
+    first, *others = text.split("%")
+    return first + "".join([_NAMED.get(part[:2], "%" + part[:2]) + part[2:] for part in others])
 
 
 def _forms(written: str) -> tuple[str, ...]:
-    found = dict.fromkeys(_cut(written))
+    found = _cut((written,))
     if _DELIMITERS.search(written):
-        found.update(dict.fromkeys([_QUERY.sub("", text) for text in found]))
-        found.update(dict.fromkeys([each for text in found for decoded in _decoded(text) for each in _cut(decoded)]))
+        found |= _without_queries(found)
+        found |= _cut(dict.fromkeys([decoded for text in found for decoded in _decoded(text)]))
         if "%25" in written:
-            found.update(dict.fromkeys([_QUERY.sub("", text) for text in found]))
-            found.update(dict.fromkeys([text.replace("%5C", "/") for text in found]))  # escaped once, `canonical_path` refuses it
+            found |= _without_queries(found)
+            # Escaped once, `canonical_path` refuses it.
+            found |= dict.fromkeys([text.replace("%5C", "/") for text in found if "%5C" in text])
     if any("(" in text for text in found):
-        found.update(dict.fromkeys([dropped.sub("", text) or "/" for text in found for dropped in (_COOKIELESS, _COOKIELESS_OF_MERGED)]))
-    if any("//" in text for text in found):
-        for text in tuple(found):
-            found[_SLASHES.sub("/", text)] = None
-            if text.startswith("//"):
-                for rest in (_HOST.sub("", text, count=1) or "/", _HOST_OF_BROWSERS.sub("", text, count=1) or "/"):
-                    found.update(dict.fromkeys((rest, _SLASHES.sub("/", rest))))
+        found |= dict.fromkeys([dropped.sub("", text) or "/" for text in found for dropped in (_COOKIELESS, _COOKIELESS_OF_MERGED)])
+    for text in [text for text in found if "//" in text]:
+        found[_merged(text)] = None
+        if text.startswith("//"):
+            for named in (text[2:], text.lstrip("/")):  # WHATWG URL 4.4: more slashes before a host are passed over
+                rest = "/" + named.partition("/")[2]
+                found |= {rest: None, _merged(rest): None}
     return tuple(found)
 
 
-def _cut(text: str) -> tuple[str, ...]:
-    """With its parameters, without those of each segment or of the last one, and without all that follows the first of them."""
-    if ";" not in text:
-        return (text,)
-    return (text, _PARAMETERS.sub("", text), _LAST_PARAMETERS.sub("", text), text.partition(";")[0])
+def _cut(texts: Iterable[str]) -> dict[str, None]:
+    """With their parameters, without those of each segment or of the last one, and without all that follows the first of them."""
+    found = dict[str, None]()
+    for text in texts:
+        found[text] = None
+        if ";" in text:
+            front, slash, last = text.rpartition("/")
+            found[_PARAMETERS.sub("", text)] = None
+            found[front + slash + last.partition(";")[0]] = None
+            found[text.partition(";")[0]] = None
+    return found
+
+
+def _without_queries(texts: Iterable[str]) -> dict[str, None]:
+    return dict.fromkeys([text.partition("%3F")[0].partition("%23")[0] for text in texts])
 
 
 def _decoded(text: str) -> tuple[str, ...]:
@@ -120,16 +138,18 @@ def _decoded(text: str) -> tuple[str, ...]:
     once = most.replace("%2F", "/")
     if "%25" not in text:
         return (most, once)
-    return (most, once, _ESCAPED_TWICE.sub(_decoded_again, once), _ESCAPED_AGAIN.sub(_decoded_again, once))
+    twice = _ESCAPED_TWICE.sub(_decoded_again, once)
+    return (most, once, twice, _ESCAPED_AGAIN.sub(_decoded_again, once) if "%2525" in once else twice)
 
 
-def _character(escape: re.Match[str]) -> str:
-    return chr(int(escape[1], 16))
+def _merged(text: str) -> str:
+    while "//" in text:
+        text = text.replace("//", "/")
+    return text
 
 
 def _decoded_again(escape: re.Match[str]) -> str:
-    code = int(escape[1], 16)
-    return chr(code) if 0x21 <= code < 0x7F and chr(code) not in "%?#\\" else f"%{code:02X}"
+    return _AGAIN[escape[1].upper()]
 
 
 def setting_forms(text: str) -> tuple[str, ...]:
@@ -137,7 +157,7 @@ def setting_forms(text: str) -> tuple[str, ...]:
 
     It owns its decoded forms too: an escape that the operator wrote is meant.
     """
-    written = _NAMES.sub(_character, text)
+    written = _named(text)
     return tuple(dict.fromkeys((written, *_decoded(written))))
 
 
@@ -149,5 +169,5 @@ def expression_form(expression: str) -> str:
 def _part_decoded(part: str) -> str:
     if not part.startswith("%") or len(part) == 1:
         return part
-    text = _NAMES.sub(_character, part)
+    text = _named(part)
     return re.escape(_decoded(text)[1] if text == part else text)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from authorize.policy.compiled_route import CompiledRoute, compile_route, name_of
+from authorize.policy.compiled_route import CompiledRoute, Matcher, compile_route, name_of
 from authorize.policy.readings import is_read_alike, names_left, readings, require_few_marks
 from authorize.policy.request import AccessRequest
 from gateproject.config.policy_language import SHADOW
@@ -34,10 +34,11 @@ class HostRoutes:
 
     def _require_all_readings(self, path: str, found: CompiledRoute) -> None:
         """`/%2Fadmin`, `//admin` and `/;x/admin` don't match `/admin`, but many an upstream reads them so."""
-        taken_for = readings(path)  # first: it refuses what has too many, before work that grows with them
+        taken_for = readings(path)
         written = names_left(path) if found.names_percent else {}
+        owners = [(route, route.owns if route is found else route.resembles) for route in self.routes]
         for reading in taken_for:
-            owner = self._owner(reading, found)
+            owner = _first(owners, reading)
             if owner is not found and not self._is_meant(reading, written.get(reading, ()), found):
                 raise TwoReadings(reading, _shown(owner), _shown(found))
 
@@ -57,12 +58,13 @@ class HostRoutes:
                 return False
         return True
 
-    def _owner(self, reading: str, found: CompiledRoute) -> CompiledRoute | None:
-        """The first match, as of a request."""
-        for route in self.routes:
-            if route.owns(reading) if route is found else route.resembles(reading):
-                return route
-        return None
+
+def _first(owners: Iterable[tuple[CompiledRoute, Matcher]], reading: str) -> CompiledRoute | None:
+    """As of a request."""
+    for route, owns in owners:
+        if owns(reading):
+            return route
+    return None
 
 
 def _shown(route: CompiledRoute | None) -> str:

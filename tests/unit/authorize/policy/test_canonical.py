@@ -322,3 +322,22 @@ def test_a_plain_path_is_written_as_it_is_judged_but_for_the_case_of_escapes():
     for raw in (b"/a/../b", b"/%61", b"/./a", b"/a/%2e%2e/b"):
         with pytest.raises(BadRequest, match="plain form"):
             require_plain(raw, canonical_path(raw))
+    for raw in (b"/A%2Fb", rb"/a\u012fb", rb"/a\x2fb", b"/a%2", b"/a%zz", b"/a/b", b"/a\xc4\xafb"):
+        with pytest.raises(BadRequest, match="plain form"):
+            require_plain(raw, "/a%2Fb")
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (b"/%00/%zz", "encoded control"),
+        (b"/%zz/%00", "two hexadecimal digits"),
+        (b"/%ff/%zz", "two hexadecimal digits"),
+        (b"/%ff/%5c", "encoded control"),
+        (b"/..%2f/%ff", "not UTF-8"),
+        (b"/..%2f/../a", "parent directory"),
+    ],
+)
+def test_the_first_problem_of_a_path_is_told(raw: bytes, problem: str) -> None:
+    with pytest.raises(BadRequest, match=problem):
+        canonical_path(raw)

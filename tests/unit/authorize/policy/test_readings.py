@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authorize.policy.canonical import canonical_path
-from authorize.policy.readings import expression_form, is_read_alike, readings, setting_forms
+from authorize.policy.readings import expression_form, is_read_alike, names_left, readings, setting_forms
 from gateproject.errors import BadRequest, TooManyReadings
 from tests.support.path_readers import READERS, Reader, served
 
@@ -104,9 +104,11 @@ MARKS = ("%2F", "%3B", "%3F", "%23", "%25", ";", "a//")
 def test_a_path_may_hold_so_many_marks_and_a_longer_one_fewer(mark: str, count: int, length: int) -> None:
     path = ("/" + mark * count).ljust(length, "a")
     assert readings(path)
+    assert names_left(path)
     for more in (path + "a", ("/" + mark * (count + 1)).ljust(length, "a"), "/" + mark * 33):
-        with pytest.raises(TooManyReadings, match="too many"):
-            readings(more)
+        for made in (readings, names_left):
+            with pytest.raises(TooManyReadings, match="too many"):
+                made(more)
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,15 @@ def test_a_first_route_that_takes_every_path_needs_no_readings() -> None:
 
 
 @pytest.mark.parametrize(
-    "layout", [[{"prefix": "/admin"}, {}], [{"path": "/x"}], [{"regex": "/.*"}], [{"prefix": "//"}], [{"path": "/"}, {}]]
+    "layout",
+    [
+        [{"prefix": "/admin"}, {}],
+        [{"path": "/x"}],
+        [{"regex": "/.*"}],
+        [{"prefix": "//"}],
+        [{"path": "/"}, {}],
+        [{"regex": "(?:%[0-9A-F]{2}|[^%])*"}],
+    ],
 )
 def test_a_path_of_too_many_readings_is_refused_whatever_the_routes(layout: list[dict[str, str]]) -> None:
     with pytest.raises(TooManyReadings, match="the path holds too many"):
