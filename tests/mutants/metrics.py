@@ -27,7 +27,7 @@ output.without(
 )
 output.without("last words are heard", "            atexit.register(output.finish)\n", "")
 output.without("who is not heard ends all the same", "while self._is_awake and time.monotonic() < deadline:", "while self._is_awake:")
-speaking = door("gateproject/start.py", "integration/test_log_reader.py")
+speaking = door("gateproject/start.py", "unit/gateproject/test_start.py")
 speaking.without("a running gate waits for no reader", "    speak_without_waiting()\n    try:", "    try:")
 
 DOORS = (output, speaking, answered, http_calls, calls)

@@ -1,6 +1,8 @@
 """What a process prepares depends on what it serves; what it can't begin with ends it in words."""
 
 import stat
+import subprocess
+import sys
 
 import pytest
 from django.test import override_settings
@@ -8,6 +10,7 @@ from django.test import override_settings
 from gateproject.config.options import Options
 from gateproject.errors import ConfigError
 from gateproject.start import from_settings, prepare
+from tests.support.children import ROOT, clean_environment
 from tests.support.options import make_options
 
 PROXY = {"services": "proxy", "databroker_service_url": "https://broker:5443", "authorize_service_url": "https://authorize:5443"}
@@ -35,3 +38,11 @@ def test_without_a_configuration_nothing_is_started(capsys):
         from_settings()
     assert "nothing was started" in str(end.value)
     assert "environment (no file was read: -config FILE names one)" in str(end.value)
+
+
+def test_who_begins_speaks_without_waiting_for_a_reader():
+    begun = "import sys\ntry:\n    import gateproject.asgi\nexcept SystemExit:\n    print(sys.stdout, sys.stderr)\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", begun], capture_output=True, text=True, cwd=ROOT, env=clean_environment(), timeout=60, check=True
+    )
+    assert [part.partition(":")[0] for part in ended.stdout.split("> ")] == ["<Output 1", "<Output 2"]
