@@ -92,7 +92,7 @@ def _restore(stage: StandingStage, person: Person) -> None:
 
 
 class Crowd:
-    """Asks all the time; who has once been refused must never again be let in."""
+    """Asks all the time, and once more after it was told to stop; who has once been refused must never again be let in."""
 
     def __init__(self, stage: StandingStage, person: Person, host: str, count: int):
         self._stage, self._host, self._cookie = stage, host, person.browser.cookie_header(host)
@@ -113,18 +113,26 @@ class Crowd:
             expect(not late, f"{len(late)} requests were let in after another had been refused")
 
     def _ask(self) -> None:
-        while not self._stopping.is_set():
-            with suppress(Broken):  # in the middle of an answer, whose access had ended: then on a new connection
+        while True:
+            # A thread that had no turn meanwhile would else stop before it has seen that it is refused.
+            is_last = self._stopping.is_set()
+            # Where it breaks in the middle of an answer, because access has ended, it goes on with a new connection.
+            with suppress(Broken, BrokenPipeError, ConnectionResetError):
                 self._ask_on_one_connection()
+                if is_last:
+                    return
 
     def _ask_on_one_connection(self) -> None:
+        """Once at least, and for as long as nobody says to stop."""
         gate = self._stage.gate
         head = f"GET /x HTTP/1.1\r\nHost: {self._host}:{gate.port}\r\nCookie: {self._cookie}\r\nAccept: application/json\r\n\r\n"
         with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=self._host) as client:
-            while not self._stopping.is_set():
+            while True:
                 sent = time.monotonic()
                 status = client.send(head.encode()).response().status
                 self._seen.append((sent, time.monotonic(), status == 200))
+                if self._stopping.is_set():
+                    return
 
 
 def _group(method: str, document: dict[str, Any] | None = None) -> Do:

@@ -1,8 +1,11 @@
 """The shape of the tree is a promise, too: every module is tested where one looks for it, and files stay small."""
 
 import ast
+import gc
 import tomllib
 from pathlib import Path
+
+from tests.support.source_trees import parsed
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("gateproject", "authenticate", "authorize", "databroker", "proxy")
@@ -30,7 +33,7 @@ TESTED_ELSEWHERE = {
     "authenticate/views/answers.py": "tests/unit/authenticate/views",
 }
 
-TREES = {source: ast.parse((ROOT / source).read_text()) for source in SOURCES}
+TREES = {source: parsed((ROOT / source).read_text()) for source in SOURCES}
 
 
 def test_path(source: Path) -> Path:
@@ -65,6 +68,24 @@ def test_functions_stay_within_fifty_lines() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno + 1 > 50
     ]
     assert too_long == []
+
+
+def test_a_collection_in_the_middle_of_parsing_changes_nothing() -> None:
+    class Parses:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            ast.parse("a = 1")
+
+    source, before = Path(__file__).read_text(), gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        Parses()
+        assert parsed(source).body
+    finally:
+        gc.set_threshold(*before)
+    assert gc.isenabled()
 
 
 def test_every_requirement_says_why_it_is_there() -> None:

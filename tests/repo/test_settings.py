@@ -15,6 +15,7 @@ from gateproject.config.route import Route
 from gateproject.config.shared import CertificateFiles
 from gateproject.config.weaknesses import WEAKNESSES
 from gateproject.management.commands.settingsreference import DOCS, files
+from tests.support.source_trees import parsed
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("gateproject", "authenticate", "authorize", "databroker", "proxy")
@@ -102,7 +103,7 @@ def attributes_read() -> set[str]:
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
             is_configuration = path.parent == ROOT / "gateproject" / "config"
-            found |= set(_read_in(ast.parse(path.read_text()), HOLDERS | {"self"} if is_configuration else HOLDERS))
+            found |= set(_read_in(parsed(path.read_text()), HOLDERS | {"self"} if is_configuration else HOLDERS))
     return found
 
 
@@ -136,7 +137,7 @@ def _is_read(key: Key) -> bool:
 
 def test_a_key_that_nobody_reads_is_noticed() -> None:
     rule = "def _needs_an_effect(settings):\n  settings.f"
-    tree = ast.parse(f"options.a\noptions.b = 1\nother.c\ncompiled.route.d\nor_file('e')\nself.g\n{rule}")
+    tree = parsed(f"options.a\noptions.b = 1\nother.c\ncompiled.route.d\nor_file('e')\nself.g\n{rule}")
     assert set(_read_in(tree, HOLDERS)) == {"a", "d", "e"}
     assert set(_read_in(tree, HOLDERS | {"self"})) == {"a", "d", "e", "g"}
 

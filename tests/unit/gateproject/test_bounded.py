@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateproject.bounded import BoundedCache, remembered, together, weight_of
+from tests.support.source_trees import parsed
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("gateproject", "authenticate", "authorize", "databroker", "proxy")
@@ -39,7 +40,7 @@ def caches() -> Iterator[str]:
         for path in sorted((ROOT / package).rglob("*.py")):
             name = str(path.relative_to(ROOT))
             if name != "gateproject/bounded.py" and not name.startswith("gateproject/config/"):
-                yield from (f"{name}:{function}" for function in _in_file(ast.parse(path.read_text())))
+                yield from (f"{name}:{function}" for function in _in_file(parsed(path.read_text())))
 
 
 def _in_file(tree: ast.Module) -> Iterator[str]:

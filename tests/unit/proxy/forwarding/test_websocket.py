@@ -1,6 +1,7 @@
 """Frames both ways, until somebody ends them; and nothing after that."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -152,26 +153,38 @@ async def test_a_set_timeout_ends_it_with_1001():
     assert frames_in(carried.to_client.written)[0].close_code == 1001
 
 
-async def test_a_sender_of_too_many_frames_is_read_more_slowly_and_not_closed(monkeypatch):
-    monkeypatch.setattr(websocket, "FRAMES_PER_SECOND", 20_000)
+@pytest.fixture
+async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Awaitable[None]]:
+    """So many seconds pass, and no others: a busy machine takes none of those in which a sender is held."""
+    loop, now = asyncio.get_running_loop(), [0.0]
+    monkeypatch.setattr(loop, "time", lambda: now[0])
+
+    async def pass_by(seconds: float) -> None:
+        now[0] += seconds
+        for _ in range(3):  # until what is due has been called
+            await asyncio.sleep(0)
+
+    return pass_by
+
+
+async def test_a_sender_of_too_many_frames_is_read_more_slowly_and_not_closed(passes):
     async with Carried() as carried:
         many = from_client(TEXT) * 600
         carried.client.data_received(many)
+        await passes(0.9 * 600 / websocket.FRAMES_PER_SECOND)
         assert not carried.to_client.is_reading
         assert carried.to_upstream.is_reading
-        await asyncio.sleep(0.05)
+        await passes(0.2 * 600 / websocket.FRAMES_PER_SECOND)
         assert carried.to_client.is_reading
         assert carried.to_upstream.written == many
 
 
-async def test_frames_that_come_after_reading_has_stopped_count_too(monkeypatch):
+async def test_frames_that_come_after_reading_has_stopped_count_too(passes):
     """TLS hands over all that it has decrypted: the hold for the first of them must not end the hold for all."""
-    monkeypatch.setattr(websocket, "FRAMES_PER_SECOND", 60_000)
     async with Carried() as carried:
         carried.client.data_received(from_client(TEXT) * 600)
-        monkeypatch.setattr(websocket, "FRAMES_PER_SECOND", 1)
         carried.client.data_received(from_client(TEXT) * 600)
-        await asyncio.sleep(0.05)
+        await passes(1.5 * 600 / websocket.FRAMES_PER_SECOND)
         assert not carried.to_client.is_reading
 
 
