@@ -34,7 +34,10 @@ def write(path: Path, content: Json) -> None:
 
 
 class Discovery:
-    """`known` are the names of the clusters that Envoy has."""
+    """`known` are the names of the clusters that Envoy has whenever somebody reaches it.
+
+    It takes connections only once it has the clusters of the files that it finds when it starts, so what is published before that counts.
+    """
 
     def __init__(self, files: Path, admin: Path):
         self._files = files
@@ -44,6 +47,8 @@ class Discovery:
 
     def publish(self, listener: Json, clusters: Mapping[str, Json], certificates: Iterable[Json]) -> None:
         """Certificates and clusters come first: Envoy waits for what a listener names, but not for ever."""
+        if not self._versions:
+            self.known = frozenset(clusters)
         self._write(CERTIFICATES, certificates)
         self._write(CLUSTERS, clusters.values())
         self._write(LISTENERS, [listener])
@@ -58,7 +63,8 @@ class Discovery:
                     state = await _state(client)
                     if state is not None:
                         reasons = _refusals(state)
-                        self.known = _clusters(state)
+                        if _listens(state):
+                            self.known = _clusters(state)
                         if wanted <= self.known and _has_listener(state, self._versions[LISTENERS]) and not reasons:
                             return
                         if reasons and _refused_versions(state) & set(self._versions.values()):
@@ -101,6 +107,10 @@ def _of_type(state: list[dict[str, Any]], kind: str) -> Json:
 
 def _clusters(state: list[dict[str, Any]]) -> frozenset[str]:
     return frozenset(each["cluster"]["name"] for each in _of_type(state, "ClustersConfigDump").get("dynamic_active_clusters", ()))
+
+
+def _listens(state: list[dict[str, Any]]) -> bool:
+    return any("active_state" in each for each in _of_type(state, "ListenersConfigDump").get("dynamic_listeners", ()))
 
 
 def _has_listener(state: list[dict[str, Any]], version: str) -> bool:

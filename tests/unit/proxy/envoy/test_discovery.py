@@ -82,6 +82,22 @@ async def test_it_waits_until_envoy_has_all(told: Discovery, tmp_path: Path) -> 
     assert told.known == {"upstream-1", "gate"}
 
 
+async def test_who_comes_first_finds_all_that_envoy_starts_with(told: Discovery, tmp_path: Path) -> None:
+    """Nobody reaches it before it has them; what it has not read yet says nothing."""
+    silent, new = [{"@type": f"{ADMIN}.ClustersConfigDump"}], version(tmp_path)
+    assert told.known == {"upstream-1"}
+    async with admin(tmp_path / "admin", silent):
+        waiting = asyncio.ensure_future(told.taken(["upstream-1"]))
+        await asyncio.wait([waiting], timeout=3 * discovery.LOOK_EVERY)
+        assert told.known == {"upstream-1"}
+        waiting.cancel()
+    told.publish(LISTENER, {"upstream-2": CLUSTER}, [])
+    assert told.known == {"upstream-1"}, "it has yet to read that"
+    async with admin(tmp_path / "admin", state(new, "upstream-2")):
+        await told.taken(["upstream-2"])
+    assert told.known == {"upstream-2"}
+
+
 async def test_what_envoy_refuses_is_told_with_its_reason(told: Discovery, tmp_path: Path) -> None:
     error = {"version_info": version(tmp_path), "details": "cannot bind"}
     async with admin(tmp_path / "admin", state("old", "upstream-1", error=error)):
@@ -93,4 +109,4 @@ async def test_an_envoy_that_never_answers_is_not_waited_for_forever(told: Disco
     monkeypatch.setattr(discovery, "PATIENCE", 0.05)
     with pytest.raises(Refused, match="in time"):
         await told.taken(["upstream-1"])
-    assert told.known == frozenset()
+    assert told.known == {"upstream-1"}, "nobody reaches it"
