@@ -48,7 +48,7 @@ from gateproject.crypto.signing_key import SigningKey
 from gateproject.rpc_services import RpcServices
 from gateproject.tasks import spawn
 from gateproject.telemetry.logs import configure_logs
-from proxy.envoy_words import Words
+from proxy.ext_authz import ExtAuthzResponder
 from tests.support.cookies import signed_in as cookie_of
 from tests.support.options import make_options
 
@@ -275,7 +275,7 @@ async def always_yes(directory: Path) -> tuple[int, str]:
 
 async def authorize(directory: Path) -> tuple[int, str]:
     (options, service, broker, replica), cookie = await signed_in(directory)
-    words = Words(options, service)
+    words = ExtAuthzResponder(options, service)
     recorder = Recorder(DecisionLog(lambda entries: None), lambda session_id, now, host: None)
     return await served(options, broker, ExtAuthz(lambda: service, lambda: words, replica, recorder)), cookie
 

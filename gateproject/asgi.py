@@ -74,7 +74,7 @@ class Edge:
         try:
             incoming.request = world.proxy.read(incoming)
         except BadRequest as error:
-            story = world.proxy.own_story(incoming, send)
+            story = world.proxy.page_log(incoming, send)
             await send_error(incoming, story.send, error.status, f"This address can't be used: {error}.")
             story.tell()
             return
@@ -89,7 +89,7 @@ class Edge:
             await self._ours(world, owner, incoming, receive, send)
 
     async def _ours(self, world: World, owner: Owner, incoming: Incoming, receive: Receive, send: Send) -> None:
-        story = world.proxy.own_story(incoming, send)
+        story = world.proxy.page_log(incoming, send)
         try:
             if owner in (Owner.AUTHENTICATE_PAGES, Owner.ROUTE_PAGES):
                 await self._page(world, owner, incoming, receive, story.send)

@@ -42,7 +42,7 @@ from gateproject.version import version
 from proxy.autocert.service import Autocert
 from proxy.dataplane import Carrying
 from proxy.envoy.service import EnvoyPlane
-from proxy.envoy_words import Words
+from proxy.ext_authz import ExtAuthzResponder
 from proxy.listener.state import ListenerState
 from proxy.service import ProxyService
 
@@ -66,7 +66,7 @@ class World:
     authenticate: AuthenticateService
     directory: DirectoryService
     proxy: ProxyService
-    words: Words
+    words: ExtAuthzResponder
     listener: ListenerState
     signing_key: SigningKey
     tracing: tracer.Tracer | None
@@ -136,7 +136,7 @@ class Runtime:
             authenticate=AuthenticateService(options, broker, signing_key, self.clock, directory) if signs_in else ABSENT,
             directory=directory,
             proxy=ProxyService(options, authorize, self._carrying, self.clock, proxy_before) if serves_people else ABSENT,
-            words=Words(options, authorize, self._carrying, self.clock) if services in ("all", "authorize") else ABSENT,
+            words=ExtAuthzResponder(options, authorize, self._carrying, self.clock) if services in ("all", "authorize") else ABSENT,
             listener=ListenerState.build(
                 options, listener_before, lambda name: self.world.authorize.wants_certificate(name), self.autocert.obtained
             ),

@@ -1,11 +1,15 @@
 """The answers that we give ourselves, without Django: small pages, errors, and refusals, each in the form its client reads."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from gateproject import pages
 from gateproject.challenges import owed
-from gateproject.errors import BrokerError
+from gateproject.config.options import Options
 from proxy.incoming import Incoming, Send
+from proxy.refusals import Refuse
+from proxy.sign_in import SignInRedirects
+from proxy.verdict import Redirect, SignIn
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -67,16 +71,32 @@ async def send_error(
     await send_response(send, status, headers, body, head_only=incoming.is_head)
 
 
-def retry_after(error: BrokerError) -> Headers:
-    return [(b"retry-after", str(error.retry_after).encode())]
+async def send_refusal(incoming: Incoming, refusal: Refuse, send: Send) -> int:
+    await send_error(
+        incoming, send, refusal.status, refusal.reason, advice=refusal.advice, links=refusal.links, extra_headers=refusal.headers
+    )
+    return refusal.status
 
 
-async def send_unknown_address(incoming: Incoming, send: Send, *, has_tunnels: bool = False) -> None:
-    """For a host, or a path of it, that no route has."""
-    reason, advice = "No application is configured at this address.", "Check the address for a typo."
-    if has_tunnels and not incoming.is_connect:
-        reason, advice = "This address carries TCP, not web pages.", f"Connect with `manage.py tunnel {incoming.request.host}:PORT`."
-    await send_error(incoming, send, 404, reason, advice=advice)
+class Answers:
+    """Renders a verdict by which nothing is carried."""
+
+    def __init__(self, options: Options, added: Iterable[tuple[bytes, bytes]] = ()):
+        self._sign_in = SignInRedirects(options)
+        self._added = tuple(added)
+
+    async def send(self, incoming: Incoming, verdict: SignIn | Refuse | Redirect, send: Send, now: float) -> int:
+        """The status that was said."""
+        match verdict:
+            case Refuse():
+                return await send_refusal(incoming, verdict, send)
+            case Redirect():
+                await send_redirect(incoming, send, verdict.location, status=verdict.status, extra_headers=self._added)
+                return verdict.status
+        form = verdict.form
+        location, cookies = self._sign_in.begin(incoming, verdict.scheme, now, verdict.route, own_page=form.path if form else "")
+        await send_redirect(incoming, send, location, set_cookies=[*cookies, form.set_cookie] if form else cookies)
+        return 302
 
 
 async def send_grpc_error(send: Send, status: int, reason: str, extra_headers: Headers) -> None:
@@ -90,3 +110,18 @@ async def send_grpc_error(send: Send, status: int, reason: str, extra_headers: H
         *owed(status, [name for name, _ in extra_headers]),
     ]
     await send_response(send, 200, headers, b"")
+
+
+class CapturedResponse:
+    """An ASGI `send` that keeps what was said, for who says it in another protocol."""
+
+    def __init__(self) -> None:
+        self.status = 500
+        self.headers: Headers = []
+        self.body = b""
+
+    async def __call__(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], message["headers"]
+        else:
+            self.body += message.get("body", b"")

@@ -83,19 +83,6 @@ def is_identity_header(folded: bytes) -> bool:
     return is_internal_header(folded) and folded.replace(b"-", b"").startswith((b"xgate", b"impersonate"))
 
 
-def credentials_left(headers: Iterable[Header], cookie_name: str, withheld: Withheld) -> tuple[bytes, bytes]:
-    """(Cookie, Authorization) as an upstream may see them; empty where nothing remains.
-
-    Two Authorization headers have no reading.  For who is told a request in pieces; a whole one is made by `RouteHeaders.for_upstream`.
-    """
-    if withheld is Withheld.ALL:
-        return b"", b""
-    cookie = cookies.without((value for name, value in headers if name == b"cookie"), partial(cookies.is_ours, cookie_name=cookie_name))
-    given = [value for name, value in headers if name == b"authorization"]
-    authorization = given[0] if withheld is Withheld.OURS and len(given) == 1 and _OUR_CREDENTIALS.match(given[0]) is None else b""
-    return b"; ".join(cookie), authorization
-
-
 @remembered(4096, longest=LONGEST_REMEMBERED)
 def _known(name: bytes) -> tuple[int, bytes]:
     """(what to do with a client's header of this name, its folded name)."""
@@ -167,6 +154,19 @@ class RouteHeaders:
             added=tuple(pair for pair in added if _may_be_set(fold(pair[0])) and fold(pair[0]) not in ours),
             is_our_cookie=partial(cookies.is_ours, cookie_name=options.cookie_name),
         )
+
+    @classmethod
+    def of_another_proxy(cls, options: Options) -> "RouteHeaders":
+        is_ours = partial(cookies.is_ours, cookie_name=options.cookie_name)
+        return cls(options.cookie_name.lower().encode("ascii"), TrustedPeers(()), False, frozenset(), (), is_ours)
+
+    def credentials(self, headers: Iterable[Header], withheld: Withheld) -> Headers:
+        """Cookie and Authorization as `for_upstream` leaves them, empty where nothing remains; two Authorizations have no reading."""
+        given = [pair for pair in headers if pair[0] in (b"cookie", b"authorization")]
+        kept, _, _ = self._cleaned(given, _WITHHELD[withheld])
+        cookie, authorization = ([value for name, value in kept if name == wanted] for wanted in (b"cookie", b"authorization"))
+        is_single = sum(name == b"authorization" for name, _ in given) == 1
+        return [(b"cookie", b"; ".join(cookie)), (b"authorization", authorization[0] if authorization and is_single else b"")]
 
     def for_upstream(
         self, headers: Iterable[Header], downstream: Downstream, upstream_host: bytes, identity: Iterable[Header], withheld: Withheld

@@ -1,9 +1,10 @@
 """The smallest of our pages, which every host has and which work while nothing else does: health, robots.txt, redirects."""
 
 from gateproject.config.options import Options
-from proxy.answers import send_error, send_redirect, send_text, send_unknown_address
+from proxy.answers import send_error, send_redirect, send_refusal, send_text
 from proxy.incoming import Incoming, Send
 from proxy.own_paths import Owner
+from proxy.refusals import UNKNOWN_ADDRESS
 
 ROBOTS = "User-agent: *\nDisallow: /"
 
@@ -11,7 +12,7 @@ ROBOTS = "User-agent: *\nDisallow: /"
 async def answer(owner: Owner, incoming: Incoming, options: Options, send: Send) -> None:
     path = incoming.request.path
     if owner is Owner.NOTHING:
-        await send_unknown_address(incoming, send)
+        await send_refusal(incoming, UNKNOWN_ADDRESS, send)
         return
     if incoming.request.method not in ("GET", "HEAD"):
         extra = [(b"allow", b"GET, HEAD")]

@@ -1,18 +1,29 @@
-"""What a refused client sees, by its kind: a redirect to sign in, a page, JSON for scripts, a status for the rest."""
+"""What is a client told that does not get through, and what may it do?  Values only, by what was decided and by what went wrong."""
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from authorize import carriers
-from authorize.client import Check, Withheld
+from authorize.client import Authorizer, Check, Withheld
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.explain import sentence
 from authorize.policy.identity import Identity
 from gateproject import challenges
 from gateproject.config.options import Options
-from proxy.answers import Headers, send_error, send_redirect, send_unknown_address
-from proxy.incoming import Incoming, Send
-from proxy.kept_forms import Kept, NotKept
-from proxy.sign_in import SignInRedirects, return_url, step_up_challenge
+from gateproject.errors import (
+    AccessEnded,
+    BadRequest,
+    BrokerError,
+    CredentialsError,
+    GateError,
+    NobodyToActFor,
+    NoDescriptors,
+    UpstreamTimeout,
+)
+from proxy.forwarding.handshake import HandshakeRefused
+from proxy.headers import Headers
+from proxy.incoming import Incoming
+from proxy.kept_forms import FormGone, NotKept
+from proxy.sign_in import return_url, step_up_challenge
 from proxy.sign_in_loops import SignInLoops
 
 NOT_GOOD = "The token in the Authorization header is not good here."
@@ -32,87 +43,56 @@ LOOP_ADVICE = (
     "Your browser may be blocking or clearing cookies for this site; a private window or an extension can do that. "
     "If it goes on, the people who run this site find the cause in the log with the request id below."
 )
+AGAIN = "Please try again in a moment."
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The request goes no further.  `challenge` says how to prove who one is; `problem` is for the log, and for no client."""
+
+    status: int
+    reason: str
+    advice: str = ""
+    challenge: str = ""
+    retry_after: int | None = None
+    links: tuple[tuple[str, str], ...] = ()
+    more: Headers = field(default_factory=list)
+    problem: str = ""
+
+    @property
+    def headers(self) -> Headers:
+        said = [(b"www-authenticate", self.challenge.encode("ascii"))] if self.challenge else []
+        return said + ([(b"retry-after", b"%d" % self.retry_after)] if self.retry_after is not None else []) + self.more
 
 
 class Refusals:
-    def __init__(
-        self,
-        options: Options,
-        is_route_origin: Callable[[str], bool],
-        may_administer: Callable[[Identity], bool] = lambda identity: False,
-        has_tunnels_at: Callable[[str], bool] = lambda host: False,
-    ):
+    def __init__(self, options: Options, authorize: Authorizer):
         own = f"{options.authenticate_service_url.origin}/.gate/"
         self._links = (("Who am I signed in as?", own), ("Sign in as somebody else", f"{own}signout/"))
-        self._sign_in = SignInRedirects(options)
-        self._loops = SignInLoops(options)
-        self._is_route_origin = is_route_origin
-        self._may_administer = may_administer
-        self._has_tunnels_at = has_tunnels_at
+        self._clear_loop = SignInLoops(options).clear()
+        self._authorize = authorize
         self._explanation = f"{own}{EXPLANATION}"
 
-    async def send(self, incoming: Incoming, check: Check, send: Send, now: float, form: Kept | NotKept | None = None) -> int:
-        """Answer, and return the status.  `form` is what became of a form that came without a session."""
-        decision = check.decision
+    def of(self, incoming: Incoming, check: Check, *, has_tunnels: bool) -> Refuse:
+        """Of what another sign-in does not help against.  `has_tunnels`: whoever asks may open one here."""
+        decision, cors = check.decision, self._cors(incoming, check.decision)
         match decision.outcome:
-            case Outcome.SIGN_IN | Outcome.STEP_UP:
-                if check.challenge:
-                    return await self._token_refused(incoming, check, send)
-                return await self._not_signed_in(incoming, check, send, now, form)
             case Outcome.FORBIDDEN:
-                advice, extra = f"{_signed_in_as(check.identity)}{FORBIDDEN_ADVICE}", self._cors(incoming, decision)
-                if check.withheld is Withheld.AUTHORIZATION:
-                    extra.append((b"www-authenticate", challenges.TOO_LITTLE.encode()))
-                await send_error(
-                    incoming,
-                    send,
-                    403,
-                    sentence(decision),
-                    advice=advice,
-                    links=self._links_for(incoming, check.identity),
-                    extra_headers=extra,
-                )
-                return 403
+                advice = f"{_signed_in_as(check.identity)}{FORBIDDEN_ADVICE}"
+                challenge = challenges.TOO_LITTLE if check.withheld is Withheld.AUTHORIZATION else ""
+                return Refuse(403, sentence(decision), advice, challenge, links=self._links_for(incoming, check.identity), more=cors)
             case Outcome.CERTIFICATE:
                 # Only a new connection can show another certificate.
-                extra = [(b"connection", b"close"), *self._cors(incoming, decision)]
-                await send_error(incoming, send, 495, sentence(decision), advice=CERTIFICATE_ADVICE, extra_headers=extra)
-                return 495
+                return Refuse(495, sentence(decision), CERTIFICATE_ADVICE, more=[(b"connection", b"close"), *cors])
             case _:
-                await send_unknown_address(incoming, send, has_tunnels=self._has_tunnels_at(incoming.request.host))
-                return 404
+                is_tunnels = has_tunnels and not incoming.is_connect and self._authorize.routes.has_tunnels_at(incoming.request.host)
+                return for_tunnels_only(incoming) if is_tunnels else UNKNOWN_ADDRESS
 
-    def _links_for(self, incoming: Incoming, identity: Identity | None) -> tuple[tuple[str, str], ...]:
-        """Nobody else can open the explanation, so nobody else is led to it."""
-        if identity is None or not self._may_administer(identity):
-            return self._links
-        return (("Why? The whole explanation, for administrators", f"{self._explanation}{incoming.request_id}"), *self._links)
+    def token(self, incoming: Incoming, check: Check) -> Refuse:
+        return Refuse(401, NOT_GOOD, NOT_GOOD_ADVICE, check.challenge, more=self._cors(incoming, check.decision))
 
-    async def _token_refused(self, incoming: Incoming, check: Check, send: Send) -> int:
-        extra = [(b"www-authenticate", check.challenge.encode()), *self._cors(incoming, check.decision)]
-        await send_error(incoming, send, 401, NOT_GOOD, advice=NOT_GOOD_ADVICE, extra_headers=extra)
-        return 401
-
-    async def _not_signed_in(self, incoming: Incoming, check: Check, send: Send, now: float, form: Kept | NotKept | None) -> int:
-        if not incoming.may_be_sent_elsewhere:
-            await self.unauthorized(incoming, check, send)
-            return 401
-        decision = check.decision
-        scheme = decision.route.route.from_.scheme if decision.route else "https"
-        if self._loops.is_looping(incoming.cookies, incoming.request.host_port, now):
-            return await self._loop(incoming, scheme, send)
-        if isinstance(form, NotKept):
-            links = (("Sign in", return_url(incoming, scheme)),)
-            await send_error(incoming, send, 401, NOT_KEPT.format(form.reason), advice=NOT_KEPT_ADVICE, links=links)
-            return 401
-        route = decision.route.route if decision.route else None
-        location, set_cookies = self._sign_in.begin(incoming, scheme, now, route, own_page=form.path if form else "")
-        set_cookies += [form.set_cookie] if form else []
-        await send_redirect(incoming, send, location, set_cookies=set_cookies)
-        return 302
-
-    async def unauthorized(self, incoming: Incoming, check: Check, send: Send) -> None:
-        """401 for who can't be led to a sign-in: programs, and proxies that ask."""
+    def unauthorized(self, incoming: Incoming, check: Check) -> Refuse:
+        """For who can't be led to a sign-in: programs, and proxies that ask."""
         decision = check.decision
         reason, challenge = "You are not signed in.", challenges.NOBODY
         if decision.outcome is Outcome.STEP_UP and decision.route is not None:
@@ -124,15 +104,18 @@ class Refusals:
             challenge = challenges.challenge("Gate", realm=incoming.request.host_port, error=error)
         elif carriers.shows_token_of_ours(incoming.request):
             challenge = challenges.BAD_TOKEN
-        extra = [(b"www-authenticate", challenge.encode("ascii")), *self._cors(incoming, decision)]
         advice = TUNNEL_ADVICE.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_ADVICE
-        await send_error(incoming, send, 401, reason, advice=advice, extra_headers=extra)
+        return Refuse(401, reason, advice, challenge, more=self._cors(incoming, decision))
 
-    async def _loop(self, incoming: Incoming, scheme: str, send: Send) -> int:
+    def loop(self, incoming: Incoming, scheme: str) -> Refuse:
         links = (("Try again", return_url(incoming, scheme)), *self._links[:1])
-        extra = [(b"set-cookie", self._loops.clear().encode())]
-        await send_error(incoming, send, 400, LOOP, advice=LOOP_ADVICE, links=links, extra_headers=extra)
-        return 400
+        return Refuse(400, LOOP, LOOP_ADVICE, links=links, more=[(b"set-cookie", self._clear_loop.encode())])
+
+    def _links_for(self, incoming: Incoming, identity: Identity | None) -> tuple[tuple[str, str], ...]:
+        """Nobody else can open the explanation, so nobody else is led to it."""
+        if identity is None or not self._authorize.may_administer(identity):
+            return self._links
+        return (("Why? The whole explanation, for administrators", f"{self._explanation}{incoming.request_id}"), *self._links)
 
     def _cors(self, incoming: Incoming, decision: Decision) -> Headers:
         """A script may read why it was refused where the route lets its origin in, or where that origin is a route of ours."""
@@ -140,7 +123,7 @@ class Refusals:
         if not origin or not incoming.is_script:
             return []
         route_allows = decision.route is not None and decision.route.route.cors_allow_preflight
-        if not (route_allows or self._is_route_origin(origin)):
+        if not (route_allows or self._authorize.is_route_origin(origin)):
             return []
         return [
             (b"access-control-allow-origin", origin.encode("latin-1")),
@@ -150,5 +133,51 @@ class Refusals:
         ]
 
 
+# For a host, or a path of it, that no route has.
+UNKNOWN_ADDRESS = Refuse(404, "No application is configured at this address.", "Check the address for a typo.")
+
+
+def for_tunnels_only(incoming: Incoming) -> Refuse:
+    return Refuse(404, "This address carries TCP, not web pages.", f"Connect with `manage.py tunnel {incoming.request.host}:PORT`.")
+
+
+def not_kept(incoming: Incoming, scheme: str, form: NotKept) -> Refuse:
+    return Refuse(401, NOT_KEPT.format(form.reason), NOT_KEPT_ADVICE, links=(("Sign in", return_url(incoming, scheme)),))
+
+
 def _signed_in_as(identity: Identity | None) -> str:
     return f"You are signed in as {identity.shown_as}. " if identity is not None else ""
+
+
+class TooManyTunnels(BadRequest):
+    status = 429
+
+
+def refusal_of(error: GateError) -> Refuse:
+    """What a person is told, who may pass, of an error on the way.  The cause itself is for the log."""
+    more: Headers = []
+    match error:
+        case HandshakeRefused():
+            reason, advice, more = f"This upgrade is refused: {error}.", "", list(error.headers)
+        case TooManyTunnels():
+            reason, advice = f"There are too many tunnels: {error}.", "Close some, or use one for several things."
+        case FormGone():
+            reason, advice = f"{str(error).capitalize()}.", "Look whether it has arrived before you write it again."
+        case BadRequest():
+            reason, advice = f"This request can't be answered: {error}.", ""
+        case AccessEnded():
+            reason, advice = "Your access ended while this request was under way.", SIGN_IN_ADVICE
+        case BrokerError():
+            reason, advice = "Your session can't be read right now.", AGAIN
+        case NobodyToActFor():
+            reason, advice = f"The application behind this address acts in people's names: {error}.", "Sign in at another page of it."
+        case CredentialsError():
+            reason, advice = "gate can't prove itself to the application behind this address right now.", AGAIN
+        case NoDescriptors():
+            reason, advice = "There is too much to do here at this moment.", AGAIN
+        case UpstreamTimeout():
+            reason, advice = "The application behind this address did not answer in time.", AGAIN
+        case _:
+            reason, advice = "The application behind this address can't be reached.", AGAIN
+    wait = error.retry_after if isinstance(error, BrokerError) else None
+    return Refuse(error.status, reason, advice, retry_after=wait, more=more, problem=error.in_full)

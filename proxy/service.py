@@ -12,16 +12,16 @@ from gateproject.crypto.program_tokens import ProgramHandOvers, ProgramTokens
 from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.sign_in_attempts import SignInAttempts
 from proxy import own_pages
-from proxy.answered import Answered
+from proxy.access_log import PageLog
 from proxy.dataplane import Carrying, DataPlane
 from proxy.forward_auth import ForwardAuth
 from proxy.headers import TrustedPeers
 from proxy.incoming import Incoming, Send, client_address, client_certificate, source_ip
 from proxy.own_paths import Owner, owner
 from proxy.programs import Programs
+from proxy.request_metrics import RequestCounter
 from proxy.sign_in import SignInRedirects
 from proxy.sign_in_loops import SignInLoops
-from proxy.story import OwnStory
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.troubles import Troubles
 
@@ -49,7 +49,7 @@ class ProxyService:
         self._authenticate_host = (options.authenticate_service_url.host, options.authenticate_service_url.port)
         self._forward_auth_host = options.forward_auth_url.host if options.forward_auth_url else None
         ours = {each.host for each in (options.authenticate_service_url, options.forward_auth_url) if each is not None}
-        self.answered = Answered(options.service_label, ours | authorize.routes.hosts)
+        self.answered = RequestCounter(options.service_label, ours | authorize.routes.hosts)
         self.dataplane: DataPlane = DataPlane(options, authorize, carrying, clock, previous.dataplane if previous else None)
         self.forward_auth = ForwardAuth(options, authorize, carrying, clock)
         self.sign_in = SignInRedirects(options)
@@ -122,9 +122,9 @@ class ProxyService:
     def source_ip(self, incoming: Incoming) -> str:
         return source_ip(incoming, self._trusted)
 
-    def own_story(self, incoming: Incoming, send: Send) -> OwnStory:
+    def page_log(self, incoming: Incoming, send: Send) -> PageLog:
         """Of a request that we answer ourselves."""
-        return OwnStory(incoming, send, self._trusted)
+        return PageLog(incoming, send, self._trusted)
 
     async def answer(self, found: Owner, incoming: Incoming, send: Send) -> None:
         await own_pages.answer(found, incoming, self._options, send)

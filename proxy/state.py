@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 from datetime import timedelta
 
-from authorize.client import Check
 from authorize.identity_headers import Headers
 from authorize.policy.compiled_route import CompiledRoute
 from gateproject.config.options import Options
@@ -14,6 +13,7 @@ from proxy.incoming import Incoming
 from proxy.rewrite import HostRewrite, PathRewrite, own_name, target, without_token
 from proxy.upstreams.client import OutgoingRequest, Upstream
 from proxy.upstreams.cluster import Cluster, Clusters, Place
+from proxy.verdict import Carry
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class RouteForwarding:
         place = Place(self.cluster, who.encode())
         return place.upstream, place
 
-    def outgoing(self, incoming: Incoming, check: Check, credentials: Headers, who: str) -> OutgoingRequest:
-        """The request that was let in by `check`, with `credentials` of ours that its upstream wants to see; an upgrade adds to it.
+    def outgoing(self, incoming: Incoming, carry: Carry, credentials: Headers, who: str) -> OutgoingRequest:
+        """The request that may pass, with `credentials` of ours that its upstream wants to see.
 
         `who` asks, for balancing that sticks.  Raises BadRequest where the request can't be forwarded with one reading, and
         NoHealthyUpstream.
@@ -71,12 +71,14 @@ class RouteForwarding:
             place = Place(self.cluster, who.encode(), other_host=host if self.host.is_own else None)
             upstream, own_host = place.upstream, place.host
         sent_host = self.host.apply(host, own_host, request.path, scope["headers"])
-        told = check.identity_headers + credentials
+        told = carry.told + credentials
+        headers = self.headers.for_upstream(scope["headers"], downstream, sent_host, told, carry.withheld)
         return OutgoingRequest(
             upstream=upstream,
             method=request.method,
             target=target(self.path.apply(request.path), without_token(scope["query_string"]), is_bare="gate.bare_query" in scope),
-            headers=self.headers.for_upstream(scope["headers"], downstream, sent_host, told, check.withheld),
+            headers=headers if carry.offer is None else carry.offer.for_upstream(headers),
+            is_upgrade=carry.offer is not None,
             has_body=has_body,
             content_length=content_length,
             timeout=self.timeout,

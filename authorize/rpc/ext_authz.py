@@ -1,7 +1,7 @@
 """Envoy's external authorization (envoy.service.auth.v3): one method for our own proxies and for anybody's Envoy."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -23,7 +23,7 @@ from authorize.recorder import Recorder
 from authorize.rpc import attributes
 from databroker.replica import Replica
 from gateproject.bounded import remembered, together
-from gateproject.errors import BadRequest, BrokerError, GateError
+from gateproject.errors import BadRequest, BrokerError
 from gateproject.rpc.shared_secret import TOKEN
 
 SERVICE = "envoy.service.auth.v3.Authorization"
@@ -39,8 +39,8 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request as somebody's Envoy told it."""
+class EnvoyRequest:
+    """A request as somebody's Envoy told it, which forwards it by the route of `route_id`; `unread` says why it has no single reading."""
 
     request: AccessRequest
     headers: Headers
@@ -48,10 +48,12 @@ class Asked:
     client_address: str
     request_id: str
     started: float  # of a monotonic clock
+    route_id: str = ""
+    unread: BadRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Denied:
     """What a client is told instead of being let through."""
 
     status: int
@@ -59,55 +61,36 @@ class Answer:
     body: bytes
 
 
-class EnvoyWords:
-    """What only the proxy knows how to say; the roof brings it (`proxy/envoy_words.py`)."""
+class LetThrough(NamedTuple):
+    """All that an answer which lets a request through is made of, and nothing else."""
 
-    async def refuse(self, asked: Asked, check: Check) -> Answer:
-        raise NotImplementedError
-
-    async def explain(self, asked: Asked, error: GateError) -> Answer:
-        raise NotImplementedError
-
-    async def redirect(self, asked: Asked, check: Check) -> Answer:
-        """For a route that only redirects."""
-        raise NotImplementedError
-
-    def require_carriable(self, asked: Asked, check: Check) -> None:
-        """BadRequest for what no Envoy may carry to an application, whatever the decision says."""
-        raise NotImplementedError
-
-    def story(self, asked: Asked) -> "AskedStory":
-        raise NotImplementedError
-
-    def tell(self, story: "AskedStory", status: int, problem: str) -> None:
-        """For the logs; `status` is 200 where the Envoy may carry it."""
-        raise NotImplementedError
-
-    def cleaned(self, asked: Asked, check: Check) -> tuple[Mapping[bytes, bytes], Sequence[bytes]]:
-        """(headers that the upstream gets instead of the client's, names of those that it must not get)."""
-        raise NotImplementedError
+    outcome: Outcome
+    route_id: str
+    identity_headers: IdentityHeaders
+    replaced: tuple[tuple[bytes, bytes], ...]
+    removed: tuple[bytes, ...]
 
 
-class AskedStory(Protocol):
-    """What the logs will tell of one question."""
+class Responder(Protocol):
+    """What only the proxy knows how to say; the roof brings it (`proxy/ext_authz.py`)."""
 
-    async def judge(self) -> Check: ...
+    async def respond(self, asked: EnvoyRequest) -> LetThrough | Denied: ...
 
 
 class ExtAuthz:
-    """`authorize` and `words` are asked for at each call, because a reload replaces them."""
+    """`authorize` and `responder` are asked for at each call, because a reload replaces them."""
 
     def __init__(
         self,
         authorize: Callable[[], Authorizer],
-        words: Callable[[], EnvoyWords],
+        responder: Callable[[], Responder],
         replica: Replica,
         recorder: Recorder,
         *,
         patience: float = PATIENCE,
     ):
         self._authorize = authorize
-        self._words = words
+        self._responder = responder
         self._replica = replica
         self._recorder = recorder
         self._patience = patience
@@ -134,67 +117,37 @@ class ExtAuthz:
                 return _facts(await authorize.attest(request, cookies))
         if extensions.get(attributes.PURPOSE) == attributes.CREDENTIALS:
             check = await authorize.check(request, cookies)
-            _require_same_route(check, extensions.get(attributes.ROUTE, ""))
+            require_same_route(check, extensions.get(attributes.ROUTE, ""))
             return _ok(await authorize.credentials_for(check, request, cookies))
         check = await self._recorder.check(authorize, request, cookies, told.attributes.request.http.id)
-        _require_same_route(check, extensions.get(attributes.ROUTE, ""))
+        require_same_route(check, extensions.get(attributes.ROUTE, ""))
         return _decided(check)
 
     async def _for_an_envoy(self, told: pb.CheckRequest) -> bytes:
-        authorize, words, http = self._authorize(), self._words(), told.attributes.request.http
-        asked, story, problem = None, None, ""
-        try:
-            request, cookies = attributes.from_check_request(told, authorize.default_ports)
-            asked = _asked(told, request, request.headers, cookies)
-            # An Envoy forwards what it told us, where our own data plane forwards what was judged.
-            require_plain(attributes.raw(http.path.partition("?")[0]), request.path)
-            story = words.story(asked)
-            check = await story.judge()
-            _require_same_route(check, told.attributes.context_extensions.get(attributes.ROUTE, ""))
-            _require_nothing_of_ours(check, authorize)
-            words.require_carriable(asked, check)
-            refusal = await self._refusal(words, asked, check)
-            answer = _denied(refusal) if refusal is not None else _allowed(check, *words.cleaned(asked, check))
-        except GateError as error:
-            asked = asked or _asked(told, _unread(told), attributes.headers_of(http))
-            refusal, problem = await words.explain(asked, error), error.in_full
-            answer = _denied(refusal)
-        words.tell(story or words.story(asked), refusal.status if refusal is not None else 200, problem)
-        return answer
-
-    async def _refusal(self, words: EnvoyWords, asked: Asked, check: Check) -> Answer | None:
-        if not check.decision.is_allowed:
-            return await words.refuse(asked, check)
-        if check.decision.route is not None and check.decision.route.route.redirect is not None:
-            return await words.redirect(asked, check)
-        return None
+        answer = await self._responder().respond(_envoy_request(told, self._authorize().default_ports))
+        return _denied(answer) if isinstance(answer, Denied) else _let_through(answer)
 
 
-def _unread(told: pb.CheckRequest) -> AccessRequest:
-    """What is known of a request that has no single reading."""
-    return AccessRequest(method=told.attributes.request.http.method, host="", port=None, path="/")
+def _envoy_request(told: pb.CheckRequest, default_ports: frozenset[int]) -> EnvoyRequest:
+    http, unread = told.attributes.request.http, None
+    cookies: Sequence[bytes] = ()
+    request = AccessRequest(method=http.method, host="", port=None, path="/")
+    try:
+        request, cookies = attributes.from_check_request(told, default_ports)
+        # An Envoy forwards what it told us, where our own data plane forwards what was judged.
+        require_plain(attributes.raw(http.path.partition("?")[0]), request.path)
+    except BadRequest as error:
+        unread = error
+    headers, address = request.headers or attributes.headers_of(http), told.attributes.source.address.socket_address.address
+    route_id = told.attributes.context_extensions.get(attributes.ROUTE, "")
+    return EnvoyRequest(request, headers, cookies, address, http.id, time.monotonic(), route_id, unread)
 
 
-def _asked(told: pb.CheckRequest, request: AccessRequest, headers: Headers, cookies: Sequence[bytes] = ()) -> Asked:
-    address = told.attributes.source.address.socket_address.address
-    return Asked(request, headers, cookies, address, told.attributes.request.http.id, time.monotonic())
-
-
-class CarriedByGateAlone(BadRequest):
-    status = 403
-
-
-def _require_same_route(check: Check, route_id: str) -> None:
+def require_same_route(check: Check, route_id: str) -> None:
     """The data plane forwards by its own match, so a decision on any other route would be a decision on nothing."""
     ours = check.decision.route.id if check.decision.route is not None else ""
     if route_id and route_id != ours:
         raise BrokerError("the data plane's route is not the one that authorize found: are both configured alike?")
-
-
-def _require_nothing_of_ours(check: Check, authorize: Authorizer) -> None:
-    """Credentials of ours are for our own proxies; without them the request would be another, so nobody else may carry it."""
-    if check.decision.route is not None and authorize.shows_credentials(check.decision.route):
-        raise CarriedByGateAlone("the upstream wants credentials of gate, which must carry the request itself")
 
 
 def _ok(headers: Headers) -> pb.CheckResponse:
@@ -246,24 +199,6 @@ def _identity(identity: Identity | None) -> dict[str, Any] | None:
     return {name: getattr(identity, name) for name in names} | {"expires": identity.expires, "issued": identity.issued}
 
 
-def _allowed(check: Check, replaced: Mapping[bytes, bytes], removed: Sequence[bytes]) -> bytes:
-    route = check.decision.route
-    said = LetThrough(
-        check.decision.outcome, route.id if route is not None else "", check.identity_headers, tuple(replaced.items()), tuple(removed)
-    )
-    return _let_through(said)
-
-
-class LetThrough(NamedTuple):
-    """All that an answer which lets a request through is made of, and nothing else."""
-
-    outcome: Outcome
-    route_id: str
-    identity_headers: IdentityHeaders
-    replaced: tuple[tuple[bytes, bytes], ...]
-    removed: tuple[bytes, ...]
-
-
 # Clients choose what is replaced and removed, and providers what identity headers hold.
 @remembered(2048, longest=LONGEST_REMEMBERED, size=lambda said: together(said.identity_headers, said.replaced, said.removed))
 def _let_through(said: LetThrough) -> bytes:
@@ -274,7 +209,7 @@ def _let_through(said: LetThrough) -> bytes:
     return answer.SerializeToString()
 
 
-def _denied(answer: Answer) -> bytes:
+def _denied(answer: Denied) -> bytes:
     denied = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.PERMISSION_DENIED))
     denied.denied_response.status.CopyFrom(_http_status(answer.status))
     denied.denied_response.body = answer.body.decode("utf-8", "replace")

@@ -5,17 +5,17 @@ import math
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import grpc
 from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
-from authorize.client import Check
 from gateproject.errors import AccessEnded, GateError, UpstreamError
 from gateproject.tasks import spawn
 from gateproject.telemetry.http_calls import CLIENT_LEFT
-from proxy.answered import Answered
+from proxy.access_log import RequestLog
+from proxy.answers import CapturedResponse, send_refusal
 from proxy.dataplane import DataPlane
 from proxy.envoy.cuts import Cut, Cuts
 from proxy.envoy.head import FRAMING, Told, rewritten, set_header
@@ -24,10 +24,11 @@ from proxy.envoy.response_details import is_late, is_malformed, trouble_in
 from proxy.forwarding.http import Ending
 from proxy.headers import Headers
 from proxy.incoming import Incoming
-from proxy.story import Story
-from proxy.troubles import explain_trouble
+from proxy.refusals import refusal_of
+from proxy.request_metrics import RequestCounter
 from proxy.upstreams.client import OutgoingRequest
 from proxy.upstreams.troubles import MALFORMED, bad_status
+from proxy.verdict import JudgedRequest
 
 TIMEOUT = b"x-envoy-upstream-rq-timeout-ms"
 # From the end of the request to the head of the answer.
@@ -50,26 +51,24 @@ class Carried:
     def __init__(
         self,
         plane: DataPlane,
-        story: Story,
-        check: Check,
-        judged_at: int,
+        log: RequestLog,
+        judged: JudgedRequest,
         outgoing: OutgoingRequest,
         cluster: str,
         told: Told,
-        answered: Answered,
+        answered: RequestCounter,
         cuts: Cuts,
     ):
         self._plane = plane
-        self._story = story
-        self._check = check
-        self._judged_at = judged_at
+        self._log = log
+        self._judged = judged
         self._outgoing = outgoing
         self._cluster = cluster
         self._told = told
         self._answered_requests = answered
         self._cuts = cuts
         # What the client asks for, and only Envoy can carry, may last; whether it does, the answer says.
-        self._may_stream = story.incoming.is_grpc or story.incoming.wants_events
+        self._may_stream = judged.incoming.is_grpc or judged.incoming.wants_events
         self._is_bounded_to_the_head = self._may_stream and outgoing.is_default_timeout
         self._began = 0.0
         self._has_ended = False  # as far as the application's word for it goes: many an answer ends without one
@@ -78,7 +77,7 @@ class Carried:
 
     @property
     def _incoming(self) -> Incoming:
-        return self._story.incoming
+        return self._judged.incoming
 
     async def run(self, context: Context) -> None:
         """Until Envoy has carried all of it, the client has left, or its access ends."""
@@ -94,19 +93,19 @@ class Carried:
 
     async def _tell_when_heard(self, cut: Cut) -> None:
         if (ending := await cut.ending()) is not None:
-            self._story.problem = ending.value
+            self._log.problem = ending.value
         self._tell(cut)
 
     def _tell(self, cut: Cut) -> None:
-        story = self._story
+        log = self._log
         self._cuts.forget(cut)
-        if story.status is None:
-            story.status = CLIENT_LEFT
-        story.tell()
-        self._count(story.status)
+        if log.status is None:
+            log.status = CLIENT_LEFT
+        log.tell()
+        self._count(log.status)
 
     async def _carry(self, context: Context, cut: Cut) -> None:
-        story, place, stream = self._story, self._outgoing.place, self._plane.begin(self._incoming, self._check, self._judged_at)
+        log, place, stream = self._log, self._outgoing.place, self._plane.begin(self._judged)
         task = cast("asyncio.Task[object]", asyncio.current_task())
         stream.end = partial(self._end, task, Ending.REVOKED.value)
         if place is not None:
@@ -116,18 +115,18 @@ class Carried:
         except asyncio.CancelledError:
             if not self._ended_because or task.uncancel() > 0:
                 raise
-            story.problem = self._ended_because
+            log.problem = self._ended_because
             await self._cut(context)
         finally:
             if self._patience is not None:
                 self._patience.cancel()
             self._plane.streams.close(stream)
             if place is not None:
-                place.end(story.status)
+                place.end(log.status)
 
     def _may_have_been_cut(self) -> bool:
         """By one of the bounds that Envoy looks after: only then is it worth waiting for its word."""
-        if self._has_ended or self._story.status is None or self._story.problem:
+        if self._has_ended or self._log.status is None or self._log.problem:
             return False
         timeout = math.inf if self._is_bounded_to_the_head else self._outgoing.timeout or math.inf
         silence = math.inf if self._may_stream else self._plane.state.idle
@@ -192,9 +191,8 @@ class Carried:
             self._require_answer(details, status)
             after = self._plane.state.response_headers.for_client([pair for pair in headers if not pair[0].startswith(b":")])
         except UpstreamError as error:
-            self._story.status, self._story.problem = error.status, str(error)
             return await self._instead(error)
-        self._story.status = status
+        self._log.status = status
         if self._may_stream and not self._is_stream(after):
             # Envoy does not bound the silence of what may be a stream, so this answer has to end within the same time.
             most = min(self._plane.state.idle, self._outgoing.timeout or math.inf)
@@ -225,16 +223,19 @@ class Carried:
         return response
 
     async def _instead(self, error: GateError) -> pb.ProcessingResponse:
-        said = _Said()
-        await explain_trouble(self._incoming, error, said)
-        return pb.ProcessingResponse(immediate_response=said.answer())
+        said, refusal = CapturedResponse(), refusal_of(error)
+        self._log.answered(refusal, await send_refusal(self._incoming, refusal, said))
+        answer = pb.ImmediateResponse(body=said.body)
+        answer.status.code = said.status
+        for name, value in said.headers:
+            if name != b"content-length":
+                set_header(answer.headers, name, value)
+        return pb.ProcessingResponse(immediate_response=answer)
 
     async def _cut(self, context: Context) -> None:
         """Before the answer has begun the client is told why; later it must see a broken answer."""
-        if self._story.status is None:
-            error = AccessEnded()
-            self._story.status = error.status
-            await context.write(await self._instead(error))
+        if self._log.status is None:
+            await context.write(await self._instead(AccessEnded()))
             return
         await context.abort(grpc.StatusCode.ABORTED, "access ended")
 
@@ -252,22 +253,3 @@ def without_all(trailers: pb.HttpTrailers) -> pb.TrailersResponse:
     response = pb.TrailersResponse()
     response.header_mutation.remove_headers.extend({each.key for each in trailers.trailers.headers})
     return response
-
-
-class _Said:
-    """An ASGI `send` whose message becomes an answer of Envoy's."""
-
-    def __init__(self) -> None:
-        self._answer = pb.ImmediateResponse()
-
-    async def __call__(self, message: dict[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            self._answer.status.code = message["status"]
-            for name, value in message["headers"]:
-                if name != b"content-length":
-                    set_header(self._answer.headers, name, value)
-        else:
-            self._answer.body += message.get("body", b"")
-
-    def answer(self) -> pb.ImmediateResponse:
-        return self._answer

@@ -21,7 +21,7 @@ from proxy.envoy.bootstrap import Most, bootstrap
 from proxy.envoy.clusters import Clusters
 from proxy.envoy.discovery import Discovery, Refused, Silent, write
 from proxy.envoy.doorway import Doorway
-from proxy.envoy.judge import Judge
+from proxy.envoy.ext_proc import ExtProcServer
 from proxy.envoy.listener import certificates, listener
 from proxy.envoy.pressure import watch
 from proxy.envoy.process import EnvoyProcess, find
@@ -52,7 +52,7 @@ class EnvoyPlane:
         judge, gate, admin = (self.socket_directory / name for name in ("judge", "gate", "admin"))
         self.socket = _listening(gate)
         self.doorway = Doorway(application, scheme)
-        self._judge = Judge(service, self.doorway, self._cluster_of, self._token, scheme)
+        self._judge = ExtProcServer(service, self.doorway, self._cluster_of, self._token, scheme)
         self._judge_socket, self._admin = judge, admin
         self._most = Most(options.envoy_max_heap, options.envoy_max_connections)
         self._watch: asyncio.Task[None] | None = None

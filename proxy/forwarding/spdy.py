@@ -25,13 +25,20 @@ def is_offered(headers: Iterable[Header]) -> bool:
     return [value.strip(b" \t").lower() for name, value in headers if name == b"upgrade"] == [SPDY.lower()]
 
 
-def for_upstream(method: str, headers: Iterable[Header], cleaned: Iterable[Header]) -> list[Header]:
-    """The headers of the request that asks the upstream for the same.  Raises HandshakeRefused for one with a body."""
-    given = list(headers)
-    has_body = any(name == b"transfer-encoding" or (name == b"content-length" and value.strip(b" \t") != b"0") for name, value in given)
+class Offer:
+    """An upgrade to SPDY that may be carried."""
+
+    def for_upstream(self, cleaned: Iterable[Header]) -> list[Header]:
+        """The headers of the request that asks the upstream for the same."""
+        return [*cleaned, (b"upgrade", SPDY), (b"connection", b"Upgrade")]
+
+
+def offer(method: str, headers: Iterable[Header]) -> Offer:
+    """Raises HandshakeRefused for a request with a body."""
+    has_body = any(name == b"transfer-encoding" or (name == b"content-length" and value.strip(b" \t") != b"0") for name, value in headers)
     if method not in ("GET", "POST") or has_body:
         raise HandshakeRefused(400, "SPDY begins with a GET or POST request without a body")
-    return [*cleaned, (b"upgrade", SPDY), (b"connection", b"Upgrade")]
+    return Offer()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from tests.mutants.mutant import door
 
-judge = door("proxy/envoy/judge.py", "unit/proxy/envoy/test_judge.py")
-proof = door("proxy/envoy/proof.py", "unit/proxy/envoy/test_proof.py", "unit/proxy/envoy/test_judge.py")
+judge = door("proxy/envoy/ext_proc.py", "unit/proxy/envoy/test_ext_proc.py")
+proof = door("proxy/envoy/proof.py", "unit/proxy/envoy/test_proof.py", "unit/proxy/envoy/test_ext_proc.py")
 proof.without(
     "only our Envoy is answered",
     'await context.abort(grpc.StatusCode.UNAUTHENTICATED, "not our Envoy")',
@@ -14,7 +14,7 @@ cuts.without("only our Envoy tells of cuts", "        await require_our_envoy(co
 judge.without("our own pages are not an application's", "service.owner(incoming.request) is not Owner.DATA_PLANE or ", "")
 judge.without("an upgrade is not carried", ' or b"upgrade" in incoming.headers', "")
 judge.without("a body is read by gate", "(told.has_body or incoming.wants_events", "(incoming.wants_events")
-judge.without("no client chooses HTTP/2", "(not is_http2 and (told", "(not incoming.is_grpc and (told")
+judge.without("no client chooses HTTP/2", "if not is_http2 and (told", "if not incoming.is_grpc and (told")
 carried = door("proxy/envoy/carried.py", "unit/proxy/envoy/test_carried.py")
 carried.without("what Envoy carries ends with its access", "            task.cancel()\n", "            pass\n")
 carried.without("an upstream sets no cookie of ours", "header_mutation=rewritten(headers, after, left_alone=_CONNECTION)", "")
@@ -25,12 +25,8 @@ carried.without(
 )
 judge.without("a ticket goes with its call", "            self._doorway.forget(ticket)\n", "            pass\n")
 
-plane = door("proxy/dataplane.py", "unit/proxy/envoy/test_judge.py")
-plane.without(
-    "who is refused is not carried",
-    "if compiled is None or not check.decision.is_allowed or compiled.route.redirect",
-    "if compiled is None or compiled.route.redirect",
-)
+plane = door("proxy/verdict.py", "unit/proxy/envoy/test_ext_proc.py")
+plane.without("who is refused is not carried", "if compiled is None or not check.decision.is_allowed:", "if compiled is None:")
 
 head = door("proxy/envoy/head.py", "unit/proxy/envoy/test_head.py")
 head.without(
@@ -67,9 +63,9 @@ silent = "integration/test_silent_readers.py::"
 routes = door("proxy/envoy/listener.py", f"{silent}test_who_does_not_read_holds_no_connection", "unit/proxy/envoy/test_listener.py")
 routes.without("who does not read holds no upstream", "({}, _seconds(limits.idle))", '({}, "0s")')
 routes.without("what waits to be flushed is bounded", '"stream_flush_timeout": _seconds(limits.idle)', '"stream_flush_timeout": "0s"')
-claims = door("proxy/envoy/judge.py", "unit/proxy/envoy/test_judge.py")
+claims = door("proxy/envoy/ext_proc.py", "unit/proxy/envoy/test_ext_proc.py")
 claims.without("who claims to want events is looked after by gate", " or incoming.wants_events", "")
-claims.without("an application that may think is looked after by gate", " or plane.state.may_be_silent(compiled))", ")")
+claims.without("an application that may think is looked after by gate", " or plane.state.may_be_silent(verdict.route)):", "):")
 first = door("proxy/envoy/listener.py", f"{silent}test_a_client_that_speaks_as_gate_does_lifts_no_bound")
 first.without("no client names the first route", '[{"remove": name} for name in (CLUSTER, MAY_STREAM, TICKET)]', "[]")
 told_cut = door("proxy/envoy/carried.py", f"{silent}test_an_answer_that_its_timeout_cuts_is_told_as_cut")
@@ -94,7 +90,7 @@ may_stream.without(
     "the head of a stream comes in time",
     "            yield HEAD_TIMEOUT,",
     '            yield b"x-nothing",',
-    "unit/proxy/envoy/test_judge.py",
+    "unit/proxy/envoy/test_ext_proc.py",
 )
 bounds = door("proxy/envoy/bootstrap.py", "unit/proxy/envoy/test_bootstrap.py")
 bounds.without("Envoy's memory is bounded", '{"name": HEAP, "typed_config": heap}, ', "")

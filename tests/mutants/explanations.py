@@ -47,6 +47,8 @@ replay = door("authorize/replay.py", "unit/authorize/test_replay.py")
 replay.without("what was not written down is not guessed", "if missing := missing_for(route.route, request, person):", "if missing := '':")
 
 refusals = door("proxy/refusals.py", "unit/proxy/test_refusals.py")
-refusals.without("only administrators are led to explanations", "if identity is None or not self._may_administer(identity):", "if False:")
+refusals.without(
+    "only administrators are led to explanations", "if identity is None or not self._authorize.may_administer(identity):", "if False:"
+)
 
 DOORS = (shadow_table, shadow_blocks, facts, log, rows, recorder, last_seen, admin, replay, refusals)

@@ -46,35 +46,35 @@ forward_auth.without(
 forward_auth.without(
     "the scheme is the route's", "if original.scheme != self._authorize.scheme_of(request.host, request.port):", "if False:"
 )
-forward_auth.without("verify permits no page of ours", 'if is_verify or original.request.method not in ("", "GET"):', "if False:")
-forward_auth.without("a redirect is no permission", "elif decision.route.route.redirect is not None:", "elif False:")
 forward_auth.without(
-    "verify permits no redirect route",
-    """        if is_verify:
-            # Nobody""",
-    """        if False:
-            # Nobody""",
+    "verify permits no page of ours", 'if asker is Asker.STATUS_ONLY or original.request.method not in ("", "GET"):', "if False:"
 )
 forward_auth.without(
     "an absent claim replaces the client's",
     'headers: Headers = [(name, told.get(name, b"")) for name in self._authorize.identity_header_names]',
-    "headers: Headers = list(check.identity_headers)",
+    "headers: Headers = list(carry.told)",
 )
-forward_auth.without("no permission outlives its session", "int(min(self._cache_seconds, left))", "int(self._cache_seconds)")
-forward_auth.without("verify redirects nobody", "if is_verify or is_websocket(", "if is_websocket(")
+forward_auth.without("no permission outlives its session", "min(seconds, identity.expires - judged.now)", "seconds")
 
 views = door("proxy/views.py", "unit/proxy/test_views.py")
 views.without("forward auth's sign-in leads to this host only", "if target.origin != proxy.origin_of(incoming.request):", "if False:")
 views.without("circles behind a front proxy end", "if proxy.loops.is_looping(incoming.cookies, host_port, now):", "if False:")
 
-elsewhere = door("proxy/carried_elsewhere.py", "unit/proxy/test_carried_elsewhere.py")
-elsewhere.without("a websocket needs a route that carries them", "if not route.allow_websockets:", "if False:")
+elsewhere = door("proxy/verdict.py", "unit/proxy/test_verdict.py")
+elsewhere.without("a redirect is no permission", "if compiled.route.redirect is not None:", "if False:")
+elsewhere.without("verify permits no redirect route", "                if asker is Asker.STATUS_ONLY:\n", "                if False:\n")
+elsewhere.without("verify redirects nobody", "asker is not Asker.STATUS_ONLY and incoming", "incoming")
+elsewhere.without(
+    "a websocket needs a route that carries them",
+    "            if not route.allow_websockets:\n                raise CarriedElsewhere",
+    "            if False:\n                raise CarriedElsewhere",
+)
 elsewhere.without(
     "a websocket's origin is known",
     'require_known_origin([value for name, value in headers if name == b"origin"], own_origin, route.websocket_origins)',
     "pass",
 )
-elsewhere.without("no application reads what is for our own pages", "if is_own_page(path):", "if False:")
+elsewhere.without("no application reads what is for our own pages", "if is_own_page(request.path):", "if False:")
 
 own_paths = door("proxy/own_paths.py", "unit/proxy/test_own_paths.py")
 own_paths.without("the forward-auth host has no other pages", "    if is_forward_auth_host:\n        return Owner.FORWARD_AUTH\n", "")

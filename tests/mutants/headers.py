@@ -128,13 +128,8 @@ serverless.without(
 serverless.without("a failure is not repeated at once", "return now < self._failed.get(audience, 0.0) + FAILURE_SECONDS", "return False")
 serverless.without("many requests fetch one token", "        if task is None:\n", "        if True:\n")
 
-verdicts = door("proxy/forward_auth.py", "unit/proxy/test_forward_auth.py::test_no_verdict_holds_credentials_of_ours")
-verdicts.without("no verdict for a route that shows our credentials", "                self._refuse_credentials(check)\n", "")
-
-envoys = door("authorize/rpc/ext_authz.py", "unit/authorize/rpc/test_ext_authz.py")
-envoys.without(
-    "somebody's Envoy carries nothing that shows our credentials", "            _require_nothing_of_ours(check, authorize)\n", ""
-)
+verdicts = door("proxy/verdict.py", "unit/proxy/test_verdict.py", "unit/authorize/rpc/test_ext_authz.py")
+verdicts.without("nobody else carries what shows our credentials", "elif self._shows_credentials(compiled):", "elif False:")
 
 published = door("authenticate/published_keys.py", "unit/authenticate/test_published_keys.py")
 published.without("a generated key is nobody's business", "while self._key.is_configured:", "while True:")
@@ -257,15 +252,19 @@ handshake.without("a 101 answers this handshake", 'if answer.get(b"sec-websocket
 handshake.without("a subprotocol was offered", "if len(protocol) > 1 or not self.protocols.issuperset(protocol):", "if False:")
 
 DATAPLANE = "unit/proxy/test_dataplane.py"
-dataplane = door("proxy/dataplane.py", f"{DATAPLANE}::test_a_websocket_is_refused_where_the_route_carries_none")
-dataplane.without("a route carries websockets where it says so", "if not route.allow_websockets:", "if False:")
+dataplane = door("proxy/verdict.py", f"{DATAPLANE}::test_a_websocket_is_refused_where_the_route_carries_none")
+dataplane.without(
+    "a route carries websockets where it says so",
+    "    if not route.allow_websockets:\n        raise HandshakeRefused",
+    "    if False:\n        raise HandshakeRefused",
+)
 
 forwarding.without(
     "what is carried ends with its session", "    leash.end = watch.revoke\n", "", f"{DATAPLANE}::test_a_stream_ends_with_its_session"
 )
 
 refusals = door("proxy/refusals.py", f"{DATAPLANE}::test_a_script_reads_its_401_only_from_origins_we_know", "unit/proxy/test_refusals.py")
-refusals.without("a foreign page can't read a refusal", "if not (route_allows or self._is_route_origin(origin)):", "if False:")
+refusals.without("a foreign page can't read a refusal", "if not (route_allows or self._authorize.is_route_origin(origin)):", "if False:")
 
 DOORS = (
     statuses,
@@ -278,7 +277,6 @@ DOORS = (
     credentials,
     serverless,
     verdicts,
-    envoys,
     published,
     signing_key,
     service_accounts,

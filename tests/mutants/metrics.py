@@ -9,7 +9,7 @@ http_calls = door("gateproject/telemetry/http_calls.py", "unit/gateproject/telem
 http_calls.without("clients' methods make no series", "if method not in METHODS:", "if False:")
 http_calls.without("series have a bound", "len(self._series) >= MOST_SERIES", "False")
 
-answered = door("proxy/answered.py", "unit/proxy/test_answered.py")
+answered = door("proxy/request_metrics.py", "unit/proxy/test_request_metrics.py")
 answered.without("clients' hosts make no series", "wildcard if wildcard in self._hosts else OTHER", "host")
 answered.without("clients' spellings fill no memory", " and len(self._names) < _MOST_SPELLINGS", "")
 

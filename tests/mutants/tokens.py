@@ -59,8 +59,8 @@ service.without(
     "        for audience in self.audiences(request):\n            if (identity :=",
 )
 
-elsewhere = door("proxy/carried_elsewhere.py", "unit/proxy/test_carried_elsewhere.py")
-elsewhere.without("no application reads a token in a query", "    if without_token(raw) != raw:\n", "    if False:\n")
+elsewhere = door("proxy/verdict.py", "unit/proxy/test_verdict.py")
+elsewhere.without("no application reads a token in a query", "        if without_token(raw) != raw:\n", "        if False:\n")
 
 sign_in = door("proxy/sign_in.py", "unit/proxy/test_sign_in.py")
 sign_in.without("no token is part of where to return", 'without_token(request.query.encode("latin-1")).decode("latin-1")', "request.query")
@@ -201,22 +201,18 @@ bearer_headers.without(
 )
 bearer_headers.without("no credential goes with a preflight", "(DROP, AUTHORIZATION, COOKIE)}", "(DROP,)}")
 bearer_headers.without(
-    "another proxy's upstream sees no bearer's token",
-    "given[0] if withheld is Withheld.OURS and len(given) == 1",
-    "given[0] if len(given) == 1",
+    "another proxy's upstream sees what ours would", "self._cleaned(given, _WITHHELD[withheld])", "self._cleaned(given, (DROP,))"
 )
-bearer_headers.without("no credential goes with a preflight past another proxy", "    if withheld is Withheld.ALL:\n", "    if False:\n")
 
 CARRIED = "contract/test_verdict_matrix.py"
 carried = door("proxy/state.py", CARRIED)
 carried.without(
-    "what is sent on is cut as it was judged", "sent_host, told, check.withheld)", "sent_host, told, type(check.withheld).OURS)"
+    "what is sent on is cut as it was judged", "sent_host, told, carry.withheld)", "sent_host, told, type(carry.withheld).OURS)"
 )
-spdys = door("proxy/dataplane.py", CARRIED)
-spdys.without(
-    "a token for gate is none for an upstream that speaks SPDY",
-    'incoming.scope["headers"], outgoing.headers)',
-    'incoming.scope["headers"], [*outgoing.headers, *(h for h in incoming.scope["headers"] if h[0] == b"authorization")])',
+carried.without(
+    "a token for gate is none for an upstream that changes protocols",
+    "carry.offer.for_upstream(headers),",
+    'carry.offer.for_upstream([*headers, *(pair for pair in scope["headers"] if pair[0] == b"authorization")]),',
 )
 
 ALIKE = "contract/test_refusals_alike.py"
@@ -230,9 +226,13 @@ own_answers.without(
 own_answers.without("an answer to gRPC says it, too", "        *owed(status, [name for name, _ in extra_headers]),\n", "")
 own_pages = door("gateproject/middleware.py", "unit/gateproject/test_middleware.py")
 own_pages.without("a page of ours says what its status owes", "in owed(response.status_code, ", "in owed(200, ")
-told_alike = door("proxy/envoy_words.py", ALIKE)
-told_alike.without("an Envoy hears of trouble what our own clients do", "await explain_trouble(_incoming(asked), error, said)", "pass")
-told = door("proxy/story.py", ALIKE)
+told_alike = door("proxy/verdict.py", ALIKE)
+told_alike.without(
+    "other proxies hear of trouble what our own clients do",
+    "if asker is Asker.OURS or not isinstance(error, BadRequest):",
+    "if asker is Asker.OURS:",
+)
+told = door("proxy/access_log.py", ALIKE)
 told.without("a refused token is explained in the line of its request", "            if check.refused_token:\n", "            if False:\n")
 kept = door("authorize/decision_log.py", "unit/authorize/test_decision_log.py")
 kept.without("a refused token is kept whatever the sample rate", "if decision is None or refused_token or", "if decision is None or")
@@ -255,7 +255,7 @@ DOORS = (
     bearer_tokens, userinfo,
     bearers,
     bearer_settings,
-    bearer_headers, bearer_challenge, carried, spdys,
+    bearer_headers, bearer_challenge, carried,
     challenges, own_answers, own_pages, told_alike, told, kept,
     waiting, peer,
 )  # fmt: skip

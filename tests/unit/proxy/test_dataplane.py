@@ -11,8 +11,9 @@ from authorize.client import Check
 from authorize.policy.decision import NO_ROUTE
 from databroker.store.base import Change
 from gateproject.telemetry import metrics
+from proxy.access_log import CLIENT_LEFT
 from proxy.open_streams import OpenStreams
-from proxy.story import CLIENT_LEFT
+from proxy.verdict import JudgedRequest
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, body_of, incoming_from
 from tests.support.proxied import proxied
 from tests.support.signed_in import sign_in
@@ -258,7 +259,9 @@ async def test_a_stream_that_time_may_end_is_known_as_one(is_timed: bool, tmp_pa
 
 async def test_a_stream_of_a_token_is_known_as_one_that_time_and_the_provider_may_end(tmp_path: Path) -> None:
     async with proxied(tmp_path, ANYONE) as gate:
-        by_token, by_session = (gate.plane.begin(incoming_from(URL), Check(NO_ROUTE, user(session_id=id)), 0) for id in ("bearer/1", "s1"))
+        by_token, by_session = (
+            gate.plane.begin(JudgedRequest(incoming_from(URL), Check(NO_ROUTE, user(session_id=id)), 0.0, 0)) for id in ("bearer/1", "s1")
+        )
     assert (by_token.is_timed, by_token.asks_provider) == (True, True)
     assert (by_session.is_timed, by_session.asks_provider) == (False, False)
 

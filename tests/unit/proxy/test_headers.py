@@ -13,7 +13,6 @@ from proxy.headers import (
     TrustedPeers,
     _known,
     _response_name,
-    credentials_left,
     fold,
     is_identity_header,
     is_internal_header,
@@ -355,6 +354,10 @@ def test_what_front_proxies_say_is_no_identity(name):
     assert not is_identity_header(fold(name))
 
 
+def credentials_left(options, headers, withheld):
+    return tuple(value for _, value in RouteHeaders.of_another_proxy(options).credentials(headers, withheld))
+
+
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [
@@ -365,8 +368,8 @@ def test_what_front_proxies_say_is_no_identity(name):
         ([(b"authorization", b"Basic a"), (b"authorization", b"Gate b")], (b"", b"")),
     ],
 )
-def test_credentials_of_others_are_kept_and_ours_are_not(headers, expected):
-    assert credentials_left(headers, "_gate", Withheld.OURS) == expected
+def test_credentials_of_others_are_kept_and_ours_are_not(options, headers, expected):
+    assert credentials_left(options, headers, Withheld.OURS) == expected
 
 
 def test_long_names_of_headers_are_judged_and_not_remembered(options):
@@ -402,4 +405,4 @@ def test_a_credential_that_was_for_us_goes_no_further(options, withheld: Withhel
     assert (b"accept", b"*/*") in heard
     expected = [value for value in (authorization, cookie) if value]
     assert values(heard, b"authorization") + values(heard, b"cookie") == expected
-    assert credentials_left(given, "_gate", withheld) == (cookie, authorization)
+    assert credentials_left(options, given, withheld) == (cookie, authorization)

@@ -3,18 +3,23 @@ from pathlib import Path
 
 import pytest
 
-from authorize.client import Check
+from authorize.client import Check, Withheld
+from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.criteria import Reason, Step
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import TRUE
 from proxy.state import ProxyState
+from proxy.verdict import Carry
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
 from tests.unit.authorize.builders import user
 
-NOBODY = Check(NO_ROUTE, None)
 ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True}
+
+
+def carry(compiled: CompiledRoute) -> Carry:
+    return Carry(compiled, (), Withheld.OURS)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +46,7 @@ def test_the_canonical_path_is_what_is_sent_and_the_query_is_untouched(tmp_path:
     options = make_options(tmp_path, policy=[ROUTE])
     (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
     incoming = incoming_from("https://app.example.com/a/./b/%7Euser/../%41?x=%41&gate_session=token&y=/../")
-    outgoing = ProxyState((compiled,), options).forwarding(compiled).outgoing(incoming, NOBODY, (), "")
+    outgoing = ProxyState((compiled,), options).forwarding(compiled).outgoing(incoming, carry(compiled), (), "")
     assert outgoing.target == b"/a/b/A?x=%41&y=/../"
 
 
@@ -50,7 +55,7 @@ def test_of_two_routes_that_nothing_tells_apart_the_first_counts(tmp_path: Path)
     options = make_options(tmp_path, policy=[ROUTE, second])
     routes = RouteTable.build(options.policy, client_ca=None).routes()
     forwarding = ProxyState(routes, options).forwarding(routes[1])
-    sent = forwarding.outgoing(incoming_from("https://app.example.com/"), NOBODY, (), "")
+    sent = forwarding.outgoing(incoming_from("https://app.example.com/"), carry(routes[1]), (), "")
     assert b"X-Second" not in dict(sent.headers)
 
 
@@ -62,7 +67,8 @@ def test_which_credentials_go_along_follows_from_what_was_decided(tmp_path: Path
     names = {b"cookie", b"authorization", b"x-mine"}
     preflight = Check(Decision(Outcome.ALLOWED, compiled, (Step("cors_allow_preflight", TRUE, Reason.PREFLIGHT),)), None)
     bearer = Check(NO_ROUTE, user(session_id="bearer/1"))
-    sent = [dict(forwarding.outgoing(incoming, check, (), "").headers) for check in (NOBODY, bearer, preflight)]
+    checks = (Check(NO_ROUTE, None), bearer, preflight)
+    sent = [dict(forwarding.outgoing(incoming, Carry(compiled, (), check.withheld), (), "").headers) for check in checks]
     assert [names & headers.keys() for headers in sent] == [names, {b"cookie", b"x-mine"}, {b"x-mine"}]
 
 
@@ -83,7 +89,7 @@ def test_of_several_upstreams_one_is_chosen_and_called_by_its_name(tmp_path: Pat
     options = make_options(tmp_path, policy=[route])
     (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
     forwarding = ProxyState((compiled,), options).forwarding(compiled)
-    sent = [forwarding.outgoing(incoming_from("https://app.example.com/"), NOBODY, (), "") for _ in range(2)]
+    sent = [forwarding.outgoing(incoming_from("https://app.example.com/"), carry(compiled), (), "") for _ in range(2)]
     assert [(each.upstream.host, each.headers[0]) for each in sent] == [
         ("a.internal", (b"host", b"a.internal:8000")),
         ("b.internal", (b"host", b"b.internal")),
@@ -98,8 +104,8 @@ def test_requests_of_one_person_stick_where_the_route_says_so(tmp_path: Path) ->
     forwarding = ProxyState((compiled,), options).forwarding(compiled)
     incoming = incoming_from("https://app.example.com/")
     for who in ("session-1", "session-2", "session-3"):
-        assert len({forwarding.outgoing(incoming, NOBODY, (), who).upstream.host for _ in range(4)}) == 1
-    assert len({forwarding.outgoing(incoming, NOBODY, (), str(number)).upstream.host for number in range(40)}) == 2
+        assert len({forwarding.outgoing(incoming, carry(compiled), (), who).upstream.host for _ in range(4)}) == 1
+    assert len({forwarding.outgoing(incoming, carry(compiled), (), str(number)).upstream.host for number in range(40)}) == 2
 
 
 def test_a_cluster_lives_on_where_a_setting_changes(tmp_path: Path) -> None:

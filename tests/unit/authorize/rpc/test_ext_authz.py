@@ -18,7 +18,7 @@ from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.rpc.shared_secret import TOKEN, SharedSecret
 from gateproject.rpc_services import RpcServices
-from proxy.envoy_words import Words
+from proxy.ext_authz import ExtAuthzResponder
 from tests.support.children import free_port
 from tests.support.cookies import signed_in
 from tests.support.options import make_options
@@ -69,7 +69,7 @@ async def envoy(tmp_path: Path) -> AsyncIterator[Envoy]:
         service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
         await broker.sign_in()
         await settled()
-        words = Words(options, service, clock=lambda: NOW)
+        words = ExtAuthzResponder(options, service, clock=lambda: NOW)
         services = RpcServices(options)
         services.open(broker, ExtAuthz(lambda: service, lambda: words, replica, recorder(), patience=0.05))
         await services.start()

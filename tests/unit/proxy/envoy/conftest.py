@@ -14,7 +14,7 @@ from databroker.store.memory import MemoryStore
 from gateproject.crypto.signing_key import SigningKey
 from proxy.dataplane import Carrying
 from proxy.envoy.doorway import Doorway
-from proxy.envoy.judge import Judge
+from proxy.envoy.ext_proc import ExtProcServer
 from proxy.service import ProxyService
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in
@@ -71,7 +71,7 @@ async def stage(tmp_path: Path) -> Stage:
         raise AssertionError("nobody comes in")
 
     doorway = Doorway(application, "https")
-    judge = Judge(lambda: service, doorway, lambda upstream, is_http2: f"to-{upstream.host}-{is_http2}", TOKEN, "https")
+    judge = ExtProcServer(lambda: service, doorway, lambda upstream, is_http2: f"to-{upstream.host}-{is_http2}", TOKEN, "https")
     return Stage(judge, doorway, await sign_in(broker, options), carrying.streams)
 
 

@@ -12,7 +12,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from proxy.envoy.cuts import METADATA
 from proxy.envoy.doorway import Doorway
-from proxy.envoy.judge import Judge
+from proxy.envoy.ext_proc import ExtProcServer
 from proxy.open_streams import OpenStreams
 from tests.support.signed_in import SignedIn
 
@@ -74,7 +74,7 @@ class Envoy:
 
 
 class Stage:
-    def __init__(self, judge: Judge, doorway: Doorway, ann: SignedIn, streams: OpenStreams):
+    def __init__(self, judge: ExtProcServer, doorway: Doorway, ann: SignedIn, streams: OpenStreams):
         self.judge, self.doorway, self.ann, self.streams = judge, doorway, ann, streams
 
     def cookie(self, host: str) -> tuple[str, str]:

@@ -6,8 +6,8 @@ import grpc
 import pytest
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
+from proxy.access_log import RequestLog
 from proxy.envoy.carried import Carried
-from proxy.story import Story
 from tests.unit.proxy.envoy.conftest import Ask
 from tests.unit.proxy.envoy.stage import Aborted, Envoy, Stage, written
 
@@ -74,7 +74,7 @@ async def test_what_envoy_says_of_the_end_is_told_however_it_ends_the_call(
 ) -> None:
     told = asyncio.Event()
     monkeypatch.setattr(Carried, "_may_have_been_cut", lambda self: True)
-    monkeypatch.setattr(Story, "tell", lambda self: told.set() if self.problem == "silent" else None)
+    monkeypatch.setattr(RequestLog, "tell", lambda self: told.set() if self.problem == "silent" else None)
     async with stage.call() as (envoy, task):
         said = await envoy.says(ask("/in", host="open.example.com"))
         await envoy.says(answer(200))

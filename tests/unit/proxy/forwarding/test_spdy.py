@@ -7,7 +7,7 @@ import pytest
 from gateproject.errors import UpstreamError
 from proxy.forwarding.handshake import HandshakeRefused
 from proxy.forwarding.http import Ending, ForwardResult, Leash
-from proxy.forwarding.spdy import SpdyUpgrade, for_upstream, is_offered
+from proxy.forwarding.spdy import SpdyUpgrade, is_offered, offer
 
 from .test_tunnel import Recorder
 
@@ -115,7 +115,7 @@ def test_what_offers_spdy_alone(headers, expected):
 
 
 def test_the_upstream_is_asked_for_the_same():
-    assert for_upstream("POST", [*OFFER, (b"content-length", b"0")], [(b"host", b"u")])[-2:] == [
+    assert offer("POST", [*OFFER, (b"content-length", b"0")]).for_upstream([(b"host", b"u")])[-2:] == [
         (b"upgrade", b"SPDY/3.1"),
         (b"connection", b"Upgrade"),
     ]
@@ -126,4 +126,4 @@ def test_the_upstream_is_asked_for_the_same():
 )
 def test_spdy_begins_without_a_body(method, more):
     with pytest.raises(HandshakeRefused):
-        for_upstream(method, [*OFFER, *more], [])
+        offer(method, [*OFFER, *more])

@@ -8,10 +8,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateproject.telemetry.metrics import registry
+from proxy.access_log import CLIENT_LEFT, PageLog
 from proxy.answers import send_error
 from proxy.headers import TrustedPeers
 from proxy.incoming import arrived
-from proxy.story import CLIENT_LEFT, OwnStory
 from tests.support.asgi import Answer, incoming_from
 from tests.support.proxied import Proxied, proxied
 
@@ -97,8 +97,8 @@ async def test_what_would_come_out_the_same_is_counted_and_not_logged(tmp_path: 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, dict[str, object]]]:
     written: list[tuple[int, dict[str, object]]] = []
-    monkeypatch.setattr("proxy.story.is_access_logged", lambda level: True)
-    monkeypatch.setattr("proxy.story.log_access", lambda level, fields: written.append((level, fields)))
+    monkeypatch.setattr("proxy.access_log.is_access_logged", lambda level: True)
+    monkeypatch.setattr("proxy.access_log.log_access", lambda level, fields: written.append((level, fields)))
     return written
 
 
@@ -107,7 +107,7 @@ async def test_what_we_answer_ourselves_is_told_as_its_page_tells_it(
     lines: list[tuple[int, dict[str, object]]], status: int, level: int
 ) -> None:
     answer, incoming = Answer(), incoming_from("https://nobody.example/x?token=secret")
-    story = OwnStory(incoming, answer.send, TrustedPeers([]))
+    story = PageLog(incoming, answer.send, TrustedPeers([]))
     await send_error(incoming, story.send, status, "Nothing is here.")
     story.tell()
     ((told_level, fields),) = lines
@@ -119,7 +119,7 @@ async def test_what_we_answer_ourselves_is_told_as_its_page_tells_it(
 
 async def test_what_cannot_be_read_or_was_left_has_a_line_too(lines: list[tuple[int, dict[str, object]]]) -> None:
     incoming = arrived(incoming_from("https://nobody.example/").scope)
-    OwnStory(incoming, Answer().send, TrustedPeers([])).tell()
+    PageLog(incoming, Answer().send, TrustedPeers([])).tell()
     ((_, fields),) = lines
     assert (fields["request_id"], fields["status"]) == (incoming.request_id, CLIENT_LEFT)
     assert "reason" not in fields

@@ -9,7 +9,7 @@ from gateproject.telemetry.http_calls import OTHER, HttpCalls
 _MOST_SPELLINGS = 1000
 
 
-class Answered:
+class RequestCounter:
     """`hosts` are those of routes and of our own pages, wildcards as they are written."""
 
     def __init__(self, service: str, hosts: Collection[str]):

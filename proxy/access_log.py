@@ -2,11 +2,12 @@
 
 import logging
 import time
+from dataclasses import dataclass
 from typing import Any
 
-from authorize.client import Authorizer, Check
 from authorize.decision_log import DecisionLog, Judged
 from authorize.policy.decision import Decision
+from authorize.recorder import Saw
 from authorize.shadow import WouldBe, tell_shadow
 from gateproject.errors import BrokerError
 from gateproject.telemetry.http_calls import CLIENT_LEFT
@@ -15,54 +16,42 @@ from gateproject.telemetry.tracing.spans import active
 from proxy.forwarding.http import Ending, ForwardResult
 from proxy.headers import TrustedPeers
 from proxy.incoming import Incoming, Send, client_address
-from proxy.traced import judged_in_span, tell_trace
+from proxy.refusals import Refuse
+from proxy.traced import tell_trace
+from proxy.verdict import JudgedRequest, Verdict
 
 
-class Story:
-    """What happened to one request, told in one log line.  The query is left out: applications put secrets there."""
+class RequestLog:
+    """What happened to one request: whoever answers it says what was judged, what became of that, and how it ended.
 
-    __slots__ = (
-        "_authorize", "_decisions", "_is_judged", "_seconds", "_trusted", "_would_be", "check", "incoming", "problem", "result", "status",
-    )  # fmt: skip
+    The line in the access log leaves the query out: applications put secrets there.
+    """
 
-    def __init__(self, incoming: Incoming, trusted: TrustedPeers, authorize: Authorizer, decisions: DecisionLog):
+    __slots__ = ("_observer", "incoming", "judged", "problem", "result", "seconds", "status")
+
+    def __init__(self, incoming: Incoming, observer: "Observer"):
         self.incoming = incoming
-        self._trusted = trusted
-        self._authorize = authorize
-        self._decisions = decisions
-        self._is_judged = False
-        self._seconds = 0.0
-        self._would_be: WouldBe | None = None
-        self.check: Check | None = None
+        self._observer = observer
+        self.judged: JudgedRequest | None = None
+        self.seconds: float | None = None  # that the decision took, though it failed
         self.result: ForwardResult | None = None
         self.status: int | None = None
         self.problem = ""
 
-    async def judge(self) -> Check:
-        """May it pass?  Raises BadRequest and BrokerError.  What is in shadow is asked afterwards, and changes nothing."""
-        check = await self.decide()
-        await self.ask_shadow(check)
-        return check
+    def passes(self, judged: JudgedRequest) -> None:
+        """It is let through: whose session it is was seen."""
+        if judged.check.identity is not None:
+            self._observer.saw(judged.session_id, judged.now, judged.incoming.request.host_port)
 
-    async def decide(self) -> Check:
-        """As `judge`, for who may leave the telling to another story of the same request."""
-        self._is_judged, began = True, time.perf_counter()
-        request, cookies = self.incoming.request, self.incoming.cookies
-        try:
-            asked = self._authorize.check(request, cookies, self.incoming.request_id)
-            self.check = check = await (asked if active() is None else judged_in_span(asked))
-        finally:
-            self._seconds = time.perf_counter() - began
-        return check
+    def would_be(self, judged: JudgedRequest, would_be: WouldBe) -> None:
+        """What it would have come to is told at once, and once."""
+        self.judged = judged
+        tell_shadow(self.incoming.request_id, judged.check.decision, judged.check.identity, would_be)
 
-    async def ask_shadow(self, check: Check) -> None:
-        """What is in shadow is told of each request once."""
-        if not self._authorize.has_shadow:
-            return
-        would_be = await self._authorize.would_be(self.incoming.request, check, self.incoming.cookies)
-        if would_be is not None:
-            self._would_be = would_be
-            tell_shadow(self.incoming.request_id, check.decision, check.identity, would_be)
+    def answered(self, verdict: Verdict, status: int) -> None:
+        self.status = status
+        if isinstance(verdict, Refuse) and verdict.problem:
+            self.problem = verdict.problem
 
     def tell(self) -> None:
         if self.status is None:
@@ -72,43 +61,21 @@ class Story:
         if is_access_logged(level):
             log_access(level, self._fields())
         if active() is not None:
-            tell_trace(self.incoming, self.check, self.status, is_trouble=is_trouble)
-        self._keep()
-
-    def _keep(self) -> None:
-        check = self.check
-        decision, identity, refused = (check.decision, check.identity, check.refused_token) if check is not None else (None, None, "")
-        if not self._is_judged or not (self._decisions.keeps(decision, identity, refused) or self._would_differ(decision)):
-            return
-        self._decisions.keep(
-            Judged(
-                self.incoming.request_id,
-                self.incoming.request,
-                decision,
-                identity,
-                self._seconds,
-                client_address(self.incoming, self._trusted),
-                sources=self._authorize.sources_of(identity) if identity is not None else None,
-                would_be=self._would_be,
-                failure="unavailable" if self.status == BrokerError.status else "bad request",
-                problem=self.problem,
-                refused_token=refused,
-            )
-        )
-
-    def _would_differ(self, decision: Decision | None) -> bool:
-        return self._would_be is not None and decision is not None and self._would_be.outcome != decision.outcome.value
+            tell_trace(self.incoming, self.judged.check if self.judged is not None else None, self.status, is_trouble=is_trouble)
+        if self.seconds is not None:
+            self._observer.keep(self, self.seconds)
 
     def _fields(self) -> dict[str, object]:
-        check, fields = self.check, _asked(self.incoming, self._trusted, self.status)
-        if check is not None:
+        fields = _asked(self.incoming, self._observer.trusted, self.status)
+        if (judged := self.judged) is not None:
+            check = judged.check
             fields |= _decided(check.decision)
             fields["user_id"] = check.identity.user_id if check.identity else ""
             if check.refused_token:
                 fields["refused_token"] = check.refused_token
-            fields["decision_ms"] = round(self._seconds * 1000, 3)
-            if check.identity is not None and (sources := self._authorize.sources_of(check.identity)) is not None:
-                fields["data_version"] = sources.version
+            fields["decision_ms"] = round((self.seconds or 0.0) * 1000, 3)
+            if judged.sources is not None:
+                fields["data_version"] = judged.sources.version
         if self.result is not None:
             fields |= {"bytes_sent": self.result.bytes_sent, "ending": self.result.ending.value}
             if self.result.bytes_received is not None:
@@ -118,7 +85,42 @@ class Story:
         return fields
 
 
-class OwnStory:
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Who hears of requests, besides the access log: `saw` of sessions, `decisions` of what is to be kept."""
+
+    trusted: TrustedPeers
+    decisions: DecisionLog
+    saw: Saw
+
+    def begin(self, incoming: Incoming) -> RequestLog:
+        return RequestLog(incoming, self)
+
+    def keep(self, log: RequestLog, seconds: float) -> None:
+        judged, incoming = log.judged, log.incoming
+        check, would_be = (judged.check, judged.would_be) if judged is not None else (None, None)
+        decision, identity, refused = (check.decision, check.identity, check.refused_token) if check is not None else (None, None, "")
+        would_differ = would_be is not None and decision is not None and would_be.outcome != decision.outcome.value
+        if not (self.decisions.keeps(decision, identity, refused) or would_differ):
+            return
+        self.decisions.keep(
+            Judged(
+                incoming.request_id,
+                incoming.request,
+                decision,
+                identity,
+                seconds,
+                client_address(incoming, self.trusted),
+                sources=judged.sources if judged is not None else None,
+                would_be=would_be,
+                failure="unavailable" if log.status == BrokerError.status else "bad request",
+                problem=log.problem,
+                refused_token=refused,
+            )
+        )
+
+
+class PageLog:
     """A request that no route was asked about: a page of ours, an unknown host, one that can't be read.
 
     Error pages show the request id and ask people to pass it on: whoever gets it finds this line.

@@ -4,7 +4,7 @@ import pytest
 
 from gateproject.telemetry.http_calls import OTHER
 from gateproject.telemetry.metrics import registry
-from proxy.answered import _MOST_SPELLINGS, Answered
+from proxy.request_metrics import _MOST_SPELLINGS, RequestCounter
 
 HOSTS = {"app.example.com", "*.apps.example.com", "auth.example.com", "[2001:db8::1]"}
 
@@ -37,14 +37,14 @@ def counted(service: str) -> dict[str, float]:
 )
 def test_a_host_is_ours_or_another(host: bytes, name: str, request: pytest.FixtureRequest) -> None:
     service = request.node.name
-    answered = Answered(service, HOSTS)
+    answered = RequestCounter(service, HOSTS)
     for _ in range(2):
         answered(host, b"GET", 200, 0.1, 0, 5)
     assert counted(service) == {name: 2}
 
 
 def test_spellings_are_not_remembered_without_end() -> None:
-    answered = Answered("spellings", HOSTS)
+    answered = RequestCounter("spellings", HOSTS)
     for number in range(_MOST_SPELLINGS + 10):
         answered(b"%d.apps.example.com" % number, b"GET", 200, 0.1, 0, 0)
         answered(b"%d.unknown.example" % number, b"GET", 404, 0.1, 0, 0)

@@ -28,6 +28,7 @@ from proxy.incoming import arrived
 from proxy.own_paths import Owner
 from proxy.service import ProxyService
 from proxy.upstreams.client import Upstream
+from proxy.verdict import Carry
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +36,7 @@ SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 NameOf = Callable[[Upstream, bool], str | None]
 
 
-class Judge:
+class ExtProcServer:
     """`service` is asked at each request, because a reload replaces it; `cluster_of` says None for what Envoy doesn't know yet."""
 
     def __init__(self, service: Callable[[], ProxyService], doorway: Doorway, cluster_of: NameOf, token: str, scheme: str):
@@ -99,24 +100,25 @@ class Judge:
             incoming.request = service.read(incoming)
             if service.owner(incoming.request) is not Owner.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
                 return None
-            judged_at = plane.streams.changes
-            story = plane.story(incoming)
-            check = await story.decide()
-            is_http2 = check.decision.route is not None and check.decision.route.route.upstream_http2
-            compiled = plane.only_forwards(check, may_choose=is_http2)
-            if compiled is None or (not is_http2 and (told.has_body or incoming.wants_events or plane.state.may_be_silent(compiled))):
-                # gate's plane reads a body as strictly, and as patiently, as ever, and knows a stream, or an application that thinks,
-                # from a client that does not read; but HTTP/2 it does not speak.
+            log = plane.observer.begin(incoming)
+            judged = await plane.judging.without_shadow(log)
+            verdict = plane.verdicts.of(judged)
+            if not isinstance(verdict, Carry):
                 return None
-            outgoing = await plane.outgoing(incoming, compiled, check)
+            is_http2, forwarding = verdict.route.route.upstream_http2, plane.state.forwarding(verdict.route)
+            if not is_http2 and (told.has_body or incoming.wants_events or forwarding.cluster or plane.state.may_be_silent(verdict.route)):
+                # gate's plane reads a body as strictly, and as patiently, as ever, knows a stream, or an application that thinks, from a
+                # client that does not read, and chooses between several upstreams; but HTTP/2 it does not speak.
+                return None
+            outgoing = await plane.outgoing(judged, verdict)
             cluster = self._cluster_of(outgoing.upstream, is_http2)
             if cluster is None:
                 return None
-            await story.ask_shadow(check)
+            judged = await plane.judging.with_shadow(judged, log)
         except GateError:
             return None
-        plane.saw(incoming, check)
-        return Carried(plane, story, check, judged_at, outgoing, cluster, told, service.answered, self._cuts)
+        log.passes(judged)
+        return Carried(plane, log, judged, outgoing, cluster, told, service.answered, self._cuts)
 
 
 async def _let_pass(context: Context, message: Any) -> None:
