@@ -58,12 +58,16 @@ class EnvoyProcess:
             return
         if self.pid is not None and self._process is not None:
             self._process.terminate()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_SECONDS):
-                await asyncio.shield(self._keeper)
+        await self._has_ended(self._keeper)
         if self.pid is not None and self._process is not None:
             self._process.kill()
+            await self._has_ended(self._keeper)  # or it would be left behind, half ended
         self._keeper.cancel()
+
+    async def _has_ended(self, keeper: asyncio.Task[None]) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await asyncio.shield(keeper)
 
     async def _keep(self) -> None:
         wait = FIRST_WAIT
