@@ -60,6 +60,22 @@ async def test_the_admin_ends_with_the_session_that_opened_it(gate: RunningGate)
         assert (await client.get(admin(gate, "databroker/session/"), headers=HTML)).status_code == 302
 
 
+async def test_the_admin_s_cookie_opens_nothing_without_the_session_that_it_came_with(gate: RunningGate) -> None:
+    async def cookies_of(name: str, url: str) -> dict[str, str]:
+        async with gate.client() as client:
+            await sign_in(client, url, name)
+            return {each.name: each.value or "" for each in client.cookies.jar if each.domain == "authenticate.localhost"}
+
+    entered = await cookies_of("alice", admin(gate))
+    (opener,) = {name for name in entered if name.endswith("_gate_admin")}
+    app = gate.url("app.localhost")
+    callers = (({}, 302), (await cookies_of("bob", app), 302), (await cookies_of("alice", app), 302), (entered, 200))
+    async with gate.client() as client:
+        for cookies, status in callers:
+            sent = "; ".join(f"{name}={value}" for name, value in {**cookies, opener: entered[opener]}.items())
+            assert (await client.get(admin(gate, "databroker/session/"), headers={**HTML, "Cookie": sent})).status_code == status
+
+
 async def test_who_leaves_the_admin_is_told_that_they_are_still_signed_in(gate: RunningGate) -> None:
     async with gate.client() as client:
         index = await sign_in(client, admin(gate), "alice")

@@ -18,6 +18,13 @@ from tests.support.options import make_options
 
 @pytest.fixture
 async def http(tmp_path: Path) -> AsyncIterator[ProviderHttp]:
+    http = ProviderHttp(make_options(tmp_path))
+    yield http
+    await http.close()
+
+
+@pytest.fixture
+async def impatient(tmp_path: Path) -> AsyncIterator[ProviderHttp]:
     http = ProviderHttp(make_options(tmp_path), timeout=0.5)
     yield http
     await http.close()
@@ -49,14 +56,14 @@ async def test_compression_is_neither_asked_for_nor_undone(http: ProviderHttp, i
     assert idp.requests[-1].headers["accept-encoding"] == "identity"
 
 
-async def test_a_slow_answer_ends_in_time(http: ProviderHttp, idp: FakeIdP) -> None:
+async def test_a_slow_answer_ends_in_time(impatient: ProviderHttp, idp: FakeIdP) -> None:
     idp.bend.answers["/jwks"] = Answer(delay=30)
     async with asyncio.timeout(5):
         with pytest.raises(ProviderError, match="does not answer in time"):
-            await http.get(f"{idp.issuer}/jwks")
+            await impatient.get(f"{idp.issuer}/jwks")
 
 
-async def test_an_answer_that_drips_in_ends_in_time(http: ProviderHttp) -> None:
+async def test_an_answer_that_drips_in_ends_in_time(impatient: ProviderHttp) -> None:
     async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         try:
@@ -71,7 +78,7 @@ async def test_an_answer_that_drips_in_ends_in_time(http: ProviderHttp) -> None:
 
     async with await asyncio.start_server(drip, "127.0.0.1", 0) as server, asyncio.timeout(5):
         with pytest.raises(ProviderError, match="does not answer in time"):
-            await http.get(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x")
+            await impatient.get(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x")
 
 
 async def test_errors_name_the_host_and_no_more_of_the_url(http: ProviderHttp) -> None:
