@@ -106,7 +106,12 @@ service.without(
 )
 
 credentials = door("authorize/upstream_credentials.py", "unit/authorize/test_upstream_credentials.py")
-credentials.without("a cluster is asked in somebody's name", "        if identity is None:\n", "        if False:\n", CREDENTIALS)
+credentials.without(
+    "a cluster is asked in somebody's name",
+    'raise NobodyToActFor("nobody is signed in whom the cluster could be told")',
+    'return ((b"authorization", authorization),)',
+    CREDENTIALS,
+)
 credentials.without("nobody gets a name that the cluster keeps for itself", " and not name.lower().startswith(RESERVED)", "")
 credentials.without("a name can't end its header", "name.isascii() and name.isprintable()", "name.isascii()")
 credentials.without("a mailbox does not pass for a user id", ' and "/" not in email', "")

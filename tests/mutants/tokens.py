@@ -55,7 +55,8 @@ service = door("authorize/service.py", "unit/authorize/test_service.py")
 service.without(
     "who is signed in stays who they are",
     "        for audience in self.audiences(request):\n            if (identity :=",
-    "        if (named := await self._of_token(request, now, route)) is not None:\n            return named\n"
+    "        named = await self._of_token(request, now, route)\n"
+    '        if named is not None and not isinstance(named, RefusedToken):\n            return named, ""\n'
     "        for audience in self.audiences(request):\n            if (identity :=",
 )
 
@@ -137,7 +138,7 @@ bearer_tokens.without(
     "kept, other = self._good, self._refused",
 )
 bearer_tokens.without("a bearer's token ends", "    kind.check_times(payload, now)\n", "")
-bearer_tokens.without("a bearer's token names somebody", '    kind.text(payload, "sub")\n', "")
+bearer_tokens.without("a bearer's token names somebody", '    kind.text(payload, "sub")\n', '    payload.setdefault("sub", "")\n')
 bearer_tokens.without("a logout token lets nobody in", "    if OF_LOGOUT_TOKENS in payload:\n", "    if False:\n")
 bearer_tokens.without("an ID token is no access token", 'and (has_nonce or says == "ID" or not has_scope):', "and not has_scope:")
 bearer_tokens.without(
