@@ -40,7 +40,7 @@ from gateproject.telemetry.logs import configure_logs
 from gateproject.telemetry.tracing import tracer
 from gateproject.version import version
 from proxy.autocert.service import Autocert
-from proxy.dataplane import Carrying
+from proxy.carrying import Carrying
 from proxy.envoy.service import EnvoyPlane
 from proxy.ext_authz import ExtAuthzResponder
 from proxy.listener.state import ListenerState
@@ -178,7 +178,7 @@ class Runtime:
         await self._rpc.start()
         if self.world.authenticate is not ABSENT:
             await self.world.authenticate.start()
-        self._carrying.use(self.options, None if self.world.proxy is ABSENT else self.world.proxy.dataplane)
+        self._carrying.use(self.options, None if self.world.proxy is ABSENT else self.world.proxy.dataplane.state)
         if self.world.directory is not ABSENT:
             await self.world.directory.start()
         self._background.append(
@@ -246,7 +246,7 @@ class Runtime:
         await tell("metrics", lambda: self._metrics.serve(options, taken))
         await tell("tracing", lambda: tracer.use(world.tracing))
         await tell("data broker", lambda: self._databroker.use(options.shared_secret, options.session_staleness.total_seconds()))
-        await tell("upstreams", lambda: carrying.use(options, None if world.proxy is ABSENT else world.proxy.dataplane))
+        await tell("upstreams", lambda: carrying.use(options, None if world.proxy is ABSENT else world.proxy.dataplane.state))
         await tell("decision log", self._keep_decisions)
         await tell("log", lambda: configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug))
         await tell("gRPC", lambda: self._rpc.reload(options))

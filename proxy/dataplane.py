@@ -1,24 +1,21 @@
 """The embedded data plane: renders a verdict, and carries what passes; then one line in the log."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from authorize.client import Authorizer
-from authorize.decision_log import DecisionLog
-from authorize.recorder import Saw
-from databroker.client import BrokerClient
 from gateproject.config.options import Options
 from gateproject.errors import AccessEnded, BadRequest, BrokerError, CredentialsError, NoDescriptors, UpstreamError
 from gateproject.telemetry.http_calls import CLIENT_LEFT
 from gateproject.telemetry.tracing.spans import active
-from proxy.access_log import Observer
 from proxy.answers import Answers, send_refusal
+from proxy.carrying import Carrying
 from proxy.forwarding import spdy
 from proxy.forwarding.handshake import Handshake, HandshakeRefused
-from proxy.forwarding.http import ForwardResult, Leash, forward
+from proxy.forwarding.http import ForwardResult, forward
 from proxy.forwarding.spdy import SpdyUpgrade
 from proxy.forwarding.tcp import Limits, carry_tcp
 from proxy.forwarding.websocket import Upgrade
@@ -30,9 +27,8 @@ from proxy.open_streams import OpenStreams, Stream
 from proxy.refusals import TooManyTunnels, refusal_of
 from proxy.state import ProxyState, RouteForwarding
 from proxy.traced import carried_in_span
-from proxy.upstreams.client import OutgoingRequest, Place, UpstreamClient
+from proxy.upstreams.client import OutgoingRequest, Place
 from proxy.upstreams.dialing import dial
-from proxy.upstreams.health import HealthChecks
 from proxy.upstreams.troubles import Troubles
 from proxy.verdict import Carry, JudgedRequest, SignIn, Verdicts, with_form
 
@@ -40,44 +36,12 @@ from proxy.verdict import Carry, JudgedRequest, SignIn, Verdicts, with_form
 MOST_TUNNELS = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Carrying:
-    """What outlives the reload of a configuration: the pools of upstream connections, what is being carried, who was seen.
-
-    `saw` is told of every request that is let through for a session: its id, the time, the host.
-    """
-
-    decisions: DecisionLog = field(default_factory=lambda: DecisionLog(lambda entries: None))
-    client: UpstreamClient = field(default_factory=UpstreamClient)
-    streams: OpenStreams = field(default_factory=OpenStreams)
-    saw: Saw = lambda session_id, now, host: None
-    broker: BrokerClient | None = None  # keeps what people send without a session; without it, nothing is kept
-    health: HealthChecks = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "health", HealthChecks(self.client))
-
-    def use(self, options: Options, plane: "DataPlane | None") -> None:
-        """This configuration is in force from now on; called on the event loop."""
-        self.client.use(options.dns_lookup_family)
-        self.client.troubles.forget()
-        carries = options.services in ("all", "proxy")
-        self.health.use(plane.state.clusters.members() if plane is not None and carries else ())
-
-    def observer(self, trusted: TrustedPeers) -> Observer:
-        return Observer(trusted, self.decisions, self.saw)
-
-    async def close(self) -> None:
-        self.health.close()
-        await self.client.close()
-
-
 class DataPlane:
     def __init__(
         self,
         options: Options,
         authorize: Authorizer,
-        carrying: "Carrying | None" = None,
+        carrying: Carrying | None = None,
         clock: Callable[[], float] = time.time,
         previous: "DataPlane | None" = None,
     ):
@@ -160,11 +124,11 @@ class DataPlane:
             else:
                 switch = SpdyUpgrade(take_over, self._response_headers, lifetime).carry
 
-        def carried(leash: Leash) -> Awaitable[ForwardResult]:
+        with self.on_leash(judged, outgoing.place) as leash:
             answer = forward(outgoing, self._carrying.client, receive, send, self._response_headers, leash, switch)
-            return answer if active() is None else carried_in_span(outgoing, answer)
-
-        return await self._on_leash(judged, outgoing.place, carried)
+            result = await (answer if active() is None else carried_in_span(outgoing, answer))
+            leash.status = result.status
+        return result
 
     async def _tunnel(self, judged: JudgedRequest, carry: Carry, receive: Receive) -> ForwardResult:
         """Where it leads is the route's alone: nothing of the request has a say in what is dialled."""
@@ -176,32 +140,29 @@ class DataPlane:
         upstream, place = forwarding.chosen(self._who(forwarding, judged))
         family, headers = self._carrying.client.family, [(b"x-request-id", incoming.request_id.encode())]
         limits = Limits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.silence)
+        dialled = partial(dial, upstream, place, family, self.troubles)
+        with self.on_leash(judged, place) as leash:
+            result = await carry_tcp(compiled.route.name or compiled.id, dialled, take_over, headers, receive, limits, leash)
+            leash.status = result.status
+        return result
 
-        async def carried(leash: Leash) -> ForwardResult:
-            dialled = partial(dial, upstream, place, family, self.troubles)
-            return await carry_tcp(compiled.route.name or compiled.id, dialled, take_over, headers, receive, limits, leash)
-
-        return await self._on_leash(judged, place, carried)
-
-    async def _on_leash(
-        self, judged: JudgedRequest, place: Place | None, carried: Callable[[Leash], Awaitable[ForwardResult]]
-    ) -> ForwardResult:
-        stream, status = self.begin(judged), None
+    @contextmanager
+    def on_leash(self, judged: JudgedRequest, place: Place | None) -> Iterator[Stream]:
+        """While it is carried: `streams` may end it, and its upstream is known to be at work; the leash is told how that went."""
+        stream = self.begin(judged)
         if place is not None:
             place.begin()
         try:
-            result = await carried(stream)
-            status = result.status
-            return result
+            yield stream
         except NoDescriptors:  # says nothing of the upstream
             raise
         except UpstreamError as error:
-            status = error.status
+            stream.status = error.status
             raise
         finally:
             self.streams.close(stream)
             if place is not None:
-                place.end(status)
+                place.end(stream.status)
 
     def _who(self, forwarding: RouteForwarding, judged: JudgedRequest) -> str:
         """For balancing that sticks: the session, else the client's address."""

@@ -11,7 +11,7 @@ from gateproject.errors import GateError
 from gateproject.telemetry.request_id import new_request_id
 from proxy.access_log import RequestLog
 from proxy.answers import Answers, CapturedResponse
-from proxy.dataplane import Carrying
+from proxy.carrying import Carrying
 from proxy.headers import Header, RouteHeaders, TrustedPeers, fold, is_internal_header
 from proxy.incoming import Incoming
 from proxy.judging import Judging

@@ -10,7 +10,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from gateproject.config.options import Options
 from gateproject.errors import BadRequest, GateError
 from proxy.answers import Answers, Headers, send_refusal, send_response
-from proxy.dataplane import Carrying
+from proxy.carrying import Carrying
 from proxy.headers import RouteHeaders, TrustedPeers, fold, is_identity_header, is_internal_header, is_steering_header
 from proxy.incoming import Incoming, Receive, Send, source_ip
 from proxy.judging import Judging

@@ -35,6 +35,7 @@ class Stream(Leash):
     session_id: str = ""
     is_timed: bool = False
     asks_provider: bool = False
+    status: int | None = None  # that its upstream answered, once that is known
 
 
 class OpenStreams:

@@ -13,7 +13,8 @@ from gateproject.crypto.session_cookie import SessionCookies
 from gateproject.crypto.sign_in_attempts import SignInAttempts
 from proxy import own_pages
 from proxy.access_log import PageLog
-from proxy.dataplane import Carrying, DataPlane
+from proxy.carrying import Carrying
+from proxy.dataplane import DataPlane
 from proxy.forward_auth import ForwardAuth
 from proxy.headers import TrustedPeers
 from proxy.incoming import Incoming, Send, client_address, client_certificate, source_ip

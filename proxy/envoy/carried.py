@@ -105,24 +105,20 @@ class Carried:
         self._count(log.status)
 
     async def _carry(self, context: Context, cut: Cut) -> None:
-        log, place, stream = self._log, self._outgoing.place, self._plane.begin(self._judged)
         task = cast("asyncio.Task[object]", asyncio.current_task())
-        stream.end = partial(self._end, task, Ending.REVOKED.value)
-        if place is not None:
-            place.begin()
-        try:
-            await self._converse(context, cut)
-        except asyncio.CancelledError:
-            if not self._ended_because or task.uncancel() > 0:
-                raise
-            log.problem = self._ended_because
-            await self._cut(context)
-        finally:
-            if self._patience is not None:
-                self._patience.cancel()
-            self._plane.streams.close(stream)
-            if place is not None:
-                place.end(log.status)
+        with self._plane.on_leash(self._judged, self._outgoing.place) as stream:
+            stream.end = partial(self._end, task, Ending.REVOKED.value)
+            try:
+                await self._converse(context, cut)
+            except asyncio.CancelledError:
+                if not self._ended_because or task.uncancel() > 0:
+                    raise
+                self._log.problem = self._ended_because
+                await self._cut(context)
+            finally:
+                stream.status = self._log.status
+                if self._patience is not None:
+                    self._patience.cancel()
 
     def _may_have_been_cut(self) -> bool:
         """By one of the bounds that Envoy looks after: only then is it worth waiting for its word."""

@@ -13,7 +13,8 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from gateproject.config.options import Options
 from gateproject.crypto.signing_key import SigningKey
-from proxy.dataplane import Carrying, DataPlane
+from proxy.carrying import Carrying
+from proxy.dataplane import DataPlane
 from proxy.open_streams import OpenStreams
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options

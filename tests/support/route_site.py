@@ -15,7 +15,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from gateproject.crypto.hand_over import HandOvers
 from gateproject.crypto.signing_key import SigningKey
-from proxy.dataplane import Carrying
+from proxy.carrying import Carrying
 from proxy.service import ProxyService
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options

@@ -19,7 +19,7 @@ from databroker.store.memory import MemoryStore
 from gateproject.config.source import ConfigSource
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.large import COLLECT_AFTER, TURN_SECONDS, made_beside_requests, settle
-from proxy.dataplane import Carrying
+from proxy.carrying import Carrying
 from proxy.service import ProxyService
 from tests.support.options import make_options
 

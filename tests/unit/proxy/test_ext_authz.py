@@ -12,7 +12,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import BadRequest
-from proxy.dataplane import Carrying
+from proxy.carrying import Carrying
 from proxy.ext_authz import ExtAuthzResponder
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in

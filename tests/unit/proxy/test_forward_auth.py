@@ -18,7 +18,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from gateproject.crypto.signing_key import SigningKey
 from gateproject.errors import BrokerError
-from proxy.dataplane import Carrying
+from proxy.carrying import Carrying
 from proxy.incoming import Incoming, Receive, Send
 from proxy.service import ProxyService
 from tests.support.asgi import NAVIGATION, SCRIPT, Answer, body_of, incoming_from

@@ -7,7 +7,7 @@ from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from gateproject.crypto.signing_key import SigningKey
-from proxy.dataplane import Carrying
+from proxy.carrying import Carrying
 from proxy.own_paths import Owner
 from proxy.service import ProxyService
 from tests.support.asgi import incoming_from

@@ -12,7 +12,7 @@ from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from gateproject.crypto.signing_key import SigningKey
-from proxy.dataplane import Carrying
+from proxy.carrying import Carrying
 from proxy.envoy.doorway import Doorway
 from proxy.envoy.ext_proc import ExtProcServer
 from proxy.service import ProxyService
