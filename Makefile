@@ -40,7 +40,7 @@ test-fast: venv-test ## unit and contract tests
 check: venv-test ## format, lint, types, import contracts; changes nothing
 	@$(PY) -m ruff format --check --quiet .
 	@$(PY) -m ruff check --quiet .
-	@$(PY) -m mypy gateproject authenticate authorize databroker proxy
+	@$(PY) -m mypy gateproject proxy authenticate authorize databroker config foundation
 	@$(VENV)/bin/lint-imports --no-cache
 
 fix: venv-test ## format, and what lint can mend by itself

@@ -11,7 +11,7 @@ def main() -> None:
     arguments = _take_config(sys.argv)
     if {"-version", "--version"} & set(arguments[1:]):
         # Of every command: Django would print its own.
-        from gateproject.version import version
+        from foundation.version import version
 
         print(version())
         return

@@ -1,9 +1,9 @@
 """Where does a browser go when it comes back from signing out at the provider?  One page of ours, registered once, knows by its `state`."""
 
 from authenticate.targets import IsRouteOrigin, Targets
-from gateproject.config.options import Options
-from gateproject.crypto.sealing import Sealer
-from gateproject.errors import SealError
+from config.options import Options
+from foundation.crypto.sealing import Sealer
+from foundation.errors import SealError
 
 PATH = "/.gate/signed_out"
 # A provider may ask whether somebody means it, and they may have coffee first.

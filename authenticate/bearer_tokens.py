@@ -11,26 +11,26 @@ from typing import Any
 
 import structlog
 
-from authenticate import key_set, strict_json
-from authenticate.discovery import ACCEPTED_ALGORITHMS, PATH, is_safe
-from authenticate.issuer import issuer_for, signs_for
-from authenticate.key_set import KeySet
-from authenticate.provider_client import ProviderClient
-from authenticate.provider_http import ProviderHttp
+from authenticate.provider import key_set, strict_json
+from authenticate.provider.client import ProviderClient
+from authenticate.provider.discovery import ACCEPTED_ALGORITHMS, PATH, is_safe
+from authenticate.provider.http import ProviderHttp
+from authenticate.provider.issuer import issuer_for, signs_for
+from authenticate.provider.key_set import KeySet
+from authenticate.provider.signed_token import MAX_TOKEN, Kind, UnknownKey
+from authenticate.provider.single_flight import Remembered
 from authenticate.providers.base import AccessRefused, ScopeMissing
 from authenticate.providers.oidc import is_verified
 from authenticate.providers.registry import provider_of
-from authenticate.remembered import Remembered
-from authenticate.signed_token import MAX_TOKEN, Kind, UnknownKey
+from config.options import Options
+from config.routes.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_ENDS, JWT
+from config.routes.route import Route
 from databroker.records import Session, User, issuer_in
-from gateproject.bounded import MIB, BoundedCache, weight_of
-from gateproject.challenges import RefusedToken
-from gateproject.client_network import Places, client_network
-from gateproject.config.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_ENDS, JWT
-from gateproject.config.options import Options
-from gateproject.config.route import Route
-from gateproject.errors import ProviderError
-from gateproject.tasks import spawn
+from foundation.bounded_cache import MIB, BoundedCache, weight_of
+from foundation.challenges import RefusedToken
+from foundation.client_network import Places, client_network
+from foundation.errors import ProviderError
+from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import structlog
 
+from config.options import Options
 from databroker.backoff import pauses
 from databroker.client import BrokerClient
 from databroker.records import SIGNING_KEY, PublishedKey
-from gateproject.config.options import Options
-from gateproject.crypto.signing_key import SigningKey, checked_jwk
-from gateproject.errors import BrokerError
+from foundation.crypto.signing_key import SigningKey, checked_jwk
+from foundation.errors import BrokerError
 
 log = structlog.get_logger(__name__)
 

@@ -8,32 +8,32 @@ import structlog
 
 from authenticate.after_sign_out import AfterSignOut
 from authenticate.directory.service import DirectoryService
-from authenticate.provider_client import ProviderClient
-from authenticate.provider_logout import ProviderLogout
+from authenticate.provider.client import ProviderClient
 from authenticate.providers.registry import provider_of
 from authenticate.published_keys import PublishedKeys
-from authenticate.refresh_worker import RefreshWorker
 from authenticate.scim.access import ScimAccess
 from authenticate.scim.directory import ScimDirectory
 from authenticate.scim.errors import ScimError
 from authenticate.scim.trail import Trail
-from authenticate.session_refresh import SessionRefresh
-from authenticate.sessions import Sessions
+from authenticate.session.provider_logout import ProviderLogout
+from authenticate.session.refresh import SessionRefresh
+from authenticate.session.refresh_worker import RefreshWorker
+from authenticate.session.sessions import Sessions
 from authenticate.targets import Target, Targets
+from config.options import Options
 from databroker.backoff import pauses
 from databroker.client import BrokerClient
 from databroker.elected import run_elected
 from databroker.records import Session
-from gateproject.client_network import Places
-from gateproject.config.options import Options
-from gateproject.crypto.csrf_token import CsrfTokens
-from gateproject.crypto.hand_over import HandOvers
-from gateproject.crypto.program_tokens import ProgramHandOvers, ProgramRequests
-from gateproject.crypto.sign_in_attempts import LIFETIME, SignInAttempts
-from gateproject.crypto.signed_urls import UrlSigner
-from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import BrokerError, ProviderError
-from gateproject.tasks import spawn
+from foundation.client_network import Places
+from foundation.crypto.csrf_token import CsrfTokens
+from foundation.crypto.hand_over import HandOvers
+from foundation.crypto.program_tokens import ProgramHandOvers, ProgramRequests
+from foundation.crypto.sign_in_attempts import LIFETIME, SignInAttempts
+from foundation.crypto.signed_urls import UrlSigner
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import BrokerError, ProviderError
+from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
 

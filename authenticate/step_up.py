@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from databroker.records import authenticated_at
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 
 WEAK = "The sign-in service did not sign you in as strongly as this application asks."
 UNTOLD = "The sign-in service does not say when you proved who you are, which this application asks for."

@@ -15,7 +15,7 @@ from authenticate.views.scim import scim
 from authenticate.views.sign_in import sign_in
 from authenticate.views.sign_out import sign_out, signed_out
 from authenticate.views.well_known import endpoints, jwks
-from gateproject.responses import error_page
+from foundation.responses import error_page
 
 
 async def _configured_callback(request: HttpRequest, path: str) -> HttpResponse:

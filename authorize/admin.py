@@ -15,9 +15,9 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.timezone import localtime
 
-from authorize.asking import Asking, NotThere
-from authorize.described import described_moment
-from authorize.explanation import Explanation, explained_again
+from authorize.explain.explanation import Explanation, explained_again
+from authorize.explain.form import Asking, NotThere
+from authorize.explain.invented_request import described_moment
 from authorize.models import LoggedDecision
 from databroker.admin import LookOnly
 

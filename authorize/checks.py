@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from authorize.described import Described, described_identity, described_request
 from authorize.entry_checks import claims_of_two_issuers, entries_for_nobody, tokens_that_open_nothing, unusable_administrators
+from authorize.explain.invented_request import Described, described_identity, described_request
 from authorize.policy import explain
 from authorize.policy.compiled_route import lets_somebody_in, usable_conditions
 from authorize.policy.decision import Decision, Outcome, decide
@@ -15,14 +15,14 @@ from authorize.policy.request import AccessRequest, ClientCertificate
 from authorize.policy.route_table import RouteTable
 from authorize.policy.shadowing import shadowed
 from authorize.state import default_ports, route_table
-from gateproject.config.load import Judge
-from gateproject.config.options import Options
-from gateproject.config.places import path_of
-from gateproject.config.policy_language import ENFORCE
-from gateproject.config.policy_tests import PolicyTest
-from gateproject.config.route import Route
-from gateproject.config.validation import Finding
-from gateproject.errors import BadRequest, ConfigError, TooManyReadings, TwoReadings
+from config.documents.places import path_of
+from config.load import Judge
+from config.options import Options
+from config.routes.policy_language import ENFORCE
+from config.routes.policy_tests import PolicyTest
+from config.routes.route import Route
+from config.validation import Finding
+from foundation.errors import BadRequest, ConfigError, TooManyReadings, TwoReadings
 
 _WORDS = {
     Outcome.ALLOWED: "allow",

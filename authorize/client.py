@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from authorize.identity_headers import Headers
-from authorize.identity_loader import Sources
+from authorize.decisions.shadow import WouldBe
+from authorize.identity.loader import Sources
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
-from authorize.shadow import WouldBe
+from authorize.upstream.identity_headers import Headers
 
 
 class Withheld(Enum):

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from authorize.account_identity import PROVIDER
+from authorize.identity.account_identity import PROVIDER
 from authorize.policy.compiled_route import unusable_users
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
-from gateproject.config.authenticate import PROVIDERS
-from gateproject.config.authorize import claimed_groups
-from gateproject.config.bearer_tokens import ISSUER_ENDS, JWT, OF_OUR_PEOPLE
-from gateproject.config.places import KeyPath, path_of
-from gateproject.config.policy_language import comparisons
-from gateproject.config.validation import Finding
+from config.documents.places import KeyPath, path_of
+from config.groups.authenticate import PROVIDERS
+from config.groups.authorize import claimed_groups
+from config.routes.bearer_tokens import ISSUER_ENDS, JWT, OF_OUR_PEOPLE
+from config.routes.policy_language import comparisons
+from config.validation import Finding
 
 
 def unusable_administrators(settings: Any) -> Iterator[Finding]:

@@ -3,18 +3,18 @@
 from collections.abc import Iterable
 
 from authorize.client import Authorizer, Check
-from authorize.client_certificates import CertificateHosts
-from authorize.identity_loader import Sources
+from authorize.decisions.shadow import WouldBe
+from authorize.identity.client_certificates import CertificateHosts
+from authorize.identity.loader import Sources
 from authorize.policy.canonical import canonical_host
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
-from authorize.shadow import WouldBe
 from authorize.state import default_ports, route_table
-from gateproject.config.options import Options
-from gateproject.config.upstream_credentials import shows_credentials
-from gateproject.errors import BadRequest
+from config.options import Options
+from config.routes.upstream_credentials import shows_credentials
+from foundation.errors import BadRequest
 
 
 class Hosts:

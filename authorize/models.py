@@ -1,4 +1,4 @@
-"""The last decisions, for the admin to search and for replays: no query strings, no tokens, no secrets (authorize/recorded_facts.py)."""
+"""The last decisions, for the admin to search and for replays: no query strings, no tokens, no secrets (authorize/decisions/facts.py)."""
 
 from django.db import models
 

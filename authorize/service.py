@@ -3,32 +3,32 @@
 import time
 from collections.abc import Callable, Iterable
 
-from authorize import carriers
-from authorize.bearers import Bearers
 from authorize.client import Attestation, Authorizer, Check
-from authorize.client_certificates import ClientCertificates
+from authorize.decisions.shadow import Asked, Shadow, WouldBe
 from authorize.hosts import Hosts
-from authorize.identity_headers import Headers, IdentityHeaders
-from authorize.identity_loader import IdentityLoader, Sources
+from authorize.identity import credentials
+from authorize.identity.bearer_port import Bearers
+from authorize.identity.client_certificates import ClientCertificates
+from authorize.identity.loader import IdentityLoader, Sources
+from authorize.identity.service_accounts import ServiceAccountLoader
 from authorize.policy import criteria
 from authorize.policy.compiled_route import unusable_users
 from authorize.policy.decision import NO_ROUTE, Outcome, judge
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
-from authorize.service_accounts import ServiceAccountLoader
-from authorize.shadow import Asked, Shadow, WouldBe
-from authorize.upstream_credentials import UpstreamCredentials
+from authorize.upstream.credentials import UpstreamCredentials
+from authorize.upstream.identity_headers import Headers, IdentityHeaders
+from config.groups.authorize import claimed_groups, groups_are_claimed
+from config.groups.directory import groups_are_recorded
+from config.options import Options
+from config.routes.route import Route
 from databroker.replica import Replica
 from databroker.session_use import SessionReader
-from gateproject.challenges import RefusedToken
-from gateproject.config.authorize import claimed_groups, groups_are_claimed
-from gateproject.config.directory import groups_are_recorded
-from gateproject.config.options import Options
-from gateproject.config.route import Route
-from gateproject.crypto.program_tokens import ProgramTokens
-from gateproject.crypto.session_cookie import SessionCookies
-from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import BrokerError, ConfigError, ProviderError, SealError
+from foundation.challenges import RefusedToken
+from foundation.crypto.program_tokens import ProgramTokens
+from foundation.crypto.session_cookie import SessionCookies
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import BrokerError, ConfigError, ProviderError, SealError
 
 # The administrators' rules look at the person only.
 ADMIN_REQUEST = AccessRequest(method="GET", host="", port=None, path="/")
@@ -88,7 +88,7 @@ class AuthorizeService(Hosts):
             identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
         is_told = decision.is_allowed and not decision.is_preflight
         headers = self.identity_headers.headers_for(request, route, identity, now) if is_told else ()
-        challenge = carriers.challenge(request, route.route.bearer_token is not None) if decision.outcome is Outcome.SIGN_IN else ""
+        challenge = credentials.challenge(request, route.route.bearer_token is not None) if decision.outcome is Outcome.SIGN_IN else ""
         return Check(decision, identity, headers, challenge, refused)
 
     @property
@@ -161,14 +161,14 @@ class AuthorizeService(Hosts):
 
     async def _of_token(self, request: AccessRequest, now: float, route: Route | None) -> Identity | RefusedToken | None:
         """Which service account, or whom a program acts for: by the Authorization header, or else by a program's token in the query."""
-        scheme, value = carriers.authorization_of(request)
-        if carriers.is_service_account(scheme, value):
+        scheme, value = credentials.authorization_of(request)
+        if credentials.is_service_account(scheme, value):
             return await self._service_accounts.identify(value, now)
         if scheme == "bearer" and route is not None and route.bearer_token is not None:
             return await self._of_bearer(route, value, request.source_ip, now)
-        if program_token := value if scheme == "gate" else carriers.query_token_of(request):
+        if program_token := value if scheme == "gate" else credentials.query_token_of(request):
             return await self._of_program(request, program_token, now)
-        return None if value or not carriers.is_unreadable(request) else RefusedToken("the Authorization header has no single reading")
+        return None if value or not credentials.is_unreadable(request) else RefusedToken("the Authorization header has no single reading")
 
     async def _of_program(self, request: AccessRequest, token: str, now: float) -> Identity | RefusedToken:
         reason = ""

@@ -122,7 +122,7 @@ async def filled_store() -> Any:
 
 async def loaded(store: Any) -> float:
     from databroker.client import LocalBroker
-    from databroker.projection import Projection
+    from databroker.tables.projection import Projection
 
     started = time.perf_counter()
     await Projection(LocalBroker(store))._load()
@@ -177,7 +177,7 @@ def sqlite() -> Iterator[None]:
 
 @contextmanager
 def postgresql() -> Iterator[None]:
-    from gateproject.config.storage_url import database_server
+    from config.groups.storage_url import database_server
     from gateproject.settings import _postgresql
     from tests.support.postgresql import PostgresServer
 

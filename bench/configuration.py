@@ -22,7 +22,7 @@ ROUNDS = 3
 
 LOAD = (
     "import sys; from pathlib import Path; from authorize.checks import JUDGES; from authorize.state import route_table; "
-    "from gateproject.config.load import load_options; from gateproject.large import made_beside_requests\n"
+    "from config.load import load_options; from gateproject.process.gc_tuning import made_beside_requests\n"
     "with made_beside_requests(): route_table(load_options(Path(sys.argv[1]), {}, JUDGES))"
 )
 COMMANDS = {

@@ -27,15 +27,15 @@ from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest, access_request
 from authorize.policy.route_table import RouteTable
 from authorize.service import AuthorizeService
+from config.options import Options
+from config.routes.route import Route
 from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Session, User
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from gateproject.config.options import Options
-from gateproject.config.route import Route
-from gateproject.crypto.session_cookie import SessionCookies
-from gateproject.crypto.signing_key import SigningKey
-from gateproject.tasks import spawn
+from foundation.crypto.session_cookie import SessionCookies
+from foundation.crypto.signing_key import SigningKey
+from foundation.tasks import spawn
 from tests.support.cookies import signed_in
 from tests.support.options import MINIMAL, make_options
 

@@ -19,20 +19,20 @@ from pathlib import Path
 
 from authenticate.directory.reading import Reading
 from authenticate.directory.source import Source
-from authorize.identity_loader import IdentityLoader
+from authorize.identity.loader import IdentityLoader
 from authorize.policy.decision import decide
 from authorize.policy.request import access_request
 from authorize.state import default_ports, route_table
 from bench.rig import child, pin
+from config.issuers import configured_issuer
+from config.options import Options
 from databroker.client import LocalBroker
 from databroker.records import SESSION, USER, Session, User
 from databroker.replica import Replica
 from databroker.session_use import SessionReader
 from databroker.store.memory import MemoryStore
-from gateproject.config.issuers import configured_issuer
-from gateproject.config.options import Options
-from gateproject.tasks import spawn
-from gateproject.telemetry.logs import configure_logs
+from foundation.tasks import spawn
+from foundation.telemetry.logs import configure_logs
 from tests.support.options import make_options
 
 USERS, GROUPS, EACH, PAGE = 100_000, 10_000, 20, 500

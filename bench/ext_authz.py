@@ -32,22 +32,22 @@ import yaml
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.rpc import code_pb2, status_pb2
 
-from authorize.decision_log import DecisionLog
-from authorize.recorder import Recorder
+from authorize.decisions.log import DecisionLog
+from authorize.decisions.recorder import Recorder
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
 from bench.rig import child, free_port, pin, wait_for
+from config.issuers import configured_issuer
+from config.options import Options
 from databroker.client import LocalBroker
 from databroker.records import SESSION, USER, Session, User
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from gateproject.config.issuers import configured_issuer
-from gateproject.config.options import Options
-from gateproject.crypto.session_cookie import SessionCookies
-from gateproject.crypto.signing_key import SigningKey
-from gateproject.rpc_services import RpcServices
-from gateproject.tasks import spawn
-from gateproject.telemetry.logs import configure_logs
+from foundation.crypto.session_cookie import SessionCookies
+from foundation.crypto.signing_key import SigningKey
+from foundation.tasks import spawn
+from foundation.telemetry.logs import configure_logs
+from gateproject.process.rpc_services import RpcServices
 from proxy.ext_authz import ExtAuthzResponder
 from tests.support.cookies import signed_in as cookie_of
 from tests.support.options import make_options

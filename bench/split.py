@@ -27,16 +27,16 @@ from authorize.policy.request import AccessRequest
 from authorize.rpc.client import RemoteAuthorizer
 from bench.rig import child, free_port
 from bench.stores import opened, tell
+from config.options import Options
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryUser, Session, User
 from databroker.replica import MAX_SESSIONS
 from databroker.rpc.client import Position, RemoteBroker
 from databroker.store.base import ANEW, BackEnd, StartOver
-from gateproject.config.options import Options
-from gateproject.config.types import Url
-from gateproject.crypto.session_cookie import SessionCookies
-from gateproject.errors import BrokerError
-from gateproject.rpc.channel import RpcChannel
-from gateproject.rpc.shared_secret import SharedSecret
+from foundation.crypto.session_cookie import SessionCookies
+from foundation.errors import BrokerError
+from foundation.rpc.channel import RpcChannel
+from foundation.rpc.shared_secret import SharedSecret
+from foundation.values import Url
 from tests.support.cookies import signed_in
 from tests.support.options import MINIMAL, make_options
 from tests.support.redis_server import RedisServer

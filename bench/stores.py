@@ -15,6 +15,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from bench.rig import pin
+from config.groups.storage_url import storage_url
 from databroker.client import LocalBroker
 from databroker.records import SESSION
 from databroker.replica import Replica
@@ -22,8 +23,7 @@ from databroker.store.base import BackEnd
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.kvstore import DEADLINE, KvStore
 from databroker.store.sealed import SealedStore
-from gateproject.config.storage_url import storage_url
-from gateproject.tasks import spawn
+from foundation.tasks import spawn
 from tests.support.redis_server import RedisServer
 
 WRITERS = 64

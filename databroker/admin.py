@@ -18,14 +18,14 @@ from django.utils.text import capfirst
 from django.utils.timezone import localtime
 from django.views.decorators.csrf import csrf_protect
 
-from databroker import search
-from databroker.admin_ending import Ending
-from databroker.audit import AUDIT_COLUMNS, csv_lines, name_of, record_action, user_of
-from databroker.counted import CountedPaginator
-from databroker.details import asked, short_moment, shown_claims, shown_facts
+from databroker.adminsite import search
+from databroker.adminsite.audit import AUDIT_COLUMNS, csv_lines, name_of, record_action, user_of
+from databroker.adminsite.cached_paginator import CountedPaginator
+from databroker.adminsite.details import asked, short_moment, shown_claims, shown_facts
+from databroker.adminsite.end_sessions import Ending
 from databroker.models import AuditEntry, Group, Session, User
 from databroker.records import DIRECTORY_USER, SESSION, USER, Record
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 
 __all__ = ["record_action", "register"]
 

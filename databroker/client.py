@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from databroker.records import SPENT, Record
 from databroker.store.base import ANEW, BackEnd, Change, Lease, StartOver, VersionConflict
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 
 # Spent ids outlive what they guard by this many seconds, because the clocks of two machines may differ.
 CLOCK_SKEW = 60.0

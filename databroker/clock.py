@@ -6,8 +6,8 @@ from typing import Protocol
 
 import structlog
 
-from gateproject.errors import BrokerError
-from gateproject.telemetry import metrics
+from foundation.errors import BrokerError
+from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 

@@ -9,8 +9,8 @@ import structlog
 
 from databroker.backoff import pauses
 from databroker.store.base import Lease, Leases
-from gateproject.errors import BrokerError
-from gateproject.tasks import spawn
+from foundation.errors import BrokerError
+from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
 

@@ -1,6 +1,6 @@
 """Sessions, users and groups as tables: a view for the admin.  The store is the truth; rows.py alone writes here.
 
-No tokens, which nobody is shown, and no claims, which the store may keep sealed: databroker/details.py asks it for them.
+No tokens, which nobody is shown, and no claims, which the store may keep sealed: databroker/adminsite/details.py asks it for them.
 Links between tables have no database constraint, because the records arrive in any order.
 """
 

@@ -118,7 +118,7 @@ class Session:
 
 
 def issuer_in(claims: Mapping[str, Any]) -> str:
-    """`iss` of the ID token, which userinfo can't replace (authenticate/provider_client.py); "" where there was none."""
+    """`iss` of the ID token, which userinfo can't replace (authenticate/provider/client.py); "" where there was none."""
     named = claims.get("iss")
     return named if isinstance(named, str) else ""
 
@@ -269,7 +269,7 @@ class PublishedKey:
 
 @dataclass(frozen=True, slots=True)
 class ProviderSession:
-    """Says that a session of ours belongs to one of the provider's; its id names both (authenticate/provider_sessions.py)."""
+    """Says that a session of ours belongs to one of the provider's; its id names both (authenticate/session/provider_sessions.py)."""
 
     subject: str  # `sub` of its ID token
 

@@ -11,11 +11,11 @@ import structlog
 
 from databroker.backoff import pauses
 from databroker.client import BrokerClient, version_of
-from databroker.packed import PackedRecords, to_decide_by
+from databroker.record_cache import PackedRecords, to_decide_by
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, Change, StartOver
-from gateproject.errors import BrokerError
-from gateproject.tasks import spawn
+from foundation.errors import BrokerError
+from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
 

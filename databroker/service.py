@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from databroker import activity, rows
 from databroker import clock as clocks
 from databroker.backoff import pauses
 from databroker.client import BrokerClient, ForgettingBroker, LocalBroker
 from databroker.elected import run_elected
-from databroker.projection import Projection
 from databroker.replica import Replica
 from databroker.store.base import BackEnd
 from databroker.store.sealed import SealedStore
-from gateproject.errors import BrokerError
-from gateproject.tasks import spawn
+from databroker.tables import activity, rows
+from databroker.tables.projection import Projection
+from foundation.errors import BrokerError
+from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from databroker.client import BrokerClient
 from databroker.records import SERVICE_ACCOUNT, ServiceAccount
 from databroker.store.base import VersionConflict
-from gateproject.crypto.service_account_token import NAME, hash_of, new_token
-from gateproject.errors import GateError
+from foundation.crypto.service_account_token import NAME, hash_of, new_token
+from foundation.errors import GateError
 
 AT_ONCE = 500
 # "Never" is a date that every clock can tell.

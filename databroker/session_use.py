@@ -2,9 +2,9 @@
 
 import structlog
 
+from config.issuers import configured_issuer, counts_for, is_issuer
+from config.options import Options
 from databroker.records import DirectoryGroup, DirectoryUser, Record, Session, User
-from gateproject.config.issuers import configured_issuer, counts_for, is_issuer
-from gateproject.config.options import Options
 
 log = structlog.get_logger(__name__)
 

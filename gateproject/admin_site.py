@@ -13,14 +13,14 @@ from django.views.decorators.cache import never_cache
 
 import authorize.admin
 import databroker.admin
-import databroker.directory_runs
-import databroker.group_admin
-import databroker.service_account_admin
+import databroker.adminsite.directory_runs
+import databroker.adminsite.group_admin
+import databroker.adminsite.service_account_admin
 import proxy.admin
 from authorize.policy.identity import Identity
-from databroker.audit import STRANGER
+from databroker.adminsite.audit import STRANGER
+from foundation.responses import error_page
 from gateproject.middleware import ADMIN
-from gateproject.responses import error_page
 
 SESSION_KEY = "gate_session"
 BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -106,8 +106,8 @@ def _target(request: HttpRequest) -> str:
 
 site = GateAdminSite(name="admin")
 databroker.admin.register(site)
-databroker.service_account_admin.register(site)
-databroker.directory_runs.register(site)
-databroker.group_admin.register(site)
+databroker.adminsite.service_account_admin.register(site)
+databroker.adminsite.directory_runs.register(site)
+databroker.adminsite.group_admin.register(site)
 proxy.admin.register(site)
 authorize.admin.register(site)

@@ -15,12 +15,12 @@ django.setup()
 from channels.routing import ProtocolTypeRouter  # noqa: E402 - Django must be set up first
 from django.core.asgi import get_asgi_application  # noqa: E402
 
-from gateproject.descriptors import make_room  # noqa: E402
-from gateproject.errors import BadRequest, ConfigError  # noqa: E402
-from gateproject.runtime import Runtime, World  # noqa: E402
-from gateproject.start import from_settings  # noqa: E402
-from gateproject.takeover import ConfigurationStatus  # noqa: E402
-from gateproject.telemetry.tracing import tracer  # noqa: E402
+from foundation.errors import BadRequest, ConfigError  # noqa: E402
+from foundation.fd_limit import make_room  # noqa: E402
+from foundation.telemetry.tracing import tracer  # noqa: E402
+from gateproject.process.runtime import Runtime, World  # noqa: E402
+from gateproject.process.start import from_settings  # noqa: E402
+from gateproject.process.takeover import ConfigurationStatus  # noqa: E402
 from proxy.answers import send_error  # noqa: E402
 from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, arrived, bounded  # noqa: E402
 from proxy.listener import listen  # noqa: E402

@@ -5,7 +5,7 @@ Never what decides anything: whoever can write there could write it.
 
 from typing import Any
 
-from gateproject.config.options import Options
+from config.options import Options
 
 # A page must not wait for a cache: without an answer in this time (seconds) it does without.
 PATIENCE = 0.5

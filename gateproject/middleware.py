@@ -10,9 +10,9 @@ from django.middleware.csrf import CsrfViewMiddleware
 from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
 
-from gateproject.challenges import owed
-from gateproject.errors import BrokerError
-from gateproject.responses import error_page
+from foundation.challenges import owed
+from foundation.errors import BrokerError
+from foundation.responses import error_page
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ class TimesOfThisPlace(MiddlewareMixin):
 
 
 class AdminCsrf(CsrfViewMiddleware):
-    """Django's CSRF protection for the admin; our other pages have tokens of their own (gateproject/crypto/csrf_token.py)."""
+    """Django's CSRF protection for the admin; our other pages have tokens of their own (foundation/crypto/csrf_token.py)."""
 
     def process_request(self, request: HttpRequest) -> None:
         if request.path.startswith(ADMIN):

@@ -5,14 +5,14 @@ import secrets
 from pathlib import Path
 
 from authorize.checks import JUDGES
+from config.groups.storage_url import DatabaseUrl
+from config.load import config_path
+from config.options import Options
+from config.source import ConfigSource
+from foundation.crypto.cookies import host_name, is_host_name
+from foundation.crypto.sealing import derive_keys
+from foundation.errors import ConfigError
 from gateproject.cache import caches
-from gateproject.config.load import config_path
-from gateproject.config.options import Options
-from gateproject.config.source import ConfigSource
-from gateproject.config.storage_url import DatabaseUrl
-from gateproject.crypto.cookies import host_name, is_host_name
-from gateproject.crypto.sealing import derive_keys
-from gateproject.errors import ConfigError
 
 GATE_OPTIONS: Options | None = None
 GATE_CONFIG_ERROR: ConfigError | None = None
@@ -132,7 +132,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
-CSRF_FAILURE_VIEW = "gateproject.responses.csrf_failure"
+CSRF_FAILURE_VIEW = "foundation.responses.csrf_failure"
 
 STATIC_URL = "/.gate/static/"
 STATIC_ROOT = None

@@ -2,8 +2,8 @@
 
 from django.urls import include, path
 
+from foundation.responses import handler400, handler403, handler404, handler500
 from gateproject.admin_site import site
-from gateproject.responses import handler400, handler403, handler404, handler500
 
 __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 

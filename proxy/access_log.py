@@ -5,14 +5,14 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from authorize.decision_log import DecisionLog, Judged
+from authorize.decisions.log import DecisionLog, Judged
+from authorize.decisions.recorder import Saw
+from authorize.decisions.shadow import WouldBe, tell_shadow
 from authorize.policy.decision import Decision
-from authorize.recorder import Saw
-from authorize.shadow import WouldBe, tell_shadow
-from gateproject.errors import BrokerError
-from gateproject.telemetry.http_calls import CLIENT_LEFT
-from gateproject.telemetry.logs import is_access_logged, log_access
-from gateproject.telemetry.tracing.spans import active
+from foundation.errors import BrokerError
+from foundation.telemetry.http_calls import CLIENT_LEFT
+from foundation.telemetry.logs import is_access_logged, log_access
+from foundation.telemetry.tracing.spans import active
 from proxy.forwarding.http import Ending, ForwardResult
 from proxy.headers import TrustedPeers
 from proxy.incoming import Incoming, Send, client_address

@@ -9,9 +9,9 @@ from django.db import models
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
-from gateproject.config.policy_language import SHADOW
-from gateproject.config.reference import written_duration
-from gateproject.config.route import Route as ConfiguredRoute
+from config.reference.all_settings import written_duration
+from config.routes.policy_language import SHADOW
+from config.routes.route import Route as ConfiguredRoute
 from proxy.policy_words import policy_words
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.troubles import Troubles

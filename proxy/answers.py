@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gateproject import pages
-from gateproject.challenges import owed
-from gateproject.config.options import Options
+from config.options import Options
+from foundation import pages
+from foundation.challenges import owed
 from proxy.incoming import Incoming, Send
 from proxy.refusals import Refuse
 from proxy.sign_in import SignInRedirects

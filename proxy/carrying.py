@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from authorize.decision_log import DecisionLog
-from authorize.recorder import Saw
+from authorize.decisions.log import DecisionLog
+from authorize.decisions.recorder import Saw
+from config.options import Options
 from databroker.client import BrokerClient
-from gateproject.config.options import Options
 from proxy.access_log import Observer
 from proxy.headers import TrustedPeers
 from proxy.open_streams import OpenStreams

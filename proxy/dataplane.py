@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from authorize.client import Authorizer
-from gateproject.config.options import Options
-from gateproject.errors import AccessEnded, BadRequest, BrokerError, CredentialsError, NoDescriptors, UpstreamError
-from gateproject.telemetry.http_calls import CLIENT_LEFT
-from gateproject.telemetry.tracing.spans import active
+from config.options import Options
+from foundation.errors import AccessEnded, BadRequest, BrokerError, CredentialsError, NoDescriptors, UpstreamError
+from foundation.telemetry.http_calls import CLIENT_LEFT
+from foundation.telemetry.tracing.spans import active
 from proxy.answers import Answers, send_refusal
 from proxy.carrying import Carrying
 from proxy.forwarding import spdy

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 from authorize.client import Authorizer
 from authorize.rpc.ext_authz import Denied, EnvoyRequest, LetThrough, Responder, require_same_route
-from gateproject.bounded import remembered, together
-from gateproject.config.options import Options
-from gateproject.errors import GateError
-from gateproject.telemetry.request_id import new_request_id
+from config.options import Options
+from foundation.bounded_cache import remembered, together
+from foundation.errors import GateError
+from foundation.telemetry.request_id import new_request_id
 from proxy.access_log import RequestLog
 from proxy.answers import Answers, CapturedResponse
 from proxy.carrying import Carrying

@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 from authorize.client import Authorizer
 from authorize.policy.compiled_route import CompiledRoute
-from gateproject.config.options import Options
-from gateproject.errors import BadRequest, GateError
+from config.options import Options
+from foundation.errors import BadRequest, GateError
 from proxy.answers import Answers, Headers, send_refusal, send_response
 from proxy.carrying import Carrying
 from proxy.headers import RouteHeaders, TrustedPeers, fold, is_identity_header, is_internal_header, is_steering_header

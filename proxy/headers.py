@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from authorize.client import Withheld
-from gateproject.bounded import remembered, together
-from gateproject.config.options import Options
-from gateproject.config.route import Route
-from gateproject.config.upstream_credentials import shows_credentials
-from gateproject.crypto import cookies
-from gateproject.errors import UpstreamError
+from config.options import Options
+from config.routes.route import Route
+from config.routes.upstream_credentials import shows_credentials
+from foundation.bounded_cache import remembered, together
+from foundation.crypto import cookies
+from foundation.errors import UpstreamError
 
 Header = tuple[bytes, bytes]
 Headers = list[Header]

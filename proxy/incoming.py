@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 
-from authorize.client_certificates import shown_certificate
+from authorize.identity.client_certificates import shown_certificate
 from authorize.policy.canonical import canonical_host
 from authorize.policy.request import CONNECT, AccessRequest, ClientCertificate
-from gateproject.errors import BadRequest
-from gateproject.telemetry.request_id import new_request_id
+from foundation.errors import BadRequest
+from foundation.telemetry.request_id import new_request_id
 
 # What the listener says of the TLS connection: the name that the client asked for (None: none), and the chain it showed, DER.
 TLS = "gate.tls"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from authorize.client import Authorizer
-from gateproject.telemetry.tracing.spans import active
+from foundation.telemetry.tracing.spans import active
 from proxy.access_log import RequestLog
 from proxy.incoming import Incoming
 from proxy.open_streams import OpenStreams

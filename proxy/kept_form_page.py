@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
-from gateproject.responses import error_page, page, redirect
+from foundation.responses import error_page, page, redirect
 from proxy.kept_forms import FIELD
 from proxy.refusals import LOOP, LOOP_ADVICE
 

@@ -19,15 +19,15 @@ from typing import Any
 import structlog
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from config.options import Options
 from databroker.client import BrokerClient
 from databroker.records import KEPT_FORM
 from databroker.store.base import VersionConflict
-from gateproject.client_network import Places, client_network
-from gateproject.config.options import Options
-from gateproject.crypto import cookies
-from gateproject.crypto.sealing import NONCE_BYTES, Sealer, decrypted, derive_key, from_text, to_text
-from gateproject.crypto.sign_in_attempts import ID_CHARACTERS, is_attempt_id
-from gateproject.errors import BadRequest, BrokerError, SealError
+from foundation.client_network import Places, client_network
+from foundation.crypto import cookies
+from foundation.crypto.sealing import NONCE_BYTES, Sealer, decrypted, derive_key, from_text, to_text
+from foundation.crypto.sign_in_attempts import ID_CHARACTERS, is_attempt_id
+from foundation.errors import BadRequest, BrokerError, SealError
 from proxy.incoming import Incoming, Receive
 
 log = structlog.get_logger(__name__)

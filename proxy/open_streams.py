@@ -9,8 +9,8 @@ import structlog
 from databroker.records import SESSION
 from databroker.replica import EVERYTHING
 from databroker.store.base import Change
-from gateproject.client_network import client_network
-from gateproject.errors import BrokerError
+from foundation.client_network import client_network
+from foundation.errors import BrokerError
 from proxy.forwarding.http import Leash
 from proxy.incoming import Incoming
 

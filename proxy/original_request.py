@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 from authorize.policy.canonical import canonical_host, require_plain
 from authorize.policy.request import AccessRequest, access_request
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 from proxy.incoming import Incoming
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """The smallest of our pages, which every host has and which work while nothing else does: health, robots.txt, redirects."""
 
-from gateproject.config.options import Options
+from config.options import Options
 from proxy.answers import send_error, send_redirect, send_refusal, send_text
 from proxy.incoming import Incoming, Send
 from proxy.own_paths import Owner

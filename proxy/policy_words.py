@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from gateproject.config.policy_language import SHADOW, Block, Combination, Comparison
-from gateproject.config.policy_values import CRITERIA
-from gateproject.config.route import Route
+from config.routes.policy_language import SHADOW, Block, Combination, Comparison
+from config.routes.policy_values import CRITERIA
+from config.routes.route import Route
 
 LONGEST = 300  # characters of one block
 MOST_VALUES = 5

@@ -5,8 +5,8 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from databroker.records import SESSION
-from gateproject.errors import SealError
-from gateproject.responses import error_page, finished, redirect
+from foundation.errors import SealError
+from foundation.responses import error_page, finished, redirect
 from proxy.programs import with_token
 
 log = structlog.get_logger(__name__)

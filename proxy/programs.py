@@ -4,7 +4,7 @@ import re
 from ipaddress import ip_address
 from urllib.parse import unquote_plus
 
-from gateproject.config.options import Options
+from config.options import Options
 
 QUERY_KEY = "gate_jwt"
 LOCALHOST = "localhost"

@@ -3,7 +3,7 @@
 from urllib.parse import quote
 
 from authorize.policy.request import AccessRequest
-from gateproject.config.route import Route
+from config.routes.route import Route
 from proxy.rewrite import PathRewrite, matched_part, without_token
 
 DEFAULT_STATUS = 301

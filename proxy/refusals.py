@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from authorize import carriers
 from authorize.client import Authorizer, Check, Withheld
+from authorize.identity import credentials
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.explain import sentence
 from authorize.policy.identity import Identity
-from gateproject import challenges
-from gateproject.config.options import Options
-from gateproject.errors import (
+from config.options import Options
+from foundation import challenges
+from foundation.errors import (
     AccessEnded,
     BadRequest,
     BrokerError,
@@ -100,9 +100,9 @@ class Refusals:
             challenge = step_up_challenge(decision.route.route, decision.trace[-1].reason.value)
         elif incoming.is_connect:
             # What the program does next stands in docs/tcp.md.
-            error = "invalid_token" if carriers.shows_token_of_ours(incoming.request) else ""
+            error = "invalid_token" if credentials.shows_token_of_ours(incoming.request) else ""
             challenge = challenges.challenge("Gate", realm=incoming.request.host_port, error=error)
-        elif carriers.shows_token_of_ours(incoming.request):
+        elif credentials.shows_token_of_ours(incoming.request):
             challenge = challenges.BAD_TOKEN
         advice = TUNNEL_ADVICE.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_ADVICE
         return Refuse(401, reason, advice, challenge, more=self._cors(incoming, decision))

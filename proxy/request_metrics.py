@@ -3,8 +3,8 @@
 from collections.abc import Collection
 
 from authorize.policy.canonical import canonical_host
-from gateproject.errors import BadRequest
-from gateproject.telemetry.http_calls import OTHER, HttpCalls
+from foundation.errors import BadRequest
+from foundation.telemetry.http_calls import OTHER, HttpCalls
 
 _MOST_SPELLINGS = 1000
 

@@ -10,10 +10,10 @@ from urllib.parse import unquote_to_bytes
 import re2
 
 from authorize.policy.canonical import canonical_host, canonical_path
-from gateproject.config.rewrites import template
-from gateproject.config.route import Route
-from gateproject.config.types import Url
-from gateproject.errors import BadRequest
+from config.routes.rewrites import template
+from config.routes.route import Route
+from foundation.errors import BadRequest
+from foundation.values import Url
 
 TOKEN_KEY = b"gate_session"
 

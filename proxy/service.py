@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from authorize.client import Authorizer
 from authorize.policy.request import CONNECT, AccessRequest, access_request
+from config.options import Options
+from config.routes.route import Route
 from databroker.session_use import SessionReader
-from gateproject.config.options import Options
-from gateproject.config.route import Route
-from gateproject.crypto.hand_over import HandOvers
-from gateproject.crypto.program_tokens import ProgramHandOvers, ProgramTokens
-from gateproject.crypto.session_cookie import SessionCookies
-from gateproject.crypto.sign_in_attempts import SignInAttempts
+from foundation.crypto.hand_over import HandOvers
+from foundation.crypto.program_tokens import ProgramHandOvers, ProgramTokens
+from foundation.crypto.session_cookie import SessionCookies
+from foundation.crypto.sign_in_attempts import SignInAttempts
 from proxy import own_pages
 from proxy.access_log import PageLog
 from proxy.carrying import Carrying

@@ -1,11 +1,11 @@
 """How a browser without a session is sent to the authenticate service, and how its way back is bound to it."""
 
-from gateproject.challenges import challenge
-from gateproject.config.options import Options
-from gateproject.config.route import Route
-from gateproject.crypto.session_cookie import SessionCookies
-from gateproject.crypto.sign_in_attempts import SignInAttempts
-from gateproject.crypto.signed_urls import UrlSigner
+from config.options import Options
+from config.routes.route import Route
+from foundation.challenges import challenge
+from foundation.crypto.session_cookie import SessionCookies
+from foundation.crypto.sign_in_attempts import SignInAttempts
+from foundation.crypto.signed_urls import UrlSigner
 from proxy.incoming import Incoming
 from proxy.rewrite import without_token
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gateproject.config.options import Options
-from gateproject.crypto import cookies
-from gateproject.crypto.sealing import Sealer
-from gateproject.errors import SealError
+from config.options import Options
+from foundation.crypto import cookies
+from foundation.crypto.sealing import Sealer
+from foundation.errors import SealError
 
 WINDOW = 30.0  # seconds
 TOO_MANY = 3

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from datetime import timedelta
 
-from authorize.identity_headers import Headers
 from authorize.policy.compiled_route import CompiledRoute
-from gateproject.config.options import Options
+from authorize.upstream.identity_headers import Headers
+from config.options import Options
 from proxy.forwarding.http import framing
 from proxy.headers import Downstream, ResponseHeaders, RouteHeaders
 from proxy.incoming import Incoming

@@ -6,9 +6,9 @@ from typing import Any
 from authorize.client import Check
 from authorize.policy.decision import Decision
 from authorize.policy.request import AccessRequest
-from gateproject.telemetry.tracing import spans
-from gateproject.telemetry.tracing.spans import CLIENT, AnySpan, Facts, Span, current
-from gateproject.telemetry.tracing.tracer import Tracer
+from foundation.telemetry.tracing import spans
+from foundation.telemetry.tracing.spans import CLIENT, AnySpan, Facts, Span, current
+from foundation.telemetry.tracing.tracer import Tracer
 from proxy.forwarding.http import Ending, ForwardResult
 from proxy.incoming import Incoming, Send
 from proxy.upstreams.client import OutgoingRequest

@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from gateproject.responses import handler400, handler403, handler404, handler500
+from foundation.responses import handler400, handler403, handler404, handler500
 from proxy import kept_form_page, program_views, views
 
 __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]

@@ -6,14 +6,14 @@ from enum import Enum, auto
 from typing import TypeAlias
 
 from authorize.client import Authorizer, Check, Withheld
-from authorize.identity_headers import Headers
-from authorize.identity_loader import Sources
+from authorize.decisions.shadow import WouldBe
+from authorize.identity.loader import Sources
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
-from authorize.shadow import WouldBe
-from gateproject.config.options import Options
-from gateproject.config.route import Route
-from gateproject.errors import BadRequest, GateError
+from authorize.upstream.identity_headers import Headers
+from config.options import Options
+from config.routes.route import Route
+from foundation.errors import BadRequest, GateError
 from proxy.forwarding import spdy
 from proxy.forwarding.handshake import PREFIX, Handshake, HandshakeRefused, handshake, require_known_origin
 from proxy.headers import Header

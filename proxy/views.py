@@ -11,9 +11,9 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
 from authorize.policy.request import AccessRequest
 from databroker.records import SESSION
-from gateproject.crypto.hand_over import HandOver
-from gateproject.errors import BadRequest, SealError
-from gateproject.responses import error_page, redirect
+from foundation.crypto.hand_over import HandOver
+from foundation.errors import BadRequest, SealError
+from foundation.responses import error_page, redirect
 from proxy.original_request import original_of_url
 from proxy.program_views import hand_to_program
 from proxy.refusals import LOOP, LOOP_ADVICE

@@ -10,8 +10,8 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 from authenticate.directory import patience
 from authenticate.directory.base import Budget, DirectoryError
-from authenticate.provider_http import Answer, ProviderHttp
-from gateproject.errors import ProviderError
+from authenticate.provider.http import Answer, ProviderHttp
+from foundation.errors import ProviderError
 
 MAX_BODY = 8 * 1024 * 1024  # of one page
 MAX_PAGES = 20_000  # of one listing

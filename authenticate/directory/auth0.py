@@ -8,9 +8,9 @@ from authenticate.directory.base import DirectoryError, DirectorySnapshot, Perso
 from authenticate.directory.company import Company, entries, id_of, text_of
 from authenticate.directory.credentials import FetchedToken
 from authenticate.directory.vendor import Vendor, segment
-from authenticate.provider_http import Answer
+from authenticate.provider.http import Answer
 from databroker.records import DirectoryGroup
-from gateproject.tasks import in_parallel
+from foundation.tasks import in_parallel
 
 ROOT = "/api/v2"
 PAGE = 100

@@ -10,9 +10,9 @@ from authenticate.directory.base import DirectoryError, DirectorySnapshot, Perso
 from authenticate.directory.company import Company, entries, id_of, text_of
 from authenticate.directory.credentials import FetchedToken
 from authenticate.directory.vendor import Vendor, segment
-from authenticate.provider_http import Answer
+from authenticate.provider.http import Answer
+from config.issuers import TENANT, is_tenant
 from databroker.records import DirectoryGroup
-from gateproject.config.issuers import TENANT, is_tenant
 
 # Where people sign in -> where Microsoft Graph of the same cloud answers.
 GRAPHS = {

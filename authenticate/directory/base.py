@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from databroker.records import DirectoryGroup, DirectoryUser
-from gateproject.errors import ProviderError
+from foundation.errors import ProviderError
 
 
 class DirectoryError(ProviderError):

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from authenticate.directory.base import DirectoryError
-from authenticate.provider_http import Answer
-from gateproject.errors import ProviderError
+from authenticate.provider.http import Answer
+from foundation.errors import ProviderError
 
 if TYPE_CHECKING:
     from authenticate.directory.api import Api

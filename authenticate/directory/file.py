@@ -10,7 +10,7 @@ import yaml
 
 from authenticate.directory.base import DirectorySnapshot
 from databroker.records import DirectoryGroup, DirectoryUser
-from gateproject.errors import ConfigError, Problem
+from foundation.errors import ConfigError, Problem
 
 MAX_SIZE = 64 * 1024 * 1024
 _USER_KEYS = {"id", "email", "name", "groups"}

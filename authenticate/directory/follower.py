@@ -9,7 +9,7 @@ from authenticate.directory import file
 from authenticate.directory.base import Budget, DirectoryError, DirectorySnapshot
 from authenticate.directory.sync import apply, difference
 from databroker.client import BrokerClient
-from gateproject.errors import BrokerError, ConfigError
+from foundation.errors import BrokerError, ConfigError
 
 log = structlog.get_logger(__name__)
 

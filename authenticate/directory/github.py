@@ -10,7 +10,7 @@ from authenticate.directory.credentials import FixedHeaders
 from authenticate.directory.vendor import Vendor, link_next, segment
 from authenticate.providers.github import api_url
 from databroker.records import DirectoryGroup
-from gateproject.tasks import in_parallel
+from foundation.tasks import in_parallel
 
 PAGE = {"per_page": 100}
 # Names come one request a person, of 5,000 an hour for everything: so many of those not yet known are asked for in one run.

@@ -8,7 +8,7 @@ from authenticate.directory.company import Company, entries, id_of, text_of
 from authenticate.directory.credentials import FixedHeaders
 from authenticate.directory.vendor import Vendor, link_next, segment
 from databroker.records import DirectoryGroup
-from gateproject.tasks import in_parallel
+from foundation.tasks import in_parallel
 
 PAGE = {"per_page": 100}
 MISSING = 404

@@ -11,10 +11,10 @@ from authenticate.directory.base import DirectoryError, DirectorySnapshot, Perso
 from authenticate.directory.company import Company, entries, id_of, text_of
 from authenticate.directory.credentials import FetchedToken
 from authenticate.directory.vendor import Vendor, segment
-from authenticate.provider_http import Answer
+from authenticate.provider.http import Answer
 from databroker.records import DirectoryGroup
-from gateproject.errors import ProviderError
-from gateproject.tasks import in_parallel
+from foundation.errors import ProviderError
+from foundation.tasks import in_parallel
 
 ROOT = "/admin/directory/v1"
 SCOPES = " ".join(f"https://www.googleapis.com/auth/admin.directory.{kind}.readonly" for kind in ("user", "group"))

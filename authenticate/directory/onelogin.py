@@ -9,7 +9,7 @@ from authenticate.directory.base import DirectorySnapshot, Person
 from authenticate.directory.company import Company, entries, id_of, text_of
 from authenticate.directory.credentials import FetchedToken
 from authenticate.directory.vendor import Vendor, segment
-from authenticate.provider_http import Answer
+from authenticate.provider.http import Answer
 from databroker.records import DirectoryGroup
 
 PAGE = {"limit": 50}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
-from authenticate.provider_http import Answer
+from authenticate.provider.http import Answer
 
 TOO_MANY = 429
 # The server's trouble, not ours: it may be over in a moment.

@@ -13,8 +13,8 @@ from authenticate.directory.sync import Changes, Progress, apply, check_removals
 from databroker.client import BrokerClient
 from databroker.elected import run_alone
 from databroker.records import DIRECTORY_RUN, DirectoryRun
-from gateproject.errors import BrokerError, ProviderError
-from gateproject.telemetry import metrics
+from foundation.errors import BrokerError, ProviderError
+from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 

@@ -11,14 +11,14 @@ from authenticate.directory.api import Sleep
 from authenticate.directory.follower import DirectoryFollower
 from authenticate.directory.reading import Reading
 from authenticate.directory.source import Source
+from config.issuers import counts_for
+from config.options import Options
 from databroker.client import BrokerClient
 from databroker.elected import DoneElsewhere, run_elected
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRun, DirectoryUser
-from gateproject.config.issuers import counts_for
-from gateproject.config.options import Options
-from gateproject.errors import BrokerError, ProviderError
-from gateproject.tasks import spawn
-from gateproject.telemetry import metrics
+from foundation.errors import BrokerError, ProviderError
+from foundation.tasks import spawn
+from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ class DirectoryService:
     async def look_up(self, user_id: str, access_token: str) -> None:
         """Who signs in has their groups at once.  A failure is logged and stops no sign-in: the next reading brings the groups.
 
-        Of whom there is no record until then, groups are unknown to every rule (authorize/identity_facts.py).
+        Of whom there is no record until then, groups are unknown to every rule (authorize/identity/facts.py).
         """
         if self._source is None:
             return

@@ -11,9 +11,9 @@ from authenticate.directory.api import MAX_BODY, Api, Pace, Sleep
 from authenticate.directory.base import Budget, DirectoryError, DirectorySnapshot, Person
 from authenticate.directory.registry import vendor_of
 from authenticate.directory.vendor import Vendor
-from authenticate.provider_http import ProviderHttp
-from gateproject.config.options import Options
-from gateproject.errors import ProviderError
+from authenticate.provider.http import ProviderHttp
+from config.options import Options
+from foundation.errors import ProviderError
 
 log = structlog.get_logger(__name__)
 

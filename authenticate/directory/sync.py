@@ -8,7 +8,7 @@ from typing import Any
 from authenticate.directory.base import DirectoryError, DirectorySnapshot
 from databroker.client import BrokerClient
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
-from gateproject.tasks import in_parallel
+from foundation.tasks import in_parallel
 
 PAGE = 500
 WRITES_AT_ONCE = 10

@@ -12,12 +12,12 @@ from authenticate.directory import patience
 from authenticate.directory.api import Api, Credentials
 from authenticate.directory.base import DirectorySnapshot, Person
 from authenticate.directory.company import Company
-from authenticate.provider_http import Answer
+from authenticate.provider.http import Answer
 from authenticate.providers.registry import PROVIDERS
+from config.groups.directory_account import DirectoryAccount
+from config.issuers import issuer_of
+from config.options import Options
 from databroker.records import DirectoryGroup, DirectoryUser
-from gateproject.config.directory_account import DirectoryAccount
-from gateproject.config.issuers import issuer_of
-from gateproject.config.options import Options
 
 _NEXT = re.compile(r'<([^<>]*)>\s*;[^,]*\brel="?next"?', re.IGNORECASE)
 

@@ -1,4 +1,4 @@
-"""Auth0: plain OpenID Connect; what differs is how its issuers are written (gateproject/config/issuers.py)."""
+"""Auth0: plain OpenID Connect; what differs is how its issuers are written (config/issuers.py)."""
 
 from authenticate.providers.oidc import OIDCProvider
 

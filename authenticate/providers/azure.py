@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from authenticate.issuer import TENANT
+from authenticate.provider.issuer import TENANT
 from authenticate.providers.base import Missing
 from authenticate.providers.oidc import OIDCProvider
+from config.issuers import DEFAULT_URLS
 from databroker.records import User
-from gateproject.config.issuers import DEFAULT_URLS
-from gateproject.errors import ProviderError
+from foundation.errors import ProviderError
 
 # Microsoft Graph, in the clouds that there are, and by its application id: scopes without a resource are its own.
 _GRAPH = re.compile(

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from authenticate.discovery import Discovery
-from authenticate.provider_http import ProviderHttp
+from authenticate.provider.discovery import Discovery
+from authenticate.provider.http import ProviderHttp
 from databroker.records import Session, User
-from gateproject.errors import ProviderError
+from foundation.errors import ProviderError
 
 if TYPE_CHECKING:
-    from authenticate.provider_client import ProviderClient
+    from authenticate.provider.client import ProviderClient
 
 
 class AccessRefused(ProviderError):

@@ -3,13 +3,13 @@
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from authenticate.discovery import Discovery
+from authenticate.provider.discovery import Discovery
 from authenticate.providers.keycloak import KeycloakProvider, is_keycloak
 from authenticate.providers.oidc import OIDCProvider
 from databroker.records import Session
 
 if TYPE_CHECKING:
-    from authenticate.provider_client import ProviderClient
+    from authenticate.provider.client import ProviderClient
 
 
 class GenericProvider(OIDCProvider):

@@ -3,16 +3,16 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-from authenticate.discovery import Discovery
-from authenticate.provider_http import Answer, ProviderHttp
+from authenticate.provider.discovery import Discovery
+from authenticate.provider.http import Answer, ProviderHttp
 from authenticate.providers.base import AccessRefused
 from authenticate.providers.oidc import OIDCProvider
+from config.issuers import DEFAULT_URLS
 from databroker.records import Session
-from gateproject.config.issuers import DEFAULT_URLS
-from gateproject.errors import ProviderError
+from foundation.errors import ProviderError
 
 if TYPE_CHECKING:
-    from authenticate.provider_client import ProviderClient
+    from authenticate.provider.client import ProviderClient
 
 # As GitHub's documentation of scopes has it; it leaves out what a wider one covers.
 _COVERED = {

@@ -1,7 +1,7 @@
 """GitLab, its own site or a server of one's own: a refresh token comes without being asked for."""
 
 from authenticate.providers.oidc import OIDCProvider
-from gateproject.config.issuers import DEFAULT_URLS
+from config.issuers import DEFAULT_URLS
 
 
 class GitLabProvider(OIDCProvider):

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from authenticate.discovery import Discovery
-from authenticate.provider_http import ProviderHttp
+from authenticate.provider.discovery import Discovery
+from authenticate.provider.http import ProviderHttp
 from authenticate.providers.oidc import OIDCProvider, RevocableTokens
+from config.issuers import DEFAULT_URLS
 from databroker.records import Session
-from gateproject.config.issuers import DEFAULT_URLS
 
 
 class GoogleProvider(OIDCProvider):

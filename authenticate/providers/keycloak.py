@@ -6,7 +6,7 @@ Measured with 26.0: a refresh token comes with every sign-in; revoking one ends 
 
 from urllib.parse import urlsplit
 
-from authenticate.discovery import Discovery
+from authenticate.provider.discovery import Discovery
 from authenticate.providers.oidc import OIDCProvider, RevocableTokens
 from databroker.records import Session
 

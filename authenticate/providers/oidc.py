@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from authenticate.discovery import Discovery, fetched
-from authenticate.provider_http import ProviderHttp
+from authenticate.provider.discovery import Discovery, fetched
+from authenticate.provider.http import ProviderHttp
+from authenticate.provider.tokens import bearer_error, error_code, told_error
 from authenticate.providers.base import AccessRefused, Missing, ScopeMissing, vouches
-from authenticate.tokens import bearer_error, error_code, told_error
+from config.groups.authorize import claimed_groups
+from config.issuers import issuer_of
+from config.options import Options
 from databroker.records import Session, User, issuer_in
-from gateproject.config.authorize import claimed_groups
-from gateproject.config.issuers import issuer_of
-from gateproject.config.options import Options
-from gateproject.errors import ProviderError
+from foundation.errors import ProviderError
 
 if TYPE_CHECKING:
-    from authenticate.provider_client import ProviderClient
+    from authenticate.provider.client import ProviderClient
 
 RevocableTokens = tuple[tuple[str, str], ...]  # (token, its type hint)
 

@@ -1,7 +1,7 @@
 """OneLogin: its groups come by a scope of their own."""
 
 from authenticate.providers.oidc import OIDCProvider
-from gateproject.config.issuers import DEFAULT_URLS
+from config.issuers import DEFAULT_URLS
 
 
 class OneLoginProvider(OIDCProvider):

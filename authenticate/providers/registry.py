@@ -10,7 +10,7 @@ from authenticate.providers.google import GoogleProvider
 from authenticate.providers.oidc import OIDCProvider
 from authenticate.providers.okta import OktaProvider
 from authenticate.providers.onelogin import OneLoginProvider
-from gateproject.config.options import Options
+from config.options import Options
 
 PROVIDERS: dict[str, type[OIDCProvider]] = {
     "oidc": GenericProvider,

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable
 
-from gateproject.config.types import SecretText
+from foundation.values import SecretText
 
 PATH = "/.gate/scim/v2/"
 MAX_BODY = 2 * 1024 * 1024

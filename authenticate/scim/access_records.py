@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 import structlog
 
 from authenticate.scim.resources import email_of, name_of
+from config.issuers import configured_issuer, counts_for
+from config.options import Options
 from databroker.client import BrokerClient
-from databroker.ending import end_sessions
+from databroker.end_sessions import end_sessions
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, DirectoryGroup, DirectoryUser, Record
-from gateproject.config.issuers import configured_issuer, counts_for
-from gateproject.config.options import Options
 
 log = structlog.get_logger(__name__)
 

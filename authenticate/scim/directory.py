@@ -22,11 +22,11 @@ from authenticate.scim.errors import ScimError, invalid, not_found
 from authenticate.scim.index import Index, Keys
 from authenticate.scim.patch import patched
 from authenticate.scim.resources import MAX_TEXT, group_of, said_of, says_active, user_of
+from config.issuers import counts_for
+from config.options import Options
 from databroker.client import BrokerClient
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, Record, Session
 from databroker.session_use import person_of
-from gateproject.config.issuers import counts_for
-from gateproject.config.options import Options
 
 log = structlog.get_logger(__name__)
 

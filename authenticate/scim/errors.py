@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateproject.errors import GateError
+from foundation.errors import GateError
 
 SCHEMA = "urn:ietf:params:scim:api:messages:2.0:Error"
 

@@ -6,8 +6,8 @@ import structlog
 from asgiref.sync import sync_to_async
 from django.db import Error
 
-from databroker.audit import Push, record_pushes
-from gateproject.tasks import spawn
+from databroker.adminsite.audit import Push, record_pushes
+from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
 

@@ -8,11 +8,11 @@ from typing import Any
 import structlog
 from django.http import HttpRequest, HttpResponse
 
-from gateproject import pages
-from gateproject.client_network import client_network
-from gateproject.errors import BadRequest, ProviderError
-from gateproject.responses import error_page
-from gateproject.telemetry import metrics
+from foundation import pages
+from foundation.client_network import client_network
+from foundation.errors import BadRequest, ProviderError
+from foundation.responses import error_page
+from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 

@@ -6,14 +6,14 @@ from typing import Any
 import structlog
 from django.http import HttpRequest, HttpResponse
 
-from authenticate.oidc import CodeRefused, GateCallbackView, LessScope
+from authenticate.provider.oidc import CodeRefused, GateCallbackView, LessScope
+from authenticate.provider.tokens import cleaned
 from authenticate.step_up import UNMET, UNTOLD, WEAK, Asked
 from authenticate.targets import Target
-from authenticate.tokens import cleaned
 from authenticate.views import answers
 from authenticate.views.to_provider import Attempt, to_provider
-from gateproject import responses
-from gateproject.errors import BadRequest, ProviderError
+from foundation import responses
+from foundation.errors import BadRequest, ProviderError
 
 log = structlog.get_logger(__name__)
 

@@ -11,11 +11,11 @@ from django.views.decorators.http import require_safe
 from authenticate.providers.base import groups_in
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
-from databroker.details import claim_text
+from databroker.adminsite.details import claim_text
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, Session
 from databroker.session_use import group_of, person_of, user_of
-from gateproject import responses
-from gateproject.errors import BrokerError
+from foundation import responses
+from foundation.errors import BrokerError
 
 MAX_GROUPS = 200
 # They tie tokens together and tell a person nothing.

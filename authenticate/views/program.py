@@ -12,10 +12,10 @@ from authenticate.targets import Target
 from authenticate.views import answers
 from databroker.records import USER, Session
 from databroker.session_use import user_of
-from gateproject import responses
-from gateproject.crypto.csrf_token import FIELD
-from gateproject.crypto.program_tokens import ProgramRequest
-from gateproject.errors import BadRequest, SealError
+from foundation import responses
+from foundation.crypto.csrf_token import FIELD
+from foundation.crypto.program_tokens import ProgramRequest
+from foundation.errors import BadRequest, SealError
 
 log = structlog.get_logger(__name__)
 

@@ -5,11 +5,11 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 
+from authenticate.provider.signed_token import WrongTime, WrongToken
 from authenticate.service import AuthenticateService
-from authenticate.signed_token import WrongTime, WrongToken
 from authenticate.views import answers
-from gateproject import responses
-from gateproject.errors import BadRequest, BrokerError, ProviderError
+from foundation import responses
+from foundation.errors import BadRequest, BrokerError, ProviderError
 
 FORM = "application/x-www-form-urlencoded"
 

@@ -4,12 +4,12 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
 from authenticate.service import AuthenticateService
-from authenticate.session_refresh import Ended, Step, UnderWay
+from authenticate.session.refresh import Ended, Step, UnderWay
 from authenticate.views import answers
 from databroker.records import Session
-from gateproject import responses
-from gateproject.crypto.csrf_token import FIELD, HEADER
-from gateproject.errors import ProviderError
+from foundation import responses
+from foundation.crypto.csrf_token import FIELD, HEADER
+from foundation.errors import ProviderError
 
 DASHBOARD = "/.gate/"
 BACK = (("Back", DASHBOARD),)

@@ -9,7 +9,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from authenticate import strict_json
+from authenticate.provider import strict_json
 from authenticate.scim import changes, filters, schemas
 from authenticate.scim.access import PATH
 from authenticate.scim.directory import ScimDirectory
@@ -17,11 +17,11 @@ from authenticate.scim.errors import ScimError, not_found
 from authenticate.scim.query import SEARCH, Query, Selection
 from authenticate.scim.resources import shown_group, shown_user, version_of
 from authenticate.service import AuthenticateService
-from databroker.audit import Push
+from databroker.adminsite.audit import Push
 from databroker.records import SCIM_GROUP, SCIM_USER, Record
-from gateproject.challenges import BAD_TOKEN
-from gateproject.errors import BrokerError
-from gateproject.responses import error_page, finished
+from foundation.challenges import BAD_TOKEN
+from foundation.errors import BrokerError
+from foundation.responses import error_page, finished
 
 log = structlog.get_logger(__name__)
 

@@ -11,10 +11,10 @@ from authenticate.targets import Target
 from authenticate.views import answers
 from authenticate.views.program import begin as begin_programmatic
 from authenticate.views.to_provider import Attempt, to_provider
-from gateproject import responses
-from gateproject.crypto.sign_in_attempts import is_attempt_id
-from gateproject.crypto.signed_urls import UrlExpired
-from gateproject.errors import BadRequest, SealError
+from foundation import responses
+from foundation.crypto.sign_in_attempts import is_attempt_id
+from foundation.crypto.signed_urls import UrlExpired
+from foundation.errors import BadRequest, SealError
 
 
 @require_GET

@@ -8,9 +8,9 @@ from django.views.decorators.http import require_safe
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from databroker.records import Session
-from gateproject import responses
-from gateproject.crypto.cookies import set_cookie
-from gateproject.crypto.csrf_token import FIELD, HEADER
+from foundation import responses
+from foundation.crypto.cookies import set_cookie
+from foundation.crypto.csrf_token import FIELD, HEADER
 
 # What the button for all devices sends.
 EVERYWHERE = "gate_everywhere"

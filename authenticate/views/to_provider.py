@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 
 from django.http import HttpRequest, HttpResponse
 
-from authenticate.oidc import GateRequestView, library_settings
-from authenticate.pushed_request import pushed
+from authenticate.provider.oidc import GateRequestView, library_settings
+from authenticate.provider.pushed_request import pushed
 from authenticate.service import AuthenticateService
 from authenticate.step_up import Asked
 from authenticate.targets import Target
 from authenticate.views import answers
-from gateproject.errors import ProviderError
+from foundation.errors import ProviderError
 
 # A browser keeps 4 KiB a cookie; the target is sealed with the rest of the attempt into one.
 MAX_REMEMBERED_URL = 2000

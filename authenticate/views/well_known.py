@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH, AuthenticateService
-from gateproject import responses
+from foundation import responses
 
 JWKS_PATH = "/.well-known/gate/jwks.json"
 

@@ -8,7 +8,7 @@ from authorize.policy.email_address import canonical_domain, canonical_email
 from authorize.policy.identity import Identity
 from authorize.policy.texts import described, text_test
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
-from gateproject.config.policy_language import Comparison
+from config.routes.policy_language import Comparison
 
 EMAIL = Answers(Reason.EMAIL_LISTED, Reason.EMAIL_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
 STRENGTH = Answers(Reason.STRENGTH_ENOUGH, Reason.STRENGTH_OTHER, Reason.STRENGTH_UNKNOWN)

@@ -12,9 +12,9 @@ from authorize.policy.criterion import UNTOLD
 from authorize.policy.readings import expression_form, setting_forms
 from authorize.policy.texts import described, text_test
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
-from gateproject.bounded import remembered
-from gateproject.config.policy_language import Comparison
-from gateproject.errors import BadRequest
+from config.routes.policy_language import Comparison
+from foundation.bounded_cache import remembered
+from foundation.errors import BadRequest
 
 # Headers whose value is a secret are compared, and never shown.
 _NOT_SHOWN = ("authorization", "cookie", "token", "secret", "key", "password")

@@ -5,8 +5,8 @@ import re
 from urllib.parse import quote
 
 from authorize.policy.escapes import decoding, octets, set_apart
-from gateproject.bounded import remembered
-from gateproject.errors import BadRequest
+from foundation.bounded_cache import remembered
+from foundation.errors import BadRequest
 
 UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _CANONICAL = decoding(UNRESERVED)

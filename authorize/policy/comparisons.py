@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from authorize.policy import about_people, about_requests, moments
 from authorize.policy.criteria import Criterion
-from gateproject.config.policy_language import Comparison
+from config.routes.policy_language import Comparison
 
 # Their answer may change while nothing else does.
 TIMED = frozenset({"time_of_day", "day_of_week", "date", "session_age"})

@@ -17,9 +17,9 @@ from authorize.policy.readings import expression_form, setting_forms
 from authorize.policy.reasons import Reason
 from authorize.policy.step_up import policy_judges_strength, strengths_of
 from authorize.policy.user_entry import user_entry
-from gateproject.config.policy_language import ENFORCE
-from gateproject.config.route import Route
-from gateproject.errors import BadRequest, ConfigError, Problem
+from config.routes.policy_language import ENFORCE
+from config.routes.route import Route
+from foundation.errors import BadRequest, ConfigError, Problem
 
 Matcher = Callable[[str], bool]
 

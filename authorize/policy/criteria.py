@@ -114,7 +114,7 @@ def claims(listed_values: Mapping[str, Iterable[Any]], rule: str = "allowed_idp_
 
 
 def certificate(authority_id: str, rule: str) -> Criterion:
-    """A chain to this authority, verified for this moment (authorize/client_certificates.py)."""
+    """A chain to this authority, verified for this moment (authorize/identity/client_certificates.py)."""
 
     def judge(case: Case) -> int:
         shown_certificate = case.request.client_certificate

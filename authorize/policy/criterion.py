@@ -9,7 +9,7 @@ from authorize.policy.readings import is_read_alike, readings
 from authorize.policy.reasons import Reason
 from authorize.policy.request import AccessRequest
 from authorize.policy.truth import AND, FALSE, MAYBE, TRUE, UNKNOWN
-from gateproject.errors import TooManyReadings
+from foundation.errors import TooManyReadings
 
 # An answer of a rule on people that have nothing the rule could compare: a no, with a reason of its own.
 NOTHING = 0

@@ -5,7 +5,7 @@ import unicodedata
 from encodings import idna
 from typing import Any
 
-from gateproject.bounded import remembered
+from foundation.bounded_cache import remembered
 
 _LONGEST_EMAIL = 320  # RFC 3696 errata 1690: 64 + "@" + 255
 _LONGEST_DOMAIN = 253

@@ -12,9 +12,9 @@ from authorize.policy.readings import readings
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
-from gateproject.config.policy_language import SHADOW
-from gateproject.config.route import Route
-from gateproject.errors import TooManyReadings
+from config.routes.policy_language import SHADOW
+from config.routes.route import Route
+from foundation.errors import TooManyReadings
 
 # What a refused person can do nothing about, and need not read.
 _NOT_TOLD = frozenset({Reason.NOT_PREFLIGHT, Reason.NOT_SIGNED_IN, Reason.NOT_DENIED_BY_POLICY})

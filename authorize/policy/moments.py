@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_request
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
-from gateproject.config.policy_language import Comparison
+from config.routes.policy_language import Comparison
 
 TIME = Answers(Reason.OPEN_NOW, Reason.CLOSED_NOW, Reason.TIME_UNKNOWN)
 AGE = Answers(Reason.AGE_FITS, Reason.AGE_DIFFERS, Reason.AGE_UNKNOWN)

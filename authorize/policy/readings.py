@@ -6,8 +6,8 @@ Readers here are whatever may stand behind us: what they take for the path is wh
 import re
 from collections.abc import Iterable
 
-from gateproject.bounded import remembered
-from gateproject.errors import TooManyReadings
+from foundation.bounded_cache import remembered
+from foundation.errors import TooManyReadings
 
 # Escapes of characters that end nothing: a reader decodes them or not, and reads the same place.
 _NAMES = re.compile(r"%(2[1246-9A-E]|3[0-9AC-E]|[46][0-9A-F]|5[0-9ABD-F]|7[0-9A-E])")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from authorize.policy.canonical import canonical_host, canonical_path
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 
 # Asks for a tunnel to a host and port (RFC 9110 9.3.6).
 CONNECT = "CONNECT"

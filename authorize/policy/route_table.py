@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from authorize.policy.compiled_route import CompiledRoute, Matcher, compile_route, name_of
 from authorize.policy.readings import is_read_alike, names_left, readings, require_few_marks
 from authorize.policy.request import AccessRequest
-from gateproject.config.policy_language import SHADOW
-from gateproject.config.route import Route
-from gateproject.errors import ConfigError, Problem, TwoReadings
+from config.routes.policy_language import SHADOW
+from config.routes.route import Route
+from foundation.errors import ConfigError, Problem, TwoReadings
 
 
 @dataclass(frozen=True, slots=True)

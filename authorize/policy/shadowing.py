@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import re2
 
 from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix
-from gateproject.config.route import Route
-from gateproject.errors import BadRequest
+from config.routes.route import Route
+from foundation.errors import BadRequest
 
 # Trying a path on an expression costs time, and one host may have thousands of each.
 MOST_TRIALS = 100_000

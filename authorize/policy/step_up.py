@@ -6,8 +6,8 @@ from datetime import timedelta
 from authorize.policy.about_people import STRENGTH, acr_among, compared_acr
 from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_person, on_request, wanted
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
-from gateproject.config.policy_language import comparisons
-from gateproject.config.route import Route
+from config.routes.policy_language import comparisons
+from config.routes.route import Route
 
 AGE = Answers(Reason.SIGN_IN_RECENT, Reason.SIGN_IN_TOO_OLD, Reason.AGE_UNKNOWN)
 _OF_A_SIGN_IN = frozenset({"acr", "amr", "auth_time"})

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from authorize.policy.email_address import canonical_email
-from gateproject.config.bearer_tokens import ISSUER_ENDS
+from config.routes.bearer_tokens import ISSUER_ENDS
 
 
 class EntryKind(Enum):

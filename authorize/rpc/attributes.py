@@ -8,10 +8,10 @@ from urllib.parse import quote, unquote
 
 from envoy.service.auth.v3 import attribute_context_pb2, external_auth_pb2
 
-from authorize.client_certificates import shown_certificate
+from authorize.identity.client_certificates import shown_certificate
 from authorize.policy.canonical import canonical_host
 from authorize.policy.request import AccessRequest, ClientCertificate, access_request
-from gateproject.bounded import remembered
+from foundation.bounded_cache import remembered
 
 # Context extensions.  ROUTE is for every data plane; the others count only from ours (authorize/rpc/ext_authz.py).
 ROUTE = "gate_route"  # the id of the route that the data plane will use

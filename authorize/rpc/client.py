@@ -9,7 +9,6 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 
 from authorize.client import Attestation, Authorizer, Check
 from authorize.hosts import Hosts
-from authorize.identity_headers import ASSERTION, Headers, identity_header_names
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.criteria import Reason, Step
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome
@@ -17,9 +16,10 @@ from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.rpc import attributes
 from authorize.rpc.ext_authz import CHECK
-from gateproject.config.options import Options
-from gateproject.errors import BadRequest, BrokerError, CredentialsError
-from gateproject.rpc.channel import RpcChannel, RpcFailed
+from authorize.upstream.identity_headers import ASSERTION, Headers, identity_header_names
+from config.options import Options
+from foundation.errors import BadRequest, BrokerError, CredentialsError
+from foundation.rpc.channel import RpcChannel, RpcFailed
 
 _FIELDS = frozenset(each.name for each in fields(Identity) if each.init)
 NOBODY_IN_PARTICULAR = AccessRequest(method="GET", host="", port=None, path="/")

@@ -12,19 +12,19 @@ from envoy.type.v3 import http_status_pb2
 from google.rpc import code_pb2, status_pb2
 
 from authorize.client import Attestation, Authorizer, Check
-from authorize.identity_headers import ASSERTION
-from authorize.identity_headers import Headers as IdentityHeaders
+from authorize.decisions.recorder import Recorder
 from authorize.policy.canonical import require_plain
 from authorize.policy.criteria import Step
 from authorize.policy.decision import Outcome
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
-from authorize.recorder import Recorder
 from authorize.rpc import attributes
+from authorize.upstream.identity_headers import ASSERTION
+from authorize.upstream.identity_headers import Headers as IdentityHeaders
 from databroker.replica import Replica
-from gateproject.bounded import remembered, together
-from gateproject.errors import BadRequest, BrokerError
-from gateproject.rpc.shared_secret import TOKEN
+from foundation.bounded_cache import remembered, together
+from foundation.errors import BadRequest, BrokerError
+from foundation.rpc.shared_secret import TOKEN
 
 SERVICE = "envoy.service.auth.v3.Authorization"
 CHECK = f"/{SERVICE}/Check"

@@ -12,8 +12,8 @@ from databroker.rpc import convert
 from databroker.rpc import databroker_pb2 as pb
 from databroker.rpc.server import HEARTBEAT
 from databroker.store.base import Change, Lease, StartOver, VersionConflict
-from gateproject.errors import BrokerError
-from gateproject.rpc.channel import RpcChannel, RpcFailed
+from foundation.errors import BrokerError
+from foundation.rpc.channel import RpcChannel, RpcFailed
 
 # So many heartbeats missed, and the stream counts as dead.
 SILENCE = 3 * HEARTBEAT

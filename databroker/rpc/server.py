@@ -12,21 +12,21 @@ from databroker.records import RECORD_TYPES, Record
 from databroker.rpc import convert
 from databroker.rpc import databroker_pb2 as pb
 from databroker.store.base import ANEW, Change, StartOver
-from gateproject.errors import BadRequest, BrokerError
-from gateproject.tasks import spawn
+from foundation.errors import BadRequest, BrokerError
+from foundation.tasks import spawn
 
 # A client that hears nothing for a few of these knows that the stream is dead (databroker/rpc/client.py).
 HEARTBEAT = 1.0
 BATCH = 100
 PAGE = 500
-# A page is cut short before it outgrows what a client accepts (gateproject/rpc/channel.py).
+# A page is cut short before it outgrows what a client accepts (foundation/rpc/channel.py).
 PAGE_BYTES = 8 * 1024 * 1024
 
 Context: TypeAlias = grpc.aio.ServicerContext
 
 
 class DataBrokerRpc:
-    """One method for each of databroker.proto.  Who calls was checked before (gateproject/rpc/server.py)."""
+    """One method for each of databroker.proto.  Who calls was checked before (foundation/rpc/server.py)."""
 
     def __init__(self, broker: BrokerClient, *, heartbeat: float = HEARTBEAT):
         self._broker = broker

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from databroker.records import Record
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 
 # The `since` of a reader that has no place in the stream yet: no store remembers it, so it is told where to begin.
 ANEW: Final = -1

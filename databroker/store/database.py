@@ -18,7 +18,7 @@ from databroker.store.base import Change, Lease, StartOver, VersionConflict
 from databroker.store.database_threads import DatabaseThreads
 from databroker.store.frozen import frozen_data
 from databroker.store.unreadable import unreadable
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 
 DEADLINE = 5.0
 # Other processes' changes are seen this late; our own at once.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, Error, OperationalError, connection, connections
 
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 
 THREADS = 4
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from gateproject.tasks import spawn
+from foundation.tasks import spawn
 
 Command = tuple[Any, ...]
 

@@ -17,9 +17,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ClusterError, ConnectionError, RedisClusterException, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from config.groups.storage_url import StorageUrl
 from databroker.store.kvbatches import Command
-from gateproject.config.storage_url import StorageUrl
-from gateproject.telemetry.metrics import kvstore_wait_count, kvstore_wait_duration
+from foundation.telemetry.metrics import kvstore_wait_count, kvstore_wait_duration
 
 MAX_CONNECTIONS = 64
 

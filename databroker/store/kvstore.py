@@ -22,9 +22,9 @@ from databroker.store.frozen import frozen_data
 from databroker.store.kvbatches import Batches
 from databroker.store.kvclient import Client
 from databroker.store.unreadable import unreadable
-from gateproject.errors import BrokerError
-from gateproject.tasks import spawn
-from gateproject.telemetry.metrics import watch_connections
+from foundation.errors import BrokerError
+from foundation.tasks import spawn
+from foundation.telemetry.metrics import watch_connections
 
 log = structlog.get_logger(__name__)
 

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 from databroker.records import Record
 from databroker.store.base import BackEnd, VersionConflict
-from gateproject.errors import BrokerError
-from gateproject.telemetry.metrics import storage_operation_duration
-from gateproject.telemetry.tracing.spans import span
+from foundation.errors import BrokerError
+from foundation.telemetry.metrics import storage_operation_duration
+from foundation.telemetry.tracing.spans import span
 
 Result = TypeVar("Result")
 

@@ -13,7 +13,7 @@ from typing import Any
 from databroker.records import Record
 from databroker.store.base import Change, Lease, StartOver, VersionConflict
 from databroker.store.frozen import frozen_data
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 
 REMEMBERED_CHANGES = 100_000
 BURST = 200

@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable
 
+from config.groups.databroker import DatabrokerSettings
+from config.options import Options
 from databroker.store import kvstore
 from databroker.store.base import BackEnd
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.measured import MeasuredStore
 from databroker.store.memory import MemoryStore
 from databroker.store.sealed import SealedStore
-from gateproject.config.databroker import DatabrokerSettings
-from gateproject.config.options import Options
 
 
 def open_store(options: Options, clock: Callable[[], float] = time.time) -> BackEnd:

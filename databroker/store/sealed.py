@@ -13,8 +13,8 @@ from databroker.records import Record
 from databroker.store.base import BackEnd, Change, VersionConflict
 from databroker.store.frozen import frozen_data
 from databroker.store.unreadable import unreadable
-from gateproject.crypto.sealing import NONCE_BYTES, decrypted, derive_keys, from_text, to_text
-from gateproject.errors import BrokerError, SealError
+from foundation.crypto.sealing import NONCE_BYTES, decrypted, derive_keys, from_text, to_text
+from foundation.errors import BrokerError, SealError
 
 PURPOSE = "records"
 # A record of our own that says whether these secrets are the ones that the others were sealed with.

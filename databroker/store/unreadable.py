@@ -2,7 +2,7 @@
 
 import structlog
 
-from gateproject.telemetry.metrics import unreadable_records
+from foundation.telemetry.metrics import unreadable_records
 
 log = structlog.get_logger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateproject.config.types import Url
-from gateproject.tasks import spawn
+from foundation.tasks import spawn
+from foundation.values import Url
 from gateproject.tunnel.connection import TlsConnection, TunnelFailed
 from gateproject.tunnel.http_exchange import ask
 from gateproject.tunnel.token_file import TokenFile

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from typing import Any
 
-from gateproject.config.types import Url, is_loopback
+from foundation.values import Url, is_loopback
 
 CONNECT_SECONDS = 15.0
 _MOST_READ = 64 * 1024  # bytes

@@ -7,7 +7,7 @@ import io
 import ssl
 from dataclasses import dataclass
 
-from gateproject.config.types import Url
+from foundation.values import Url
 from gateproject.tunnel.connection import TlsConnection, TunnelFailed, connect
 
 ANSWER_SECONDS = 30.0  # gate itself tries three upstreams for ten seconds each

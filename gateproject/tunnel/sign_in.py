@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable
 from urllib.parse import parse_qs, quote, urlsplit
 
-from gateproject.config.types import Url
+from foundation.values import Url
 from gateproject.tunnel.connection import TunnelFailed
 from gateproject.tunnel.http_exchange import ask
 from gateproject.tunnel.peer import ROOT, is_of_another_user

@@ -13,7 +13,7 @@ import requests  # noqa: TID251 - the library's own HTTP; it is given timeouts h
 from acme import challenges, client, errors, messages
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from gateproject.config.types import SecretText
+from foundation.values import SecretText
 from proxy.listener.obtained import Challenge, Kind
 
 SECONDS = 15  # for one exchange

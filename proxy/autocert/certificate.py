@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import AuthorityInformationAccessOID
 
-from gateproject.config.keys import check_pair, covers, names_of
-from gateproject.config.types import CertificatePair, SecretBytes
+from config.keys import check_pair, covers, names_of
+from foundation.values import CertificatePair, SecretBytes
 
 _END_OF_KEY = b"-----END PRIVATE KEY-----\n"
 # RFC 7633: the certificate is good with an OCSP response only.

@@ -9,12 +9,12 @@ from typing import Any, Self
 import structlog
 from OpenSSL import SSL
 
-from gateproject.config.autocert import authority_url, hosts_to_certify
-from gateproject.config.options import Options
-from gateproject.config.types import CertificatePair
-from gateproject.errors import ConfigError
-from gateproject.telemetry import metrics
-from gateproject.version import version
+from config.groups.autocert import authority_url, hosts_to_certify
+from config.options import Options
+from foundation.errors import ConfigError
+from foundation.telemetry import metrics
+from foundation.values import CertificatePair
+from foundation.version import version
 from proxy.autocert.attempts import ALL, LONGEST_PAUSE_OF_ALL, Attempt
 from proxy.autocert.authority import Authority, AuthorityError, Terms
 from proxy.autocert.certificate import Chain, ObtainedCertificate, Request, Unusable

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import structlog
 
-from gateproject.config.options import Options
-from gateproject.telemetry import metrics
+from config.options import Options
+from foundation.telemetry import metrics
 from proxy.autocert.keeper import Keeper, Wanted
 from proxy.listener.obtained import Obtained
 

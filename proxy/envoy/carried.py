@@ -11,9 +11,9 @@ import grpc
 from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
-from gateproject.errors import AccessEnded, GateError, UpstreamError
-from gateproject.tasks import spawn
-from gateproject.telemetry.http_calls import CLIENT_LEFT
+from foundation.errors import AccessEnded, GateError, UpstreamError
+from foundation.tasks import spawn
+from foundation.telemetry.http_calls import CLIENT_LEFT
 from proxy.access_log import RequestLog
 from proxy.answers import CapturedResponse, send_refusal
 from proxy.dataplane import DataPlane

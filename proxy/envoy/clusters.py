@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gateproject.config.route import Route
+from config.routes.route import Route
 from proxy.envoy.bootstrap import TYPE, Json, endpoint
 from proxy.upstreams.client import CONNECT_TIMEOUT, KEEPALIVE_TIMEOUT, MAX_RESPONSE_HEADER_COUNT, Upstream
 

@@ -3,7 +3,7 @@
 import secrets
 from typing import Any
 
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 from proxy.envoy.head import Told
 from proxy.envoy.listener import CLUSTER, MAY_STREAM, TICKET, TOLD_CONNECTION, TOLD_PROTO
 from proxy.incoming import Receive, Send

@@ -16,7 +16,7 @@ import structlog
 from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
-from gateproject.errors import GateError
+from foundation.errors import GateError
 from proxy.envoy.bootstrap import GATE
 from proxy.envoy.carried import Carried, Context, without_all
 from proxy.envoy.cuts import Cuts

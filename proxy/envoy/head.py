@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from envoy.config.core.v3 import base_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 from proxy.envoy.listener import CLUSTER, MAY_STREAM, TICKET, TOLD_CONNECTION, TOLD_PROTO
 from proxy.headers import Header, Headers
 from proxy.incoming import TLS

@@ -7,8 +7,8 @@ from gate's: Envoy passes them on as they came, and sends what gate wrote.
 from collections.abc import Sequence
 from pathlib import Path
 
-from gateproject.config.options import Options
-from gateproject.config.types import CertificatePair
+from config.options import Options
+from foundation.values import CertificatePair
 from proxy.envoy.bootstrap import CERTIFICATES, GATE, TYPE, Json, watched
 from proxy.envoy.cuts import METADATA, access_log
 from proxy.envoy.proof import asks_gate

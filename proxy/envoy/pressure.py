@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import structlog
 
-from gateproject.telemetry import metrics
+from foundation.telemetry import metrics
 from proxy.envoy.bootstrap import HEAP, Most
 
 log = structlog.get_logger(__name__)

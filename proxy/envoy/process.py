@@ -10,8 +10,8 @@ from pathlib import Path
 
 import structlog
 
-from gateproject.errors import ConfigError, Problem
-from gateproject.tasks import spawn
+from foundation.errors import ConfigError, Problem
+from foundation.tasks import spawn
 from proxy.envoy import launch
 
 log = structlog.get_logger(__name__)

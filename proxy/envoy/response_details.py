@@ -1,6 +1,6 @@
 """What went wrong between Envoy and an upstream?  `response.code_details` in, the same words out that our own connections have."""
 
-from gateproject.connection_errors import Trouble
+from foundation.connection_errors import Trouble
 
 # By what Envoy (1.35) writes, the more exact first; blanks are underscores there.
 _MARKS = (

@@ -14,9 +14,9 @@ from pathlib import Path
 import grpc
 import structlog
 
-from gateproject.config.options import Options
-from gateproject.errors import ConfigError, Problem
-from gateproject.tasks import spawn
+from config.options import Options
+from foundation.errors import ConfigError, Problem
+from foundation.tasks import spawn
 from proxy.envoy.bootstrap import Most, bootstrap
 from proxy.envoy.clusters import Clusters
 from proxy.envoy.discovery import Discovery, Refused, Silent, write

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gateproject.errors import BadRequest, UpstreamError
+from foundation.errors import BadRequest, UpstreamError
 
 Header = tuple[bytes, bytes]
 

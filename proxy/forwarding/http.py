@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
-from gateproject.errors import AccessEnded, BadRequest, UpstreamError
-from gateproject.tasks import spawn
+from foundation.errors import AccessEnded, BadRequest, UpstreamError
+from foundation.tasks import spawn
 from proxy.upstreams.client import Exchange, OutgoingRequest, StaleConnection, UpstreamClient
 
 Header = tuple[bytes, bytes]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateproject.errors import UpstreamError
+from foundation.errors import UpstreamError
 from proxy.forwarding.handshake import HandshakeRefused
 from proxy.forwarding.http import ForwardResult, Header, Leash, ResponseRule
 from proxy.forwarding.tunnel import ByteTunnel, Connection, Side, carry_after_101

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateproject.errors import AccessEnded
-from gateproject.telemetry import metrics
+from foundation.errors import AccessEnded
+from foundation.telemetry import metrics
 from proxy.forwarding.http import Ending, ForwardResult, Header, Leash, Receive, Watch
 from proxy.forwarding.tunnel import ByteTunnel, Connection, Side, carry
 

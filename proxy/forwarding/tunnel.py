@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from gateproject.errors import UpstreamError
+from foundation.errors import UpstreamError
 from proxy.forwarding.http import Ending, ForwardResult, Leash
 from proxy.forwarding.silence import Silence
 from proxy.keep_alive import keep_alive

@@ -10,9 +10,9 @@ from OpenSSL import SSL
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from zope.interface import implementer
 
-from gateproject.config.keys import names_of
-from gateproject.config.types import CertificatePair
-from gateproject.errors import ConfigError, Problem
+from config.keys import names_of
+from foundation.errors import ConfigError, Problem
+from foundation.values import CertificatePair
 from proxy.listener.obtained import Obtained
 from proxy.listener.self_made import show_none_yet
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from authorize.policy.request import require_method
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 from proxy.listener.limits import HEADER_BYTES, HEADER_COUNT, HEADERS_BYTES, REQUEST_LINE_EXTRA_BYTES, URL_BYTES
 
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from authorize.policy.canonical import canonical_host
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 from proxy.listener.obtained import Obtained
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]

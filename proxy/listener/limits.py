@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Self
 
-from gateproject.config.options import Options
+from config.options import Options
 
 URL_BYTES = 8 * 1024
 HEADER_BYTES = 16 * 1024

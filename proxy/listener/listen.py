@@ -7,8 +7,8 @@ import structlog
 from twisted.internet.interfaces import IProtocolFactory
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
-from gateproject.config.types import HostPort
-from gateproject.errors import ConfigError, Problem
+from foundation.errors import ConfigError, Problem
+from foundation.values import HostPort
 from proxy.keep_alive import keep_alive
 from proxy.listener.before_tls import BeforeTls
 from proxy.listener.behind_balancer import BehindBalancer

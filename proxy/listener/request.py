@@ -14,8 +14,8 @@ from urllib.parse import unquote
 
 import structlog
 
-from gateproject.tasks import spawn
-from gateproject.telemetry.http_calls import CLIENT_LEFT
+from foundation.tasks import spawn
+from foundation.telemetry.http_calls import CLIENT_LEFT
 from proxy.listener.certificates import tls_facts
 from proxy.listener.head import Refused, RequestHead
 from proxy.listener.limits import APPLICATION_GRACE_SECONDS

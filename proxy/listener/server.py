@@ -21,8 +21,8 @@ from twisted.internet.protocol import Factory
 from twisted.internet.tcp import Port
 from twisted.logger import globalLogBeginner
 
-from gateproject.descriptors import CLIENTS, is_short, say_short
-from gateproject.tasks import spawn
+from foundation.fd_limit import CLIENTS, is_short, say_short
+from foundation.tasks import spawn
 from proxy.listener.channel import Channel
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.site import Application, Ended, Site, uncounted

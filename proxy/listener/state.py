@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from gateproject.config.options import Options
+from config.options import Options
 from proxy.listener.certificates import Certificates, Wants
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.obtained import Obtained

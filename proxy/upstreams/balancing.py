@@ -9,8 +9,8 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import Protocol
 
-from gateproject.config.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
-from gateproject.config.route import Route
+from config.routes.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
+from config.routes.route import Route
 
 _MOST_CYCLES = 256
 Eligible = tuple[int, ...]  # ascending indexes, at least one

@@ -21,8 +21,8 @@ from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD, EofStream
 from yarl import URL
 
-from gateproject.config.route import Route
-from gateproject.errors import NoDescriptors, UpstreamError
+from config.routes.route import Route
+from foundation.errors import NoDescriptors, UpstreamError
 from proxy.upstreams import tls
 from proxy.upstreams.connection import HELD_AT_FIRST, IN_FULL, UpstreamConnection, read_at_once
 from proxy.upstreams.request_head import request_head

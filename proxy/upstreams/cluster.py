@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from gateproject.config.route import Route
-from gateproject.config.upstream_health import HealthCheck
-from gateproject.errors import UpstreamError
-from gateproject.telemetry import metrics
+from config.routes.route import Route
+from config.routes.upstream_health import HealthCheck
+from foundation.errors import UpstreamError
+from foundation.telemetry import metrics
 from proxy.rewrite import own_name
 from proxy.upstreams import tls
 from proxy.upstreams.balancing import Table, balancer

@@ -5,7 +5,7 @@ Never one of the pool: what an earlier exchange left on a connection would be th
 
 import asyncio
 
-from gateproject.errors import NoDescriptors, UpstreamError
+from foundation.errors import NoDescriptors, UpstreamError
 from proxy.upstreams.client import CONNECT_TIMEOUT, Upstream
 from proxy.upstreams.cluster import Place
 from proxy.upstreams.connection import IN_FULL, read_at_once

@@ -10,7 +10,7 @@ import httpx
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
-from gateproject.config.upstream_health import GrpcHealthCheck
+from config.routes.upstream_health import GrpcHealthCheck
 from proxy.upstreams.client import Upstream
 
 METHOD = "/grpc.health.v1.Health/Check"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from gateproject.config.upstream_health import HealthCheck, HttpHealthCheck, TcpHealthCheck
-from gateproject.connection_errors import trouble_of
-from gateproject.errors import UpstreamError
-from gateproject.tasks import spawn
-from gateproject.telemetry import metrics
+from config.routes.upstream_health import HealthCheck, HttpHealthCheck, TcpHealthCheck
+from foundation.connection_errors import trouble_of
+from foundation.errors import UpstreamError
+from foundation.tasks import spawn
+from foundation.telemetry import metrics
 from proxy.upstreams.client import OutgoingRequest, StaleConnection, Upstream, UpstreamClient
 from proxy.upstreams.cluster import Member
 from proxy.upstreams.grpc_health import Unhealthy, ask_by_grpc

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gateproject.errors import UpstreamError
+from foundation.errors import UpstreamError
 
 if TYPE_CHECKING:
     from proxy.upstreams.client import OutgoingRequest

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
-from gateproject.config.route import Route
-from gateproject.errors import ConfigError, Problem
+from config.routes.route import Route
+from foundation.errors import ConfigError, Problem
 
 
 def client_context(route: Route, protocol: str = "http/1.1") -> ssl.SSLContext:

@@ -1,8 +1,8 @@
 """What is wrong with an upstream, in words: for the log line of a request, and for the admin while it lasts."""
 
-from gateproject.connection_errors import Trouble, trouble_of
-from gateproject.descriptors import UPSTREAMS, say_short
-from gateproject.errors import NoDescriptors, UpstreamError, UpstreamTimeout
+from foundation.connection_errors import Trouble, trouble_of
+from foundation.errors import NoDescriptors, UpstreamError, UpstreamTimeout
+from foundation.fd_limit import UPSTREAMS, say_short
 
 MALFORMED = "sent what is no answer of HTTP"
 

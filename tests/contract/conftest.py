@@ -6,11 +6,11 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 
+from config.groups.storage_url import storage_url
 from databroker.store.base import BackEnd
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.kvstore import KvStore
 from databroker.store.memory import MemoryStore
-from gateproject.config.storage_url import storage_url
 from tests.support.authenticate_site import ORIGIN
 from tests.support.certified_provider import CertifiedProvider
 from tests.support.certs import certificate_files

@@ -14,14 +14,14 @@ from authorize.rpc.ext_authz import SERVICE, ExtAuthz, Responder
 from authorize.service import AuthorizeService
 from databroker.records import SERVICE_ACCOUNT, ServiceAccount
 from databroker.replica import Replica
-from gateproject.config.types import HostPort
-from gateproject.crypto.service_account_token import hash_of, new_token
-from gateproject.crypto.session_cookie import SessionCookies
-from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import BadRequest, BrokerError
-from gateproject.rpc.channel import RpcChannel
-from gateproject.rpc.server import RpcServer
-from gateproject.rpc.shared_secret import SharedSecret
+from foundation.crypto.service_account_token import hash_of, new_token
+from foundation.crypto.session_cookie import SessionCookies
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import BadRequest, BrokerError
+from foundation.rpc.channel import RpcChannel
+from foundation.rpc.server import RpcServer
+from foundation.rpc.shared_secret import SharedSecret
+from foundation.values import HostPort
 from tests.support.cookies import signed_in
 from tests.support.options import make_options
 from tests.support.rpc import loopback_url

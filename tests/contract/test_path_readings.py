@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.route_table import RouteTable
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 from tests.support.path_layouts import EVERYTHING, LAYOUTS, STATIC, Written, open_to_all
 from tests.support.path_readers import READERS, served
 from tests.unit.authorize.builders import NOW, make_route, request, table

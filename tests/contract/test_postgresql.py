@@ -19,7 +19,7 @@ from databroker.records import SESSION
 from databroker.store.base import StartOver
 from databroker.store.database import DatabaseStore
 from databroker.store.database_threads import THREADS
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 from gateproject.patient_postgresql.base import PatientConnection
 from tests.support.faulty_line import FaultyLine
 from tests.support.stores import use_postgresql

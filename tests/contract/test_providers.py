@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from authenticate.providers.registry import PROVIDERS
-from authenticate.session_refresh import Ended, Step
+from authenticate.session.refresh import Ended, Step
 from databroker.records import Session
 from tests.support import fake_idp
 from tests.support.authenticate_site import Browser, Site

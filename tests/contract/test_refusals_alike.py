@@ -16,8 +16,8 @@ import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 
 from authorize.rpc.ext_authz import CHECK
-from gateproject.challenges import BAD_TOKEN, NOBODY, TOO_LITTLE
-from gateproject.crypto.service_account_token import new_token
+from foundation.challenges import BAD_TOKEN, NOBODY, TOO_LITTLE
+from foundation.crypto.service_account_token import new_token
 from tests.support.children import ROOT, clean_environment, free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.fake_idp import EC_KEY, OTHER_RSA_KEY, public_jwk, signed

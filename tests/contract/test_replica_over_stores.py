@@ -10,11 +10,11 @@ import pytest
 from databroker.client import LocalBroker
 from databroker.models import Session as SessionRow
 from databroker.models import User as UserRow
-from databroker.projection import Projection
 from databroker.records import DIRECTORY_USER, SESSION, USER
 from databroker.replica import UNKNOWN, Replica
 from databroker.store.base import BackEnd
-from gateproject.errors import BrokerError
+from databroker.tables.projection import Projection
+from foundation.errors import BrokerError
 from tests.support.database import in_database
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connections
 
-from databroker import search
+from databroker.adminsite import search
 from databroker.models import Group, Membership, Session, User
 from tests.support.postgresql import PostgresServer
 from tests.support.stores import use_postgresql

@@ -12,7 +12,7 @@ import pytest
 from databroker.records import DIRECTORY_USER, SESSION, SPENT, USER, DirectoryUser, Session
 from databroker.store.base import ANEW, BackEnd, Change, StartOver, Store, VersionConflict
 from databroker.store.memory import MemoryStore
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 
 
 class Clock:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from examples.demo.certificates import Authority
-from gateproject.connection_errors import Trouble
+from foundation.connection_errors import Trouble
 from tests.support.certs import PERMITTED, certificate_files
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider

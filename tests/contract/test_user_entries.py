@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from authorize.account_identity import identity_of as account_identity
-from authorize.described import Described, described_identity
-from authorize.identity_facts import Facts, identity_of
+from authorize.explain.invented_request import Described, described_identity
+from authorize.identity.account_identity import identity_of as account_identity
+from authorize.identity.facts import Facts, identity_of
 from authorize.policy.decision import decide
 from authorize.policy.identity import Identity
 from authorize.service import AuthorizeService
 from databroker.records import DirectoryUser, ServiceAccount, Session, User
-from gateproject.crypto.signing_key import SigningKey
+from foundation.crypto.signing_key import SigningKey
 from tests.support.options import make_options
 from tests.unit.authorize.broker import followed_broker
 from tests.unit.authorize.builders import make_route, request, table

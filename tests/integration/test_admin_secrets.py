@@ -10,14 +10,15 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 import pytest
 from django.db import connection
 
-from databroker import admin, group_admin
+from databroker import admin
+from databroker.adminsite import group_admin
 from databroker.client import LocalBroker
 from databroker.models import Group as GroupRow
 from databroker.models import Session as SessionRow
 from databroker.models import User as UserRow
-from databroker.projection import Projection
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, DirectoryGroup, DirectoryUser, Session, User
 from databroker.store.memory import MemoryStore
+from databroker.tables.projection import Projection
 from tests.support.admin import AdminPages
 from tests.support.database import in_database
 

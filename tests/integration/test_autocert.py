@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from cryptography.x509 import ocsp
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateproject.config.load import load_options
+from config.load import load_options
 from proxy.autocert.keeper import Keeper, Wanted
 from proxy.autocert.storage import Storage
 from proxy.listener.obtained import Obtained

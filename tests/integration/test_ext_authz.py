@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from authorize.policy.canonical import canonical_path
-from gateproject.challenges import BAD_TOKEN
-from gateproject.errors import BadRequest
+from foundation.challenges import BAD_TOKEN
+from foundation.errors import BadRequest
 from tests.support.browser import headless_browser
 from tests.support.client_certificates import authority
 from tests.support.cookies import of_client

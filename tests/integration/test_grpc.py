@@ -9,10 +9,10 @@ import pytest
 
 from databroker.records import SESSION
 from databroker.rpc.client import RemoteBroker
-from gateproject.config.types import Url
-from gateproject.errors import BrokerError
-from gateproject.rpc.channel import RpcChannel
-from gateproject.rpc.shared_secret import SharedSecret
+from foundation.errors import BrokerError
+from foundation.rpc.channel import RpcChannel
+from foundation.rpc.shared_secret import SharedSecret
+from foundation.values import Url
 from tests.support.children import Child, free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in

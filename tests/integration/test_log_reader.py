@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateproject.telemetry.output import DROPPED
+from foundation.telemetry.output import DROPPED
 from tests.support.certs import certificate_files
 from tests.support.children import Child, clean_environment, free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider

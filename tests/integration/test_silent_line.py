@@ -13,11 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from config.groups.storage_url import storage_url
 from databroker.records import SESSION
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.kvstore import KvStore
 from databroker.store.sealed import SealedStore
-from gateproject.config.storage_url import storage_url
 from tests.support.children import Child
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.faulty_line import FaultyLine

@@ -14,9 +14,9 @@ import pytest
 
 from databroker.records import DIRECTORY_USER, SESSION
 from databroker.rpc.client import RemoteBroker
-from gateproject.config.types import Url
-from gateproject.rpc.channel import RpcChannel
-from gateproject.rpc.shared_secret import SharedSecret
+from foundation.rpc.channel import RpcChannel
+from foundation.rpc.shared_secret import SharedSecret
+from foundation.values import Url
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import sign_in
 from tests.support.options import make_options

@@ -11,12 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from config.groups.storage_url import storage_url
 from databroker.records import SESSION
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.kvstore import KvStore
 from databroker.store.sealed import SealedStore
-from gateproject.config.storage_url import storage_url
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.faulty_line import FaultyLine
 from tests.support.gate import GateBuilder, RunningGate, sign_in

@@ -76,7 +76,7 @@ staples = door("proxy/autocert/staples.py", "unit/proxy/autocert/test_staples.py
 staples.without("a revocation is shown to nobody", " if not staple.is_revoked}", "}")
 staples.without("what has ended is shown to nobody", " and staple.ends > now}", "}")
 
-hosts = door("gateproject/config/autocert.py", "unit/gateproject/config/test_autocert.py")
+hosts = door("config/groups/autocert.py", "unit/config/groups/test_autocert.py")
 hosts.without("the authority's protocol is https", 'if settings.autocert_ca.scheme != "https":', "if False:")
 hosts.without("private names are kept from the public authority", "if settings.autocert_ca is None and _PRIVATE", "if False and _PRIVATE")
 

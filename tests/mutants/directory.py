@@ -53,7 +53,7 @@ gitlab.without("a group that one merely sees does not count", ", min_access_leve
 auth0 = door("authenticate/directory/auth0.py", f"{UNIT}/test_auth0.py")
 auth0.without("a listing that shifts is not believed", "if len(listed) != total:", "if False:")
 
-settings = door("gateproject/config/directory.py", "unit/gateproject/config/test_directory.py")
+settings = door("config/groups/directory.py", "unit/config/groups/test_directory.py")
 settings.without("who was never pushed has unknown groups", "        return bool(settings.scim_token)\n", "        return False\n")
 settings.without(
     "a vendor's directory is asked before a deny is lifted",
@@ -62,7 +62,7 @@ settings.without(
 )
 settings.without("a directory of another process counts", "return is_elsewhere or", "return")
 
-account = door("gateproject/config/directory_account.py", "unit/gateproject/config/test_directory_account.py")
+account = door("config/groups/directory_account.py", "unit/config/groups/test_directory_account.py")
 account.without("a directory is one tenant's", "and written not in _SHARED_TENANTS", "")
 
 service = door("authenticate/directory/service.py", f"{UNIT}/test_service.py")

@@ -37,7 +37,7 @@ names.without(
     "@remembered(4096, longest=10**9)\ndef _response_name",
 )
 
-bounded = door("gateproject/bounded.py", "unit/gateproject/test_bounded.py")
+bounded = door("foundation/bounded_cache.py", "unit/foundation/test_bounded_cache.py")
 bounded.without(
     "what is long is not remembered", "cached(argument) if len(argument) <= longest else function(argument)", "cached(argument)"
 )
@@ -47,11 +47,11 @@ bounded.without(
 bounded.without("a cache is bounded in bytes", " or self.bytes > self._most_bytes:", ":")
 bounded.without("a large value pushes out no others", "if weight * 100 > self._most_bytes:", "if False:")
 
-packed = door("databroker/packed.py", "unit/databroker/test_packed.py")
+packed = door("databroker/record_cache.py", "unit/databroker/test_record_cache.py")
 packed.without("records are bounded in bytes", " or self._bytes > MOST_BYTES:", ":")
 packed.without("large records are not kept open", "if len(packed) > LARGE:", "if False:")
 
-cookies = door("gateproject/crypto/cookies.py", "unit/gateproject/crypto/test_cookies.py")
+cookies = door("foundation/crypto/cookies.py", "unit/foundation/crypto/test_cookies.py")
 cookies.without("our cookies are ours in any case", "folded, own = name.lower()", "folded, own = name")
 cookies.without("the companions are ours", ' or read.startswith(own + b"_")', "")
 cookies.without(
@@ -63,18 +63,18 @@ cookies.without(
     "cookies are hidden from scripts",
     "    if http_only:\n",
     "    if False:\n",
-    "unit/gateproject/crypto/test_cookies.py",
-    "unit/gateproject/crypto/test_session_cookie.py",
+    "unit/foundation/crypto/test_cookies.py",
+    "unit/foundation/crypto/test_session_cookie.py",
 )
 cookies.without(
     "cookies are not sent across sites",
     ', "SameSite=Lax"]',
     "]",
-    "unit/gateproject/crypto/test_cookies.py",
-    "unit/gateproject/crypto/test_session_cookie.py",
+    "unit/foundation/crypto/test_cookies.py",
+    "unit/foundation/crypto/test_session_cookie.py",
 )
 
-identity_headers = door("authorize/identity_headers.py", "unit/authorize/test_identity_headers.py")
+identity_headers = door("authorize/upstream/identity_headers.py", "unit/authorize/upstream/test_identity_headers.py")
 identity_headers.without("identity is passed where the route says so", "if not route.route.pass_identity_headers:", "if False:")
 identity_headers.without(
     "what was signed of old facts is not used again", "cached is not None and cached[0] is identity and", "cached is not None and"
@@ -105,7 +105,7 @@ service.without(
     "if route is None or not check.decision.is_allowed:",
 )
 
-credentials = door("authorize/upstream_credentials.py", "unit/authorize/test_upstream_credentials.py")
+credentials = door("authorize/upstream/credentials.py", "unit/authorize/upstream/test_credentials.py")
 credentials.without(
     "a cluster is asked in somebody's name",
     'raise NobodyToActFor("nobody is signed in whom the cluster could be told")',
@@ -117,7 +117,7 @@ credentials.without("a name can't end its header", "name.isascii() and name.ispr
 credentials.without("a mailbox does not pass for a user id", ' and "/" not in email', "")
 credentials.without("what was made of old facts is not used again", "cached is not None and cached[0] is identity", "cached is not None")
 
-serverless = door("authorize/cloud_serverless.py", "unit/authorize/test_cloud_serverless.py")
+serverless = door("authorize/upstream/cloud_serverless.py", "unit/authorize/upstream/test_cloud_serverless.py")
 serverless.without("a token is for this upstream", 'if claims.get("aud") != audience:', "if False:")
 serverless.without("a token is a JWT", "if not _TOKEN.fullmatch(token):", "if False:")
 serverless.without("a token that ends is not used", "now < held.expires - UNUSED_BEFORE_EXPIRY", "True")
@@ -139,17 +139,17 @@ verdicts.without("nobody else carries what shows our credentials", "elif self._s
 published = door("authenticate/published_keys.py", "unit/authenticate/test_published_keys.py")
 published.without("a generated key is nobody's business", "while self._key.is_configured:", "while True:")
 published.without("a key is served under its own name", 'if jwk is None or jwk["kid"] != kid or', "if jwk is None or")
-signing_key = door("gateproject/crypto/signing_key.py", "unit/authenticate/test_published_keys.py")
+signing_key = door("foundation/crypto/signing_key.py", "unit/authenticate/test_published_keys.py")
 signing_key.without("a key's name follows from it", 'if claimed["kid"] != thumbprint(members):', "if False:")
 signing_key.without("no private member is served", ' or claimed.keys() != {"use", "alg", "kid", *kind}', "")
 
-service_accounts = door("gateproject/config/service_account.py", "unit/gateproject/config/test_service_account.py")
+service_accounts = door("config/groups/service_account.py", "unit/config/groups/test_service_account.py")
 service_accounts.without(
     "our assertion goes to a token endpoint by https",
     "if not is_confidential(url.scheme, url.host):",
     "if False:",
 )
-contradictions = door("gateproject/config/upstream_credentials.py", "unit/gateproject/config/test_upstream_credentials.py")
+contradictions = door("config/routes/upstream_credentials.py", "unit/config/routes/test_upstream_credentials.py")
 contradictions.without("a token has no spaces", "    if not _TOKEN.fullmatch(token):\n", "    if False:\n")
 contradictions.without("a public route acts in nobody's name", "    if route.allow_public_unauthenticated_access:\n", "    if False:\n")
 
@@ -170,7 +170,7 @@ rewrite.without(
     "    return named\n    host, port = canonical_host(named)\n",
 )
 rewrite.without("a client names one host", "if len(values) > 1:", "if False:")
-rewriting = door("gateproject/config/rewrites.py", "unit/gateproject/config/test_rewrites.py")
+rewriting = door("config/routes/rewrites.py", "unit/config/routes/test_rewrites.py")
 rewriting.without("the Host is said in one way", "for key in [*rewrites, *others][1:] if rewrites else ():", "for key in ():")
 
 redirects = door("proxy/redirects.py", "unit/proxy/test_redirects.py")
@@ -240,7 +240,7 @@ forwarding.without("a request has one framing", "        if lengths:\n", "      
 own_paths = door("proxy/own_paths.py", "unit/proxy/test_own_paths.py")
 own_paths.without("a host that nobody configured has no pages", "if not (is_authenticate_host or is_route_host):", "if False:")
 
-pages = door("gateproject/pages.py", "unit/gateproject/test_pages.py")
+pages = door("foundation/pages.py", "unit/foundation/test_pages.py")
 pages.without("pages escape what they show", "autoescape=True", "autoescape=False")
 
 incoming = door("proxy/incoming.py", "unit/proxy/test_incoming.py")

@@ -18,7 +18,7 @@ forms.without("a form goes where it was sent", "or form.target != _target(incomi
 forms.without("the button is pressed on our page", " and self._is_of_same_origin(incoming)\n", "\n")
 forms.without("a sibling domain plants no form", '_form_", secure=options.cookie_secure)', '_form_", secure=False)')
 
-cookies = door("gateproject/crypto/cookies.py", "unit/gateproject/crypto/test_cookies.py")
+cookies = door("foundation/crypto/cookies.py", "unit/foundation/crypto/test_cookies.py")
 cookies.without("a prefix hides no cookie of ours", "folded.removeprefix(HOST_PREFIX.lower().encode())", "folded")
 
 DOORS = (forms, cookies)

@@ -184,11 +184,11 @@ counted.without(
     "stream.incoming.peer == peer",
 )
 
-shared = door("gateproject/client_network.py", "unit/gateproject/test_client_network.py")
+shared = door("foundation/client_network.py", "unit/foundation/test_client_network.py")
 shared.without("what all share is bounded", "self._taken.total() >= self._of_all or ", "")
 shared.without("a flood leaves others their places", " or (network and self._taken[network] >= self._of_one)", "")
 
-one_credential = door("authorize/carriers.py", "unit/authorize/test_carriers.py")
+one_credential = door("authorize/identity/credentials.py", "unit/authorize/identity/test_credentials.py")
 one_credential.without("a request's credential is not a proxy's", "_OF_A_TUNNEL if request.is_tunnel else _OF_A_REQUEST", "_OF_A_TUNNEL")
 
 TRANSPORT = "contract/test_transport.py"

@@ -2,10 +2,10 @@
 
 from tests.mutants.mutant import door
 
-calls = door("gateproject/telemetry/rpc_calls.py", "unit/gateproject/telemetry/test_rpc_calls.py")
+calls = door("foundation/telemetry/rpc_calls.py", "unit/foundation/telemetry/test_rpc_calls.py")
 calls.without("callers' names make no series", "self._names.get(method, UNKNOWN)", "tuple(method.split('/')[:0:-1])")
 
-http_calls = door("gateproject/telemetry/http_calls.py", "unit/gateproject/telemetry/test_http_calls.py")
+http_calls = door("foundation/telemetry/http_calls.py", "unit/foundation/telemetry/test_http_calls.py")
 http_calls.without("clients' methods make no series", "if method not in METHODS:", "if False:")
 http_calls.without("series have a bound", "len(self._series) >= MOST_SERIES", "False")
 
@@ -13,7 +13,7 @@ answered = door("proxy/request_metrics.py", "unit/proxy/test_request_metrics.py"
 answered.without("clients' hosts make no series", "wildcard if wildcard in self._hosts else OTHER", "host")
 answered.without("clients' spellings fill no memory", " and len(self._names) < _MOST_SPELLINGS", "")
 
-output = door("gateproject/telemetry/output.py", "unit/gateproject/telemetry/test_output.py")
+output = door("foundation/telemetry/output.py", "unit/foundation/telemetry/test_output.py")
 output.without(
     "nobody waits for who reads the log",
     "        if not self._is_awake:\n            self._is_awake = True\n            self._wake.put(None)\n",
@@ -27,7 +27,7 @@ output.without(
 )
 output.without("last words are heard", "            atexit.register(output.finish)\n", "")
 output.without("who is not heard ends all the same", "while self._is_awake and time.monotonic() < deadline:", "while self._is_awake:")
-speaking = door("gateproject/start.py", "unit/gateproject/test_start.py")
+speaking = door("gateproject/process/start.py", "unit/gateproject/process/test_start.py")
 speaking.without("a running gate waits for no reader", "    speak_without_waiting()\n    try:", "    try:")
 
 DOORS = (output, speaking, answered, http_calls, calls)

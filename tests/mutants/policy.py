@@ -121,7 +121,7 @@ route_table.without(
     "for route in reversed(self.routes):\n            if route.matches(path):",
 )
 
-errors = door("gateproject/errors.py", "unit/proxy/test_access_log.py")
+errors = door("foundation/errors.py", "unit/proxy/test_access_log.py")
 errors.without(
     "a client learns nothing of other routes",
     'super().__init__("the path can be read in more than one way")',
@@ -172,7 +172,7 @@ user_entry.without("an entry with an @ is no subject", '    if "@" in written:\n
 
 decision = door(
     "authorize/policy/decision.py", "unit/authorize/policy/test_decision.py", "unit/authorize/policy/test_expressions.py",
-    "unit/authorize/test_client_certificates.py",
+    "unit/authorize/identity/test_client_certificates.py",
 )  # fmt: skip
 decision.without("a rule must hold", "if value == TRUE and (not", "if value & TRUE and (not")
 decision.without("a requirement must hold", "if step.value != TRUE:", "if False:")
@@ -234,7 +234,7 @@ moments = door("authorize/policy/moments.py", "unit/authorize/policy/test_moment
 moments.without("a session from the future has no age", "issued > case.now + _CLOCKS_DIFFER", "False")
 moments.without("a zone counts", "here = datetime.fromtimestamp(moment, zone)", 'here = datetime.fromtimestamp(moment, ZoneInfo("UTC"))')
 
-language = door("gateproject/config/policy_language.py", "unit/gateproject/config/test_policy_language.py")
+language = door("config/routes/policy_language.py", "unit/config/routes/test_policy_language.py")
 language.without("two keys in one map are no guess", "        if len(value) > 1:\n", "        if False:\n")
 language.without(
     "an empty list lets nobody in",
@@ -242,12 +242,12 @@ language.without(
     'if not isinstance(value, list):\n            raise self._wrong(place, "must be a list with at',
 )
 
-values = door("gateproject/config/policy_values.py", "unit/gateproject/config/test_policy_language.py")
+values = door("config/routes/policy_values.py", "unit/config/routes/test_policy_language.py")
 values.without("what trusted proxies alone may say is no criterion", 'if name.startswith("x-forwarded-"):', "if False:")
 values.without("the end of a domain begins with a dot", 'if not end.startswith("."):', "if False:")
 values.without("the end of an address is a whole domain", 'if not each.startswith((".", "@")):', "if False:")
 
-certificates = door("authorize/client_certificates.py", "unit/authorize/test_client_certificates.py")
+certificates = door("authorize/identity/client_certificates.py", "unit/authorize/identity/test_client_certificates.py")
 certificates.without("a certificate is for clients", "if ExtendedKeyUsageOID.CLIENT_AUTH not in usage:", "if False:")
 certificates.without(
     "the use of a certificate is said",
@@ -271,7 +271,7 @@ email_address.without(
     "return encoded",
 )
 
-identity_facts = door("authorize/identity_facts.py", "unit/authorize/test_identity_facts.py")
+identity_facts = door("authorize/identity/facts.py", "unit/authorize/identity/test_facts.py")
 identity_facts.without("an unverified address matches no rule", "may_match = _may_match_by_email(facts)", "may_match = True")
 identity_facts.without("another issuer's address is none of ours", "if may_match and not is_foreign else", "if may_match else", *ENTRIES)
 identity_facts.without(
@@ -291,7 +291,9 @@ identity_facts.without("a claim rule can't reach an unverified address", 'claims
 
 identity_facts.without("who is not in the directory's records has unknown groups", "(expects_record and facts.person is None)", "False")
 
-identity_loader = door("authorize/identity_loader.py", "unit/authorize/test_identity_loader.py", "unit/authorize/test_bearers.py")
+identity_loader = door(
+    "authorize/identity/loader.py", "unit/authorize/identity/test_loader.py", "unit/authorize/identity/test_bearer_port.py"
+)
 identity_loader.without(
     "no token lets in the deactivated",
     "if (person := person_of(session, directory_record)) is not None and person.is_deactivated:",

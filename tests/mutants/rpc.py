@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import door
 
-secret = door("gateproject/rpc/shared_secret.py", "unit/gateproject/rpc/test_shared_secret.py")
+secret = door("foundation/rpc/shared_secret.py", "unit/foundation/rpc/test_shared_secret.py")
 secret.without("a call's token is ours", "if hmac.compare_digest(match[3], _mac(call_key, method, words)))", "if True)")
 secret.without(
     "a token is for its method", 'return to_text(hmac.digest(key, f"{method}\\n{words}"', 'return to_text(hmac.digest(key, f"{words}"'
@@ -18,11 +18,11 @@ secret.without(
     "a server that proves nothing is not believed",
     '            raise NotProven(f"the server of {method} did not prove that it knows shared_secret")\n',
     "            return\n",
-    "unit/gateproject/rpc/test_shared_secret.py",
-    "unit/gateproject/rpc/test_channel.py",
+    "unit/foundation/rpc/test_shared_secret.py",
+    "unit/foundation/rpc/test_channel.py",
 )
 
-server = door("gateproject/rpc/server.py", "unit/gateproject/rpc/test_server.py")
+server = door("foundation/rpc/server.py", "unit/foundation/rpc/test_server.py")
 server.without("no method answers without a token", "            return _refusal(str(error))\n", "            proof = ''\n")
 server.without(
     "only health and reflection are open",
@@ -36,7 +36,7 @@ server.without("callers are not told what went wrong inside", '"this call failed
 server.without("two processes never share a port", '("grpc.so_reuseport", 0)', '("grpc.so_reuseport", 1)')
 server.without("a request is of a bounded size", "LARGEST_REQUEST = 4 * 1024 * 1024", "LARGEST_REQUEST = 64 * 1024 * 1024")
 
-channel = door("gateproject/rpc/channel.py", "unit/gateproject/rpc/test_channel.py")
+channel = door("foundation/rpc/channel.py", "unit/foundation/rpc/test_channel.py")
 channel.without("a failure is believed only from who proved himself", "        if code in _UNPROVEN_CODES:", "        if True:")
 channel.without("what may have happened is not asked again", "if not may_repeat or error.code", "if error.code")
 channel.without("no proxy variable leads a call astray", '("grpc.enable_http_proxy", 0)', '("grpc.enable_http_proxy", 1)')
@@ -89,7 +89,7 @@ words.without("an answer is remembered with whom it names", "verdict.route.id, v
 words.without("an answer is remembered with what it takes away", "tuple(sorted(removed))", "()")
 words.without("a request without one reading is refused", "            if asked.unread is not None:\n", "            if False:\n")
 
-envoys = door("gateproject/rpc_services.py", "unit/authorize/rpc/test_ext_authz.py")
+envoys = door("gateproject/process/rpc_services.py", "unit/authorize/rpc/test_ext_authz.py")
 envoys.without("an Envoy's token is for one method", "if method != ext_authz_service.CHECK or len(given) != 1:", "if len(given) != 1:")
 
 behind = door("databroker/replica.py", "unit/databroker/test_replica.py")

@@ -2,14 +2,14 @@
 
 from tests.mutants.mutant import door
 
-sealing = door("gateproject/crypto/sealing.py", "unit/gateproject/crypto/test_sealing.py")
+sealing = door("foundation/crypto/sealing.py", "unit/foundation/crypto/test_sealing.py")
 sealing.without("each purpose has a key of its own", 'info=b"gate/1/" + purpose.encode()', 'info=b"gate/1/"')
 sealing.without("a sealed value expires", "        if now >= expires:\n", "        if False:\n")
 sealing.without("a claim that is not there is a refusal", "        return Claims(claims)\n", "        return dict(claims)\n")
 sealing.without("a value has one spelling", "if to_text(value) != text:", "if False:")
 sealing.without("a sealed value is of a sensible size", "if not NONCE_BYTES + TAG_BYTES < len(sealed) <= MAX_SEALED:", "if False:")
 
-session_cookie = door("gateproject/crypto/session_cookie.py", "unit/gateproject/crypto/test_session_cookie.py")
+session_cookie = door("foundation/crypto/session_cookie.py", "unit/foundation/crypto/test_session_cookie.py")
 session_cookie.without("a cookie of one host is none at another", 'else f"host:{host_port}"', 'else "host"')
 session_cookie.without("a domain covers its own hosts only", 'host.endswith("." + self._domain)', "host.endswith(self._domain)")
 session_cookie.without("a cookie covers its own domain only", "if self.covers(host_port) else f", "if self._domain else f")
@@ -44,9 +44,9 @@ session_cookie.without(
 )
 
 prefix = door(
-    "gateproject/crypto/cookies.py",
-    "unit/gateproject/crypto/test_cookies.py",
-    "unit/gateproject/crypto/test_session_cookie.py",
+    "foundation/crypto/cookies.py",
+    "unit/foundation/crypto/test_cookies.py",
+    "unit/foundation/crypto/test_session_cookie.py",
 )
 prefix.without("nobody else sets a cookie of this host", "else HOST_PREFIX + name", "else name")
 prefix.without("a planted cookie is cleared where it is", '("", *_domains_of(host_port))]', '("",)]')
@@ -56,18 +56,18 @@ admin_cookies.without(
     "nobody plants an admin's session", 'secure=options.cookie_secure) for name in ("admin"', 'secure=False) for name in ("admin"'
 )
 
-attempts = door("gateproject/crypto/sign_in_attempts.py", "unit/gateproject/crypto/test_sign_in_attempts.py")
+attempts = door("foundation/crypto/sign_in_attempts.py", "unit/foundation/crypto/test_sign_in_attempts.py")
 attempts.without("nobody plants an attempt", '_signin_", secure=options.cookie_secure)', '_signin_", secure=False)')
 attempts.without("an attempt belongs to its host", 'return f"{attempt_id}@{host_port}"', "return attempt_id")
 attempts.without("an attempt answers to its own id", 'return f"{attempt_id}@{host_port}"', "return host_port")
 attempts.without("the two kinds of attempts are never interchanged", 'f"sign-in attempt/{purpose}"', '"sign-in attempt"')
 
-hand_over = door("gateproject/crypto/hand_over.py", "unit/gateproject/crypto/test_hand_over.py")
+hand_over = door("foundation/crypto/hand_over.py", "unit/foundation/crypto/test_hand_over.py")
 hand_over.without(
     "a hand-over is for five minutes", "audience=host_port, expires=now + LIFETIME)", "audience=host_port, expires=now + 10 * LIFETIME)"
 )
 
-signed_urls = door("gateproject/crypto/signed_urls.py", "unit/gateproject/crypto/test_signed_urls.py")
+signed_urls = door("foundation/crypto/signed_urls.py", "unit/foundation/crypto/test_signed_urls.py")
 signed_urls.without(
     "a signed URL is ours",
     "if not any(hmac.compare_digest(claimed, _signature(key, base, params).encode()) for key in self._keys):",
@@ -78,7 +78,7 @@ signed_urls.without("a signed URL is not of the future", " or now < issued - LEE
 signed_urls.without("a parameter given twice is refused", "if len(params) != len(pairs) or SIGNATURE", "if SIGNATURE")
 signed_urls.without("the signature covers the address", "_join(url, params).encode()", '_join("", params).encode()')
 
-csrf = door("gateproject/crypto/csrf_token.py", "unit/gateproject/crypto/test_csrf_token.py")
+csrf = door("foundation/crypto/csrf_token.py", "unit/foundation/crypto/test_csrf_token.py")
 csrf.without("nobody plants a CSRF token", '_csrf", secure=options.cookie_secure)', '_csrf", secure=False)')
 csrf.without(
     "a CSRF token is this browser's", "return hmac.compare_digest(_xor(masked[:TOKEN_BYTES], masked[TOKEN_BYTES:]), token)", "return True"

@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import door
 
-refresh = door("authenticate/session_refresh.py", "unit/authenticate/test_session_refresh.py")
+refresh = door("authenticate/session/refresh.py", "unit/authenticate/session/test_refresh.py")
 refresh.without(
     "a session has one renewal anywhere",
     "        if lease is None:\n            raise UnderWay\n",
@@ -19,7 +19,7 @@ refresh.without(
 )
 refresh.without("a wrong answer ends the session", "except (AnotherPerson, WrongToken) as error:", "except AnotherPerson as error:")
 
-renewal = door("authenticate/renewal.py", "unit/authenticate/test_renewal.py")
+renewal = door("authenticate/session/renewal.py", "unit/authenticate/session/test_renewal.py")
 renewal.without(
     "a refreshed ID token is about the same person",
     'if (refreshed["iss"], refreshed["sub"]) != (before.get("iss"), before.get("sub")):',
@@ -34,23 +34,23 @@ renewal.without(
     "if False:",
 )
 
-session_use = door("databroker/session_use.py", "unit/databroker/test_session_use.py", "unit/authorize/test_identity_loader.py")
+session_use = door("databroker/session_use.py", "unit/databroker/test_session_use.py", "unit/authorize/identity/test_loader.py")
 session_use.without("a session is of the configured issuer", "if not vouches(self._provider, self._issuer, session):", "if False:")
 session_use.without("a session is of the configured provider", "session.provider == provider and is_issuer", "is_issuer")
 session_use.without("whose name alone says little", " and is_issuer(issuer, session.vouched_by)", "")
 session_use.without("two people of one id are two", " and user.vouched_by == session.vouched_by", "")
 session_use.without("whom another issuer's directory names is another person", " and counts_for(person.issuer, session.vouched_by)", "")
 session_use.without("two groups of one id are two", " and counts_for(group.issuer, session.vouched_by)", "")
-issuers = door("gateproject/config/issuers.py", "unit/gateproject/config/test_issuers.py")
+issuers = door("config/issuers.py", "unit/config/test_issuers.py")
 issuers.without(
     "a tenant says nothing of its whole host",
     "said_by == issuer or is_issuer(said_by, issuer)",
     "said_by == issuer or is_issuer(issuer, said_by)",
 )
-own_sessions = door("authenticate/sessions.py", "unit/authenticate/test_sessions.py")
+own_sessions = door("authenticate/session/sessions.py", "unit/authenticate/session/test_sessions.py")
 own_sessions.without("a session knows its issuer", "            issuer=signed_in.user.issuer,\n", "")
 
-worker = door("authenticate/refresh_worker.py", "unit/authenticate/test_refresh_worker.py")
+worker = door("authenticate/session/refresh_worker.py", "unit/authenticate/session/test_refresh_worker.py")
 worker.without("an expired session ends in trouble", "if now >= ends and isinstance(error, ProviderError):", "if False:")
 worker.without(
     "the provider is tried for a minute first",
@@ -58,7 +58,7 @@ worker.without(
     "(session.access_token_expires or NEVER)",
 )
 
-tokens = door("authenticate/tokens.py", "unit/authenticate/test_tokens.py")
+tokens = door("authenticate/provider/tokens.py", "unit/authenticate/provider/test_tokens.py")
 tokens.without("trouble is not the end of a grant", " and answer.status < 500:", ":")
 tokens.without("a token fits into a header", ' or not value.isascii() or not value.isprintable() or " " in value:', ":")
 

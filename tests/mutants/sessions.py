@@ -81,11 +81,11 @@ databroker_admin.without(
     "return super().delete_view(request, object_id, context)",
 )
 
-audit = door("databroker/audit.py", "unit/databroker/test_audit.py", "unit/databroker/test_admin.py")
+audit = door("databroker/adminsite/audit.py", "unit/databroker/adminsite/test_audit.py", "unit/databroker/test_admin.py")
 audit.without("the log can't be filled by who is not let in", "    if not account:\n", "    if False:\n")
 audit.without("nothing becomes a formula in a spreadsheet", "if text.startswith(", "if not text.startswith(")
 
-entries = door("databroker/models.py", "unit/databroker/test_audit.py")
+entries = door("databroker/models.py", "unit/databroker/adminsite/test_audit.py")
 entries.without("no entry is written over", "        if self.pk is not None:\n", "        if False:\n")
 entries.without(
     "no entries are written over",
@@ -96,14 +96,14 @@ entries.without(
     "",
 )
 
-together = door("databroker/ending.py", "unit/databroker/test_ending.py", "unit/authenticate/test_endings.py")
+together = door("databroker/end_sessions.py", "unit/databroker/test_end_sessions.py", "unit/authenticate/test_endings.py")
 together.without("the weaker sessions of a browser end, too", "earlier = await earlier_of(broker, chosen)", "earlier = list[str]()")
 together.without(
     "an end that failed halfway can be asked for again",
     "for wave in ([id for id in earlier if id not in chosen], chosen):",
     "for wave in (chosen, [id for id in earlier if id not in chosen]):",
 )
-at_the_provider = door("authenticate/provider_logout.py", "unit/authenticate/test_endings.py")
+at_the_provider = door("authenticate/session/provider_logout.py", "unit/authenticate/test_endings.py")
 at_the_provider.without(
     "the provider's word ends what a session grew out of",
     "for id in await end_sessions(self._broker, batch):",
@@ -111,14 +111,14 @@ at_the_provider.without(
 )
 by_the_directory = door("authenticate/scim/access_records.py", "unit/authenticate/test_endings.py")
 by_the_directory.without("who is deactivated is out everywhere", "for id in await end_sessions(self._broker, ids):", "for id in ids:")
-refused = door("authenticate/session_refresh.py", "unit/authenticate/test_endings.py")
+refused = door("authenticate/session/refresh.py", "unit/authenticate/test_endings.py")
 refused.without(
     "a session that is refused ends with what it grew out of",
     "await end_sessions(self._broker, [session.id])",
     'await self._broker.delete("session", session.id)',
 )
 
-ending = door("databroker/admin_ending.py", "unit/databroker/test_admin_ending.py")
+ending = door("databroker/adminsite/end_sessions.py", "unit/databroker/adminsite/test_end_sessions.py")
 ending.without(
     "the log is written before a session ends",
     "        record_actions(self.request, ENDS, [(id, names.get(id, id)) for id in ids], Session)\n        over: list[str] = []\n",
@@ -130,7 +130,7 @@ ending.without("sessions without a row end, too", "            self._end_those_w
 ending.without("the weaker sessions of a browser are told of, too", "[*async_to_sync(earlier_of)(broker, chosen), *chosen]", "chosen")
 ending.without("an action has an end", "if self.clock() >= self._until:", "if False:")
 
-details = door("databroker/details.py", "unit/databroker/test_details.py", "integration/test_admin_secrets.py")
+details = door("databroker/adminsite/details.py", "unit/databroker/adminsite/test_details.py", "integration/test_admin_secrets.py")
 details.without("only named fields are shown", "{name: data.get(name) for name in SHOWN_FIELDS}", "data")
 details.without("no claim that ties tokens together", " if name not in _HIDDEN_CLAIMS]", "]")
 details.without("no claim that repeats a token", " or any(secret in text for secret in secrets):", ":")
@@ -138,7 +138,7 @@ details.without("no claim that says it is secret", "if _SECRET_NAME.search(name)
 details.without("no secret inside a claim", "HIDDEN if _SECRET_NAME.search(str(name)) else ", "")
 details.without("no signed token as a claim", " or _JWT.search(text)", "")
 
-rows = door("databroker/rows.py", "integration/test_admin_secrets.py")
+rows = door("databroker/tables/rows.py", "integration/test_admin_secrets.py")
 rows.without("no token reaches the tables", 'user_agent=_text(data, "user_agent", 512)', 'user_agent=_text(data, "access_token", 512)')
 
 policy_page = door("proxy/policy_words.py", "unit/proxy/test_policy_words.py")

@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import door
 
-logout_token = door("authenticate/logout_token.py", "unit/authenticate/test_logout_token.py")
+logout_token = door("authenticate/provider/logout_token.py", "unit/authenticate/provider/test_logout_token.py")
 logout_token.without("a logout token is of our issuer", "if not isinstance(named, str) or not is_issuer(issuer, named):", "if False:")
 logout_token.without("one tenant's key signs nobody of another out", "if signs_for(key, issuer, named)", "")
 logout_token.without(
@@ -19,7 +19,7 @@ logout_token.without("a logout token names somebody", "if not (subject or sid):"
 logout_token.without("a logout token has an id of its own", 'LOGOUT_TOKEN.text(payload, "jti")', 'str(payload.get("jti", ""))')
 logout_token.without("a token is remembered for as long as it is good", '"exp") + LEEWAY', '"exp")')
 
-provider_logout = door("authenticate/provider_logout.py", "unit/authenticate/test_provider_logout.py")
+provider_logout = door("authenticate/session/provider_logout.py", "unit/authenticate/session/test_provider_logout.py")
 provider_logout.without("a logout token is used once", "if await self._broker.get(SPENT, spent) is not None:", "if False:")
 provider_logout.without("a used token is remembered", "        await self._broker.spend(spent, signed_out.expires)\n", "")
 provider_logout.without(
@@ -30,12 +30,12 @@ provider_logout.without(
 provider_logout.without("a browser names our provider", " or not is_issuer(discovery.issuer, issuer):", ":")
 provider_logout.without("a browser names what can't be guessed", "if len(sid) < SHORTEST_UNGUESSABLE:", "if False:")
 
-provider_sessions = door("authenticate/provider_sessions.py", "unit/authenticate/test_provider_sessions.py")
+provider_sessions = door("authenticate/session/provider_sessions.py", "unit/authenticate/session/test_provider_sessions.py")
 provider_sessions.without("the sessions of others stay", "if not record.id.startswith(prefix):", "if False:")
 provider_sessions.without("a sid is one person's", "if not subject or ProviderSession.from_record(record).subject == subject:", "if True:")
 provider_sessions.without("an old word ends no new sign-in", "if vouched <= note.issued and", "if")
 
-sessions = door("authenticate/sessions.py", "unit/authenticate/test_provider_logout.py")
+sessions = door("authenticate/session/sessions.py", "unit/authenticate/session/test_provider_logout.py")
 sessions.without("whoever signed out meanwhile has no session", "if await self.at_provider.has_signed_out(session):", "if False:")
 sessions.without("a session is found by what the provider calls it", "        await self.at_provider.remember(session)\n", "")
 
@@ -62,14 +62,14 @@ after_sign_out.without(
 after_sign_out.without("what is no longer ours is not gone to", "return self.url(wanted, is_route_origin)", "return wanted")
 
 provider_client = door(
-    "authenticate/provider_client.py", "unit/authenticate/test_provider_client.py", "unit/authenticate/views/test_sign_out.py"
+    "authenticate/provider/client.py", "unit/authenticate/provider/test_client.py", "unit/authenticate/views/test_sign_out.py"
 )
 provider_client.without("a long token stays out of URLs", " if 0 < len(session.id_token) <= LONGEST_HINT else {}", "")
 provider_client.without(
     "a silent provider keeps nobody signed in", "async with asyncio.timeout(patience):", "async with asyncio.timeout(None):"
 )
 
-oidc_provider = door("authenticate/providers/oidc.py", "unit/authenticate/test_provider_client.py")
+oidc_provider = door("authenticate/providers/oidc.py", "unit/authenticate/provider/test_client.py")
 oidc_provider.without("the access token is revoked, too", ', (session.access_token, "access_token")', "")
 
 keycloak = door("authenticate/providers/keycloak.py", "unit/authenticate/providers/test_keycloak.py")

@@ -12,17 +12,17 @@ decision.without(
     "outcome = Outcome.ALLOWED if case.identity is None else Outcome.STEP_UP",
 )
 
-ways = door("gateproject/config/route_values.py", "unit/proxy/test_sign_in.py", "unit/gateproject/config/test_route_values.py")
+ways = door("config/routes/values.py", "unit/proxy/test_sign_in.py", "unit/config/routes/test_values.py")
 ways.without("no way to sign in breaks a header", "        if not _ACR.fullmatch(value):\n", "        if False:\n")
 
 step_up = door("authorize/policy/step_up.py", "unit/authorize/policy/test_step_up.py")
 step_up.without("a sign-in grows old", "return TRUE if case.now - authenticated <= limit else FALSE", "return TRUE")
 step_up.without("an unknown age is none that fits", "if authenticated <= 0.0:", "if False:")
 
-identity_facts = door("authorize/identity_facts.py", "unit/authorize/test_identity_facts.py")
+identity_facts = door("authorize/identity/facts.py", "unit/authorize/identity/test_facts.py")
 identity_facts.without("another session lends no strength", " if name not in OF_THE_SIGN_IN}", "}")
 
-records = door("databroker/records.py", "unit/authorize/test_identity_facts.py")
+records = door("databroker/records.py", "unit/authorize/identity/test_facts.py")
 records.without(
     "a session without auth_time is of unknown age",
     "        return 0.0\n    return min(",
@@ -33,7 +33,7 @@ records.without("nobody proved who they are after the session began", "return mi
 record = door("databroker/records.py", "unit/databroker/test_records.py")
 record.without("a session's record is its own", "if session.id != record.id or not isinstance", "if not isinstance")
 
-renewal = door("authenticate/renewal.py", "unit/authenticate/test_renewal.py")
+renewal = door("authenticate/session/renewal.py", "unit/authenticate/session/test_renewal.py")
 renewal.without(
     "a refresh makes no sign-in stronger",
     "payload = {name: value for name, value in payload.items() if name not in OF_THE_SIGN_IN}",
@@ -62,7 +62,7 @@ callback.without(
 callback.without("an answer without what was asked is refused at once", "if shortfall == UNTOLD:", "if False:")
 callback.without("a person is pressed once", "if target is not None and not asked.is_pressed:", "if target is not None:")
 
-sessions = door("authenticate/sessions.py", "unit/authenticate/views/test_to_provider.py")
+sessions = door("authenticate/session/sessions.py", "unit/authenticate/views/test_to_provider.py")
 sessions.without("somebody else's session ends", "if before is None or before.user_id != user_id or", "if before is None or")
 sessions.without("a record stays small", " or len(before.earlier) >= MAX_EARLIER:", ":")
 

@@ -39,9 +39,9 @@ program.without(
     "a token goes by way of a route's callback", "if callback is None or callback.rest != CALLBACK_PATH:", "if callback is None:"
 )
 
-sealed = door("gateproject/crypto/program_tokens.py", "unit/gateproject/crypto/test_program_tokens.py")
+sealed = door("foundation/crypto/program_tokens.py", "unit/foundation/crypto/test_program_tokens.py")
 sealed.without("a hand-over to a program is none to a browser", '"programmatic hand-over"', '"hand-over"')
-carriers = door("authorize/carriers.py", "unit/authorize/test_carriers.py")
+carriers = door("authorize/identity/credentials.py", "unit/authorize/identity/test_credentials.py")
 carriers.without("two headers carry nothing", "if len(given) != 1:", "if not given:")
 carriers.without("two tokens in a query are none", "values[0] if len(values) == 1 else", "values[0] if values else")
 carriers.without("no link chooses who its visitor is", " or _is_browser(request):", ":")
@@ -66,7 +66,7 @@ elsewhere.without("no application reads a token in a query", "        if without
 sign_in = door("proxy/sign_in.py", "unit/proxy/test_sign_in.py")
 sign_in.without("no token is part of where to return", 'without_token(request.query.encode("latin-1")).decode("latin-1")', "request.query")
 
-account_token = door("gateproject/crypto/service_account_token.py", "unit/gateproject/crypto/test_service_account_token.py")
+account_token = door("foundation/crypto/service_account_token.py", "unit/foundation/crypto/test_service_account_token.py")
 account_token.without(
     "a mistyped secret asks nobody", "hmac.compare_digest(_checksum(token[:-CHECKSUM_CHARACTERS]), token[-CHECKSUM_CHARACTERS:])", "True"
 )
@@ -76,7 +76,7 @@ account_token.without(
 account_token.without("no hash, no secret", "return bool(kept_hash) and hmac", "return not kept_hash or hmac")
 account_token.without("a token is whole", "_TOKEN.fullmatch(token)", "_TOKEN.match(token)")
 
-account_loader = door("authorize/service_accounts.py", "unit/authorize/test_service_accounts.py")
+account_loader = door("authorize/identity/service_accounts.py", "unit/authorize/identity/test_service_accounts.py")
 account_loader.without("the secret is compared at each use", "if not _is_its_secret(token, known.account, now):", "if False:")
 account_loader.without("a changed record counts at once", " or not self._is_current(name, known):", ":")
 account_loader.without("another server's account is another", "return known.life == self._replica.life and ", "return ")
@@ -89,7 +89,7 @@ account_loader.without("an account ends", "if account.name != name or now >= ide
 account_loader.without(
     "a record is its own account's", "if account.name != name or now >= identity.expires:", "if now >= identity.expires:"
 )
-account_identity = door("authorize/account_identity.py", "unit/authorize/test_service_accounts.py")
+account_identity = door("authorize/identity/account_identity.py", "unit/authorize/identity/test_service_accounts.py")
 account_identity.without(
     "an attestation is of the last hour", "min(float(account.expires), now + IDENTITY_SECONDS)", "float(account.expires)"
 )
@@ -103,14 +103,14 @@ accounts.without(
     "old_secret_hash=account.secret_hash,",
 )
 
-identity = door("authorize/policy/identity.py", "unit/authorize/test_account_identity.py", "contract/test_user_entries.py")
+identity = door("authorize/policy/identity.py", "unit/authorize/identity/test_account_identity.py", "contract/test_user_entries.py")
 identity.without(
     "only people of the configured provider have a subject",
     "self.subject if self.provider in PROVIDERS else",
     "self.subject if self.provider else",
 )
 
-account_service = door("authorize/carriers.py", "unit/authorize/test_service.py")
+account_service = door("authorize/identity/credentials.py", "unit/authorize/test_service.py")
 account_service.without(
     "a program with a bad secret is not sent to sign in",
     'return BAD_TOKEN if is_service_account(scheme, token) or (takes_bearers and scheme == "bearer") else ""',
@@ -182,18 +182,18 @@ userinfo.without(
 )
 userinfo.without("a 403 alone says nothing of a token", 'if error == "insufficient_scope":', "if answer.status == 403:")
 
-bearers = door("authorize/service.py", "unit/authorize/test_bearers.py")
+bearers = door("authorize/service.py", "unit/authorize/identity/test_bearer_port.py")
 bearers.without("a route without the key asks nobody", "route is not None and route.bearer_token is not None:", "route is not None:")
 bearers.without("a token that has ended is nobody", "        if now >= bearer.session.expires:\n", "        if False:\n")
 
-bearer_settings = door("gateproject/config/bearer_tokens.py", "unit/gateproject/config/test_bearer_tokens.py")
+bearer_settings = door("config/routes/bearer_tokens.py", "unit/config/routes/test_bearer_tokens.py")
 bearer_settings.without("a public issuer lets in whom the policy names", "    if route.allow_any_authenticated_user:\n", "    if False:\n")
 bearer_settings.without("who somebody is must be said with an issuer", "if name in OF_OUR_PEOPLE or name == groups_claim:", "if False:")
 bearer_settings.without("the audience is never left out", "if kind == ACCESS_TOKEN and not route.bearer_token_audience:", "if False:")
 bearer_settings.without("an issuer is reached by TLS", " or not is_confidential(parsed.scheme, parsed.host):", ":")
 bearer_settings.without("keys are fetched by TLS", "if not is_confidential(url.scheme, url.host):", "if False:")
 
-bearer_challenge = door("authorize/carriers.py", "unit/authorize/test_bearers.py")
+bearer_challenge = door("authorize/identity/credentials.py", "unit/authorize/identity/test_bearer_port.py")
 bearer_challenge.without("a bearer with a bad token is not sent to sign in", ' or (takes_bearers and scheme == "bearer")', "")
 
 bearer_headers = door("proxy/headers.py", "unit/proxy/test_headers.py::test_a_credential_that_was_for_us_goes_no_further")
@@ -217,7 +217,7 @@ carried.without(
 )
 
 ALIKE = "contract/test_refusals_alike.py"
-challenges = door("gateproject/challenges.py", "unit/gateproject/test_challenges.py")
+challenges = door("foundation/challenges.py", "unit/foundation/test_challenges.py")
 challenges.without("every 401 says how to prove who one is", '401: (b"www-authenticate", NOBODY.encode()), ', "")
 challenges.without("every 503 says when to come back", ', 503: (b"retry-after", str(RETRY_AFTER).encode())', "")
 own_answers = door("proxy/answers.py", "unit/proxy/test_answers.py")
@@ -235,7 +235,7 @@ told_alike.without(
 )
 told = door("proxy/access_log.py", ALIKE)
 told.without("a refused token is explained in the line of its request", "            if check.refused_token:\n", "            if False:\n")
-kept = door("authorize/decision_log.py", "unit/authorize/test_decision_log.py")
+kept = door("authorize/decisions/log.py", "unit/authorize/decisions/test_log.py")
 kept.without("a refused token is kept whatever the sample rate", "if decision is None or refused_token or", "if decision is None or")
 
 waiting = door("gateproject/tunnel/sign_in.py", "unit/gateproject/tunnel/test_sign_in.py")

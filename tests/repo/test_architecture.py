@@ -5,7 +5,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "decisions").glob("*.md"))]
-PLACE = re.compile(r"`((?:gateproject|authenticate|authorize|databroker|proxy|tests)/[\w/.-]*)`((?:[,\s]+`[A-Za-z_][\w.]*`)*)")
+PLACE = re.compile(
+    r"`((?:gateproject|authenticate|authorize|databroker|proxy|config|foundation|tests)/[\w/.-]*)`((?:[,\s]+`[A-Za-z_][\w.]*`)*)"
+)
 
 
 def test_every_file_and_symbol_named_in_the_docs_exists() -> None:

@@ -11,7 +11,7 @@ import yaml
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from gateproject.config.load import check_configuration, parse_options
+from config.load import check_configuration, parse_options
 from gateproject.management.commands.checkconfig import ALL_JUDGES
 
 ROOT = Path(__file__).parents[2]
@@ -137,7 +137,17 @@ def test_only_who_serves_people_has_a_port_outside_and_only_the_broker_reaches_t
 def test_the_image_holds_what_runs_and_nothing_of_the_tests() -> None:
     copied = re.findall(r"^COPY (\S+)", (DEPLOY / "compose" / "Dockerfile").read_text(), re.MULTILINE)
     assert all((ROOT / name).exists() for name in copied)
-    assert {"gateproject", "authenticate", "authorize", "databroker", "proxy", "manage.py", "requirements.txt"} == set(copied)
+    assert {
+        "gateproject",
+        "authenticate",
+        "authorize",
+        "databroker",
+        "proxy",
+        "config",
+        "foundation",
+        "manage.py",
+        "requirements.txt",
+    } == set(copied)
     build = COMPOSE["services"]["proxy"]["build"]
     context = (DEPLOY / "compose" / build["context"]).resolve()
     assert (context / build["dockerfile"]).exists()

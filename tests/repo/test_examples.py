@@ -12,9 +12,9 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from authenticate.directory.file import read
-from gateproject.config.load import check_configuration, load_options
-from gateproject.config.schema import json_schema
-from gateproject.errors import ConfigError
+from config.load import check_configuration, load_options
+from config.reference.schema import json_schema
+from foundation.errors import ConfigError
 from gateproject.management.commands.checkconfig import ALL_JUDGES
 from tests.support.certs import CertificateFiles, certificate_files
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.source_trees import parsed
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("gateproject", "authenticate", "authorize", "databroker", "proxy")
+PACKAGES = ("gateproject", "authenticate", "authorize", "databroker", "proxy", "config", "foundation")
 SOURCES = sorted(
     path.relative_to(ROOT)
     for package in PACKAGES
@@ -21,7 +21,7 @@ TESTED_ELSEWHERE = {
     "gateproject/urls.py": "tests/integration",
     "gateproject/formats/en/formats.py": "tests/unit/databroker/test_admin.py",
     "gateproject/asgi.py": "tests/integration: needs a configuration at import",
-    "gateproject/errors.py": "wherever one is raised",
+    "foundation/errors.py": "wherever one is raised",
     "gateproject/management/commands/rungate.py": "tests/integration",
     "gateproject/management/commands/demo.py": "tests/integration/test_demo_in_browser.py",
     "databroker/store/base.py": "tests/contract/test_stores.py",

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 import yaml
 
-from gateproject.config.options import Options
-from gateproject.config.redirect import Redirect
-from gateproject.config.reference import FILE_ONLY, Key, keys, nested, route_keys, settings
-from gateproject.config.route import Route
-from gateproject.config.shared import CertificateFiles
-from gateproject.config.weaknesses import WEAKNESSES
+from config.groups.shared import CertificateFiles
+from config.options import Options
+from config.reference.all_settings import FILE_ONLY, Key, keys, nested, route_keys, settings
+from config.routes.redirect import Redirect
+from config.routes.route import Route
+from config.weaknesses import WEAKNESSES
 from gateproject.management.commands.settingsreference import DOCS, files
 from tests.support.source_trees import parsed
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("gateproject", "authenticate", "authorize", "databroker", "proxy")
+PACKAGES = ("gateproject", "authenticate", "authorize", "databroker", "proxy", "config", "foundation")
 SPECIFICATION = yaml.safe_load((Path(__file__).parent / "specification.yaml").read_text())
 
 ALL_SETTINGS = [key for group in settings().values() for key in group]
@@ -34,7 +34,7 @@ def identified(key: Key) -> str:
 
 def test_every_key_says_what_it_means_how_it_is_written_and_gives_an_example() -> None:
     unread = [identified(key) for key in ALL_KEYS if key.reader is None and key.model is None]
-    assert unread == [], "their types need a Reader (gateproject/config/fields.py)"
+    assert unread == [], "their types need a Reader (config/fields.py)"
     assert [identified(key) for key in ALL_KEYS if not (key.field.description or "").endswith(".")] == [], "a description is a sentence"
     assert [identified(key) for key in ALL_KEYS if not key.field.examples] == [], "Field(examples=[...])"
 
@@ -102,7 +102,7 @@ def attributes_read() -> set[str]:
     found = set()
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
-            is_configuration = path.parent == ROOT / "gateproject" / "config"
+            is_configuration = path.is_relative_to(ROOT / "config")
             found |= set(_read_in(parsed(path.read_text()), HOLDERS | {"self"} if is_configuration else HOLDERS))
     return found
 

@@ -16,8 +16,8 @@ from authorize.service import AuthorizeService
 from databroker.records import SESSION, Record
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from gateproject.crypto.hand_over import HandOver, HandOvers
-from gateproject.crypto.signing_key import SigningKey
+from foundation.crypto.hand_over import HandOver, HandOvers
+from foundation.crypto.signing_key import SigningKey
 from tests.support.brokers import BrokerOverALine
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.options import make_options

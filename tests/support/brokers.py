@@ -7,7 +7,7 @@ from contextlib import aclosing
 from databroker.client import LocalBroker
 from databroker.records import Record
 from databroker.store.base import BackEnd, Change
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 
 
 class BrokerOverALine(LocalBroker):

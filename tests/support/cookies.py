@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import httpx
 
-from gateproject.crypto.session_cookie import SessionCookies
+from foundation.crypto.session_cookie import SessionCookies
 
 SESSION, COMPANION = "_gate", "__Host-_gate"
 

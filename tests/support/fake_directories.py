@@ -16,8 +16,8 @@ from urllib.parse import urlencode
 
 import jwt
 
+from config.issuers import issuer_of
 from databroker.records import DirectoryGroup, DirectoryUser
-from gateproject.config.issuers import issuer_of
 from tests.support.cloud import ACCOUNT, account_json
 from tests.support.fake_api import Answer, FakeApi, Request, as_json
 from tests.support.fake_idp import RSA_KEY

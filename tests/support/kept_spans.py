@@ -6,9 +6,9 @@ from pathlib import Path
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from gateproject.telemetry.tracing import tracer
-from gateproject.telemetry.tracing.export import Exporter
-from gateproject.telemetry.tracing.tracer import Tracer
+from foundation.telemetry.tracing import tracer
+from foundation.telemetry.tracing.export import Exporter
+from foundation.telemetry.tracing.tracer import Tracer
 from tests.support.options import make_options
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from gateproject.config.load import load_options
-from gateproject.config.options import Options
+from config.load import load_options
+from config.options import Options
 
 COOKIE_SECRET = base64.b64encode(bytes(range(32))).decode()
 SHARED_SECRET = base64.b64encode(bytes(range(32, 64))).decode()

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from authorize.decision_log import DecisionLog, Judged
+from authorize.decisions.log import DecisionLog, Judged
 from authorize.service import AuthorizeService
+from config.options import Options
 from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from gateproject.config.options import Options
-from gateproject.crypto.signing_key import SigningKey
+from foundation.crypto.signing_key import SigningKey
 from proxy.carrying import Carrying
 from proxy.dataplane import DataPlane
 from proxy.open_streams import OpenStreams

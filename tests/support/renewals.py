@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from authenticate.provider_client import ProviderClient
+from authenticate.provider.client import ProviderClient
 from authenticate.providers.registry import provider_of
-from authenticate.refresh_worker import RefreshWorker
-from authenticate.session_refresh import SessionRefresh
+from authenticate.session.refresh import SessionRefresh
+from authenticate.session.refresh_worker import RefreshWorker
 from databroker.client import LocalBroker
 from databroker.records import SESSION, USER, Session, User
 from databroker.store.base import BackEnd

@@ -13,8 +13,8 @@ from authorize.service import AuthorizeService
 from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from gateproject.crypto.hand_over import HandOvers
-from gateproject.crypto.signing_key import SigningKey
+from foundation.crypto.hand_over import HandOvers
+from foundation.crypto.signing_key import SigningKey
 from proxy.carrying import Carrying
 from proxy.service import ProxyService
 from tests.support.asgi import Answer, body_of, incoming_from

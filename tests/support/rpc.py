@@ -7,17 +7,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from config.options import Options
 from databroker.client import LocalBroker
 from databroker.records import Record
 from databroker.rpc import convert
 from databroker.rpc.client import RemoteBroker
 from databroker.rpc.server import DataBrokerRpc
 from databroker.store.base import BackEnd, Change, Lease
-from gateproject.config.options import Options
-from gateproject.config.types import HostPort, Url
-from gateproject.rpc.channel import RpcChannel
-from gateproject.rpc.server import RpcServer
-from gateproject.rpc.shared_secret import SharedSecret
+from foundation.rpc.channel import RpcChannel
+from foundation.rpc.server import RpcServer
+from foundation.rpc.shared_secret import SharedSecret
+from foundation.values import HostPort, Url
 from tests.support.options import make_options
 
 HEARTBEAT = 0.05

@@ -4,11 +4,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from config.issuers import configured_issuer
+from config.options import Options
 from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_USER, SESSION, USER, DirectoryUser, Session, User
-from gateproject.config.issuers import configured_issuer
-from gateproject.config.options import Options
-from gateproject.crypto.session_cookie import SessionCookies
+from foundation.crypto.session_cookie import SessionCookies
 from tests.support.cookies import signed_in
 
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.db import connections
 
+from config.groups.storage_url import database_server
 from databroker.store.base import BackEnd
 from databroker.store.database import DatabaseStore
 from databroker.store.memory import MemoryStore
 from databroker.store.sealed import SealedStore
-from gateproject.config.storage_url import database_server
 from gateproject.settings import _postgresql
 from tests.support.children import Child
 from tests.support.options import make_options

@@ -9,7 +9,7 @@ from typing import Self
 
 from OpenSSL import SSL
 
-from gateproject.config.types import Url
+from foundation.values import Url
 from tests.support.certs import certificate_files
 
 Script = Callable[["Spoken"], None]

@@ -8,9 +8,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from authorize.checks import JUDGES
-from gateproject.config.load import Judge, check_configuration, config_path
-from gateproject.config.weaknesses import WEAKNESSES
-from gateproject.report import Report, as_json, as_sarif, as_text
+from config.load import Judge, check_configuration, config_path
+from config.weaknesses import WEAKNESSES
+from gateproject.process.report import Report, as_json, as_sarif, as_text
 
 ALL_JUDGES = (*JUDGES, *(Judge("weak-setting", rule, warns=True) for rule in WEAKNESSES))
 FORMATS: dict[str, Callable[[Report], str]] = {"json": as_json, "sarif": as_sarif}
@@ -52,6 +52,6 @@ def check(named: Path | None, *, is_online: bool = False) -> Report:
 
 def _online() -> Iterator[Judge]:
     # Clients of everything: most runs ask nobody, and would wait longer for these imports than for all the rest.
-    from gateproject.online import answers
+    from gateproject.management.online_checks import answers
 
     yield Judge("no-answer", answers)

@@ -7,14 +7,14 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from authorize.checks import JUDGES
-from gateproject.config.load import check_content
-from gateproject.errors import ConfigError
-from gateproject.importing import oauth2_proxy, pomerium
-from gateproject.importing.accepted import leave_out_refused
-from gateproject.importing.converted import Converted
-from gateproject.importing.reading import POMERIUM, read
-from gateproject.importing.templates import leave_out_templates
-from gateproject.importing.writing import as_yaml
+from config.importing import oauth2_proxy, pomerium
+from config.importing.accepted import leave_out_refused
+from config.importing.converted import Converted
+from config.importing.reading import POMERIUM, read
+from config.importing.templates import leave_out_templates
+from config.importing.writing import as_yaml
+from config.load import check_content
+from foundation.errors import ConfigError
 
 
 class Command(BaseCommand):

@@ -8,8 +8,8 @@ from django.core.management.base import CommandError
 from databroker.records import RECORD_TYPES
 from databroker.store.open import open_store
 from databroker.store.sealed import CHECK, SealedStore
-from gateproject.command import ConfiguredCommand, configured
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
+from gateproject.management.command import ConfiguredCommand, configured
 
 AT_ONCE = 200
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
-from gateproject.command import ConfiguredCommand
-from gateproject.descriptors import make_room
-from gateproject.errors import ConfigError
+from foundation.errors import ConfigError
+from foundation.fd_limit import make_room
+from gateproject.management.command import ConfiguredCommand
 
 if TYPE_CHECKING:
-    from gateproject.runtime import Runtime
+    from gateproject.process.runtime import Runtime
     from proxy.listener.site import Application, Ended
 
 
@@ -23,8 +23,8 @@ class Command(ConfiguredCommand):
         # Until there is an event loop to take it; what the file says by then is seen when it is watched.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         make_room()
-        from gateproject.runtime import SERVES_GRPC_ONLY
-        from gateproject.start import from_settings, serve_grpc_only
+        from gateproject.process.runtime import SERVES_GRPC_ONLY
+        from gateproject.process.start import from_settings, serve_grpc_only
 
         if settings.GATE_OPTIONS is not None and settings.GATE_OPTIONS.services in SERVES_GRPC_ONLY:
             try:
@@ -64,7 +64,7 @@ class Command(ConfiguredCommand):
 
 def serve_behind_envoy(runtime: "Runtime", application: "Application", answered: "Ended") -> None:
     """Until SIGTERM or SIGINT.  ConfigError where Envoy is missing, can't have the address, or refuses what it is told."""
-    from gateproject.tasks import spawn
+    from foundation.tasks import spawn
     from proxy.envoy.service import EnvoyPlane
     from proxy.listener import listen
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from gateproject.config.schema import json_schema
-from gateproject.config.settings_page import settings_page
+from config.reference.schema import json_schema
+from config.reference.settings_page import settings_page
 
 DOCS = Path(__file__).parents[3] / "docs"
 

@@ -12,11 +12,11 @@ from authenticate.directory.follower import FileSource
 from authenticate.directory.reading import COMMAND, Reading, Wish
 from authenticate.directory.source import Source
 from authenticate.directory.sync import Changes, Value
+from config.options import Options
 from databroker.records import DIRECTORY_USER, DirectoryRun, DirectoryUser
-from gateproject.broker_of import opened_broker
-from gateproject.command import ConfiguredCommand, configured
-from gateproject.config.options import Options
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
+from gateproject.management.broker_of import opened_broker
+from gateproject.management.command import ConfiguredCommand, configured
 
 MOST_LINES = 500
 BAR = 30

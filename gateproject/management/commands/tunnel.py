@@ -9,8 +9,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from gateproject.config.fields import host_port
-from gateproject.config.types import HostPort, Url, parse_url
+from config.fields import host_port
+from foundation.values import HostPort, Url, parse_url
 from gateproject.tunnel.client import Tunnels
 from gateproject.tunnel.connection import TunnelFailed
 from gateproject.tunnel.sign_in import sign_in

@@ -13,8 +13,8 @@ import pytest
 
 from authenticate import bearer_tokens
 from authenticate.bearer_tokens import Bearer, BearerTokens
-from gateproject.challenges import RefusedToken
-from gateproject.errors import ProviderError
+from foundation.challenges import RefusedToken
+from foundation.errors import ProviderError
 from tests.support.fake_idp import (
     ABSENT,
     CLIENT_ID,

@@ -11,8 +11,8 @@ from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
 
-from authenticate.session_refresh import Ended, Step
-from databroker.admin_ending import Ending
+from authenticate.session.refresh import Ended, Step
+from databroker.adminsite.end_sessions import Ending
 from databroker.records import SESSION, Record
 from tests.support.authenticate_site import APP, ATTEMPT, ORIGIN, Browser, Site
 from tests.support.cookies import of_jar

@@ -13,8 +13,8 @@ from authenticate.published_keys import ANNOUNCED_EVERY, RETAINED, PublishedKeys
 from databroker.client import LocalBroker
 from databroker.records import SIGNING_KEY
 from databroker.store.memory import MemoryStore
-from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import BrokerError
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import BrokerError
 from tests.support.options import make_options
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from authenticate.step_up import OLD, UNTOLD, WEAK, Asked
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 
 NOW = 1_800_000_000.0
 BOTH = Asked(("mfa", "hw"), 900)

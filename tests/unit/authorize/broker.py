@@ -9,8 +9,8 @@ from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Record, Session, User
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from gateproject.errors import BrokerError
-from gateproject.tasks import spawn
+from foundation.errors import BrokerError
+from foundation.tasks import spawn
 from tests.support.options import MINIMAL
 
 ISSUER = MINIMAL["idp_provider_url"]

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from authorize.decision_log import DecisionLog
+from authorize.decisions.log import DecisionLog
+from authorize.decisions.recorder import Recorder
 from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest, access_request
 from authorize.policy.route_table import RouteTable
-from authorize.recorder import Recorder
-from gateproject.config.route import Route
+from config.routes.route import Route
 
 HTTPS = frozenset({443})
 NOW = 1_800_000_000.0  # Friday 2027-01-15 08:00:00 UTC

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from authorize.decision_log import Judged, Keeping
-from authorize.decision_rows import write
-from authorize.identity_loader import Sources
+from authorize.decisions.log import Judged, Keeping
+from authorize.decisions.rows import write
+from authorize.identity.loader import Sources
 from authorize.models import LoggedDecision
 from authorize.policy.decision import decide
 from authorize.policy.identity import Identity

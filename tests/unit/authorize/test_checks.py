@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from authorize.checks import JUDGES, routes_without_people
-from authorize.described import Described, described_identity
+from authorize.explain.invented_request import Described, described_identity
 from authorize.policy.compiled_route import compile_route
 from authorize.policy.decision import decide
 from authorize.policy.request import AccessRequest, ClientCertificate
 from authorize.policy.route_table import RouteTable
-from gateproject.config.load import Checked, check_configuration
-from gateproject.config.route import Route
-from gateproject.errors import Problem
+from config.load import Checked, check_configuration
+from config.routes.route import Route
+from foundation.errors import Problem
 from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
 from tests.support.examples import examples

@@ -13,11 +13,11 @@ from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
 from databroker.records import SERVICE_ACCOUNT, SESSION, ServiceAccount
 from databroker.replica import Replica
-from gateproject.crypto.program_tokens import ProgramTokens
-from gateproject.crypto.service_account_token import hash_of, new_token
-from gateproject.crypto.session_cookie import SessionCookies
-from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import BadRequest, BrokerError, ConfigError
+from foundation.crypto.program_tokens import ProgramTokens
+from foundation.crypto.service_account_token import hash_of, new_token
+from foundation.crypto.session_cookie import SessionCookies
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import BadRequest, BrokerError, ConfigError
 from tests.support.cookies import signed_in
 from tests.support.options import make_options
 from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled

@@ -12,14 +12,15 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from databroker import admin, group_admin
+from databroker import admin
 from databroker.admin import SessionAdmin
+from databroker.adminsite import group_admin
 from databroker.client import LocalBroker
 from databroker.models import AuditEntry, Group, Membership, Session, User
 from databroker.records import SESSION
 from databroker.store.database import DatabaseStore
 from databroker.store.memory import MemoryStore
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
 from tests.support.database import in_database
 

@@ -7,7 +7,7 @@ import pytest
 from databroker.client import ForgettingBroker, LocalBroker
 from databroker.records import SESSION, SPENT
 from databroker.store.memory import MemoryStore
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 
 NOW = 1_700_000_000.0
 

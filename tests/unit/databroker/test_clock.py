@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from databroker.clock import AGAIN_AFTER, BORNE, ClockWatch
-from gateproject.telemetry import metrics
+from foundation.telemetry import metrics
 
 DIFFERS = "this machine's clock differs from the store's: set one of them right"
 AGREES = "this machine's clock agrees with the store's again"

@@ -8,8 +8,8 @@ import pytest
 from databroker.elected import DoneElsewhere, run_alone, run_elected
 from databroker.store.base import Lease
 from databroker.store.memory import MemoryStore
-from gateproject.errors import BrokerError
-from gateproject.tasks import spawn
+from foundation.errors import BrokerError
+from foundation.tasks import spawn
 
 
 class Work:

@@ -8,7 +8,7 @@ import pytest
 from databroker.records import DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, SIGNING_KEY, USER
 from databroker.replica import EVERYTHING, UNKNOWN, Replica
 from databroker.store.memory import MemoryStore
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 from tests.support.brokers import BrokerOverALine
 
 NOW = 1_700_000_000.0

@@ -11,7 +11,7 @@ from databroker.records import SESSION, SPENT
 from databroker.replica import UNKNOWN
 from databroker.service import SWEEP_AT_ONCE, SWEEP_INTERVAL, DataBrokerService
 from databroker.store.memory import MemoryStore
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 from tests.support.database import in_database
 
 NOW = 1_700_000_000.0

@@ -6,7 +6,7 @@ from databroker.client import LocalBroker
 from databroker.records import SERVICE_ACCOUNT, ServiceAccount
 from databroker.service_accounts import MOST_GROUPS, NEVER, AccountError, ServiceAccounts
 from databroker.store.memory import MemoryStore
-from gateproject.crypto.service_account_token import is_secret, name_in
+from foundation.crypto.service_account_token import is_secret, name_in
 
 NOW = 1_800_000_000.0
 DAY = 86400.0

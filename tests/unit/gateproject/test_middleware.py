@@ -6,7 +6,7 @@ from django.http import HttpResponse
 from django.test import RequestFactory
 from structlog.testing import capture_logs
 
-from gateproject.errors import BadRequest, BrokerError
+from foundation.errors import BadRequest, BrokerError
 from gateproject.middleware import AnswerHeaders, WithoutStore
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateproject.telemetry.metrics import registry
+from foundation.telemetry.metrics import registry
 from proxy.access_log import CLIENT_LEFT, PageLog
 from proxy.answers import send_error
 from proxy.headers import TrustedPeers

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateproject.config.route import Route
-from gateproject.errors import Problem
+from config.routes.route import Route
+from foundation.errors import Problem
 from proxy import admin
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.troubles import Troubles

@@ -10,7 +10,7 @@ import pytest
 from authorize.client import Check
 from authorize.policy.decision import NO_ROUTE
 from databroker.store.base import Change
-from gateproject.telemetry import metrics
+from foundation.telemetry import metrics
 from proxy.access_log import CLIENT_LEFT
 from proxy.open_streams import OpenStreams
 from proxy.verdict import JudgedRequest

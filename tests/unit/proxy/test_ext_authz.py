@@ -10,8 +10,8 @@ from authorize.service import AuthorizeService
 from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import BadRequest
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import BadRequest
 from proxy.carrying import Carrying
 from proxy.ext_authz import ExtAuthzResponder
 from tests.support.options import make_options

@@ -16,8 +16,8 @@ from databroker.client import LocalBroker
 from databroker.records import SESSION
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import BrokerError
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import BrokerError
 from proxy.carrying import Carrying
 from proxy.incoming import Incoming, Receive, Send
 from proxy.service import ProxyService

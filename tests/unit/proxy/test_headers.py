@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authorize.client import Withheld
-from gateproject.config.route import Route
-from gateproject.errors import UpstreamError
+from config.routes.route import Route
+from foundation.errors import UpstreamError
 from proxy.headers import (
     LONGEST_REMEMBERED,
     Downstream,

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from authorize.decision_log import DecisionLog, Judged
+from authorize.decisions.log import DecisionLog, Judged
 from authorize.service import AuthorizeService
 from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import BadRequest
-from gateproject.telemetry.metrics import registry
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import BadRequest
+from foundation.telemetry.metrics import registry
 from proxy.access_log import Observer
 from proxy.headers import TrustedPeers
 from proxy.incoming import Incoming

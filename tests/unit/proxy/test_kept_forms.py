@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from databroker.records import KEPT_FORM
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 from proxy import kept_forms
 from proxy.kept_forms import LARGEST, PLACES
 from tests.support.asgi import NAVIGATION, Answer, incoming_from

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from databroker.records import SESSION, USER, Record
 from databroker.replica import EVERYTHING
 from databroker.store.base import Change
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 from proxy.incoming import Incoming
 from proxy.open_streams import OpenStreams
 from tests.support.asgi import incoming_from

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 from proxy.incoming import Incoming
 from proxy.original_request import original_of_url, original_request
 from tests.support.asgi import incoming_from

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateproject.config.route import Route
+from config.routes.route import Route
 from proxy.policy_words import LONGEST, policy_words
 
 

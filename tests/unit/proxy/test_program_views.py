@@ -9,8 +9,8 @@ from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 
 from databroker.records import SESSION
-from gateproject.crypto.program_tokens import ProgramHandOvers
-from gateproject.crypto.signed_urls import UrlSigner
+from foundation.crypto.program_tokens import ProgramHandOvers
+from foundation.crypto.signed_urls import UrlSigner
 from tests.support.asgi import Answer
 from tests.support.route_site import RouteSite
 from tests.support.signed_in import SignedIn, sign_in

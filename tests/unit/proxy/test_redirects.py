@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authorize.policy.request import AccessRequest
-from gateproject.config.route import Route
+from config.routes.route import Route
 from proxy.redirects import redirect_to
 
 

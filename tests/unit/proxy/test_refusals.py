@@ -8,13 +8,13 @@ from authorize.client import Check
 from authorize.policy.decision import NO_ROUTE, decide
 from authorize.policy.identity import Identity
 from authorize.service import AuthorizeService
+from config.options import Options
 from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from gateproject.config.options import Options
-from gateproject.crypto.signed_urls import UrlSigner
-from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import GateError, UpstreamError, UpstreamTimeout
+from foundation.crypto.signed_urls import UrlSigner
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import GateError, UpstreamError, UpstreamTimeout
 from proxy.answers import Answers, send_refusal
 from proxy.forwarding.handshake import HandshakeRefused
 from proxy.incoming import Incoming

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateproject.telemetry.http_calls import OTHER
-from gateproject.telemetry.metrics import registry
+from foundation.telemetry.http_calls import OTHER
+from foundation.telemetry.metrics import registry
 from proxy.request_metrics import _MOST_SPELLINGS, RequestCounter
 
 HOSTS = {"app.example.com", "*.apps.example.com", "auth.example.com", "[2001:db8::1]"}

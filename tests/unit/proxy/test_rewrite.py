@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authorize.policy.canonical import canonical_path
-from gateproject.config.route import Route
-from gateproject.errors import BadRequest
+from config.routes.route import Route
+from foundation.errors import BadRequest
 from proxy.rewrite import HostRewrite, PathRewrite, own_name, target, without_token
 from proxy.rewrite import substitution as substitution_of
 

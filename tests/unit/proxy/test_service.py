@@ -6,7 +6,7 @@ from authorize.service import AuthorizeService
 from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from gateproject.crypto.signing_key import SigningKey
+from foundation.crypto.signing_key import SigningKey
 from proxy.carrying import Carrying
 from proxy.own_paths import Owner
 from proxy.service import ProxyService

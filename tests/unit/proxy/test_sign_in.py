@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from authorize.policy.reasons import Reason
-from gateproject.config.route import Route
-from gateproject.crypto.sign_in_attempts import SignInAttempts
-from gateproject.crypto.signed_urls import UrlSigner
+from config.routes.route import Route
+from foundation.crypto.sign_in_attempts import SignInAttempts
+from foundation.crypto.signed_urls import UrlSigner
 from proxy.sign_in import MAX_RETURN_URL, SignInRedirects, return_url, step_up_challenge
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options

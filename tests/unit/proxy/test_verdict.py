@@ -11,8 +11,8 @@ from authorize.service import AuthorizeService
 from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from gateproject.crypto.signing_key import SigningKey
-from gateproject.errors import BadRequest, BrokerError, TwoReadings
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import BadRequest, BrokerError, TwoReadings
 from proxy.forwarding.handshake import Handshake
 from proxy.forwarding.spdy import Offer
 from proxy.kept_forms import Kept, NotKept

@@ -6,8 +6,8 @@ from authenticate.directory import api as api_module
 from authenticate.directory.api import Api, Pace, parsed
 from authenticate.directory.base import Budget, DirectoryError
 from authenticate.directory.credentials import FixedHeaders
-from authenticate.provider_http import Answer
-from gateproject.errors import ProviderError
+from authenticate.provider.http import Answer
+from foundation.errors import ProviderError
 
 BASE = "https://api.example.com/v1"
 

@@ -6,7 +6,7 @@ import pytest
 
 from authenticate.directory.base import DirectoryError
 from authenticate.directory.credentials import FetchedToken, FixedHeaders
-from authenticate.provider_http import Answer
+from authenticate.provider.http import Answer
 
 
 class Endpoint:

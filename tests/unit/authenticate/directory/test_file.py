@@ -6,7 +6,7 @@ import pytest
 
 from authenticate.directory.file import parse, read
 from databroker.records import DirectoryGroup, DirectoryUser
-from gateproject.errors import ConfigError
+from foundation.errors import ConfigError
 
 YAML = b"""
 users:

@@ -8,7 +8,7 @@ from authenticate.directory.base import Budget, DirectoryError
 from authenticate.directory.follower import DirectoryFollower, FileSource
 from databroker.records import DIRECTORY_USER
 from databroker.store.memory import MemoryStore
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 from tests.support.brokers import BrokerOverALine
 
 

@@ -5,7 +5,7 @@ from email.utils import formatdate
 import pytest
 
 from authenticate.directory.patience import LONGEST_PAUSE, is_limited, pause
-from authenticate.provider_http import Answer
+from authenticate.provider.http import Answer
 
 NOW = 1_800_000_000.0
 

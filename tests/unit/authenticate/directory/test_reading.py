@@ -11,7 +11,7 @@ from databroker.client import LocalBroker
 from databroker.elected import DoneElsewhere
 from databroker.records import DIRECTORY_RUN, DIRECTORY_USER, DirectoryRun, DirectoryUser
 from databroker.store.memory import MemoryStore
-from gateproject.errors import BrokerError, ProviderError
+from foundation.errors import BrokerError, ProviderError
 
 
 class Held:

@@ -12,7 +12,7 @@ from authenticate.directory.service import RETRY, DirectoryService, Schedule
 from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
-from gateproject.errors import ProviderError
+from foundation.errors import ProviderError
 from tests.support.fake_api import as_json
 from tests.support.options import make_options
 from tests.unit.authenticate.directory.test_reading import Held

@@ -4,7 +4,7 @@ import pytest
 
 from authenticate.directory import source as source_module
 from authenticate.directory.base import Budget, DirectoryError
-from gateproject.errors import ProviderError
+from foundation.errors import ProviderError
 from tests.support.fake_api import Answer, as_json
 
 

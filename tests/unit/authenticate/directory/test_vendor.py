@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from authenticate.directory.vendor import Vendor, link_next, origin, segment
-from authenticate.provider_http import Answer
+from authenticate.provider.http import Answer
 from databroker.records import DirectoryGroup
 
 

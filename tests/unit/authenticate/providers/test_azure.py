@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from authenticate.providers.registry import provider_of
-from gateproject.errors import ProviderError
+from foundation.errors import ProviderError
 from tests.support.options import make_options
 
 OWN_TENANT = "https://login.microsoftonline.com/11111111-2222-3333-4444-555555555555/v2.0"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from authenticate.discovery import Discovery
+from authenticate.provider.discovery import Discovery
 from authenticate.providers.registry import provider_of
 from databroker.records import Session
 from tests.support.options import make_options

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from authenticate.discovery import Discovery
-from authenticate.provider_http import Answer
+from authenticate.provider.discovery import Discovery
+from authenticate.provider.http import Answer
 from authenticate.providers.base import AccessRefused
 from authenticate.providers.registry import provider_of
-from gateproject.errors import ProviderError
+from foundation.errors import ProviderError
 from tests.support.options import make_options
 
 USER = {"login": "alice", "id": 7, "name": "Alice Adams", "email": "public@corp.example", "avatar_url": "https://a.example/7"}

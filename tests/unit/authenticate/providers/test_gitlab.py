@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from authenticate.discovery import Discovery
+from authenticate.provider.discovery import Discovery
 from authenticate.providers.registry import provider_of
 from tests.support.options import make_options
 

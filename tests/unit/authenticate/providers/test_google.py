@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from authenticate.provider_http import Answer
+from authenticate.provider.http import Answer
 from authenticate.providers.registry import provider_of
 from tests.support.options import make_options
 

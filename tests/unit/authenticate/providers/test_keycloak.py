@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from authenticate.discovery import Discovery
+from authenticate.provider.discovery import Discovery
 from authenticate.providers.keycloak import is_keycloak
-from authenticate.session_refresh import Ended, Step
+from authenticate.session.refresh import Ended, Step
 from databroker.records import USER, User
 from tests.support.authenticate_site import Browser, Site
 from tests.support.fake_idp import ABSENT

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from authenticate.discovery import Discovery
+from authenticate.provider.discovery import Discovery
 from authenticate.providers.registry import PROVIDERS, provider_of
-from gateproject.config import authenticate as config
+from config.groups import authenticate as config
 from tests.support.options import make_options
 
 DISCOVERY = Discovery("", "", "", "", frozenset())

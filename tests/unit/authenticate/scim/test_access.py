@@ -3,7 +3,7 @@
 import pytest
 
 from authenticate.scim.access import MAX_BODY, PATH, ScimAccess
-from gateproject.config.types import SecretText
+from foundation.values import SecretText
 
 TOKEN, NEXT = "0123456789abcdefghijklmnopqrstuv", "vutsrqponmlkjihgfedcba9876543210"
 

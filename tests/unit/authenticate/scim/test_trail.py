@@ -7,7 +7,7 @@ import pytest
 
 from authenticate.scim import trail
 from authenticate.scim.trail import Trail
-from databroker.audit import Push
+from databroker.adminsite.audit import Push
 from databroker.models import AuditEntry
 from tests.support.database import in_database
 

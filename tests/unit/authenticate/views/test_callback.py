@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from databroker.records import USER, Session, User
-from gateproject.client_network import Places
+from foundation.client_network import Places
 from tests.support.authenticate_site import APP, ATTEMPT, ORIGIN, Site
 from tests.support.fake_idp import ABSENT, Answer
 

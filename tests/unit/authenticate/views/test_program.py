@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from gateproject.crypto.program_tokens import ProgramHandOver, ProgramHandOvers
+from foundation.crypto.program_tokens import ProgramHandOver, ProgramHandOvers
 from tests.support.authenticate_site import APP, ORIGIN, Browser, Response, Site
 from tests.support.cookies import of_jar
 

@@ -11,9 +11,9 @@ from django.core.handlers.asgi import ASGIHandler
 from django.db import connection
 from structlog.testing import capture_logs
 
+from config.issuers import configured_issuer
 from databroker.models import AuditEntry
 from databroker.records import DIRECTORY_USER, DirectoryUser, Session
-from gateproject.config.issuers import configured_issuer
 from tests.support.authenticate_site import Response, Site
 from tests.support.database import in_database
 from tests.support.fake_idp import FakeIdP

@@ -6,7 +6,7 @@ import pytest
 
 from authorize.policy.criteria import Case
 from authorize.policy.request import ClientCertificate
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 from tests.unit.authorize.builders import NOW, request
 from tests.unit.authorize.policy.language import answer, criterion
 

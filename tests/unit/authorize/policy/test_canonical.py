@@ -15,7 +15,7 @@ from authorize.policy.canonical import (
     canonical_setting_prefix,
     require_plain,
 )
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 
 
 @pytest.mark.parametrize(

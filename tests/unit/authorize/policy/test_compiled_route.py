@@ -6,7 +6,7 @@ import pytest
 
 from authorize.policy.compiled_route import compile_route, grants_of, lets_somebody_in
 from authorize.policy.decision import Outcome, judge
-from gateproject.errors import ConfigError
+from foundation.errors import ConfigError
 from tests.unit.authorize.builders import NOW, make_route, request
 
 

@@ -7,7 +7,7 @@ import pytest
 from authorize.policy.decision import decide
 from authorize.policy.explain import route_looks, rows, sentence
 from authorize.policy.identity import Identity
-from gateproject.config.route import Route
+from config.routes.route import Route
 from tests.unit.authorize.builders import HTTPS, NOW, make_route, request, table, user
 
 

@@ -8,7 +8,7 @@ from authorize.policy.criteria import Reason
 from authorize.policy.decision import Decision, Outcome, decide
 from authorize.policy.explain import sentence
 from authorize.policy.identity import Identity
-from gateproject.errors import ConfigError
+from foundation.errors import ConfigError
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 ALLOWED, SIGN_IN, FORBIDDEN = Outcome.ALLOWED, Outcome.SIGN_IN, Outcome.FORBIDDEN

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from authorize.policy.canonical import canonical_path
 from authorize.policy.readings import expression_form, is_read_alike, names_left, readings, setting_forms
-from gateproject.errors import BadRequest, TooManyReadings
+from foundation.errors import BadRequest, TooManyReadings
 from tests.support.path_readers import READERS, Reader, served
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from authorize.policy.request import access_request
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 
 HTTPS = frozenset({443})
 PLAIN = frozenset({80, 443})

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from authorize.policy.route_table import RouteTable
-from gateproject.errors import BadRequest, ConfigError, TooManyReadings, TwoReadings
+from foundation.errors import BadRequest, ConfigError, TooManyReadings, TwoReadings
 from tests.unit.authorize.builders import make_route, request, table
 
 

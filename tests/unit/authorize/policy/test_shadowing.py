@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.shadowing import shadowed
-from gateproject.config.route import Route
-from gateproject.errors import BadRequest, ConfigError
+from config.routes.route import Route
+from foundation.errors import BadRequest, ConfigError
 
 HOST = "https://a.example.com"
 DEFAULT = frozenset({443})

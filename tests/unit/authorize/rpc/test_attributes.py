@@ -6,7 +6,7 @@ import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 
 from authorize.rpc.attributes import from_check_request, raw, to_check_request
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 from tests.support.client_certificates import authority
 from tests.unit.authorize.builders import HTTPS, request
 

@@ -8,8 +8,8 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 
 from authorize.rpc import attributes
 from authorize.rpc.client import RemoteAuthorizer
-from gateproject.errors import BadRequest, BrokerError
-from gateproject.rpc.channel import RpcFailed
+from foundation.errors import BadRequest, BrokerError
+from foundation.rpc.channel import RpcFailed
 from tests.support.options import make_options
 from tests.unit.authorize.builders import request
 

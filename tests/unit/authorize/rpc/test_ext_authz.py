@@ -13,11 +13,11 @@ from authorize.rpc.attributes import ROUTE, SEEN
 from authorize.rpc.ext_authz import CHECK, ExtAuthz
 from authorize.service import AuthorizeService
 from databroker.records import SESSION
-from gateproject.config.types import HostPort
-from gateproject.crypto.session_cookie import SessionCookies
-from gateproject.crypto.signing_key import SigningKey
-from gateproject.rpc.shared_secret import TOKEN, SharedSecret
-from gateproject.rpc_services import RpcServices
+from foundation.crypto.session_cookie import SessionCookies
+from foundation.crypto.signing_key import SigningKey
+from foundation.rpc.shared_secret import TOKEN, SharedSecret
+from foundation.values import HostPort
+from gateproject.process.rpc_services import RpcServices
 from proxy.ext_authz import ExtAuthzResponder
 from tests.support.children import free_port
 from tests.support.cookies import signed_in

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from config.options import Options
 from databroker.records import SESSION, USER
 from databroker.replica import UNKNOWN, Replica
 from databroker.rpc.client import Position, RemoteBroker
 from databroker.store.base import ANEW, StartOver, VersionConflict
 from databroker.store.memory import MemoryStore
-from gateproject.config.options import Options
-from gateproject.errors import BrokerError
-from gateproject.tasks import spawn
+from foundation.errors import BrokerError
+from foundation.tasks import spawn
 from tests.support.children import free_port
 from tests.support.options import make_options
 from tests.support.rpc import client_of, remote_broker, serve_broker

@@ -14,7 +14,7 @@ from databroker.rpc import databroker_pb2 as pb
 from databroker.rpc import server as rpc_server
 from databroker.rpc.server import DataBrokerRpc
 from databroker.store.memory import MemoryStore
-from gateproject.errors import BadRequest, BrokerError
+from foundation.errors import BadRequest, BrokerError
 
 
 class Context:

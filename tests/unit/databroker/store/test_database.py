@@ -11,7 +11,7 @@ from databroker.models import StoredRecord
 from databroker.records import SESSION
 from databroker.store.base import StartOver
 from databroker.store.database import REMEMBERED, DatabaseStore, _put
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 from tests.support.database import in_database
 
 NOW = 1_700_000_000.0

@@ -9,7 +9,7 @@ from django.db import Error, connection
 from django.db.backends.signals import connection_created
 
 from databroker.store.database_threads import THREADS, DatabaseThreads
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 
 pytestmark = pytest.mark.usefixtures("database")
 

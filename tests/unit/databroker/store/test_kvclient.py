@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from config.groups.storage_url import storage_url
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.kvstore import KvStore
-from gateproject.config.storage_url import storage_url
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 from tests.support.certs import certificate_files
 from tests.support.children import Child, free_port
 from tests.support.redis_server import PROGRAM, RedisServer

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from config.groups.storage_url import storage_url
 from databroker.records import SESSION, USER
 from databroker.store import kvscripts
 from databroker.store.base import ANEW, Change, StartOver
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.kvstore import REMEMBERED, KvStore
-from gateproject.config.storage_url import storage_url
-from gateproject.errors import BrokerError
+from foundation.errors import BrokerError
 from tests.support.faulty_line import FaultyLine
 from tests.support.redis_server import RedisServer
 

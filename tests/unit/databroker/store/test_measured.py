@@ -7,8 +7,8 @@ import pytest
 from databroker.store.base import VersionConflict
 from databroker.store.measured import MeasuredStore
 from databroker.store.memory import MemoryStore
-from gateproject.errors import BrokerError
-from gateproject.telemetry.metrics import registry
+from foundation.errors import BrokerError
+from foundation.telemetry.metrics import registry
 
 
 class Breaking(MemoryStore):

@@ -9,8 +9,8 @@ from databroker.store.measured import MeasuredStore
 from databroker.store.memory import MemoryStore
 from databroker.store.open import open_store
 from databroker.store.sealed import SealedStore
-from gateproject.errors import BrokerError
-from gateproject.telemetry.metrics import registry
+from foundation.errors import BrokerError
+from foundation.telemetry.metrics import registry
 from tests.support.children import free_port
 from tests.support.options import make_options
 from tests.support.redis_server import RedisServer

@@ -9,7 +9,7 @@ from databroker.records import SESSION, USER
 from databroker.store.base import BackEnd, StartOver
 from databroker.store.memory import MemoryStore
 from databroker.store.sealed import CHECK, Resealed, SealedStore, WrongKey
-from gateproject.telemetry.metrics import registry
+from foundation.telemetry.metrics import registry
 
 OLD, NEW, STRANGE = b"1" * 32, b"2" * 32, b"3" * 32
 

@@ -3,7 +3,7 @@
 from structlog.testing import capture_logs
 
 from databroker.store.unreadable import unreadable
-from gateproject.telemetry.metrics import registry
+from foundation.telemetry.metrics import registry
 
 
 def test_it_is_counted_and_named() -> None:

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+from config.load import load_options
 from examples.demo.configuration import Folder, Ports, default_folder, write_config
 from examples.demo.people import ECHO, ECHO_AUTHORITY, SITES
-from gateproject.config.load import load_options
 
 PORTS = Ports(gate=8443, provider=9400)
 UPSTREAMS = {site.name: 10_000 + number for number, site in enumerate(SITES)} | {ECHO: 7}

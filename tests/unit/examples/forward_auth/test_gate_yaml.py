@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gateproject.config.load import parse_options
+from config.load import parse_options
 from tests.support.children import ROOT
 from tests.support.options import COOKIE_SECRET, SHARED_SECRET
 

@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from gateproject.config.types import Url
+from foundation.values import Url
 from gateproject.tunnel import connection
 from gateproject.tunnel.connection import TunnelFailed, connect
 from tests.support.tunnel_server import Spoken, TunnelServer

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateproject.config.types import SecretText
+from foundation.values import SecretText
 from proxy.autocert.authority import Authority, AuthorityError, Terms
 from proxy.autocert.certificate import Request
 from tests.support.children import free_port

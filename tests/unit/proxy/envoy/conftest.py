@@ -11,7 +11,7 @@ from authorize.service import AuthorizeService
 from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from gateproject.crypto.signing_key import SigningKey
+from foundation.crypto.signing_key import SigningKey
 from proxy.carrying import Carrying
 from proxy.envoy.doorway import Doorway
 from proxy.envoy.ext_proc import ExtProcServer

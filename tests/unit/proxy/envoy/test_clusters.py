@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateproject.config.options import Options
+from config.options import Options
 from proxy.envoy import clusters
 from proxy.envoy.clusters import Clusters
 from proxy.upstreams.client import Upstream

@@ -5,7 +5,7 @@ from urllib.parse import quote
 import pytest
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
-from gateproject.errors import BadRequest
+from foundation.errors import BadRequest
 from proxy.envoy.head import Told, rewritten
 from proxy.envoy.listener import TICKET, TOLD_CONNECTION, TOLD_PROTO
 from proxy.incoming import TLS

@@ -2,7 +2,7 @@
 
 from structlog.testing import capture_logs
 
-from gateproject.telemetry import metrics
+from foundation.telemetry import metrics
 from proxy.envoy.bootstrap import Most
 from proxy.envoy.pressure import Pressure
 

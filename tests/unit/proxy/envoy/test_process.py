@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from gateproject.errors import ConfigError
+from foundation.errors import ConfigError
 from proxy.envoy import process
 from proxy.envoy.process import EnvoyProcess, find
 

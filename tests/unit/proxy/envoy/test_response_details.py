@@ -1,6 +1,6 @@
 import pytest
 
-from gateproject.connection_errors import Trouble
+from foundation.connection_errors import Trouble
 from proxy.envoy.response_details import is_late, is_malformed, trouble_in
 
 TLS = "upstream_reset_before_response_started{remote_connection_failure|TLS_error:|268435581:SSL_routines:OPENSSL_internal:"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateproject.config.options import Options
-from gateproject.errors import ConfigError
+from config.options import Options
+from foundation.errors import ConfigError
 from proxy.envoy.discovery import Discovery, Refused, Silent
 from proxy.envoy.service import EnvoyPlane
 from proxy.service import ProxyService

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateproject.errors import UpstreamError
+from foundation.errors import UpstreamError
 from proxy.forwarding.handshake import Handshake, HandshakeRefused, accept_key, handshake
 from tests.support.websockets import ACCEPT, KEY
 

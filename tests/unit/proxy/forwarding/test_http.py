@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from gateproject.config.route import Route
-from gateproject.errors import BadRequest, UpstreamError, UpstreamTimeout
+from config.routes.route import Route
+from foundation.errors import BadRequest, UpstreamError, UpstreamTimeout
 from proxy.forwarding.http import ABORT, Ending, ForwardResult, Leash, forward, framing
 from proxy.upstreams.client import OutgoingRequest, Upstream, UpstreamClient
 from tests.support.upstreams import OK, CanaryUpstream

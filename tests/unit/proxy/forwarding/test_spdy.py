@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateproject.errors import UpstreamError
+from foundation.errors import UpstreamError
 from proxy.forwarding.handshake import HandshakeRefused
 from proxy.forwarding.http import Ending, ForwardResult, Leash
 from proxy.forwarding.spdy import SpdyUpgrade, is_offered, offer

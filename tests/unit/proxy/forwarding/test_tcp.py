@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateproject.errors import AccessEnded, UpstreamError
+from foundation.errors import AccessEnded, UpstreamError
 from proxy.forwarding import tunnel
 from proxy.forwarding.http import Ending, Leash
 from proxy.forwarding.silence import Silence

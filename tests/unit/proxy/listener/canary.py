@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-from gateproject.config.load import load_options
+from config.load import load_options
 from proxy.listener.listen import install, serve
 from proxy.listener.obtained import Challenge, Obtained
 from proxy.listener.state import ListenerState

@@ -13,9 +13,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from OpenSSL import SSL
 
-from gateproject.config.keys import names_of
-from gateproject.config.types import CertificatePair, SecretBytes
-from gateproject.errors import ConfigError
+from config.keys import names_of
+from foundation.errors import ConfigError
+from foundation.values import CertificatePair, SecretBytes
 from proxy.autocert.certificate import Chain, ObtainedCertificate, Request
 from proxy.listener.certificates import Certificates, ready_context, tls_facts
 from proxy.listener.obtained import Obtained

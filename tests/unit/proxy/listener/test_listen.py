@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from gateproject.config.types import HostPort
-from gateproject.errors import ConfigError
+from foundation.errors import ConfigError
+from foundation.values import HostPort
 from proxy.listener.listen import bind, serve
 from proxy.listener.state import ListenerState
 from tests.support.options import make_options

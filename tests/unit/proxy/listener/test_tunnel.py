@@ -11,7 +11,7 @@ from twisted.internet.testing import StringTransport
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 
-from gateproject.config.types import CertificatePair, SecretBytes
+from foundation.values import CertificatePair, SecretBytes
 from proxy.listener.certificates import Certificates
 from proxy.listener.channel import Channel
 from proxy.listener.limits import ListenerLimits

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from gateproject.config.route import Route
-from gateproject.errors import UpstreamError
+from config.routes.route import Route
+from foundation.errors import UpstreamError
 from proxy.upstreams.client import OutgoingRequest, StaleConnection, Upstream, UpstreamClient
 from proxy.upstreams.connection import AT_FIRST, IN_FULL
 from tests.support.upstreams import OK, CanaryUpstream

@@ -2,8 +2,8 @@ from collections import Counter
 
 import pytest
 
-from gateproject.config.route import Route
-from gateproject.errors import UpstreamError
+from config.routes.route import Route
+from foundation.errors import UpstreamError
 from proxy.upstreams.client import OutgoingRequest, UpstreamClient
 from proxy.upstreams.cluster import Clusters, NoHealthyUpstream, Place
 from tests.support.upstreams import OK, CanaryUpstream

@@ -5,8 +5,8 @@ import termios
 
 import pytest
 
-from gateproject.config.route import Route
-from gateproject.errors import UpstreamError
+from config.routes.route import Route
+from foundation.errors import UpstreamError
 from proxy.upstreams.client import OutgoingRequest, Upstream, UpstreamClient
 from tests.support.upstreams import CanaryUpstream
 

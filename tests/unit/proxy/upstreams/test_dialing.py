@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from gateproject.config.route import Route
-from gateproject.errors import UpstreamError
+from config.routes.route import Route
+from foundation.errors import UpstreamError
 from proxy.upstreams import dialing
 from proxy.upstreams.client import Upstream
 from proxy.upstreams.cluster import Clusters, Place

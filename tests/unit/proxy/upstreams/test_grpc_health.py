@@ -13,7 +13,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import RequestReceived, StreamEnded
 
-from gateproject.config.route import Route
+from config.routes.route import Route
 from proxy.upstreams.client import Upstream
 from proxy.upstreams.grpc_health import METHOD, Unhealthy, ask_by_grpc
 from proxy.upstreams.tls import client_context

@@ -4,8 +4,8 @@ import random
 import pytest
 from structlog.testing import capture_logs
 
-from gateproject.config.route import Route
-from gateproject.telemetry import metrics
+from config.routes.route import Route
+from foundation.telemetry import metrics
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.cluster import Clusters, NoHealthyUpstream, Place
 from proxy.upstreams.health import Health, HealthChecks

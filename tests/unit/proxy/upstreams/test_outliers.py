@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateproject.config.upstream_health import OutlierDetection
+from config.routes.upstream_health import OutlierDetection
 from proxy.upstreams.outliers import Outlier, OutlierDetector
 
 

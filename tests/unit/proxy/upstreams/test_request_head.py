@@ -1,7 +1,7 @@
 import pytest
 
-from gateproject.config.route import Route
-from gateproject.errors import UpstreamError
+from config.routes.route import Route
+from foundation.errors import UpstreamError
 from proxy.upstreams.client import OutgoingRequest, Upstream
 from proxy.upstreams.request_head import request_head
 

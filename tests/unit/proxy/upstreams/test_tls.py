@@ -7,9 +7,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gateproject.config.route import Route
-from gateproject.config.types import SecretBytes
-from gateproject.errors import ConfigError, UpstreamError
+from config.routes.route import Route
+from foundation.errors import ConfigError, UpstreamError
+from foundation.values import SecretBytes
 from proxy.upstreams.client import OutgoingRequest, Upstream, UpstreamClient
 from proxy.upstreams.tls import client_context
 from tests.support.upstreams import CanaryUpstream

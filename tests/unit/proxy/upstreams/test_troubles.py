@@ -1,7 +1,7 @@
 import errno
 
-from gateproject.connection_errors import Trouble
-from gateproject.errors import NoDescriptors, UpstreamError, UpstreamTimeout
+from foundation.connection_errors import Trouble
+from foundation.errors import NoDescriptors, UpstreamError, UpstreamTimeout
 from proxy.upstreams.client import StaleConnection
 from proxy.upstreams.troubles import MALFORMED, Troubles
 

@@ -9,9 +9,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
+from config.options import Options
 from databroker.records import SESSION
 from databroker.store.open import open_store
-from gateproject.config.options import Options
 from tests.support.options import SHARED_SECRET, make_options
 from tests.support.redis_server import RedisServer
 

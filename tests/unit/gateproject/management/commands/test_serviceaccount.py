@@ -11,9 +11,9 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 from django.utils import timezone
 
+from config.options import Options
 from databroker.models import AuditEntry, ServiceAccount
-from gateproject.config.options import Options
-from gateproject.crypto.service_account_token import name_in
+from foundation.crypto.service_account_token import name_in
 from tests.support.options import make_options
 from tests.support.redis_server import RedisServer
 

@@ -1,0 +1,192 @@
+"""One provider, spoken to: where its endpoints are, whose tokens are its own, who a person is, and how we prove to it who we are."""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import structlog
+
+from authenticate.provider import id_token, logout_token, tokens
+from authenticate.provider.discovery import Discovery, remembered_discovery
+from authenticate.provider.http import Answer, ProviderHttp
+from authenticate.provider.key_set import KeySet
+from authenticate.provider.signed_token import UnknownKey, WrongToken
+from authenticate.provider.tokens import Tokens
+from authenticate.providers.base import AnotherPerson, Provider, merged
+from config.options import Options
+from databroker.records import Session
+from foundation.errors import ProviderError
+from foundation.values import parse_url
+
+# Claims about the token and not about the person: userinfo has no say in them.
+TOKEN_CLAIMS = frozenset({"iss", "aud", "azp", "exp", "iat", "nbf", "nonce", "at_hash", "c_hash", "auth_time", "acr", "amr", "jti", "sid"})
+
+# Seconds that a person who signs out waits for what the provider says of itself, mostly known already.
+PATIENCE = 3.0
+REVOCATION = 30.0
+LONGEST_HINT = 6000
+
+log = structlog.get_logger(__name__)
+
+
+class ProviderClient:
+    def __init__(self, options: Options, provider: Provider, clock: Callable[[], float], *, http: ProviderHttp | None = None):
+        self.provider = provider
+        self.client_id = options.idp_client_id
+        self._client_secret = options.idp_client_secret
+        self._clock = clock
+        # What browsers cause has connections of its own: however many wait there, sessions are refreshed and keys are read.
+        self.http = http or ProviderHttp(options)
+        self._own_http = own_http = http or ProviderHttp(options)
+        self._discovery = remembered_discovery(lambda: provider.discovery(own_http), clock)
+        self._key_set = KeySet(own_http, clock)
+
+    def for_our_own_work(self) -> "ProviderClient":
+        """The same, for what no browser waits for: refreshes and revocations."""
+        client = copy(self)
+        client.http = self._own_http
+        return client
+
+    async def discovery(self) -> Discovery:
+        return await self._discovery.get()
+
+    async def tokens(self, form: dict[str, str], discovery: Discovery, *, needs_id_token: bool) -> Tokens:
+        """What the token endpoint gives for this grant; GrantRefused, ProviderError."""
+        answer = await self.post_as_client(discovery.token_endpoint, form, discovery)
+        return tokens.parse(answer, self._clock(), needs_id_token=needs_id_token)
+
+    async def verified(
+        self, token: str, discovery: Discovery, *, nonce: str, access_token: str, refreshed: float | None = None
+    ) -> dict[str, Any]:
+        """The claims of an ID token that passed every check; WrongToken, WrongTime, ProviderError where the keys can't be had.
+
+        `refreshed` is when it came with a refresh, in Unix seconds; None: with a sign-in.
+        """
+        expected = id_token.Expected(
+            discovery.issuer, self.client_id, nonce, access_token, discovery.algorithms, is_refreshed=refreshed is not None
+        )
+        try:
+            return id_token.verify(token, await self._key_set.keys(discovery.jwks_uri), expected, self._clock())
+        except UnknownKey:
+            # The provider may have changed its keys just now.
+            newer = await self._key_set.newer_keys(discovery.jwks_uri, than=refreshed or float("-inf"))
+        try:
+            return id_token.verify(token, newer, expected, self._clock())
+        except UnknownKey as error:
+            raise WrongToken(str(error)) from error
+
+    async def keys(self, discovery: Discovery) -> tuple[Mapping[str, Any], ...]:
+        return await self._key_set.keys(discovery.jwks_uri)
+
+    async def newer_keys(self, discovery: Discovery) -> tuple[Mapping[str, Any], ...]:
+        return await self._key_set.newer_keys(discovery.jwks_uri)
+
+    async def verified_logout(self, token: str) -> logout_token.SignedOut:
+        """What a logout token says that passed every check but the one for use; WrongToken, WrongTime, ProviderError where the keys can't
+        be had."""
+        discovery = await self.discovery()
+
+        def verified(keys: tuple[Mapping[str, Any], ...]) -> logout_token.SignedOut:
+            return logout_token.verify(token, keys, discovery.issuer, self.client_id, discovery.algorithms, self._clock())
+
+        if not discovery.jwks_uri:
+            raise WrongToken("this provider sends no logout tokens")
+        try:
+            return verified(await self._key_set.keys(discovery.jwks_uri))
+        except UnknownKey:
+            newer = await self._key_set.newer_keys(discovery.jwks_uri)
+        try:
+            return verified(newer)
+        except UnknownKey as error:
+            raise WrongToken(str(error)) from error
+
+    async def claims(
+        self, payload: dict[str, Any], access_token: str, discovery: Discovery, *, told_before: Iterable[str] = ()
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """What the provider says of the person: the ID token's `payload` ({} where there is none), overlaid with userinfo; and which
+        claims userinfo has told since that token came.
+
+        `told_before` are those that it told earlier: what it no longer tells is gone, whatever the older token has.
+        ProviderError where userinfo tells of another person: else a substituted access token would bring that one's claims
+        (OpenID Connect Core 5.3.2).
+        """
+        userinfo = await self.provider.userinfo(self.http, discovery, access_token)
+        if not payload:
+            return self.doubted(userinfo, discovery), ()
+        if not discovery.userinfo_endpoint:
+            return self.doubted(payload, discovery), tuple(told_before)
+        if userinfo.get("sub") != payload["sub"]:
+            raise AnotherPerson("the provider's userinfo endpoint described another person than its ID token")
+        about_person = {name: value for name, value in userinfo.items() if name not in TOKEN_CLAIMS}
+        gone = frozenset(told_before) - about_person.keys()
+        still_said = {name: value for name, value in payload.items() if name not in gone}
+        return self.doubted(merged(still_said, about_person), discovery), tuple(sorted({*told_before, *about_person}))
+
+    def doubted(self, claims: dict[str, Any], discovery: Discovery) -> dict[str, Any]:
+        """An address that the provider leaves without its `email_verified`, though it tells that of others, is not vouched for.
+
+        The person may have asked for one without the other: the request goes through their browser.
+        """
+        if "email_verified" in claims or not claims.keys() & {"email", "mail"} or not self.provider.tells_email_verified(discovery):
+            return claims
+        return {**claims, "email_verified": False}
+
+    async def post_as_client(self, url: str, form: dict[str, str], discovery: Discovery) -> Answer:
+        """Send a form with our client id and secret, in the way the provider accepts (OpenID Connect Core 1.0, section 9)."""
+        methods = discovery.token_auth_methods
+        if "client_secret_basic" in methods or "client_secret_post" not in methods:
+            return await self.http.post(url, form, self.basic_credentials())
+        return await self.http.post(url, {**form, "client_id": self.client_id, "client_secret": self._client_secret.reveal()})
+
+    def basic_credentials(self) -> dict[str, str]:
+        # RFC 6749 2.3.1: both are form-encoded before they become Basic credentials; %20, because not everybody reads + as a space.
+        credentials = ":".join(quote(part, safe="") for part in (self.client_id, self._client_secret.reveal())).encode()
+        return {"Authorization": "Basic " + b64encode(credentials).decode()}
+
+    async def revoke(self, session: Session) -> None:
+        """Ask the provider to forget the session's tokens (RFC 7009); a failure is only logged, the session is over anyway."""
+        try:
+            async with asyncio.timeout(REVOCATION):
+                is_revoked = await self.provider.revoke(self, await self.discovery(), session)
+        except (ProviderError, TimeoutError) as error:
+            log.warning("tokens not revoked", session_id=session.id, error=str(error) or "the provider takes too long")
+            return
+        if not is_revoked:
+            log.info(
+                "tokens not revoked: the provider can't end this session's alone",
+                session_id=session.id,
+                provider=self.provider.name,
+            )
+
+    async def end_session_url(self, session: Session, more: Mapping[str, str], *, patience: float = PATIENCE) -> str:
+        """Where the browser ends its session at the provider (OpenID Connect RP-Initiated Logout 1.0), "" where it can't.
+
+        `more` are further parameters of the request.
+        """
+        try:
+            async with asyncio.timeout(patience):
+                endpoint = (await self.discovery()).end_session_endpoint
+        except (ProviderError, TimeoutError):
+            return ""
+        if not endpoint:
+            return ""
+        # Recommended, not required: a token that holds hundreds of groups would make a URL that nobody takes.
+        hint = {"id_token_hint": session.id_token} if 0 < len(session.id_token) <= LONGEST_HINT else {}
+        return with_query(endpoint, {**hint, "client_id": self.client_id, **more})
+
+    async def origins(self) -> str:
+        """Where its own pages are, as a list of sources for a Content-Security-Policy; ProviderError."""
+        discovery = await self.discovery()
+        urls = (discovery.authorization_endpoint, discovery.end_session_endpoint)
+        return " ".join(dict.fromkeys(parse_url(url).origin for url in urls if url))
+
+    async def close(self) -> None:
+        await self.http.close()
+        await self._own_http.close()
+
+
+def with_query(url: str, params: dict[str, str]) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(params)}"

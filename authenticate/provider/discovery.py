@@ -1,0 +1,119 @@
+"""What the provider says about itself: its discovery document, believed only where it names the configured issuer."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from authenticate.provider.http import ProviderHttp
+from authenticate.provider.single_flight import Remembered
+from foundation.errors import ProviderError
+from foundation.values import is_confidential
+
+PATH = "/.well-known/openid-configuration"
+LIFETIME = 3600.0
+STALE = 6 * 3600.0  # endpoints hardly ever change; a document that can't be had for a while must not stop sign-ins
+
+# Symmetric algorithms and `none` are never among them, whatever a provider offers.
+ACCEPTED_ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """OpenID Connect Discovery 1.0, section 3; an endpoint that the provider lacks is empty."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    jwks_uri: str
+    algorithms: frozenset[str]
+    userinfo_endpoint: str = ""
+    revocation_endpoint: str = ""
+    end_session_endpoint: str = ""
+    pushed_request_endpoint: str = ""  # RFC 9126
+    scopes: frozenset[str] = frozenset()  # empty where it does not say
+    token_auth_methods: frozenset[str] = frozenset({"client_secret_basic"})
+    sends_issuer: bool = False  # RFC 9207: the callback always carries `iss`
+    tells_email_verified: bool = True  # False only where it says that it never does (`claims_supported`)
+    takes_claims: bool = False  # the parameter `claims` of a request (OpenID Connect Core 5.5)
+
+
+def remembered_discovery(fetch: Callable[[], Awaitable[Discovery]], clock: Callable[[], float]) -> Remembered[Discovery]:
+    return Remembered(fetch, lifetime=LIFETIME, stale=STALE, clock=clock)
+
+
+async def fetched(http: ProviderHttp, url: str, issuer: str) -> Discovery:
+    """The document below `url`, which must name `issuer`."""
+    answer = await http.get(url.rstrip("/") + PATH)
+    if answer.status != 200:
+        raise ProviderError(f"the provider's discovery document was answered with status {answer.status}")
+    return parse(answer.json(), issuer)
+
+
+def parse(document: Mapping[str, Any], issuer: str) -> Discovery:
+    """ProviderError where the document is another issuer's, lacks what the code flow needs, or would leave TLS."""
+    named = document.get("issuer")
+    if named != issuer:
+        raise ProviderError(f"the provider calls itself {named!r}, idp_provider_url is {issuer!r}{_hint(named, issuer)}")
+    offered = document.get("id_token_signing_alg_values_supported", ["RS256"])
+    algorithms = frozenset(name for name in ACCEPTED_ALGORITHMS if isinstance(offered, list) and name in offered)
+    if not algorithms:
+        raise ProviderError(f"the provider signs ID tokens with none of {', '.join(ACCEPTED_ALGORITHMS)}")
+    return Discovery(
+        issuer=issuer,
+        authorization_endpoint=_endpoint(document, "authorization_endpoint"),
+        token_endpoint=_endpoint(document, "token_endpoint"),
+        jwks_uri=_endpoint(document, "jwks_uri"),
+        algorithms=algorithms,
+        userinfo_endpoint=_endpoint(document, "userinfo_endpoint", required=False),
+        revocation_endpoint=_endpoint(document, "revocation_endpoint", required=False),
+        end_session_endpoint=_endpoint(document, "end_session_endpoint", required=False),
+        pushed_request_endpoint=_pushed(document),
+        scopes=_names(document.get("scopes_supported")),
+        token_auth_methods=_names(document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])),
+        sends_issuer=document.get("authorization_response_iss_parameter_supported") is True,
+        tells_email_verified=_tells(document.get("claims_supported"), "email_verified"),
+        takes_claims=document.get("claims_parameter_supported") is True,
+    )
+
+
+def _hint(named: object, issuer: str) -> str:
+    if isinstance(named, str) and named.rstrip("/") == issuer.rstrip("/"):
+        return "; only the slash at the end differs: write idp_provider_url exactly as the provider calls itself"
+    return ""
+
+
+def _names(value: object) -> frozenset[str]:
+    return frozenset(name for name in value if isinstance(name, str)) if isinstance(value, list) else frozenset()
+
+
+def _pushed(document: Mapping[str, Any]) -> str:
+    """RFC 9126 5: where there is a place for pushed requests, they go there; ProviderError where they must and there is none."""
+    name = "pushed_authorization_request_endpoint"
+    return _endpoint(document, name, required=document.get("require_pushed_authorization_requests") is True)
+
+
+def _tells(claims_supported: object, name: str) -> bool:
+    """May it tell this claim?  Only a list without it says no."""
+    return not isinstance(claims_supported, list) or not claims_supported or name in claims_supported
+
+
+def _endpoint(document: Mapping[str, Any], key: str, *, required: bool = True) -> str:
+    url = document.get(key)
+    if not url and not required:
+        return ""
+    if not isinstance(url, str) or not is_safe(url):
+        raise ProviderError(f"the provider's {key} is missing, or is neither https nor on this machine")
+    return url
+
+
+def is_safe(url: str) -> bool:
+    """Is this an absolute https URL, or http on a loopback address (for development)?"""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    if not host or parts.username is not None or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
+        return False
+    return is_confidential(parts.scheme, host)

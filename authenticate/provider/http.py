@@ -1,0 +1,131 @@
+"""How we talk to an identity provider: bounded in time and size, no redirects, no cookies, JSON or nothing."""
+
+import asyncio
+import functools
+import re
+import ssl
+import time
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any
+from urllib.parse import parse_qsl, quote, quote_plus, unquote_plus, urlencode
+
+import httpx
+
+from authenticate.provider import strict_json
+from config.options import Options
+from foundation.connection_errors import trouble_of
+from foundation.errors import ProviderError
+from foundation.telemetry.http_calls import HttpCalls
+from foundation.telemetry.tracing.spans import CLIENT, span
+
+TIMEOUT = 10.0  # seconds for a whole exchange, so that a body that drips in can't hold a sign-in
+MAX_BODY = 1024 * 1024
+FORM = "application/x-www-form-urlencoded"
+# Fields of forms that are worth something to whoever reads them.
+_SECRET = frozenset(
+    {"access_token", "assertion", "client_assertion", "client_secret", "code", "code_verifier", "id_token_hint"}
+    | {"nonce", "password", "refresh_token", "state", "token"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    media_type: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)  # found whatever the case of the name
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)  # of the question, in each form in which an answer may repeat them
+
+    def json(self) -> dict[str, Any]:
+        """The body as a JSON object; ProviderError where it is anything else."""
+        try:
+            return strict_json.parse_object(self.body)
+        except ValueError as error:
+            raise ProviderError("the identity provider did not answer with a JSON object") from error
+
+    def json_list(self) -> list[Any]:
+        """The body as a JSON list; ProviderError where it is anything else."""
+        try:
+            return strict_json.parse_list(self.body)
+        except ValueError as error:
+            raise ProviderError("the identity provider did not answer with a JSON list") from error
+
+
+class ProviderHttp:
+    def __init__(self, options: Options, *, timeout: float = TIMEOUT, max_body: int = MAX_BODY):
+        self._calls = HttpCalls.made(options.service_label)
+        self._timeout = timeout
+        self._max_body = max_body
+        # trust_env off: .netrc and proxy variables must not add credentials or a listener to what holds our client secret.
+        self._client = httpx.AsyncClient(
+            verify=_tls(options.certificate_authority), timeout=timeout, follow_redirects=False, trust_env=False
+        )
+        # An httpx client keeps cookies and sends them with the next person's request (0.28.1); this jar takes none.
+        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
+    async def get(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
+        return await self.send("GET", url, headers or {})
+
+    async def post(self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Answer:
+        sent = {"Content-Type": FORM, **(headers or {})}
+        return await self.send("POST", url, sent, urlencode(form).encode())
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], content: bytes = b"") -> Answer:
+        # Not compressed, so that the limit on the body is a limit on memory.
+        sent = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "gate", **headers}
+        began, status, size = time.monotonic(), "error", None
+        try:
+            with span("provider", CLIENT, {"http.request.method": method, "server.address": _host(url)}) as traced:
+                async with asyncio.timeout(self._timeout), self._client.stream(method, url, headers=sent, content=content) as response:
+                    traced.note({"http.response.status_code": response.status_code})
+                    body = await _bounded(response, self._max_body)
+                    status, size = str(response.status_code), len(body)
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+            # The URL's host is enough for an operator, the rest of it may hold what must not be logged.
+            raise ProviderError(f"the identity provider at {_host(url)} {trouble_of(error)}") from error
+        finally:
+            self._calls.ended(_host(url), method, status, time.monotonic() - began, len(content), size)
+        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return Answer(response.status_code, media_type, body, response.headers, _secrets(headers, content))
+
+
+def _secrets(headers: Mapping[str, str], content: bytes) -> frozenset[str]:
+    """What of a question stands in no log, as it is and as it was written there."""
+    scheme, _, credentials = headers.get("Authorization", "").partition(" ")
+    found = {credentials}
+    if scheme == "Basic":
+        found.add(b64decode(credentials).decode().partition(":")[2])
+    if headers.get("Content-Type") == FORM:
+        found |= {value for name, value in parse_qsl(content.decode()) if name in _SECRET}
+    found |= {unquote_plus(secret) for secret in found}
+    return frozenset(form for secret in found if secret for form in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret)))
+
+
+async def _bounded(response: httpx.Response, limit: int) -> bytes:
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > limit:
+            raise ProviderError(f"the identity provider's answer is larger than {limit} bytes")
+    return bytes(body)
+
+
+def _host(url: str) -> str:
+    """For people: without what may be secret in a URL, whatever it looks like."""
+    authority = re.split(r"[/?#\\]", url.partition("://")[2], maxsplit=1)[0]
+    return authority.rpartition("@")[2]
+
+
+@functools.cache
+def _tls(certificate_authority: bytes | None) -> ssl.SSLContext:
+    """The system's authorities, and `certificate_authority` beside them where it is set."""
+    context = ssl.create_default_context()
+    if certificate_authority:
+        context.load_verify_locations(cadata=certificate_authority.decode("ascii"))
+    return context

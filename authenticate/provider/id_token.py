@@ -1,0 +1,82 @@
+"""Is this ID token the provider's, for us, of this sign-in?  Keys and a clock in, claims or one of three ProviderErrors out."""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from authenticate.provider.issuer import issuer_for, signs_for
+from authenticate.provider.signed_token import Kind, WrongToken
+from foundation.crypto.sealing import to_text
+from foundation.errors import ProviderError
+
+ID_TOKEN = Kind("ID token", frozenset({"jwt"}))
+
+_HASHES = {"RS256": hashlib.sha256, "PS256": hashlib.sha256, "ES256": hashlib.sha256, "EdDSA": hashlib.sha512}
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a token must say.  `nonce` and `access_token` are those of this one sign-in.
+
+    A token that came with a refresh (`is_refreshed`) needs no nonce; if it has one, it is the first sign-in's.
+    """
+
+    issuer: str
+    client_id: str
+    nonce: str
+    access_token: str
+    algorithms: frozenset[str]
+    is_refreshed: bool = False
+
+
+def verify(token: str, keys: tuple[Mapping[str, Any], ...], expected: Expected, now: float) -> dict[str, Any]:
+    """The claims; UnknownKey where no key verifies it, WrongToken where it is not ours to believe, WrongTime where it is not of now."""
+    header, payload = ID_TOKEN.parts(token)
+    algorithm = ID_TOKEN.algorithm(header, expected.algorithms)
+    try:
+        issuer = issuer_for(expected.issuer, payload)
+    except ProviderError as error:
+        raise WrongToken(str(error)) from error
+    usable = tuple(key for key in keys if signs_for(key, expected.issuer, issuer))
+    ID_TOKEN.check_signature(token, usable, algorithm, header.get("kid"))
+    _check_who(payload, expected, issuer)
+    _check_nonce(payload, expected)
+    ID_TOKEN.check_times(payload, now)
+    _check_access_token(payload, expected.access_token, algorithm)
+    return payload
+
+
+def payload_of(token: str) -> dict[str, Any]:
+    """What a token says that was verified when it came; {} for none."""
+    return ID_TOKEN.parts(token)[1] if token else {}
+
+
+def _check_who(payload: Mapping[str, Any], expected: Expected, issuer: str) -> None:
+    if payload.get("iss") != issuer:
+        raise WrongToken("the ID token is of another issuer")
+    audiences = ID_TOKEN.audiences(payload, expected.client_id)
+    # OpenID Connect Core 3.1.3.7: with several audiences, the token must say that we are the one it was issued to.
+    issued_to = payload.get("azp", expected.client_id if len(audiences) == 1 else None)
+    if issued_to != expected.client_id:
+        raise WrongToken("the ID token was issued to another client")
+    ID_TOKEN.text(payload, "sub")
+
+
+def _check_nonce(payload: Mapping[str, Any], expected: Expected) -> None:
+    if expected.is_refreshed and "nonce" not in payload:
+        return
+    nonce = payload.get("nonce")
+    if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode(), expected.nonce.encode()):
+        raise WrongToken("the ID token is not of this sign-in (nonce)")
+
+
+def _check_access_token(payload: Mapping[str, Any], access_token: str, algorithm: str) -> None:
+    if "at_hash" not in payload:
+        return
+    digest = _HASHES[algorithm](access_token.encode()).digest()
+    claimed = payload["at_hash"]
+    expected = to_text(digest[: len(digest) // 2])
+    if not isinstance(claimed, str) or not hmac.compare_digest(claimed.encode(), expected.encode()):
+        raise WrongToken("the ID token belongs to another access token (at_hash)")

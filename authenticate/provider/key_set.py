@@ -1,0 +1,88 @@
+"""The provider's signing keys: only from its `jwks_uri`, chosen by strict rules, fetched again at most every few seconds."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jwt
+
+from authenticate.provider.http import ProviderHttp
+from authenticate.provider.single_flight import Remembered
+from foundation.errors import ProviderError
+
+LIFETIME = 3600.0
+REFETCH_INTERVAL = 10.0  # seconds between two fetches that unknown keys may cause
+MAX_KEYS = 100
+MIN_RSA_BITS = 2048
+
+# What a key must be for an algorithm (RFC 7518 6.1, RFC 8037 2): kind, curve.
+_FITTING = {"RS256": ("RSA", None), "PS256": ("RSA", None), "ES256": ("EC", "P-256"), "EdDSA": ("OKP", "Ed25519")}
+
+
+class KeySet:
+    def __init__(self, http: ProviderHttp, clock: Callable[[], float]):
+        self._http = http
+        self._clock = clock
+        self._of_uri: dict[str, Remembered[tuple[Mapping[str, Any], ...]]] = {}
+        self._refetched = float("-inf")
+
+    async def keys(self, jwks_uri: str) -> tuple[Mapping[str, Any], ...]:
+        return await self._remembered(jwks_uri).get()
+
+    async def newer_keys(self, jwks_uri: str, *, than: float = float("-inf")) -> tuple[Mapping[str, Any], ...]:
+        """The keys, fetched again for an unknown key at most once per REFETCH_INTERVAL: a flood of bad tokens costs nothing.
+
+        A fetch that had another reason does not count: the provider may have changed its keys a moment after it.  A token that nobody
+        but the provider itself could bring names in `than` when it came (Unix seconds): it is judged by keys fetched after that.
+        """
+        now = self._clock()
+        if not 0 <= now - self._refetched < REFETCH_INTERVAL:
+            self._refetched = now
+        return await self._remembered(jwks_uri).get(tried_after=self._refetched, fetched_after=than)
+
+    def _remembered(self, jwks_uri: str) -> Remembered[tuple[Mapping[str, Any], ...]]:
+        async def fetch() -> tuple[Mapping[str, Any], ...]:
+            answer = await self._http.get(jwks_uri)
+            if answer.status != 200:
+                raise ProviderError(f"the provider's keys were answered with status {answer.status}")
+            return parse(answer.json())
+
+        if jwks_uri not in self._of_uri:
+            # Keys of a former jwks_uri are forgotten with it.
+            self._of_uri = {jwks_uri: Remembered(fetch, lifetime=LIFETIME, clock=self._clock)}
+        return self._of_uri[jwks_uri]
+
+
+def parse(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    keys = document.get("keys")
+    if not isinstance(keys, list) or len(keys) > MAX_KEYS:
+        raise ProviderError("the provider's key set is not a list of keys of a sensible length")
+    return tuple(key for key in keys if isinstance(key, dict))
+
+
+def fitting_key(keys: tuple[Mapping[str, Any], ...], algorithm: str, kid: str | None) -> jwt.PyJWK | None:
+    """The one key for this algorithm with this `kid`; without `kid` only where exactly one key fits at all."""
+    fitting = [key for key in keys if _fits(key, algorithm) and (kid is None or key.get("kid") == kid)]
+    if len(fitting) != 1:
+        return None
+    try:
+        return jwt.PyJWK(dict(fitting[0]), algorithm=algorithm)
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _fits(key: Mapping[str, Any], algorithm: str) -> bool:
+    kind, curve = _FITTING[algorithm]
+    operations = key.get("key_ops")
+    return (
+        key.get("kty") == kind
+        and (curve is None or key.get("crv") == curve)
+        and key.get("use", "sig") == "sig"
+        and key.get("alg", algorithm) == algorithm
+        and (operations is None or (isinstance(operations, list) and "verify" in operations))
+        and (kind != "RSA" or _rsa_bits(key) >= MIN_RSA_BITS)
+    )
+
+
+def _rsa_bits(key: Mapping[str, Any]) -> int:
+    modulus = key.get("n")
+    return len(modulus.rstrip("=")) * 6 if isinstance(modulus, str) else 0

@@ -1,0 +1,64 @@
+"""Does the provider say that somebody has signed out there?  A logout token, judged as Back-Channel Logout 1.0, section 2.6, demands."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from authenticate.provider.issuer import is_issuer, signs_for
+from authenticate.provider.signed_token import LEEWAY, Kind, WrongToken
+
+LOGOUT_TOKEN = Kind("logout token", frozenset({"logout+jwt", "jwt"}))
+EVENT = "http://schemas.openid.net/event/backchannel-logout"
+# Providers let them live for two minutes; one that lived for years would have to be remembered for as long.
+LONGEST = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class SignedOut:
+    """Whose sessions are over: those of `sid`, of `subject`, or of the `sid` that is this subject's; "" is none.
+
+    Times are Unix seconds.
+    """
+
+    issuer: str
+    subject: str
+    sid: str
+    id: str  # `jti`
+    issued: float
+    expires: float  # nobody accepts the token later
+
+
+def verify(
+    token: str, keys: tuple[Mapping[str, Any], ...], issuer: str, client_id: str, algorithms: frozenset[str], now: float
+) -> SignedOut:
+    """UnknownKey where no key verifies the signature; WrongToken, WrongTime where the token is not ours to believe.
+
+    Whether it was used before is the caller's to ask.
+    """
+    header, payload = LOGOUT_TOKEN.parts(token)
+    algorithm = LOGOUT_TOKEN.algorithm(header, algorithms)
+    named = payload.get("iss")
+    if not isinstance(named, str) or not is_issuer(issuer, named):
+        raise WrongToken("the logout token is of another issuer")
+    usable = tuple(key for key in keys if signs_for(key, issuer, named))
+    LOGOUT_TOKEN.check_signature(token, usable, algorithm, header.get("kid"))
+    LOGOUT_TOKEN.audiences(payload, client_id)
+    LOGOUT_TOKEN.check_times(payload, now)
+    issued = LOGOUT_TOKEN.time(payload, "iat")
+    if issued <= now - LONGEST:
+        raise WrongToken("the logout token is too old")
+    _check_kind(payload)
+    subject, sid = (LOGOUT_TOKEN.text(payload, name) if name in payload else "" for name in ("sub", "sid"))
+    if not (subject or sid):
+        raise WrongToken("the logout token names neither a person nor a session")
+    expires = min(LOGOUT_TOKEN.time(payload, "exp") + LEEWAY, issued + LONGEST)
+    return SignedOut(named, subject, sid, LOGOUT_TOKEN.text(payload, "jti"), issued, expires)
+
+
+def _check_kind(payload: Mapping[str, Any]) -> None:
+    """What tells it from every other token that the provider signs for us, an ID token above all."""
+    events = payload.get("events")
+    if not isinstance(events, dict) or not isinstance(events.get(EVENT), dict):
+        raise WrongToken("the logout token does not say that it is one (events)")
+    if "nonce" in payload:
+        raise WrongToken("the logout token has a nonce, as only ID tokens do")

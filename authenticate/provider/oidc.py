@@ -1,0 +1,235 @@
+"""The only file that meets mozilla-django-oidc: its two views and its backend, with what 5.0.2 leaves out.
+
+The library checks neither audience nor issuer, finds people by e-mail, keeps its state in Django's sessions (one `next` for all
+tabs) and waits for the provider without a limit.  Kept are its structure, its settings and its code challenge; each step with a
+check missing is overridden.
+"""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import structlog
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from mozilla_django_oidc.auth import OIDCAuthenticationBackend
+from mozilla_django_oidc.utils import generate_code_challenge
+from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
+
+from authenticate.provider.client import ProviderClient, with_query
+from authenticate.provider.discovery import Discovery
+from authenticate.provider.issuer import is_issuer
+from authenticate.provider.tokens import GrantRefused, Tokens
+from config.options import Options
+from databroker.records import User
+from foundation.errors import BadRequest, ProviderError
+
+MAX_TOLD = 500  # characters of the provider's words in a log line
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """What a completed sign-in yields."""
+
+    user: User
+    subject: str
+    tokens: Tokens
+    userinfo_claims: tuple[str, ...] = ()  # as the session remembers them
+
+
+class LessScope(ProviderError):
+    """The provider gave less than was asked: refused on its page, or taken out of the request on its way through the browser."""
+
+    def __init__(self, missing: tuple[str, ...], asked: str, given: str):
+        self.missing = " ".join(missing)
+        super().__init__(
+            f"the provider gave less scope than was asked: {self.missing} is missing (asked: {asked}; given: {given[:MAX_TOLD]}); "
+            "where it never gives that, take it out of idp_scopes"
+        )
+
+
+class CodeRefused(BadRequest):
+    """The provider does not take this code: used before, too old, or not for us."""
+
+
+def library_settings(
+    options: Options, provider_client: ProviderClient, discovery: Discovery, more: Mapping[str, str] | None = None
+) -> Mapping[str, Any]:
+    """Our Options and the provider's discovery document, in the library's words; `more` are parameters of this one request."""
+    callback = options.authenticate_service_url.origin + options.authenticate_callback_path
+    return {
+        "OIDC_OP_AUTHORIZATION_ENDPOINT": discovery.authorization_endpoint,
+        "OIDC_OP_TOKEN_ENDPOINT": discovery.token_endpoint,
+        "OIDC_OP_USER_ENDPOINT": discovery.userinfo_endpoint,
+        "OIDC_OP_JWKS_ENDPOINT": discovery.jwks_uri,
+        "OIDC_RP_CLIENT_ID": options.idp_client_id,
+        "OIDC_RP_CLIENT_SECRET": options.idp_client_secret,
+        # Only so that the library's constructor wants keys; id_token.py decides by the whole list.
+        "OIDC_RP_SIGN_ALGO": "RS256",
+        "OIDC_RP_SCOPES": " ".join(provider_client.provider.asked_scopes(discovery)),
+        "OIDC_AUTH_REQUEST_EXTRA_PARAMS": {**provider_client.provider.request_params, **(more or {})},
+        # Absolute and from the configuration: the library builds it from the Host header.
+        "OIDC_AUTHENTICATION_CALLBACK_URL": callback,
+    }
+
+
+class _OurSettings:
+    """The library's seam for settings, per instance instead of from Django's settings."""
+
+    oidc_settings: Mapping[str, Any] = {}
+
+    def get_settings(self, name: str, *default: Any) -> Any:
+        return self.oidc_settings.get(name, *default) if default else self.oidc_settings[name]
+
+
+class GateRequestView(_OurSettings, OIDCAuthenticationRequestView):
+    """Sends the browser to the provider.  State, nonce and verifier are this attempt's alone, in a cookie of its own."""
+
+    begin: Any = None  # (claims) -> (state, Set-Cookie values)
+    push: Any = None  # (params) -> what the browser carries instead, awaited; None where the provider takes no pushed requests
+
+    async def get(self, request: HttpRequest) -> HttpResponse:
+        nonce, code_verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
+        state, cookies = self.begin({"nonce": nonce, "verifier": code_verifier})
+        params = {
+            **self.get_extra_params(request),
+            # Ours come last: idp_request_params adds, it never replaces.
+            "response_type": "code",
+            "scope": self.get_settings("OIDC_RP_SCOPES"),
+            "client_id": self.OIDC_RP_CLIENT_ID,
+            "redirect_uri": self.get_settings("OIDC_AUTHENTICATION_CALLBACK_URL"),
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": generate_code_challenge(code_verifier, "S256"),
+            "code_challenge_method": "S256",
+        }
+        if self.push is not None:
+            params = await self.push(params)
+        response = HttpResponseRedirect(with_query(self.OIDC_OP_AUTH_ENDPOINT, params))
+        for cookie in cookies:
+            response.cookies.load(cookie)
+        return response
+
+
+class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
+    """Judges what the browser brings back from the provider; the pages are the subclass's.
+
+    | the callback has              | answer                                   |
+    |-------------------------------|------------------------------------------|
+    | a parameter twice             | BadRequest                               |
+    | no attempt of this browser    | login_stale                              |
+    | another issuer (RFC 9207)     | BadRequest                               |
+    | an attempt that was used      | login_stale                              |
+    | an error                      | login_failure                            |
+    | a code that yields a person   | login_success                            |
+    """
+
+    service: Any = None  # the AuthenticateService
+
+    async def get(self, request: HttpRequest) -> HttpResponse:
+        params = single_params(request.META.get("QUERY_STRING", ""))
+        state = params.get("state", "")
+        self.attempt = self.find_attempt(state)
+        if not self.attempt:
+            return await self.login_stale()
+        client: ProviderClient = self.service.provider_client
+        check_sender(params, client.provider.issuer)
+        if not await self.service.spend_state(state):
+            return await self.login_stale()
+        if "error" in params:
+            return self.login_failure(params["error"], params.get("error_description", ""))
+        if not params.get("code"):
+            raise BadRequest("the sign-in service sent you back without a code")
+        discovery = await client.discovery()
+        if discovery.sends_issuer and "iss" not in params:
+            raise BadRequest("the answer of the sign-in service does not name its sender")
+        backend = GateBackend(client, discovery, self.service.clock, library_settings(self.service.options, client, discovery))
+        self.signed_in = await backend.authenticate(
+            request, code=params["code"], nonce=self.attempt["nonce"], code_verifier=self.attempt["verifier"]
+        )
+        return await self.login_success()
+
+    def find_attempt(self, state: str) -> dict[str, Any]:
+        """This browser's attempt, {} where it has none with this state."""
+        raise NotImplementedError
+
+    async def login_stale(self) -> HttpResponse:
+        raise NotImplementedError
+
+
+class GateBackend(_OurSettings, OIDCAuthenticationBackend):
+    """A code becomes a person.  It is not among Django's backends: people live in the data broker, not in Django's tables."""
+
+    def __init__(self, client: ProviderClient, discovery: Discovery, clock: Any, oidc_settings: Mapping[str, Any]):
+        self._client = client
+        self._discovery = discovery
+        self._clock = clock
+        self.oidc_settings = oidc_settings
+        self._userinfo_claims: tuple[str, ...] = ()
+        super().__init__()
+
+    async def authenticate(self, request: HttpRequest, *, code: str, nonce: str, code_verifier: str) -> SignedIn:
+        """CodeRefused where the provider does not take the code, LessScope, ProviderError where its answer can't be believed."""
+        tokens = await self.get_token(
+            {
+                "grant_type": "authorization_code",
+                "code": code,
+                "redirect_uri": self.get_settings("OIDC_AUTHENTICATION_CALLBACK_URL"),
+                "code_verifier": code_verifier,
+            }
+        )
+        if tokens.scope is not None:
+            self._check_scope(tokens.scope)
+        payload: dict[str, Any] = {}
+        if self._client.provider.gives_id_token:
+            payload = await self.verify_token(tokens.id_token, nonce=nonce, access_token=tokens.access_token)
+        user = await self.get_or_create_user(tokens.access_token, tokens.id_token, payload)
+        return SignedIn(user, self._client.provider.subject(user.claims), tokens, self._userinfo_claims)
+
+    def _check_scope(self, given: str) -> None:
+        """LessScope where rules would see less of the person.  What the rest would have told is unknown, which satisfies no rule."""
+        asked = self.get_settings("OIDC_RP_SCOPES")
+        missing = self._client.provider.missing_scopes(asked.split(), given)
+        if missing.needed:
+            raise LessScope(missing.needed, asked, given)
+        if missing.other:
+            log.warning("the provider names less scope than was asked for", missing=list(missing.other), given=given[:MAX_TOLD])
+
+    async def get_token(self, payload: dict[str, str]) -> Tokens:
+        try:
+            return await self._client.tokens(payload, self._discovery, needs_id_token=self._client.provider.gives_id_token)
+        except GrantRefused as error:
+            raise CodeRefused("the sign-in service no longer accepts this sign-in") from error
+
+    async def verify_token(self, token: str, *, nonce: str, access_token: str) -> dict[str, Any]:
+        return await self._client.verified(token, self._discovery, nonce=nonce, access_token=access_token)
+
+    async def get_userinfo(self, access_token: str, id_token: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """All claims: the ID token's and, on top of them, what the userinfo endpoint says."""
+        claims, self._userinfo_claims = await self._client.claims(payload, access_token, self._discovery)
+        return claims
+
+    async def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> User:
+        """The person, known by `sub`; the library would look for the e-mail among Django's users."""
+        return self._client.provider.user(await self.get_userinfo(access_token, id_token, payload), self._clock())
+
+
+def single_params(query: str) -> dict[str, str]:
+    """The query's parameters; BadRequest where one that matters occurs twice, because then it has no one meaning."""
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50, errors="strict")
+    except ValueError as error:
+        raise BadRequest("the answer of the sign-in service can't be read") from error
+    params = dict(pairs)
+    if len(params) != len(pairs):
+        raise BadRequest("the answer of the sign-in service says the same thing twice")
+    return params
+
+
+def check_sender(params: Mapping[str, str], issuer: str) -> None:
+    """RFC 9207: an answer of another issuer must not be redeemed at ours (mix-up)."""
+    if "iss" in params and not is_issuer(issuer, params["iss"]):
+        raise BadRequest("this answer is from another sign-in service than ours")

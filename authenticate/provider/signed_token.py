@@ -1,0 +1,101 @@
+"""What every token of the provider must pass, whatever its kind: a strict reading, the signature, the audience, the times."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jwt
+
+from authenticate.provider import key_set, strict_json
+from foundation.crypto.sealing import from_text
+from foundation.errors import ProviderError
+
+LEEWAY = 60.0
+MAX_TOKEN = 64 * 1024
+MAX_SUBJECT = 255  # OpenID Connect Core 1.0, section 2
+
+# Each of these changes how the rest of a token is read; we do not read it in any other way.
+_REFUSED_HEADERS = ("crit", "b64", "zip", "enc")
+
+
+class WrongToken(ProviderError):
+    """The token is not to be believed, neither now nor later."""
+
+
+class WrongTime(ProviderError):
+    """The token is good, but by this machine's clock not now."""
+
+
+class UnknownKey(ProviderError):
+    """No known key verifies the token; a newer key set may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`name` is for people; `types` are the values of `typ` that such a token may have, in lower case."""
+
+    name: str
+    types: frozenset[str]
+
+    def parts(self, token: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(header, claims), of which nothing is verified yet."""
+        segments = token.split(".")
+        if len(token) > MAX_TOKEN or len(segments) != 3:
+            raise WrongToken(f"the {self.name} is not a signed token of a sensible size")
+        try:
+            header, payload, _ = (from_text(segment) for segment in segments)
+            return strict_json.parse_object(header), strict_json.parse_object(payload)
+        except ValueError as error:
+            raise WrongToken(f"the {self.name} can't be read") from error
+
+    def algorithm(self, header: Mapping[str, Any], allowed: frozenset[str]) -> str:
+        algorithm = header.get("alg")
+        if not isinstance(algorithm, str) or algorithm not in allowed:
+            raise WrongToken(f"the {self.name} is signed with an algorithm that the provider does not offer or we do not accept")
+        if any(name in header for name in _REFUSED_HEADERS):
+            raise WrongToken(f"the {self.name}'s header demands what we do not do")
+        kind = header.get("typ", "JWT")
+        # RFC 8725 3.11: a token of the same issuer for another purpose (at+jwt, logout+jwt) must not pass for this one.
+        if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in self.types:
+            raise WrongToken(f"the {self.name} is of another type")
+        return algorithm
+
+    def check_signature(self, token: str, keys: tuple[Mapping[str, Any], ...], algorithm: str, kid: object) -> None:
+        if kid is not None and not isinstance(kid, str):
+            raise WrongToken(f"the {self.name}'s key id is not text")
+        key = key_set.fitting_key(keys, algorithm, kid)
+        if key is None:
+            raise UnknownKey(f"the {self.name} is signed with a key that the provider does not publish")
+        try:
+            jwt.PyJWS(algorithms=[algorithm]).decode_complete(token, key, algorithms=[algorithm])
+        except jwt.PyJWTError as error:
+            # A provider that changed its key without changing the key's id looks like this, too.
+            raise UnknownKey(f"the {self.name}'s signature is wrong") from error
+
+    def audiences(self, payload: Mapping[str, Any], client_id: str) -> list[Any]:
+        """Whom it is for; WrongToken where we are not among them."""
+        audience = payload.get("aud")
+        audiences = [audience] if isinstance(audience, str) else audience
+        if not isinstance(audiences, list) or client_id not in audiences:
+            raise WrongToken(f"the {self.name} is for another audience")
+        return audiences
+
+    def check_times(self, payload: Mapping[str, Any], now: float) -> None:
+        if self.time(payload, "exp") <= now - LEEWAY:
+            raise WrongTime(f"the {self.name} has expired; is this machine's clock right?")
+        if self.time(payload, "iat") > now + LEEWAY or ("nbf" in payload and self.time(payload, "nbf") > now + LEEWAY):
+            raise WrongTime(f"the {self.name} is of the future; is this machine's clock right?")
+
+    def time(self, payload: Mapping[str, Any], name: str) -> float:
+        value = payload.get(name)
+        # bool is an int in Python; 1e300 would be a token that never expires.
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e11:
+            raise WrongToken(f"the {self.name}'s {name} is not a time")
+        return float(value)
+
+    def text(self, payload: Mapping[str, Any], name: str) -> str:
+        """A claim that identifies somebody or something."""
+        value = payload.get(name)
+        if not isinstance(value, str) or not 0 < len(value) <= MAX_SUBJECT or not value.isprintable():
+            raise WrongToken(f"the {self.name}'s {name} is missing or malformed")
+        return value

@@ -1,0 +1,190 @@
+"""How does a session stay true?  One call at the provider at a time for each, written where nobody has ended it meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from enum import Enum, auto
+
+import structlog
+
+from authenticate.provider.client import ProviderClient
+from authenticate.provider.signed_token import WrongToken
+from authenticate.provider.tokens import GrantRefused
+from authenticate.providers.base import AccessRefused, AnotherPerson
+from authenticate.session.refresh_schedule import tokens_due
+from authenticate.session.renewal import is_withdrawn, with_new_claims, with_new_tokens
+from databroker.backoff import pauses
+from databroker.client import BrokerClient
+from databroker.end_sessions import end_sessions
+from databroker.records import SESSION, USER, Record, Session, User
+from databroker.store.base import VersionConflict
+from foundation.errors import BrokerError, ProviderError
+from foundation.telemetry import metrics
+
+log = structlog.get_logger(__name__)
+
+# Longer than all calls to the provider that one renewal makes, each of ten seconds at most.
+LEASE = 60.0
+WRITES = 5  # how often a record may be overtaken while it is written
+INSISTENCE = 15.0  # seconds; together with the rest well within the lease
+FIRST_PAUSE = 0.1
+# Why a renewal ended a session: the provider said so, its answer can't be believed, it could not be asked until too late.
+REFUSED, WRONG, UNREACHABLE = "refused", "wrong", "unreachable"
+
+
+class Ended(Exception):
+    """The session is over; the text says why."""
+
+
+class UnderWay(Exception):
+    """Somebody else is renewing this session at this moment."""
+
+
+class Step(Enum):
+    TOKENS = auto()
+    CLAIMS = auto()
+
+
+class SessionRefresh:
+    def __init__(self, client: ProviderClient, broker: BrokerClient, clock: Callable[[], float]):
+        self._client = client
+        self._broker = broker
+        self._clock = clock
+
+    async def renew(self, session_id: str, step: Step, *, by_hand: bool = False) -> Session:
+        """Ended where it was over, or is now; UnderWay; ProviderError where the provider could not say, then all is as before."""
+        async with self._alone(session_id):
+            record = await self._broker.get(SESSION, session_id)
+            if record is None:
+                raise Ended("it was ended by somebody else")
+            session = Session.from_record(record)
+            try:
+                return await self._renewed(record, session, step, by_hand)
+            except GrantRefused as error:
+                raise await self._ended(session, REFUSED, error) from error
+            except (AnotherPerson, WrongToken) as error:
+                raise await self._ended(session, WRONG, error) from error
+
+    async def give_up(self, session_id: str) -> None:
+        """End a session whose access token has expired while the provider could not be asked: nobody vouches for it any more."""
+        async with self._alone(session_id):
+            record = await self._broker.get(SESSION, session_id)
+            if record is None:
+                return
+            session = Session.from_record(record)
+            if session.refresh_token and session.access_token_expires is not None and session.access_token_expires <= self._clock():
+                reason = "its access token has expired, and the provider could not be asked for a new one"
+                await self._ended(session, UNREACHABLE, reason)
+
+    async def _ended(self, session: Session, kind: str, reason: object) -> Ended:
+        await end_sessions(self._broker, [session.id])
+        metrics.sessions_not_renewed.labels(kind).inc()
+        # What no provider should answer is for the operator to look at.
+        tell = log.warning if kind == WRONG else log.info
+        tell("session ended", session_id=session.id, user_id=session.user_id, kind=kind, reason=str(reason))
+        return Ended(str(reason))
+
+    async def _renewed(self, record: Record, session: Session, step: Step, by_hand: bool) -> Session:
+        now = self._clock()
+        if by_hand:
+            record = await self._written(record, lambda current: replace(current, refreshed_by_hand=now))
+        # Another process may have refreshed it since it was due.
+        if session.refresh_token and (by_hand or (step is Step.TOKENS and tokens_due(session) <= now)):
+            record = await self._with_new_tokens(record)
+        try:
+            return await self._with_new_claims(record)
+        except AccessRefused:
+            # The token was withdrawn before its time; what the provider says to the refresh token decides.
+            if not session.refresh_token or Session.from_record(record).access_token != session.access_token:
+                raise
+            return await self._with_new_claims(await self._with_new_tokens(record))
+
+    async def _with_new_tokens(self, record: Record) -> Record:
+        now = self._clock()
+        renewed = await with_new_tokens(self._client, Session.from_record(record), now)
+        try:
+            return await self._written_at_last(
+                record,
+                lambda current: replace(
+                    current,
+                    access_token=renewed.access_token,
+                    refresh_token=renewed.refresh_token,
+                    access_token_expires=renewed.access_token_expires,
+                    tokens_received=renewed.tokens_received,
+                    unverified_id_token=renewed.unverified_id_token,
+                ),
+            )
+        except Ended:
+            # Signed out while the provider answered: what it gave must not outlive the session.
+            await self._client.revoke(renewed)
+            raise
+
+    async def _with_new_claims(self, record: Record) -> Session:
+        session = Session.from_record(record)
+        try:
+            renewed, user = await with_new_claims(self._client, session, self._clock())
+        except AccessRefused as error:
+            if not session.refresh_token and is_withdrawn(self._client, session, self._clock()):
+                raise await self._ended(session, REFUSED, error) from error
+            raise
+        await self._remember(user)
+        if renewed == session:
+            return session
+        record = await self._written(
+            record,
+            lambda current: replace(
+                current,
+                claims=renewed.claims,
+                userinfo_claims=renewed.userinfo_claims,
+                id_token=renewed.id_token,
+                unverified_id_token=renewed.unverified_id_token,
+            ),
+        )
+        return Session.from_record(record)
+
+    async def _remember(self, user: User) -> None:
+        record = await self._broker.get(USER, user.id)
+        if record is not None:
+            user = replace(user, last_sign_in=User.from_record(record).last_sign_in)
+        if record is None or User.from_record(record) != user:
+            await self._broker.put(USER, user.id, user.to_data())
+
+    async def _written_at_last(self, record: Record, change: Callable[[Session], Session]) -> Record:
+        """As `_written`, also where the broker comes back within INSISTENCE: the provider takes the old refresh token no more."""
+        now, waits = asyncio.get_running_loop().time, pauses(FIRST_PAUSE)
+        ends = now() + INSISTENCE
+        while True:
+            try:
+                return await self._written(record, change)
+            except BrokerError as error:
+                wait = next(waits)
+                if now() + wait >= ends:
+                    raise
+                log.warning("new tokens can't be written yet", session_id=record.id, reason=str(error))
+                await asyncio.sleep(wait)
+
+    async def _written(self, record: Record, change: Callable[[Session], Session]) -> Record:
+        """The record with this change, on whatever it is by now; Ended where it is no longer there: a delete always wins."""
+        for _ in range(WRITES):
+            session = change(Session.from_record(record))
+            data = {**record.data, **session.to_data()}  # with what a later release has written there
+            try:
+                return await self._broker.put(SESSION, session.id, data, expires=session.expires, only_if_version=record.version)
+            except VersionConflict:
+                newer = await self._broker.get(SESSION, session.id)
+                if newer is None:
+                    raise Ended("it was ended by somebody else") from None
+                record = newer
+        raise ProviderError("the session's record was overtaken again and again")
+
+    @asynccontextmanager
+    async def _alone(self, session_id: str) -> AsyncIterator[None]:
+        """A rotating refresh token used twice ends the session at the provider, so each session has one renewal anywhere."""
+        lease = await self._broker.acquire(f"session refresh/{session_id}", LEASE)
+        if lease is None:
+            raise UnderWay
+        try:
+            yield
+        finally:
+            await self._broker.release(lease)

@@ -1,0 +1,185 @@
+"""Who refreshes sessions, and when?  One elected process, a bounded number at a time, each when the schedule says so."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import structlog
+
+from authenticate.session.refresh import Ended, SessionRefresh, Step, UnderWay
+from authenticate.session.refresh_schedule import NEVER, Due, Schedule
+from databroker.backoff import pauses
+from databroker.client import BrokerClient
+from databroker.records import SESSION, Record, Session
+from databroker.store.base import ANEW, StartOver
+from foundation.errors import BrokerError, ProviderError
+from foundation.tasks import spawn
+
+log = structlog.get_logger(__name__)
+
+AT_ONCE = 16
+PAGE = 200
+TICK = 1.0  # the longest sleep, so that a clock that was set is noticed
+DRAIN = 5.0  # seconds for renewals under way at the end: an answer that nobody writes down is a lost refresh token
+UNDER_WAY_PAUSE = 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
+PATIENCE = 60.0  # nobody is signed out before the provider was tried for as long, also after a pause of ours
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    since: float
+    failures: int
+
+
+class RefreshWorker:
+    """`run` is the work of `run_elected`; everything that it knows is read anew each time."""
+
+    def __init__(self, refresh: SessionRefresh, broker: BrokerClient, *, interval: float, clock: Callable[[], float], tick: float = TICK):
+        self._refresh = refresh
+        self._broker = broker
+        self._clock = clock
+        self._tick = tick
+        self._interval = interval
+        self._schedule = Schedule(interval, clock)
+        self._trouble: dict[str, Trouble] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._news = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<RefreshWorker {len(self._schedule)} scheduled, {len(self._running)} under way, {len(self._trouble)} in trouble>"
+
+    async def run(self) -> None:
+        follower = spawn(self._follow(), name="sessions to refresh")
+        try:
+            while True:
+                self._begin_what_is_due()
+                await self._sleep()
+        finally:
+            follower.cancel()
+            await self._drain()
+            self._schedule.clear()
+            self._trouble.clear()
+
+    def _begin_what_is_due(self) -> None:
+        while len(self._running) < AT_ONCE and (popped := self._schedule.pop(self._clock())) is not None:
+            session_id, due = popped
+            if session_id not in self._running:
+                self._running[session_id] = spawn(self._renew(session_id, due), name="session refresh")
+
+    async def _sleep(self) -> None:
+        wait = self._tick if len(self._running) >= AT_ONCE else min(max(self._schedule.next() - self._clock(), 0.0), self._tick)
+        try:
+            async with asyncio.timeout(wait):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+        self._news.clear()
+
+    async def _drain(self) -> None:
+        if running := set(self._running.values()):
+            _, late = await asyncio.wait(running, timeout=DRAIN)
+            for task in late:
+                task.cancel()
+
+    async def _renew(self, session_id: str, due: Due) -> None:
+        try:
+            step = Step.TOKENS if due.tokens <= self._clock() else Step.CLAIMS
+            self._done(await self._refresh.renew(session_id, step))
+        except Ended:
+            self._trouble.pop(session_id, None)
+        except UnderWay:
+            await self._again(session_id, self._clock() + UNDER_WAY_PAUSE)
+        except (ProviderError, BrokerError) as error:
+            await self._failed(session_id, error)
+        except (TypeError, ValueError, KeyError) as error:
+            log.error("a session's record is malformed, it is not refreshed", session_id=session_id, error=type(error).__name__)
+        finally:
+            self._running.pop(session_id, None)
+            self._news.set()
+
+    def _done(self, session: Session) -> None:
+        self._trouble.pop(session.id, None)
+        self._schedule.read(session)
+
+    async def _failed(self, session_id: str, error: Exception) -> None:
+        now = self._clock()
+        before = self._trouble.get(session_id, Trouble(now, 0))
+        trouble = self._trouble[session_id] = Trouble(before.since, before.failures + 1)
+        log.warning("a session can't be refreshed, it goes on", session_id=session_id, failures=trouble.failures, reason=str(error))
+        session = await self._session(session_id)
+        if session is None:
+            self._trouble.pop(session_id, None)
+            return
+        ends = max(session.access_token_expires or NEVER, trouble.since + PATIENCE) if session.refresh_token else NEVER
+        if now >= ends and isinstance(error, ProviderError):
+            await self._give_up(session_id)
+            return
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(before.failures, 10))
+        at = min(now + pause, max(ends, now + self._tick))
+        self._schedule.set(session, Due(at if session.refresh_token else NEVER, at))
+
+    async def _give_up(self, session_id: str) -> None:
+        self._trouble.pop(session_id, None)
+        try:
+            await self._refresh.give_up(session_id)
+        except (UnderWay, BrokerError):
+            await self._again(session_id, self._clock() + UNDER_WAY_PAUSE)
+
+    async def _again(self, session_id: str, at: float) -> None:
+        if (session := await self._session(session_id)) is not None:
+            self._schedule.set(session, Due(at if session.refresh_token else NEVER, at))
+
+    async def _session(self, session_id: str) -> Session | None:
+        """None where it has ended; where the broker is away it waits, else the session would be forgotten."""
+        waits = pauses(0.1)
+        while True:
+            try:
+                record = await self._broker.get(SESSION, session_id)
+            except BrokerError:
+                await asyncio.sleep(next(waits))
+                continue
+            return Session.from_record(record) if record is not None else None
+
+    async def _follow(self) -> None:
+        waits = pauses(0.1)
+        position = ANEW
+        while True:
+            try:
+                async with aclosing(self._broker.changes(position)) as changes:
+                    async for change in changes:
+                        position = change.version
+                        if change.type == SESSION:
+                            self._saw(change.id, change.record)
+            except StartOver as start_over:
+                try:
+                    await self._read_all()
+                    position, waits = start_over.version, pauses(0.1)
+                except BrokerError as error:
+                    log.warning("sessions to refresh can't be read", reason=str(error))
+                    await asyncio.sleep(next(waits))
+            except BrokerError as error:
+                log.warning("sessions to refresh can't be followed", reason=str(error))
+                position = ANEW
+                await asyncio.sleep(next(waits))
+
+    async def _read_all(self) -> None:
+        self._schedule.clear()
+        after = ""
+        while page := await self._broker.page(SESSION, after, PAGE):
+            for record in page:
+                self._saw(record.id, record)
+            after = page[-1].id
+            await asyncio.sleep(0)
+
+    def _saw(self, session_id: str, record: Record | None) -> None:
+        if record is None:
+            self._schedule.forget(session_id)
+            self._trouble.pop(session_id, None)
+        elif session_id not in self._running:  # the renewal itself says when the next is due
+            try:
+                self._schedule.saw(Session.from_record(record), record.modified)
+            except (TypeError, ValueError, KeyError):
+                return  # authorize says what is wrong with it
+        self._news.set()

@@ -1,0 +1,119 @@
+"""Who is signed in at the authenticate host: sessions are made, found and ended here, and nowhere else."""
+
+import secrets
+from collections.abc import Iterable
+
+import structlog
+
+from authenticate.provider.oidc import SignedIn
+from authenticate.session.provider_sessions import ProviderSessions
+from config.options import Options
+from databroker.client import BrokerClient
+from databroker.end_sessions import batches, end_sessions
+from databroker.records import SESSION, USER, Session
+from databroker.session_use import SessionReader
+from foundation.crypto.session_cookie import SessionCookies
+from foundation.errors import BadRequest, BrokerError
+
+log = structlog.get_logger(__name__)
+
+MAX_USER_AGENT = 256
+# One more sign-in ends them all, so that a record stays small.
+MAX_EARLIER = 8
+
+
+class SignedOutMeanwhile(BadRequest):
+    """The person has signed out at the provider while this sign-in was under way."""
+
+
+class Sessions:
+    def __init__(self, options: Options, broker: BrokerClient):
+        self._broker = broker
+        self.at_provider = ProviderSessions(broker)
+        self._cookies = SessionCookies(options)
+        self._lifetime = options.cookie_expire.total_seconds()
+        self._provider = options.idp_provider
+        self._reader = SessionReader(options)
+
+    async def create(self, signed_in: SignedIn, now: float, *, client_address: str, user_agent: str, before: Session | None) -> Session:
+        """A session with an id of its own, whatever the browser brought along: nothing planted before sign-in is promoted.
+
+        `before` is the session that this browser had: a weaker one that goes on where other hosts have it, and ends with this one;
+        somebody else's ends now.
+        SignedOutMeanwhile.
+        """
+        session = Session(
+            id=secrets.token_urlsafe(32),
+            user_id=signed_in.user.id,
+            subject=signed_in.subject,
+            provider=self._provider,
+            issued=now,
+            expires=now + self._lifetime,
+            claims=signed_in.user.claims,
+            userinfo_claims=signed_in.userinfo_claims,
+            id_token=signed_in.tokens.id_token,
+            access_token=signed_in.tokens.access_token,
+            refresh_token=signed_in.tokens.refresh_token,
+            access_token_expires=signed_in.tokens.expires,
+            client_address=client_address,
+            user_agent=user_agent[:MAX_USER_AGENT],
+            earlier=_earlier(before, signed_in.user.id),
+            issuer=signed_in.user.issuer,
+        )
+        # The user first: whoever sees the session finds its user, too.
+        await self._broker.put(USER, signed_in.user.id, signed_in.user.to_data())
+        # The index before the session: whoever ends what the provider says must find it.
+        await self.at_provider.remember(session)
+        await self._broker.put(SESSION, session.id, session.to_data(), expires=session.expires)
+        if await self.at_provider.has_signed_out(session):
+            await self.end(session)
+            raise SignedOutMeanwhile("you signed out at the sign-in service while this sign-in was under way")
+        if before is not None and before.id not in session.earlier:
+            await self.end(before)
+        log.info("signed in", session_id=session.id, user_id=session.user_id, client_address=client_address)
+        return session
+
+    async def find(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Session | None:
+        """The live session of this browser at this host; a cookie that is not ours is passed over, never an error."""
+
+        async def live(session_id: str) -> Session | None:
+            record = await self._broker.get(SESSION, session_id)
+            session = self._reader.read(record) if record is not None else None
+            return session if session is not None and session.expires > now else None
+
+        return await self._cookies.of_browser(cookie_headers, host_port, now, live)
+
+    async def end_carried(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> None:
+        """Whatever sessions the cookies of a request name, whether or not they count: who signs out leaves none behind."""
+        for id in await end_sessions(self._broker, self._cookies.carried(cookie_headers, host_port, now)):
+            log.info("signed out", session_id=id)
+
+    async def end_all_of(self, session: Session) -> int:
+        """Of this person, in every browser, with the programs that act by them; how many there were."""
+        ended = [id async for ids in batches(self.at_provider.sessions_of(session)) for id in await end_sessions(self._broker, ids)]
+        log.info("signed out on all devices", user_id=session.user_id, sessions=len(ended))
+        return len(ended)
+
+    async def end(self, session: Session) -> None:
+        """Over everywhere: each host's cookie names one of these records."""
+        await end_sessions(self._broker, [session.id])
+        try:
+            await self.at_provider.forget(session)
+        except BrokerError as error:  # what stays in the index is harmless, and whoever asked must learn that the session has ended
+            log.warning("an ended session stays in the index of the provider's sessions", session_id=session.id, reason=str(error))
+        log.info("signed out", session_id=session.id, user_id=session.user_id)
+
+    def set_cookies(self, session: Session, host_port: str, now: float) -> list[str]:
+        return self._cookies.set_cookies(session.id, host_port, issued=session.issued, expires=session.expires, now=now)
+
+    def clear_cookies(self, cookie_headers: Iterable[bytes], host_port: str, path: str) -> list[str]:
+        return self._cookies.clear_cookies(cookie_headers, host_port, path)
+
+    def clear_planted(self, cookie_headers: Iterable[bytes], host_port: str, path: str) -> list[str]:
+        return self._cookies.clear_planted(cookie_headers, host_port, path)
+
+
+def _earlier(before: Session | None, user_id: str) -> tuple[str, ...]:
+    if before is None or before.user_id != user_id or len(before.earlier) >= MAX_EARLIER:
+        return ()
+    return (before.id, *before.earlier)

@@ -1,0 +1,49 @@
+"""What does authorize keep of what a proxy of another process asks it?  The decision, for the log, and when the session was last seen."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from authorize.client import Authorizer, Check
+from authorize.decisions.log import DecisionLog, Judged
+from authorize.decisions.shadow import tell_shadow
+from authorize.policy.request import AccessRequest
+from foundation.errors import BrokerError, GateError
+
+Saw = Callable[[str, float, str], None]
+
+
+class Recorder:
+    """`saw` hears of each request that is let in with a session: session id, when, the host."""
+
+    def __init__(self, decisions: DecisionLog, saw: Saw, clock: Callable[[], float] = time.time):
+        self._decisions = decisions
+        self._saw = saw
+        self._clock = clock
+
+    async def check(self, authorize: Authorizer, request: AccessRequest, cookies: Sequence[bytes], request_id: str) -> Check:
+        """As `authorize.check`.  Without a request id it is no request (a stream that is judged anew), and nothing is kept."""
+        if not request_id:
+            return await authorize.check(request, cookies)
+        judged, began = Judged(request_id, request, None, None, 0.0, request.source_ip), time.perf_counter()
+        try:
+            check = await authorize.check(request, cookies)
+        except GateError as error:
+            judged.failure, judged.problem = "unavailable" if error.status == BrokerError.status else "bad request", error.in_full
+            judged.seconds = time.perf_counter() - began
+            self._keep(judged)
+            raise
+        judged.seconds = time.perf_counter() - began
+        judged.decision, judged.identity, judged.refused_token = check.decision, check.identity, check.refused_token
+        if authorize.has_shadow and (would_be := await authorize.would_be(request, check, cookies)) is not None:
+            judged.would_be = would_be
+            tell_shadow(request_id, check.decision, check.identity, would_be)
+        if check.identity is not None:
+            judged.sources = authorize.sources_of(check.identity)
+            if check.decision.is_allowed:
+                self._saw(check.identity.session_id, self._clock(), request.host_port)
+        self._keep(judged)
+        return check
+
+    def _keep(self, judged: Judged) -> None:
+        if self._decisions.keeps(judged.decision, judged.identity, judged.refused_token) or judged.would_differ:
+            self._decisions.keep(judged)

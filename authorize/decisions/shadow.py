@@ -1,0 +1,95 @@
+"""What would have been decided if everything in `mode: shadow` were enforced?  Told beside the decision; nothing is done by it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from authorize.identity.client_certificates import ClientCertificates
+from authorize.policy.compiled_route import CompiledRoute, name_of
+from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
+from authorize.policy.identity import Identity
+from authorize.policy.request import AccessRequest
+from authorize.state import route_table
+from config.options import Options
+from foundation.errors import BadRequest
+from foundation.telemetry import metrics
+
+log = structlog.get_logger(__name__)
+
+TWO_READINGS = "bad request"
+
+Identify = Callable[[], Awaitable[Identity | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class WouldBe:
+    """`route` is the one that would have decided, None where there would be none; `outcome` is an Outcome's value or TWO_READINGS."""
+
+    route: CompiledRoute | None
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that was judged: the decision that counts, on whom, and when."""
+
+    request: AccessRequest
+    decision: Decision
+    identity: Identity | None
+    now: float
+
+
+class Shadow:
+    """A second table, in which what is in shadow counts, for requests to be held against and never to be answered by."""
+
+    def __init__(self, options: Options):
+        self._table = route_table(options, with_shadow=True) if any(route.has_shadow for route in options.policy) else None
+
+    def __repr__(self) -> str:
+        return f"<Shadow {self._table or 'of nothing'}>"
+
+    def __bool__(self) -> bool:
+        """Is anything in shadow?"""
+        return self._table is not None
+
+    async def would_be(self, asked: Asked, identify: Identify, certificates: ClientCertificates) -> WouldBe | None:
+        """None where nothing in shadow bears on this request.  `identify` is asked where only the person could tell."""
+        if self._table is None:
+            return None
+        try:
+            route = self._table.match(asked.request)
+        except BadRequest as error:
+            return WouldBe(None, TWO_READINGS, error.in_full)
+        if route is None:
+            return None if asked.decision.route is None else _told(NO_ROUTE)
+        if not route.route.has_shadow:
+            return None
+        request = certificates.judged(asked.request, route.client_ca, asked.now)
+        decision = judge(request, asked.identity, route, asked.now)
+        # On a route that is open to all nobody has asked yet who it is.
+        if asked.identity is None and decision.outcome is Outcome.SIGN_IN and (identity := await identify()) is not None:
+            decision = judge(request, identity, route, asked.now)
+        return _told(decision)
+
+
+def _told(decision: Decision) -> WouldBe:
+    return WouldBe(decision.route, decision.outcome.value, decision.trace[-1].reason.value if decision.trace else "")
+
+
+def tell_shadow(request_id: str, decision: Decision, identity: Identity | None, would_be: WouldBe) -> None:
+    """Counted each time, and logged where it would have come out otherwise."""
+    route, enforced = name_of(would_be.route.route) if would_be.route else "", decision.outcome.value
+    metrics.shadow_decisions.labels(route, would_be.outcome, enforced).inc()
+    if would_be.outcome != enforced:
+        user_id = identity.user_id if identity else ""
+        log.info(
+            "shadow decision",
+            request_id=request_id,
+            route=route,
+            user_id=user_id,
+            outcome=would_be.outcome,
+            enforced=enforced,
+            reason=would_be.reason,
+        )

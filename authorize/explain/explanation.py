@@ -1,0 +1,138 @@
+"""A decision with all that an administrator needs to understand it: made now for an invented request, or found in the decision log."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from authorize.decisions.facts import identity_of_facts, request_of
+from authorize.identity.client_certificates import ClientCertificates
+from authorize.identity.loader import Sources
+from authorize.policy import explain
+from authorize.policy.decision import Decision, decide
+from authorize.policy.identity import Identity
+from authorize.policy.request import AccessRequest
+from authorize.policy.route_table import RouteTable
+from authorize.state import default_ports, own_hosts
+from config.options import Options
+from foundation.errors import BadRequest
+
+Explanation = dict[str, Any]
+
+CHANGED = "The configuration has changed since; the routes shown are today's, all else is as it was."
+
+
+def explained(
+    request: AccessRequest, identity: Identity | None, options: Options, table: RouteTable, now: float, sources: Sources | None = None
+) -> Explanation:
+    """By the same table and rules as every request."""
+    decision: Decision | None = None
+    try:
+        route = table.match(request)
+        request = ClientCertificates().judged(request, route.client_ca if route else None, now)
+        decision = decide(request, identity, table, now)
+        reason = explain.sentence(decision)
+    except BadRequest as error:
+        reason = f"This address can't be used: {error.in_full}."
+    return {
+        **_asked(request, identity, options, now),
+        "rules": marked(decision) if decision else [],
+        "route": decision.route.id if decision and decision.route else None,
+        "allowed": decision is not None and decision.is_allowed,
+        "outcome": decision.outcome.value if decision else "bad request",
+        "reason": reason,
+        "ways_in": explain.ways_in(decision) if decision else [],
+        "data": ages(sources.modified if sources else {}, now),
+        "note": _note(request, options),
+    }
+
+
+def explained_again(row: Any, options: Options, configuration: str) -> Explanation:
+    """What was written down of a decision (a LoggedDecision): the trace is the one that it made itself.
+
+    Only why earlier routes did not match is asked of the configuration that is in force now.
+    """
+    facts = json.loads(row.facts)
+    now = row.at.timestamp()
+    notes = [] if row.configuration == configuration else [CHANGED]
+    if "cut" in facts["request"]:
+        notes.append(f"Too long to be kept whole: {facts['request']['cut']}.")
+    return {
+        "request_id": row.request_id,
+        **_asked(request_of(facts["request"]), identity_of_facts(facts.get("person")), options, now),
+        "client_address": row.client_address,
+        "rules": facts.get("rules", []),
+        "route": row.route_id or None,
+        "route_name": row.route,
+        "allowed": row.outcome == "allowed",
+        "outcome": row.outcome,
+        "reason": facts.get("sentence") or f"{row.reason}.",
+        "ways_in": facts.get("ways_in", []),
+        "data": ages(facts.get("modified", {}), now),
+        "data_version": row.data_version,
+        "decision_ms": round(row.seconds * 1000, 3),
+        "refused_token": facts.get("refused_token", ""),
+        "in_shadow": facts.get("would_be"),
+        "note": " ".join(notes),
+    }
+
+
+def _asked(request: AccessRequest, identity: Identity | None, options: Options, now: float) -> Explanation:
+    return {
+        "at": moment(now),
+        "request": {"method": request.method, "host": request.host_port, "path": request.path, "source_ip": request.source_ip},
+        "person": _described(identity),
+        "routes": [_route(look) for look in explain.route_looks(request, options.policy, default_ports(options), own_hosts(options))],
+    }
+
+
+def marked(decision: Decision) -> list[dict[str, Any]]:
+    """The rows of the trace; those that settled it say so."""
+    decisive = frozenset(explain.decisive_rows(decision))
+    return [{**row, "decisive": place in decisive} for place, row in enumerate(explain.rows(decision))]
+
+
+def ages(modified: Mapping[str, float], now: float) -> list[dict[str, str]]:
+    """How old were the records that the decision rested on?"""
+    return [{"record": name, "modified": moment(at), "age": str(timedelta(seconds=max(int(now - at), 0)))} for name, at in modified.items()]
+
+
+def moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _described(identity: Identity | None) -> dict[str, Any] | None:
+    if identity is None:
+        return None
+    return {
+        "user_id": identity.user_id if identity.subject else "",
+        "email": identity.email,
+        "email_counts": bool(identity.rule_email),
+        "groups": list(identity.groups),
+        "claims": {name: list(values) for name, values in identity.claims.items()},
+    }
+
+
+def _route(look: explain.RouteLook) -> dict[str, Any]:
+    route = look.route
+    conditions = {key: getattr(route, key) for key in ("path", "prefix", "regex") if getattr(route, key) is not None}
+    name = {"name": route.name} if route.name else {}
+    return {
+        "key": f"policy[{look.index}]",
+        "id": route.id,
+        **name,
+        "from": str(route.from_),
+        **conditions,
+        "matches": not look.misses,
+        "misses": list(look.misses),
+    }
+
+
+def _note(request: AccessRequest, options: Options) -> str:
+    """Rules are not asked where gate itself answers (proxy/own_paths.py)."""
+    own = options.authenticate_service_url
+    if request.path.startswith(("/.gate/", "/.well-known/gate/")) or request.path in ("/ping", "/healthz"):
+        return "This path is gate's own on every host; no route is asked about it."
+    if (request.host, request.port) == (own.host, own.port):
+        return "This is the authenticate host; where it has no route, gate's own pages answer."
+    return ""

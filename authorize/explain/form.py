@@ -1,0 +1,69 @@
+"""What does an administrator want explained?  The fields of the page's form, and of the JSON endpoint's query."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from authorize.explain.explanation import Explanation, explained, explained_again
+from authorize.explain.find_person import found_person
+from authorize.explain.invented_request import described_address, described_header, described_moment, described_request
+from authorize.models import LoggedDecision
+from authorize.state import default_ports
+from databroker.adminsite.directory_runs import last_reading
+
+LONGEST = 4096
+
+
+class NotThere(ValueError):
+    """Nothing of this name is known."""
+
+
+class Asking:
+    """`request` is the id of a request that was; the others describe one that is invented.  Errors are ValueErrors."""
+
+    FIELDS = ("request", "url", "person", "method", "address", "headers", "at")
+
+    def __init__(self, query: Mapping[str, str] | None = None):
+        self._said = {name: (query or {}).get(name, "").strip() for name in self.FIELDS}
+
+    def __getattr__(self, name: str) -> str:
+        if name not in self.FIELDS:
+            raise AttributeError(name)
+        return self._said[name]
+
+    @property
+    def is_asked(self) -> bool:
+        return bool(self.request or self.url)
+
+    def answer(self, own: Any) -> Explanation:
+        """`own` is what views find at `request.scope["gate"]`."""
+        if too_long := [name for name, said in self._said.items() if len(said) > LONGEST]:
+            raise ValueError(f"{too_long[0]} is longer than {LONGEST} characters")
+        if self.request:
+            return self._past(own)
+        if not self.url:
+            raise ValueError("give the id of a request, or a URL")
+        return self._invented(own)
+
+    def _past(self, own: Any) -> Explanation:
+        row = LoggedDecision.objects.filter(request_id=self.request).order_by("pk").last()
+        if row is None:
+            raise NotThere("This request is not in the decision log: not yet, no longer, or it was let in and not sampled.")
+        return {**explained_again(row, own.options, own.configuration.checksum), "directory": last_reading(row.at.timestamp())}
+
+    def _invented(self, own: Any) -> Explanation:
+        now = described_moment(self.at) if self.at else time.time()
+        headers = [described_header(line) for line in self.headers.splitlines() if line.strip()]
+        request = described_request(
+            self.url,
+            self.method or "GET",
+            default_ports(own.options),
+            origin=dict(headers).get(b"origin", b""),
+            access_control_request_method=dict(headers).get(b"access-control-request-method", b""),
+            source_ip=described_address(self.address),
+            headers=headers,
+        )
+        found = found_person(self.person, own)
+        explanation = explained(request, found.identity, own.options, own.authorize.routes, now, found.sources)
+        note = " ".join(filter(None, (found.note, explanation["note"])))
+        return {**explanation, "directory": last_reading(now), "note": note}

@@ -1,0 +1,132 @@
+"""A person and a request as somebody describes them: in a policy test, or on the command line.  Errors are ValueErrors."""
+
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from authorize.identity.account_identity import PROVIDER
+from authorize.identity.account_identity import identity_of as account_identity
+from authorize.identity.facts import Facts, identity_of
+from authorize.policy.identity import Identity
+from authorize.policy.request import CONNECT, AccessRequest, access_request
+from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
+from config.groups.authorize import claimed_groups
+from config.options import Options
+from config.routes.bearer_tokens import JWT
+from config.routes.tcp import SCHEME as TCP
+from databroker.records import DirectoryUser, ServiceAccount, Session, User
+from foundation.errors import BadRequest
+from foundation.values import canonical_host
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")  # urlsplit drops some of them silently
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """`user` is as an entry of `allowed_users`: an e-mail address, `provider/subject`, or a subject; None for nobody.
+
+    `signed_in` is when, in Unix seconds; None for just now.
+    """
+
+    user: str | None = None
+    groups: Sequence[str] = ()
+    claims: Mapping[str, Any] = field(default_factory=dict)
+    signed_in: float | None = None
+
+
+def described_header(written: str) -> tuple[bytes, bytes]:
+    name, separator, value = written.partition(":")
+    if not separator or not name.strip():
+        raise ValueError(f"{written!r} must be written name: value")
+    return name.strip().lower().encode(), value.strip().encode()
+
+
+def described_address(written: str) -> str:
+    """Canonical; "" for an address that is not known."""
+    try:
+        return str(ip_address(written)) if written else ""
+    except ValueError:
+        raise ValueError(f"{written!r} must be an address such as 192.0.2.7") from None
+
+
+def described_moment(written: str) -> float:
+    """Unix seconds; a time without a zone is UTC."""
+    try:
+        if written.replace(".", "", 1).isdigit():
+            seconds = float(written)
+            datetime.fromtimestamp(seconds, UTC)  # some number that no calendar has
+            return seconds
+        moment = datetime.fromisoformat(written)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"{written!r} must be a time such as 2027-01-31T18:00") from None
+
+
+def described_request(url: str, method: str, ports: frozenset[int], **facts: Any) -> AccessRequest:
+    """What a browser would send for this URL; `facts` are those of AccessRequest that a URL does not say."""
+    try:
+        parts = urlsplit(url)
+        if _CONTROLS.search(url) or parts.scheme not in ("https", "http", TCP) or not parts.hostname or "@" in parts.netloc:
+            raise ValueError("write it as in https://app.example.com/path")
+        if parts.scheme == TCP:
+            method = CONNECT
+        elif method.upper() == CONNECT:
+            raise ValueError("CONNECT is for tcp+https://host:port")
+        if parts.scheme == TCP and (parts.path not in ("", "/") or parts.query):
+            raise ValueError("a tunnel has no path")
+        port = 80 if parts.scheme == "http" and not parts.port else parts.port
+        host = canonical_host(f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname)
+        path, query = (quote(part, safe="".join(map(chr, range(0x21, 0x7F)))).encode() for part in (parts.path or "/", parts.query))
+        return access_request(method, f"{host}:{port}".encode() if port else host.encode(), path, query, ports, **facts)
+    except (ValueError, BadRequest) as error:
+        raise ValueError(f"the URL {url!a} can't be used: {error}") from None
+
+
+def described_identity(person: Described, options: Options) -> Identity | None:
+    """Made of records as those of a sign-in are, so that the same rules decide what counts."""
+    if person.user is None:
+        return None
+    said = dict(person.claims)
+    provider, subject = options.idp_provider, ""
+    if person.user.startswith(f"{PROVIDER}/"):
+        account = ServiceAccount(person.user.removeprefix(f"{PROVIDER}/"), tuple(person.groups), time.time(), math.inf, "")
+        return account_identity(account, account.created)
+    user_id = ""
+    match named := _named(person.user):
+        case UserEntry(EntryKind.EMAIL):
+            said.setdefault("email", person.user)
+        case UserEntry(EntryKind.SUBJECT):
+            subject, user_id = named.name, f"{provider}/{named.name}"
+        case _:
+            subject, user_id = named.name.removeprefix(named.provider)[1:], named.name
+            # Nobody of another provider signs in here: rules compare the id with theirs, and nothing else.
+            provider = JWT if named.names_an_issuer else (provider if named.provider == provider else "")
+    if subject:
+        said.setdefault("sub", subject)
+    if provider == JWT:
+        said.setdefault("iss", named.provider)
+    signed_in = time.time() if person.signed_in is None else person.signed_in
+    email, verified, name = (said.get(claim) for claim in ("email", "email_verified", "name"))
+    session = Session("described", user_id, subject, provider, signed_in, math.inf, said)
+    if provider == JWT:
+        verified = said.get("email_verified", False)  # as of a token (authenticate/bearer_tokens.py)
+    user = User(user_id, email or "", verified, name or "", said)
+    identity = identity_of(Facts(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups))), claimed_groups(options))
+    # Described as signed in at that time, they proved then who they are, unless their claims say otherwise.
+    return identity if "auth_time" in said else replace(identity, authenticated=signed_in)
+
+
+def _named(written: str) -> UserEntry:
+    """Somebody may be described whose address no rule takes."""
+    try:
+        return user_entry(written)
+    except ValueError:
+        if "@" in written and "/" not in written:
+            return UserEntry(EntryKind.EMAIL, written)
+        raise

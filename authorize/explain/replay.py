@@ -1,0 +1,94 @@
+"""Whom would another policy refuse, or let in?  Recorded decisions are made again by it, from what was written down of them."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from authorize.decisions.facts import identity_of_facts, missing_for, request_of
+from authorize.policy import explain
+from authorize.policy.decision import Outcome, judge
+from authorize.policy.route_table import RouteTable
+from foundation.errors import BadRequest
+
+_ASKED = frozenset({Outcome.SIGN_IN.value, Outcome.STEP_UP.value})
+REFUSED, LET_IN, ASKED = "newly refused", "newly let in", "newly asked to sign in"
+_UNDECIDED = frozenset({"unavailable"})
+
+
+@dataclass(slots=True)
+class Change:
+    """What comes out otherwise for one person on one route; `last` is the request id of the newest, `reason` why now."""
+
+    kind: str
+    route: str
+    person: str
+    requests: int = 0
+    last: str = ""
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Report:
+    replayed: int = 0
+    changes: dict[tuple[str, str, str], Change] = field(default_factory=dict)
+    not_replayed: Counter[str] = field(default_factory=Counter)
+
+    def add(self, row: Any, kind: str, reason: str) -> None:
+        key = kind, row.route or row.url.partition("/")[0], row.person or "nobody"
+        change = self.changes.setdefault(key, Change(*key))
+        change.requests += 1
+        change.last, change.reason = row.request_id, reason
+
+
+def replay(rows: Iterable[Any], table: RouteTable) -> Report:
+    """`rows` are LoggedDecisions, the oldest first."""
+    report = Report()
+    for row in rows:
+        problem = _replay(row, table, report)
+        if problem:
+            report.not_replayed[problem] += 1
+        else:
+            report.replayed += 1
+    return report
+
+
+def _replay(row: Any, table: RouteTable, report: Report) -> str:
+    """Why it could not be done; "" where it was."""
+    if row.outcome in _UNDECIDED:
+        return "the data broker was away when it was asked"
+    facts = json.loads(row.facts)
+    request, person = facts["request"], facts.get("person")
+    asked = request_of(request)
+    if "cut" in request:
+        return f"{request['cut']} was too long to be kept"
+    try:
+        route = table.match(asked)
+    except BadRequest as error:
+        _compare(row, None, f"the request is refused: {error.in_full}", report)
+        return ""
+    if route is None:
+        _compare(row, Outcome.NO_ROUTE, "no route has this address", report)
+        return ""
+    if missing := missing_for(route.route, request, person):
+        return f"not written down: {missing}"
+    shown = asked.client_certificate
+    if route.client_ca is not None and shown is not None and route.client_ca.id not in shown.verdicts:
+        return "its client certificate was not held against this authority"
+    decision = judge(asked, identity_of_facts(person), route, row.at.timestamp())
+    _compare(row, decision.outcome, explain.sentence(decision), report)
+    return ""
+
+
+def _compare(row: Any, outcome: Outcome | None, reason: str, report: Report) -> None:
+    """Who is led to sign-in may still get in, so from there, too, there is a way down."""
+    was_allowed, was_asked = row.outcome == Outcome.ALLOWED.value, row.outcome in _ASKED
+    if outcome is Outcome.ALLOWED:
+        kind = None if was_allowed else LET_IN
+    elif outcome is not None and outcome.value in _ASKED:
+        kind = None if was_asked else ASKED
+    else:
+        kind = REFUSED if was_allowed or was_asked else None
+    if kind is not None:
+        report.add(row, kind, reason)

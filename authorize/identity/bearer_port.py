@@ -1,0 +1,23 @@
+"""Who answers whom a bearer token names?  The authenticate side does (authenticate/bearer_tokens.py); the roof brings the two together."""
+
+from typing import Protocol
+
+from databroker.records import Session, User
+from foundation.challenges import RefusedToken
+
+
+class Bearer(Protocol):
+    """Somebody whom a good token names.  There is no record of the session: it ends with the token."""
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def user(self) -> User: ...
+
+
+class Bearers(Protocol):
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Bearer | RefusedToken:
+        """RefusedToken for one that this route does not take; ProviderError where nobody can tell.  While a token is remembered, the same
+        object.  `asker` is the address that it came from, "" where that is in doubt."""
+        ...

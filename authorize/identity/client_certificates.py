@@ -1,0 +1,194 @@
+"""Is the certificate that a client showed one that this route trusts?  The one door through which a client certificate counts."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.x509.verification import Criticality, ExtensionPolicy, Policy, PolicyBuilder, Store, VerificationError
+
+from authorize.policy.compiled_route import ClientAuthority, CompiledRoute
+from authorize.policy.request import AccessRequest, ClientCertificate
+from foundation.bounded_cache import MIB, BoundedCache, remembered, together
+
+MAX_CACHED = 4096
+LONGEST_CHAIN = 8
+LONGEST_REMEMBERED = 16 * 1024  # bytes of a chain
+# The library wraps what our validators say, and shows whole certificates.
+_OUR_WORDS = re.compile(r"ValueError: (.*?)(?: \(encountered processing|$)")
+_BESIDE = re.compile(r"^validation failed: |candidates exhausted: | \(encountered processing.*\)")
+_BAD = (ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """`problem` is "" for a good chain; it counts from `first` to `last`, in Unix seconds."""
+
+    problem: str
+    first: float
+    last: float
+
+
+class ClientCertificates:
+    """Verdicts are kept for as long as every certificate of the chain is valid; that one is bad is found out anew each time."""
+
+    def __init__(self) -> None:
+        self._good: BoundedCache[tuple[str, tuple[bytes, ...]], _Verdict] = BoundedCache(MAX_CACHED, 16 * MIB)
+
+    def __repr__(self) -> str:
+        return f"<ClientCertificates {len(self._good)} good chains>"
+
+    def judged(self, request: AccessRequest, authority: ClientAuthority | None, now: float) -> AccessRequest:
+        """The request with what this authority makes of its certificate; what anybody said before is forgotten."""
+        shown = request.client_certificate
+        if authority is None or shown is None:
+            return request
+        problem = self._problem(shown.chain, authority, now)
+        return replace(request, client_certificate=replace(shown, verdicts={authority.id: problem}))
+
+    def _problem(self, chain: tuple[bytes, ...], authority: ClientAuthority, now: float) -> str:
+        key = authority.id, chain
+        known = self._good.get(key)
+        if known is not None and known.first <= now <= known.last:
+            return ""
+        verdict = verify(chain, authority.pem, now)
+        if not verdict.problem:
+            self._good.put(key, verdict, together(*chain))
+        return verdict.problem
+
+
+class CertificateHosts:
+    """The host names whose routes want a client certificate: there alone browsers bother people with a choice of them."""
+
+    def __init__(self, routes: Iterable[CompiledRoute]):
+        self._hosts = frozenset(route.route.from_.host for route in routes if route.client_ca is not None)
+
+    def include(self, server_name: str | None) -> bool:
+        if server_name is None:
+            return bool(self._hosts)
+        name = server_name.lower().removesuffix(".")
+        return name in self._hosts or f"*.{name.partition('.')[2]}" in self._hosts
+
+
+def shown_certificate(chain: tuple[bytes, ...]) -> ClientCertificate | None:
+    """What a client showed, DER, its own certificate first.  None where it showed none, or nothing that can be read."""
+    if not chain:
+        return None
+    return _read(chain)
+
+
+# A connection's requests all show the same chain; strangers show what they like, a hundred kilobytes of it in each handshake.
+@remembered(1024, longest=LONGEST_REMEMBERED, size=together)
+def _read(chain: tuple[bytes, ...]) -> ClientCertificate | None:
+    try:
+        leaf = x509.load_der_x509_certificate(chain[0])
+        public_key = leaf.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        subject = leaf.subject.rfc4514_string()
+    except _BAD:
+        return None
+    return ClientCertificate(
+        fingerprint=hashlib.sha256(chain[0]).hexdigest(),
+        spki_hash=base64.b64encode(hashlib.sha256(public_key).digest()).decode(),
+        subject=subject,
+        chain=chain,
+    )
+
+
+def verify(chain: tuple[bytes, ...], authority_pem: bytes, now: float) -> _Verdict:
+    """The way from the client's own certificate, over what it sent along, to one of these authorities (RFC 5280 6).
+
+    Everything is checked for this moment: signatures, validity, basic constraints, key usage, and that the certificate is for
+    clients.  Where anything can't be read the answer is no.
+    """
+    try:
+        certificates = [x509.load_der_x509_certificate(each) for each in chain[: LONGEST_CHAIN + 1]]
+        if not certificates or len(certificates) > LONGEST_CHAIN:
+            return _bad("it sent no certificate, or too many")
+        verifier = (
+            PolicyBuilder()
+            .store(_store(authority_pem))
+            .time(datetime.fromtimestamp(now, UTC).replace(tzinfo=None))
+            .max_chain_depth(LONGEST_CHAIN)
+            .extension_policies(ca_policy=_AUTHORITY, ee_policy=_CLIENT)
+            .build_client_verifier()
+        )
+        verified = verifier.verify(certificates[0], certificates[1:]).chain
+    except VerificationError as error:
+        return _bad(_in_words(error, certificates[0], now))
+    except _BAD as error:
+        return _bad(f"it can't be read ({type(error).__name__})")
+    if len(verified) < 2:
+        return _bad("it is an authority's own, not one that was issued to a client")
+    return _Verdict(
+        "",
+        max(each.not_valid_before_utc.timestamp() for each in verified),
+        min(each.not_valid_after_utc.timestamp() for each in verified),
+    )
+
+
+def _bad(problem: str) -> _Verdict:
+    return _Verdict(problem, 0.0, 0.0)
+
+
+def _in_words(error: VerificationError, certificate: x509.Certificate, now: float) -> str:
+    if now > certificate.not_valid_after_utc.timestamp():
+        return f"it expired on {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+    if now < certificate.not_valid_before_utc.timestamp():
+        return f"it is not valid before {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+    if (ours := _OUR_WORDS.search(str(error))) is not None:
+        return ours[1]
+    return f"no chain leads to the authority: {_BESIDE.sub('', str(error))}"
+
+
+@lru_cache(maxsize=256)
+def _store(pem: bytes) -> Store:
+    return Store(x509.load_pem_x509_certificates(pem))
+
+
+def _signs_certificates(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:
+    if usage is not None and not usage.key_cert_sign:
+        raise ValueError("an issuer in its chain may not sign certificates")
+
+
+def _vouches_for_clients(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:
+    if usage is not None and not {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE} & set(usage):
+        raise ValueError("an issuer in its chain may not vouch for clients")
+
+
+def _is_no_authority(policy: Policy, certificate: x509.Certificate, constraints: Any) -> None:
+    if constraints is not None and constraints.ca:
+        raise ValueError("it is an authority's certificate, not a client's")
+
+
+def _is_for_clients(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:
+    if ExtendedKeyUsageOID.CLIENT_AUTH not in usage:
+        raise ValueError("it is not for clients (extended key usage clientAuth)")
+
+
+def _may_sign(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:
+    if usage is not None and not usage.digital_signature:
+        raise ValueError("its key may not sign (key usage digitalSignature)")
+
+
+# Own authorities seldom keep every rule of the public web: names in the subject only, no key usage in the root.  What protects is
+# demanded, what is habit is not.
+_AUTHORITY = (
+    ExtensionPolicy.permit_all()
+    .require_present(x509.BasicConstraints, Criticality.AGNOSTIC, None)  # that it says CA, the library demands
+    .may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _signs_certificates)
+    .may_be_present(x509.ExtendedKeyUsage, Criticality.AGNOSTIC, _vouches_for_clients)
+)
+_CLIENT = (
+    ExtensionPolicy.permit_all()
+    .may_be_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_no_authority)
+    .may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _may_sign)
+    .require_present(x509.ExtendedKeyUsage, Criticality.AGNOSTIC, _is_for_clients)
+)

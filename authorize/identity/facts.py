@@ -1,0 +1,119 @@
+"""What do the records of a person amount to?  Pure: records in, an Identity (or a ValueError) out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from authorize.policy.email_address import canonical_email
+from authorize.policy.identity import Identity
+from config.routes.bearer_tokens import JWT
+from databroker.records import DirectoryUser, Session, User
+
+OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid", "nonce", "jti", "iat", "exp", "nbf", "at_hash", "c_hash"})
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """`rule_group_names` are the names and e-mails that rules may compare; `group_names` are those that upstreams are told.
+
+    `person` is None where the directory has no record of them.
+    """
+
+    session: Session
+    user: User
+    person: DirectoryUser | None
+    group_names: tuple[str, ...] = ()
+    rule_group_names: frozenset[str] = frozenset()
+
+
+def identity_of(facts: Facts, groups_claim: str | None, *, expects_groups: bool = False, expects_record: bool = False) -> Identity:
+    """`expects_groups`: the provider is to tell everybody's groups in that claim, so where it is missing they are not told.
+
+    `expects_record`: a directory is to tell them, and of who is in no group it has a record that says so.
+    """
+    session, user, person = facts.session, facts.user, facts.person or DirectoryUser(facts.session.user_id)
+    # What a sign-in says of itself is not the person's: another, stronger session of theirs must not lend it to this one.
+    claims = {name: values for name, values in flattened(user.claims).items() if name not in OF_THE_SIGN_IN} | flattened(session.claims)
+    # Addresses and groups of another issuer are that issuer's: they never count as ours, and upstreams are told none.
+    is_foreign = session.provider == JWT
+    may_match = _may_match_by_email(facts)
+    rule_email = canonical_email(user.email) if may_match and not is_foreign else ""
+    if not (rule_email or (is_foreign and may_match)):
+        # A rule on the claim is a rule on e-mail too; upstreams are told `Identity.email`, not this.
+        claims.pop("email", None)
+    claimed_groups = [value for value in claims.get(groups_claim, ()) if isinstance(value, str) and value] if groups_claim else []
+    group_ids = () if is_foreign else tuple(dict.fromkeys([*person.group_ids, *claimed_groups]))
+    return Identity(
+        session_id=session.id,
+        user_id=session.user_id,
+        subject=session.subject,
+        provider=session.provider,
+        expires=session.expires,
+        issued=session.issued,
+        authenticated=session.authenticated,
+        email="" if is_foreign else _text(user.email),
+        rule_email=rule_email,
+        directory_email="" if is_foreign else _text(person.email),
+        name=_text(user.name) or _text(person.name),
+        group_ids=frozenset(group_ids),
+        group_names=frozenset() if is_foreign else facts.rule_group_names - frozenset(group_ids),
+        groups=() if is_foreign else tuple(dict.fromkeys([*group_ids, *facts.group_names])),
+        has_untold_groups=(expects_record and facts.person is None)
+        or (bool(groups_claim) and _has_untold_groups(facts, claims, groups_claim or "", expects_groups)),
+        claims=claims,
+    )
+
+
+def _has_untold_groups(facts: Facts, claims: Mapping[str, Any], groups_claim: str, is_expected: bool) -> bool:
+    """Does the provider keep them elsewhere, or did it not give the claim that is to name them, in a form that can be read?
+
+    An empty list says that there are none; no claim says nothing.
+    """
+    if f"_claim_names.{groups_claim}" in claims:
+        return True
+    said = (_raw(each, groups_claim) for each in (facts.session.claims, facts.user.claims))
+    return is_expected and not any(isinstance(value, list | tuple | str) for value in said)
+
+
+def _raw(claims: Mapping[str, Any], path: str) -> Any:
+    """What stands at a dotted path as `flattened` makes it; None where nothing does."""
+    if path in claims:
+        return claims[path]
+    for end, letter in enumerate(path):
+        if letter == "." and isinstance(level := claims.get(path[:end]), Mapping) and (found := _raw(level, path[end + 1 :])) is not None:
+            return found
+    return None
+
+
+def flattened(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Nested maps become dotted keys, scalars one-element tuples; what is neither text, number nor truth value is left out."""
+    flat: dict[str, tuple[Any, ...]] = {}
+    waiting: list[tuple[str, Mapping[str, Any]]] = [("", claims)]
+    while waiting:
+        path, level = waiting.pop()
+        for name, value in level.items():
+            key = f"{path}{name}"
+            if isinstance(value, Mapping):
+                waiting.append((f"{key}.", value))
+            elif values := _scalars(value):
+                flat[key] = (*flat.get(key, ()), *values)
+    return flat
+
+
+def _scalars(value: Any) -> tuple[Any, ...]:
+    values = value if isinstance(value, (list, tuple)) else (value,)
+    return tuple(item for item in values if isinstance(item, (str, int, float)))
+
+
+def _may_match_by_email(facts: Facts) -> bool:
+    """Every source that says anything about it must say yes."""
+    said = (facts.user.email_verified, facts.user.claims.get("email_verified"), facts.session.claims.get("email_verified"))
+    return all(_is_yes(value) for value in said if value is not None)
+
+
+def _is_yes(value: Any) -> bool:
+    return value is True or (isinstance(value, str) and value.strip().lower() == "true") or (type(value) is int and value == 1)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

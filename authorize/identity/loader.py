@@ -1,0 +1,201 @@
+"""Who is behind a session id?  Records of the data broker in, an Identity out."""
+
+import asyncio
+import weakref
+from dataclasses import dataclass, replace
+from sys import intern
+from typing import overload
+
+import structlog
+
+from authorize.identity.facts import Facts, identity_of
+from authorize.policy.identity import Identity
+from config.routes.bearer_tokens import JWT
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, Record, Session, User
+from databroker.replica import EVERYTHING, Replica
+from databroker.session_use import SessionReader, group_of, person_of, user_of
+from databroker.store.base import Change
+from databroker.store.frozen import frozen_data
+from foundation.bounded_cache import MIB, BoundedCache, weight_of
+from foundation.challenges import RefusedToken
+
+log = structlog.get_logger(__name__)
+
+# The specification has rules by group id only for the others, whose group names are neither unique nor fixed.
+PROVIDERS_WITH_GROUP_NAMES = frozenset({"oidc", "google", "github", "gitlab", "auth0"})
+# Each is some 3 KiB, several times what the replica holds its records in.
+MAX_CACHED = 20_000
+MOST_BYTES = 128 * MIB
+NOTHING = frozen_data({})
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The records that an identity was made of, without their data; as long as the replica holds the same versions, it stands."""
+
+    session: Record
+    user: Record | None
+    directory_user: Record | None
+
+    @property
+    def modified(self) -> dict[str, float]:
+        """When each of them changed last, in Unix seconds."""
+        named = {"session": self.session, "user": self.user, "directory": self.directory_user}
+        return {name: record.modified for name, record in named.items() if record is not None}
+
+    @property
+    def version(self) -> int:
+        """The newest change that the identity rests on."""
+        return max(record.version for record in (self.session, self.user, self.directory_user) if record is not None)
+
+    def are_current(self, replica: Replica, user_id: str) -> bool:
+        return (
+            replica.version(SESSION, self.session.id) == self.session.version
+            and replica.version(USER, user_id) == _version(self.user)
+            and replica.version(DIRECTORY_USER, user_id) == _version(self.directory_user)
+        )
+
+
+class IdentityLoader:
+    """Identities are cached; what they rest on is compared at each use, and a change of any group drops them all."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        groups_claim: str | None,
+        sessions: SessionReader,
+        *,
+        expects_groups: bool = False,
+        expects_record: bool = False,
+    ):
+        self._replica = replica
+        self._sessions = sessions
+        self._groups_claim = groups_claim
+        self._expects_groups = expects_groups
+        self._expects_record = expects_record
+        self._cached: BoundedCache[str, tuple[Sources, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._bearers: BoundedCache[str, tuple[Session, int | None, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._generation = 0
+        # The replica outlives a reload and this loader does not, so it must not be kept alive by its own callback.
+        loader = weakref.ref(self)
+        replica.on_change(lambda change: _forget(loader(), change))
+
+    def __repr__(self) -> str:
+        return f"<IdentityLoader {len(self._cached)} cached>"
+
+    def peek(self, session_id: str, now: float) -> Identity | None:
+        """The identity as far as it is at hand; None says nothing, then ask `load`."""
+        cached = self._cached.get(session_id)
+        if cached is None:
+            return None
+        sources, identity = cached
+        return identity if now < identity.expires and sources.are_current(self._replica, identity.user_id) else None
+
+    def sources_of(self, identity: Identity) -> Sources | None:
+        sources, cached = self._cached.get(identity.session_id) or (None, None)
+        return sources if cached is identity else None
+
+    async def load(self, session_id: str, now: float) -> Identity | None:
+        """None where there is no such session, or it expired, or is another provider's, or its records make no sense.
+
+        Raises BrokerError.
+        """
+        generation = self._generation
+        record = await self._replica.get(SESSION, session_id)
+        if record is None or (session := self._sessions.read(record)) is None:
+            return None
+        try:
+            sources, identity = await self._build(session, record)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            log.warning("a session's records are malformed, so it counts as none", session_id=session_id, error=type(error).__name__)
+            return None
+        if now >= identity.expires:
+            return None
+        if generation == self._generation:
+            self._remember(session_id, sources, identity)
+        return identity
+
+    async def of_bearer(self, session: Session, user: User) -> Identity | RefusedToken:
+        """Of somebody whom a verified token names: what it says counts in place of records, and what the directory says besides.
+
+        Refused where that makes no sense, and for whom the provider has deactivated: a sign-in would be refused, and a token outlives it.
+        The directory is our provider's: whom a token of another issuer names is not in it.  Raises BrokerError.
+        """
+        generation, known = self._generation, self._bearers.get(session.id)
+        directory_record = None if session.provider == JWT else await self._replica.get(DIRECTORY_USER, session.user_id)
+        if known is not None and known[0] is session and known[1] == _version(directory_record):
+            return known[2]
+        try:
+            if (person := person_of(session, directory_record)) is not None and person.is_deactivated:
+                return RefusedToken(f"bearer token: {session.user_id} is deactivated")
+            identity = await self._identity(session, user, directory_record)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            log.warning("what a token says is malformed, so it names nobody", user_id=session.user_id, error=type(error).__name__)
+            return RefusedToken("bearer token: what it says is malformed")
+        if generation == self._generation:
+            held = session, _version(directory_record), identity
+            self._bearers.put(session.id, held, weight_of(held))
+        return identity
+
+    async def _build(self, session: Session, record: Record) -> tuple[Sources, Identity]:
+        user_record, directory_record = await asyncio.gather(
+            self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)
+        )
+        user = user_of(session, user_record)
+        return Sources(_stamp(record), _stamp(user_record), _stamp(directory_record)), await self._identity(session, user, directory_record)
+
+    async def _identity(self, session: Session, user: User, directory_record: Record | None) -> Identity:
+        person = person_of(session, directory_record)
+        groups = await self._groups(session, person.group_ids if person else ())
+        facts = Facts(
+            session=session,
+            user=user,
+            person=person,
+            group_names=tuple(_shared(group.name) for group in groups if group.name),
+            rule_group_names=await self._rule_group_names(groups) if session.provider in PROVIDERS_WITH_GROUP_NAMES else frozenset(),
+        )
+        return identity_of(facts, self._groups_claim, expects_groups=self._expects_groups, expects_record=self._expects_record)
+
+    async def _groups(self, session: Session, ids: tuple[str, ...]) -> list[DirectoryGroup]:
+        records = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, id) for id in ids))
+        return [group for record in records if (group := group_of(session, record)) is not None]
+
+    async def _rule_group_names(self, groups: list[DirectoryGroup]) -> frozenset[str]:
+        """A name that is the id of a known group is left out: else whoever names a group could take over another's rule."""
+        names = [_shared(name) for group in groups for name in (group.name, group.email) if name]
+        same_ids = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, name) for name in names))
+        return frozenset(name for name, same_id in zip(names, same_ids, strict=True) if same_id is None)
+
+    def _remember(self, session_id: str, sources: Sources, identity: Identity) -> None:
+        self._cached.put(session_id, (sources, identity), weight_of(identity))
+
+    def forget(self, change: Change) -> None:
+        if change is EVERYTHING or change.type == DIRECTORY_GROUP:
+            self._generation += 1
+            self._cached.clear()
+            self._bearers.clear()
+        elif change.type == SESSION:
+            self._cached.pop(change.id)
+
+
+def _shared(name: str) -> str:
+    """One object for all who are in the group: each opens its record anew."""
+    return intern(name) if type(name) is str else name
+
+
+def _version(record: Record | None) -> int | None:
+    return None if record is None else record.version
+
+
+@overload
+def _stamp(record: Record) -> Record: ...
+@overload
+def _stamp(record: None) -> None: ...
+def _stamp(record: Record | None) -> Record | None:
+    """Without its data, of which an identity has its own."""
+    return None if record is None else replace(record, data=NOTHING)
+
+
+def _forget(loader: IdentityLoader | None, change: Change) -> None:
+    if loader is not None:
+        loader.forget(change)

@@ -1,0 +1,74 @@
+"""Which service account shows this token?  A record of the data broker in, an Identity out."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from authorize.identity.account_identity import identity_of
+from authorize.policy.identity import Identity
+from databroker.records import SERVICE_ACCOUNT, ServiceAccount
+from databroker.replica import Replica
+from foundation.challenges import RefusedToken
+from foundation.crypto.service_account_token import is_secret, name_in
+
+log = structlog.get_logger(__name__)
+
+MAX_CACHED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    life: int  # of the replica
+    version: int
+    account: ServiceAccount
+    identity: Identity
+
+
+class ServiceAccountLoader:
+    """Identities are cached for as long as the replica holds the same record; the secret is compared at each use."""
+
+    def __init__(self, replica: Replica):
+        self._replica = replica
+        self._known: dict[str, _Known] = {}
+
+    def __repr__(self) -> str:
+        return f"<ServiceAccountLoader {len(self._known)} known>"
+
+    async def identify(self, token: str, now: float) -> Identity | RefusedToken:
+        """Raises BrokerError."""
+        if not (name := name_in(token)):
+            return RefusedToken("service account: the secret is mistyped or cut short")
+        known: _Known | RefusedToken | None = self._known.get(name)
+        if not isinstance(known, _Known) or now >= known.identity.expires or not self._is_current(name, known):
+            known = await self._load(name, now)
+        if isinstance(known, RefusedToken):
+            return known
+        if not _is_its_secret(token, known.account, now):
+            return RefusedToken(f"service account {name}: it has another secret")
+        return known.identity
+
+    def _is_current(self, name: str, known: _Known) -> bool:
+        return known.life == self._replica.life and known.version == self._replica.version(SERVICE_ACCOUNT, name)
+
+    async def _load(self, name: str, now: float) -> _Known | RefusedToken:
+        self._known.pop(name, None)
+        life = self._replica.life
+        record = await self._replica.get(SERVICE_ACCOUNT, name)
+        if record is None:
+            return RefusedToken(f"service account {name}: there is none of this name, or it was revoked")
+        try:
+            account = ServiceAccount.from_record(record)
+            identity = identity_of(account, now)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            log.warning("a service account's record is malformed, so it counts as none", name=name, error=type(error).__name__)
+            return RefusedToken(f"service account {name}: its record is malformed")
+        if account.name != name or now >= identity.expires:
+            return RefusedToken(f"service account {name}: it has expired")
+        known = self._known[name] = _Known(life, record.version, account, identity)
+        if len(self._known) > MAX_CACHED:
+            del self._known[next(iter(self._known))]
+        return known
+
+
+def _is_its_secret(token: str, account: ServiceAccount, now: float) -> bool:
+    return is_secret(token, account.secret_hash) or (now < account.old_secret_until and is_secret(token, account.old_secret_hash))

@@ -1,0 +1,158 @@
+"""What proves to a cloud's serverless services who we are: identity tokens, kept until shortly before they expire.
+
+The protocols are the vendor's: with a service account's key, a JWT of ours is exchanged at its token_uri (RFC 7523); without one, the
+machine's metadata server is asked.
+"""
+
+import asyncio
+import re
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import jwt
+import structlog
+
+from config.groups.service_account import ServiceAccount, service_account
+from config.options import Options
+from foundation.errors import CredentialsError
+from foundation.tasks import spawn
+
+log = structlog.get_logger(__name__)
+
+IDENTITY_PATH = "/computeMetadata/v1/instance/service-accounts/default/identity"
+METADATA_FLAVOR = {"Metadata-Flavor": "Google"}
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+ASSERTION_SECONDS = 3600  # how long the token endpoint may take our JWT for good: the most that the vendor allows
+UNUSED_BEFORE_EXPIRY = 60.0
+RENEWED_BEFORE_EXPIRY = 300.0
+FAILURE_SECONDS = 2.0  # requests of this time after a failure don't ask again
+TIMEOUT = 10.0
+MAX_ANSWER = 64 * 1024
+_TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    token: str = field(repr=False)
+    expires: float
+    renewed_at: float
+
+
+class IdentityTokens:
+    """One token for each audience; of many requests that need the same one, the first fetches it and the others wait for that."""
+
+    def __init__(self, options: Options, clock: Callable[[], float] = time.time):
+        key_file = options.cloud_serverless_authentication_service_account
+        self._account = service_account(key_file) if key_file is not None else None
+        self._metadata = options.cloud_serverless_metadata_url.origin + IDENTITY_PATH
+        self._authorities = options.certificate_authority
+        self._clock = clock
+        self._held: dict[str, _Held] = {}
+        self._fetching: dict[str, asyncio.Task[str | None]] = {}
+        self._failed: dict[str, float] = {}
+
+    def __repr__(self) -> str:
+        return f"<IdentityTokens {len(self._held)} held>"
+
+    async def token_for(self, audience: str) -> str:
+        """CredentialsError where none can be had: nothing is ever sent without one."""
+        held, now = self._held.get(audience), self._clock()
+        if held is not None and now < held.expires - UNUSED_BEFORE_EXPIRY:
+            if now >= held.renewed_at and not self._has_just_failed(audience, now):
+                self._fetch_once(audience)
+            return held.token
+        # Shielded: whoever waits may leave, and the others still want the answer.
+        token = None if self._has_just_failed(audience, now) else await asyncio.shield(self._fetch_once(audience))
+        if token is None:
+            raise CredentialsError("no identity token for the upstream can be had")
+        return token
+
+    def _has_just_failed(self, audience: str, now: float) -> bool:
+        return now < self._failed.get(audience, 0.0) + FAILURE_SECONDS
+
+    def _fetch_once(self, audience: str) -> asyncio.Task[str | None]:
+        task = self._fetching.get(audience)
+        if task is None:
+            task = self._fetching[audience] = spawn(self._fetch(audience), name=f"identity token for {audience}")
+            task.add_done_callback(lambda _: self._fetching.pop(audience, None))
+        return task
+
+    async def _fetch(self, audience: str) -> str | None:
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                token = await (self._from_metadata(audience) if self._account is None else self._from_account(self._account, audience))
+            held = self._checked(token, audience)
+        except (CredentialsError, httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+            self._failed[audience] = self._clock()
+            log.warning("no identity token for an upstream", audience=audience, source=self._source, reason=_reason(error))
+            return None
+        self._held[audience] = held
+        return held.token
+
+    @property
+    def _source(self) -> str:
+        return self._metadata if self._account is None else str(self._account.token_url)
+
+    async def _from_metadata(self, audience: str) -> str:
+        answer = await self._ask("GET", self._metadata, params={"audience": audience, "format": "full"}, headers=METADATA_FLAVOR)
+        if answer.headers.get("metadata-flavor") != METADATA_FLAVOR["Metadata-Flavor"]:
+            raise CredentialsError("what answered is no metadata server")
+        return answer.text.strip()
+
+    async def _from_account(self, account: ServiceAccount, audience: str) -> str:
+        now, url = int(self._clock()), str(account.token_url)
+        claims = {"iss": account.email, "sub": account.email, "aud": url, "iat": now, "exp": now + ASSERTION_SECONDS}
+        assertion = jwt.encode({**claims, "target_audience": audience}, account.private_key, "RS256", headers={"kid": account.key_id})
+        answer = await self._ask("POST", url, data={"grant_type": JWT_BEARER, "assertion": assertion})
+        try:
+            token = answer.json()["id_token"]
+        except (ValueError, LookupError, TypeError) as error:
+            raise CredentialsError("the token endpoint's answer holds no id_token") from error
+        return str(token)
+
+    async def _ask(self, method: str, url: str, **sent: Any) -> httpx.Response:
+        # trust_env off: a proxy variable would lead our credentials elsewhere.  One client a fetch: there are few in an hour.
+        verify = _trusting(self._authorities) if url.startswith("https:") else False
+        async with (
+            httpx.AsyncClient(verify=verify, timeout=TIMEOUT, follow_redirects=False, trust_env=False) as client,
+            client.stream(method, url, **sent) as answer,
+        ):
+            body = bytearray()
+            async for chunk in answer.aiter_bytes():
+                body += chunk
+                if len(body) > MAX_ANSWER:
+                    raise CredentialsError(f"the answer is larger than {MAX_ANSWER} bytes")
+        if answer.status_code != 200:
+            raise CredentialsError(f"the answer has the status {answer.status_code}")
+        return httpx.Response(200, headers={"metadata-flavor": answer.headers.get("metadata-flavor", "")}, content=bytes(body))
+
+    def _checked(self, token: str, audience: str) -> _Held:
+        """Its signature is for the upstream to verify; that it fits into a header, is for this upstream, and lasts, is for us."""
+        if not _TOKEN.fullmatch(token):
+            raise CredentialsError("the answer is no JWT")
+        try:
+            claims = jwt.decode(token, options={"verify_signature": False})
+        except jwt.PyJWTError as error:
+            raise CredentialsError("the answer is no JWT") from error
+        if claims.get("aud") != audience:
+            raise CredentialsError("the token is for another audience")
+        expires, now = claims.get("exp"), self._clock()
+        if not isinstance(expires, int | float) or expires - UNUSED_BEFORE_EXPIRY <= now:
+            raise CredentialsError("the token has no time left")
+        return _Held(token, expires, expires - min(RENEWED_BEFORE_EXPIRY, (expires - now) / 2))
+
+
+def _trusting(authorities: bytes | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if authorities:
+        context.load_verify_locations(cadata=authorities.decode("ascii"))
+    return context
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, CredentialsError) else type(error).__name__

@@ -1,0 +1,174 @@
+"""What is an upstream told about the caller?  The signed assertion, and claims as plain headers."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+import structlog
+
+from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.identity import Identity
+from authorize.policy.request import AccessRequest
+from config.groups.authorize import claimed_groups
+from config.options import Options
+from config.routes.policy_language import comparisons
+from config.routes.route import Route
+from foundation.bounded_cache import MIB, BoundedCache, together
+from foundation.crypto.signing_key import SigningKey
+
+log = structlog.get_logger(__name__)
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+ASSERTION = b"x-gate-jwt-assertion"
+CLAIM_PREFIX = "x-gate-claim-"
+RENEWED_BEFORE_EXPIRY = 60.0
+# 2 KiB each, as a rule; a provider may say more.
+MAX_CACHED = 20_000
+MOST_BYTES = 64 * MIB
+LARGE = 8 * 1024  # bytes: many servers accept no more in all headers of a request
+
+_NOT_IN_HEADER_NAMES = re.compile(r"[^a-z0-9!#$%&'*+.^_`|~-]")
+_PRINTABLE_BUT_PERCENT = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+
+
+class IdentityHeaders:
+    """Cached for each session, route and host; the signing key is fixed for the life of this object."""
+
+    def __init__(self, options: Options, signing_key: SigningKey):
+        self._issuer = options.authenticate_service_url.host_port
+        self._names = tuple((name, header_name(name)) for name in options.jwt_claims_headers)
+        self.names = identity_header_names(options)
+        self._key = signing_key
+        self._groups_filter = options.jwt_groups_filter
+        self._of_our_people = frozenset({"email", "name", "groups", claimed_groups(options)})
+        self._told_groups: dict[str, frozenset[str] | None] = {}
+        self._cached: BoundedCache[tuple[str, str, str], tuple[Identity | None, Headers]] = BoundedCache(MAX_CACHED, MOST_BYTES)
+
+    def __repr__(self) -> str:
+        return f"<IdentityHeaders {len(self._cached)} cached>"
+
+    def headers_for(self, request: AccessRequest, route: CompiledRoute, identity: Identity | None, now: float) -> Headers:
+        """() unless the route passes identity headers.  `identity` is None on public routes that nobody signed in for."""
+        if not route.route.pass_identity_headers:
+            return ()
+        host_port = request.host_port
+        key = (identity.session_id if identity is not None else "", host_port, route.id)
+        cached = self._cached.get(key)
+        # A changed record makes another Identity, so what was signed of the old one is never used again.
+        if cached is not None and cached[0] is identity and _is_fresh(identity, now):
+            return cached[1]
+        headers = self._made(identity, host_port, route)
+        self._cached.put(key, (identity, headers), together(*key, headers))
+        return headers
+
+    def assertion(self, identity: Identity | None, host_port: str) -> str:
+        """The signed assertion alone, for the caller's own eyes (`/.gate/jwt`): of the groups, what every route of ours may tell."""
+        told = None if self._groups_filter is None else frozenset(self._groups_filter)
+        groups = () if identity is None else filtered(identity.groups, told)
+        return self._key.sign(attested_claims(identity, self._issuer, host_port, groups))
+
+    def groups_told(self, route: CompiledRoute, identity: Identity) -> tuple[str, ...]:
+        """Those of the person's groups that the upstream of this route learns of."""
+        if route.id not in self._told_groups:
+            self._told_groups[route.id] = told_groups(route.route, self._groups_filter)
+        return filtered(identity.groups, self._told_groups[route.id])
+
+    def _made(self, identity: Identity | None, host_port: str, route: CompiledRoute) -> Headers:
+        groups = () if identity is None else self.groups_told(route, identity)
+        attested = attested_claims(identity, self._issuer, host_port, groups)
+        said = identity.claims if identity is not None else {}
+        if identity is not None and identity.is_foreign:
+            # Upstreams take these for what our provider says of its people.
+            said = {name: values for name, values in said.items() if name not in self._of_our_people}
+        told = {**said, **attested}
+        claims = ((header, header_value(told[name])) for name, header in self._names if told.get(name) not in (None, []))
+        headers = ((ASSERTION, self._key.sign(attested).encode("ascii")), *claims)
+        warn_of_size(headers, route, identity)
+        return headers
+
+
+def identity_header_names(options: Options) -> tuple[bytes, ...]:
+    """Every header that may tell an upstream about the caller."""
+    return (ASSERTION, *map(header_name, options.jwt_claims_headers))
+
+
+def attested_claims(identity: Identity | None, issuer: str, audience: str, groups: Iterable[str]) -> dict[str, Any]:
+    """`iss` and `aud` are `host`, or `host:port` for a port that is not the default; times are Unix seconds."""
+    claims: dict[str, Any] = {"iss": issuer, "aud": audience}
+    if identity is None:
+        return claims
+    claims |= {
+        "jti": identity.session_id,
+        "iat": int(identity.issued),
+        "exp": int(identity.expires),
+        "sub": identity.user_id,
+        "user": identity.user_id,
+        "groups": list(groups),
+    }
+    claims |= {name: value for name, value in (("email", attested_email(identity)), ("name", identity.name)) if value}
+    return claims
+
+
+def attested_email(identity: Identity) -> str:
+    """An address that the provider has not verified may be anybody's, and upstreams take this one for the person's own."""
+    return identity.directory_email or (identity.email if identity.rule_email else "")
+
+
+def told_groups(route: Route, groups_filter: tuple[str, ...] | None) -> frozenset[str] | None:
+    """None for all: without a filter nothing is kept from upstreams.  What the route itself names, its upstream needs to know."""
+    chosen = groups_filter if route.jwt_groups_filter is None else route.jwt_groups_filter
+    return None if chosen is None else frozenset((*chosen, *route.allowed_groups, *_groups_in_policy(route)))
+
+
+def _groups_in_policy(route: Route) -> Iterator[str]:
+    for comparison in comparisons(route.policy):
+        if comparison.criterion == "groups" and comparison.operator in ("is", "in"):
+            yield from comparison.operand
+
+
+def filtered(groups: tuple[str, ...], told: frozenset[str] | None) -> tuple[str, ...]:
+    return groups if told is None else tuple(group for group in groups if group in told)
+
+
+def warn_of_size(headers: Headers, route: CompiledRoute, identity: Identity | None) -> None:
+    """Once for each session and route, because headers are made once."""
+    size = sum(len(name) + len(value) + len(": \r\n") for name, value in headers)
+    if size > LARGE:
+        log.warning(
+            "an upstream is told more than many servers accept in headers: jwt_groups_filter makes it less",
+            bytes=size,
+            route=route.id,
+            user_id=identity.user_id if identity is not None else "",
+        )
+
+
+def header_name(claim: str) -> bytes:
+    """`X-Gate-Claim-<Name>` in lower case; what can't stand in a header name (RFC 9110 5.1) becomes a hyphen."""
+    return (CLAIM_PREFIX + _NOT_IN_HEADER_NAMES.sub("-", claim.lower())).encode("ascii")
+
+
+def header_value(value: Any) -> bytes:
+    """One line of printable ASCII.
+
+    Text that is not is percent-encoded as UTF-8 (its own "%" too), so that no claim can end a header or begin another.  A comma
+    inside an element of a list becomes "%2C": a group named "sales,admin" must not read as two.
+    """
+    if isinstance(value, list):
+        return b",".join(_element(item).replace(b",", b"%2C") for item in value)
+    if isinstance(value, tuple):
+        # A flattened claim of one value may have been a scalar such as "Doe, Jane".
+        return _element(value[0]) if len(value) == 1 else header_value(list(value))
+    return _element(value)
+
+
+def _element(value: Any) -> bytes:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if text.isascii() and text.isprintable():
+        return text.encode("ascii")
+    return quote(text, safe=_PRINTABLE_BUT_PERCENT, errors="replace").encode("ascii")
+
+
+def _is_fresh(identity: Identity | None, now: float) -> bool:
+    return identity is None or now < identity.expires - RENEWED_BEFORE_EXPIRY

@@ -1,0 +1,118 @@
+"""What does a configuration document hold, and where: the line and column of each key?"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from foundation.errors import Problem
+
+KeyPath = tuple[str | int, ...]
+
+DEEPEST = 64  # levels of nesting in any document
+MOST_VALUES = 500_000  # in any document: those of 25,000 routes, which are read in two seconds
+MOST_TWICE = 1_000  # keys in any document
+
+# A position is one number, line and column together: a large document has hundreds of thousands of them.
+COLUMN_BITS = 20
+LAST_COLUMN = (1 << COLUMN_BITS) - 1
+_KEY_PART = re.compile(r"\[(\d+)\]|\.?([^.\[\]]+)")
+
+
+def packed(line: int, column: int) -> int:
+    """Both count from 1."""
+    return line << COLUMN_BITS | (column if column < LAST_COLUMN else LAST_COLUMN)
+
+
+def unpacked(position: int) -> tuple[int, int]:
+    return position >> COLUMN_BITS, position & LAST_COLUMN
+
+
+def position_in(text: str, offset: int) -> tuple[int, int]:
+    """Line and column of the character at `offset`."""
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+class DocumentError(Exception):
+    """The bytes are no document of the format; `line` and `column` count from 1.  The message never quotes the document."""
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None):
+        super().__init__(message)
+        self.line = line
+        self.column = column
+
+
+@dataclass
+class Document:
+    """`problems` are mistakes that do not stop reading: duplicate keys.
+
+    Positions are by container and key, or, where reading does not tell them, found by `locate` when the first is asked for.
+    """
+
+    value: Any = None
+    positions: dict[int, dict[Any, int] | list[int]] = field(default_factory=dict)  # id of the container -> key or index -> position
+    problems: list[Problem] = field(default_factory=list)
+    locate: Callable[[], Mapping[KeyPath, int]] | None = None
+    _located: Mapping[KeyPath, int] | None = None
+
+    def add_twice(self, path: Iterable[str | int], position: int, first: int | None = None) -> None:
+        """Note a key that is there twice; DocumentError where there are too many."""
+        line, column = unpacked(position)
+        if len(self.problems) == MOST_TWICE:
+            raise DocumentError(f"holds more than {MOST_TWICE} keys twice", line, column)
+        where = "" if first is None else f", first in line {unpacked(first)[0]}"
+        self.problems.append(Problem(key_path(path), f"is there twice in the same map{where}", line, column))
+
+    def place_of(self, path: Iterable[str | int]) -> tuple[int, int] | None:
+        """Line and column of the deepest part of `path` that is in the document."""
+        wanted = tuple(path)
+        if self.locate is not None and self._located is None:
+            self._located = self.locate()
+        position = self._by_container(wanted) if self._located is None else _deepest(self._located, wanted)
+        return None if position is None else unpacked(position)
+
+    def _by_container(self, path: KeyPath) -> int | None:
+        value, found = self.value, None
+        for part in path:
+            known = self.positions.get(id(value)) if isinstance(value, dict | list) else None
+            position = known.get(part) if isinstance(known, dict) else _element(known or [], part)
+            if position is None:
+                return found
+            value, found = value[part], position
+        return found
+
+
+def _element(positions: list[int], index: str | int) -> int | None:
+    return positions[index] if isinstance(index, int) and index < len(positions) else None
+
+
+def _deepest(located: Mapping[KeyPath, int], path: KeyPath) -> int | None:
+    for length in range(len(path), 0, -1):
+        if (position := located.get(path[:length])) is not None:
+            return position
+    return None
+
+
+def key_path(path: Iterable[str | int]) -> str:
+    """`policy[3].from`; what can't be printed is escaped."""
+    text = ""
+    for part in path:
+        name = f"[{part}]" if isinstance(part, int) else printable(part)
+        text += name if isinstance(part, int) or not text else f".{name}"
+    return text
+
+
+def path_of(key: str) -> KeyPath:
+    """The inverse of `key_path`, for keys without dots and brackets in their names."""
+    return tuple(int(index) if index else name for index, name in _KEY_PART.findall(key))
+
+
+def printable(text: str) -> str:
+    """Short, on one line, and nothing in it that moves a terminal's cursor."""
+    return text[:80] if text[:80].isprintable() else ascii(text[:80])
+
+
+def shown_path(path: Path) -> str:
+    """The whole of it, on one line."""
+    return str(path) if str(path).isprintable() else ascii(str(path))

@@ -1,0 +1,194 @@
+"""The settings of sign-in: the authenticate service, the identity provider, the signing key."""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from config.fields import (
+    Base64Secret,
+    File,
+    PositiveDuration,
+    Secret,
+    ServiceUrl,
+    Text,
+    TextList,
+    WebUrl,
+    or_file,
+    text,
+    text_list,
+    text_map,
+)
+from config.reader import MAP, WEB_URL, Reader, Shape, one_of
+from config.routes.values import RewrittenPath
+from config.validation import Finding, Rule, Settings
+from foundation.values import SecretBytes, SecretText, is_confidential, parse_url
+
+PROVIDERS = ("oidc", "google", "azure", "okta", "onelogin", "github", "gitlab", "auth0")
+# Their issuer differs from customer to customer.
+PROVIDERS_WITHOUT_URL = frozenset({"oidc", "okta", "auth0"})
+
+OWN_PATHS = ("/.gate/", "/.well-known/gate/")
+OWN_PAGES = ("/", "/.gate", "/ping", "/healthz", "/robots.txt")
+
+# What protects a sign-in attempt is ours to send: a configured value would undo state, nonce or PKCE.
+OWN_PARAMETERS = frozenset(
+    {"client_id", "client_secret", "redirect_uri", "response_type", "response_mode", "scope", "state", "nonce"}
+    | {"code_challenge", "code_challenge_method", "request", "request_uri"}
+)
+
+
+def _callback_path(path: str) -> str:
+    if path in OWN_PAGES or path.startswith(OWN_PATHS):
+        raise ValueError("is a path that the service needs itself")
+    return path
+
+
+def provider_url(value: Any) -> str:
+    """As written: an issuer is compared character by character (OpenID Connect Discovery 4.3)."""
+    written = text(value)
+    url = parse_url(written)
+    if not is_confidential(url.scheme, url.host):
+        raise ValueError("the scheme must be https (http is accepted for a provider on this machine only)")
+    if "?" in written:
+        raise ValueError("must not contain a query")
+    return written
+
+
+def _scopes(scopes: tuple[str, ...]) -> tuple[str, ...]:
+    # The specification writes `oidc` where the protocol's scope is `openid`.
+    named = tuple(dict.fromkeys("openid" if scope == "oidc" else scope for scope in scopes))
+    if any(" " in scope for scope in named):
+        raise ValueError("a scope holds no space: write a list")
+    return named
+
+
+def request_params(value: Any) -> Mapping[str, str]:
+    params = text_map(value)
+    for name in params:
+        if name.lower() in OWN_PARAMETERS:
+            raise ValueError(f"{name} is set by the service itself")
+    return params
+
+
+def _url_is_known(settings: Any) -> Iterator[Finding]:
+    if not settings.idp_provider_url and settings.idp_provider in PROVIDERS_WITHOUT_URL:
+        yield ("idp_provider_url",), "is required: the provider's issuer URL, as in https://idp.example.com"
+
+
+def _scopes_bring_a_token(settings: Any) -> Iterator[Finding]:
+    if settings.idp_scopes and settings.idp_provider != "github" and "openid" not in settings.idp_scopes:
+        yield ("idp_scopes",), "must contain openid: without it the provider sends no ID token"
+
+
+LEAST_SCIM_TOKEN = 32
+_SCIM_TOKEN: Shape = {"type": "string", "minLength": LEAST_SCIM_TOKEN}
+SCIM_TOKENS: Shape = {"anyOf": [{"type": "array", "items": _SCIM_TOKEN}, _SCIM_TOKEN]}
+_LEAST_CHARACTERS = 12  # different ones; of 32 random ones of base64, fewer than that are as good as impossible
+
+
+def _scim_tokens(value: Any) -> tuple[SecretText, ...]:
+    tokens = text_list(value)
+    if any(len(token) < LEAST_SCIM_TOKEN or len(set(token)) < _LEAST_CHARACTERS or not token.isascii() for token in tokens):
+        raise ValueError(f"must have {LEAST_SCIM_TOKEN} random ASCII characters or more: make one with `head -c32 /dev/urandom | base64`")
+    return tuple(map(SecretText, tokens))
+
+
+def _scim_tokens_in_file(content: bytes) -> tuple[SecretText, ...]:
+    return _scim_tokens(content.decode("ascii", "replace").split())
+
+
+def _https_unless_insecure(settings: Any) -> Iterator[Finding]:
+    if settings.authenticate_service_url.scheme != "https" and not settings.insecure_server:
+        yield ("authenticate_service_url",), "the scheme must be https (http is accepted with insecure_server only)"
+
+
+class AuthenticateSettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (_https_unless_insecure, _url_is_known, _scopes_bring_a_token)
+
+    authenticate_service_url: ServiceUrl = Field(
+        description="Externally reachable URL of the authenticate service.",
+        examples=["https://authenticate.example.com"],
+        json_schema_extra={"when_missing": "the URL under which browsers reach the sign-in, as in https://authenticate.example.com"},
+    )
+    authenticate_callback_path: Annotated[RewrittenPath, AfterValidator(_callback_path)] = Field(
+        "/oauth2/callback",
+        description="Path that receives the provider's callback; the client's redirect URI at the provider must name it exactly.",
+        examples=["/oauth2/callback"],
+    )
+    idp_provider: Annotated[str, one_of(*PROVIDERS, otherwise="oidc for any other provider of OpenID Connect")] = Field(
+        description="The provider's short name; `oidc` for a generic OpenID Connect provider.",
+        examples=["oidc"],
+        json_schema_extra={"when_missing": f"one of {', '.join(PROVIDERS)}"},
+    )
+    idp_provider_url: Annotated[str, Reader("URL", provider_url, WEB_URL)] = Field(
+        "",
+        description="The provider's issuer URL, the base of its discovery document. Required for `oidc`, `okta` and `auth0`.",
+        examples=["https://idp.example.com"],
+        json_schema_extra={"when_unset": "the vendor's own"},
+    )
+    idp_client_id: Text = Field(
+        description="OAuth 2.0 client identifier.",
+        examples=["gate"],
+        json_schema_extra={"when_missing": "the provider gives it when you register a client"},
+    )
+    idp_client_secret: Secret = Field(
+        description="OAuth 2.0 client secret.",
+        examples=["the-secret-that-the-provider-gave-you"],
+        json_schema_extra={"when_missing": "the provider gives it when you register a client"},
+    )
+    idp_scopes: Annotated[TextList, AfterValidator(_scopes)] = Field(
+        (),
+        description="OAuth 2.0 scopes. Some providers do not support `offline_access`.",
+        examples=[["openid", "profile", "email"], "openid,profile,email"],
+        json_schema_extra={"when_unset": "what the provider needs for signing in, as docs/providers.md lists it"},
+    )
+    idp_request_params: Annotated[Mapping[str, str], Reader("map string-to-string", request_params, MAP)] = Field(
+        default_factory=dict,
+        description="Extra parameters of the sign-in request, in place of those that the provider has by default.",
+        examples=[{"prompt": "select_account"}],
+    )
+    idp_refresh_directory_interval: PositiveDuration = Field(
+        timedelta(minutes=10),
+        description="How often the directory, and what the provider says about who is signed in, are read again. "
+        "Too low may hit the provider's rate limits.",
+        examples=["10m"],
+    )
+    scim_token_file: File | None = Field(None, description="File form of `scim_token`, one a line.", examples=["scim-token"])
+    scim_token: Annotated[
+        tuple[SecretText, ...] | None,
+        Reader("string or list of string", _scim_tokens, SCIM_TOKENS),
+        or_file("scim_token_file", _scim_tokens_in_file),
+    ] = Field(
+        None,
+        validate_default=True,
+        description="Bearer token with which the provider pushes users and groups (SCIM 2.0) to `/.gate/scim/v2/`; "
+        "a second one in a list lets it be replaced. Not beside another directory.",
+        examples=["PUT-A-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"],
+        json_schema_extra={"when_unset": "nothing can be pushed"},
+    )
+    scim_user_id: Annotated[str, one_of("externalId", "userName")] = Field(
+        "externalId",
+        description="Which attribute of a pushed user is what the provider's ID tokens call this person: `sub`, for azure `oid`.",
+        examples=["userName"],
+    )
+    scim_group_id: Annotated[str, one_of("externalId", "displayName")] = Field(
+        "externalId",
+        description="Which attribute of a pushed group `allowed_groups` means; a group that lacks it has the id that gate gave it.",
+        examples=["displayName"],
+    )
+    signing_key_file: File | None = Field(None, description="File form of `signing_key`, PEM.", examples=["signing-key.pem"])
+    signing_key: Annotated[Base64Secret | None, or_file("signing_key_file", SecretBytes)] = Field(
+        None,
+        validate_default=True,
+        description="Signs the attestation JWT: base64 of a PEM private key. Its public key is served at /.well-known/gate/jwks.json.",
+        examples=["BASE64-OF-signing-key.pem"],
+        json_schema_extra={"when_unset": "a new key at each start, which is not published"},
+    )
+    signing_key_algorithm: Annotated[str, one_of("ES256", "EdDSA", "RS256")] = Field(
+        "ES256", description="How the attestation JWT is signed.", examples=["ES256"]
+    )
+    signout_redirect_url: WebUrl | None = Field(
+        None, description="Where people go after signing out; without it, a page of ours.", examples=["https://www.example.com/bye"]
+    )

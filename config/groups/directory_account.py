@@ -1,0 +1,110 @@
+"""With which credentials is a directory read?  What `idp_service_account` holds, by provider; errors never show a byte of it."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from config.groups.service_account import ServiceAccount, service_account
+from foundation.values import SecretText
+
+# Provider -> the members of its account, as they are written in JSON.
+SHAPES: Mapping[str, tuple[str, ...]] = {
+    "auth0": ("client_id", "secret"),
+    "azure": ("client_id", "client_secret", "directory_id"),
+    "github": ("personal_access_token",),
+    "gitlab": ("private_token",),
+    "okta": ("api_key",),
+    "onelogin": ("client_id", "client_secret"),
+}
+PROVIDERS_WITH_DIRECTORY = frozenset({*SHAPES, "google"})
+_KEY = re.compile(r"[!-~]{1,4096}")
+# A directory's id or one of its domains: it becomes a part of a URL.
+_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
+_SHARED_TENANTS = frozenset({"common", "organizations", "consumers"})
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryAccount:
+    """`values` are the members by name; `key` and `subject` are Google's: a service account, and whom it acts for."""
+
+    values: Mapping[str, SecretText] = field(repr=False)
+    key: ServiceAccount | None = None
+    subject: str = ""
+
+    def reveal(self, name: str) -> str:
+        return self.values[name].reveal()
+
+
+def expected(provider: str) -> str:
+    """In words, with the shape of the JSON."""
+    if provider == "google":
+        return "base64 of a service account's JSON key file with the additional member \"impersonate_user\": an administrator's address"
+    shape = json.dumps(dict.fromkeys(SHAPES[provider], "..."))
+    return f"base64 of the JSON {shape}" + (", or of the API key alone" if provider == "okta" else "")
+
+
+def parse(provider: str, content: bytes) -> DirectoryAccount:
+    """ValueError that says what the account of this provider looks like."""
+    if provider not in PROVIDERS_WITH_DIRECTORY:
+        raise ValueError(f"has no use: {provider} has no directory that could be read; use directory_file or groups_claim")
+    try:
+        return _google(content) if provider == "google" else _from_members(provider, _members(provider, content))
+    except _NotAnAccount as error:
+        raise ValueError(f"{error}; with idp_provider: {provider} it must be {expected(provider)}") from None
+
+
+class _NotAnAccount(Exception):
+    pass
+
+
+def _document(content: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        raise _NotAnAccount("is not JSON") from None
+    if not isinstance(document, dict):
+        raise _NotAnAccount("is not a JSON object")
+    return document
+
+
+def _members(provider: str, content: bytes) -> dict[str, Any]:
+    if provider == "okta" and not content.lstrip().startswith(b"{"):
+        return {"api_key": content.strip().decode("ascii", "replace")}
+    return _document(content)
+
+
+def _from_members(provider: str, document: Mapping[str, Any]) -> DirectoryAccount:
+    values = {}
+    for name in SHAPES[provider]:
+        value = document.get(name)
+        # All of them end up in a header or a form, where a line break or a space would say something else.
+        if not isinstance(value, str) or not _KEY.fullmatch(value):
+            raise _NotAnAccount(f"has no usable {name}" if name in document else f"lacks {name}")
+        values[name] = SecretText(value)
+    if "directory_id" in values and not is_tenant(values["directory_id"].reveal()):
+        raise _NotAnAccount("has no usable directory_id")
+    return DirectoryAccount(values)
+
+
+def _google(content: bytes) -> DirectoryAccount:
+    subject = _document(content).get("impersonate_user")
+    if not isinstance(subject, str) or "@" not in subject or not _KEY.fullmatch(subject):
+        raise _NotAnAccount("lacks impersonate_user")
+    try:
+        return DirectoryAccount({}, service_account(content), subject)
+    except ValueError as error:
+        raise _NotAnAccount(str(error)) from None
+
+
+def is_tenant(written: str) -> bool:
+    """One directory's, not one of the shared endpoints."""
+    return bool(_TENANT.fullmatch(written)) and written not in _SHARED_TENANTS
+
+
+def tenant_of(provider_url: str) -> str:
+    """The directory that Azure's provider URL names, "" where it names none."""
+    tenant = urlsplit(provider_url).path.strip("/").partition("/")[0]
+    return tenant if is_tenant(tenant) else ""

@@ -1,0 +1,116 @@
+"""The settings of gRPC: where it is served, and how services reach each other."""
+
+import base64
+import secrets
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field, ValidationInfo, WrapValidator
+
+from config.fields import Bool, PositiveDuration, Text, WebUrl, host_port
+from config.reader import HOST_PORT, Reader
+from config.validation import Finding, Rule, Settings
+from foundation.values import HostPort, Url, canonical_host
+
+LOOPBACK = HostPort("127.0.0.1", 5443)
+EVERYWHERE = HostPort("", 443)
+SERVES_GRPC = ("all", "authorize", "databroker")
+
+
+def not_needed_by(services: Any) -> dict[str, Any]:
+    """Settings that are required, but not of these services: what a process does not need it should not be trusted with."""
+    sign_in = {"idp_client_id": "not used", "idp_client_secret": "not used"}
+    if services == "databroker":
+        here = "https://not-used.invalid"
+        unused = {"authenticate_service_url": here, "idp_provider": "oidc", "idp_provider_url": here}
+        return sign_in | unused | {"cookie_secret": base64.b64encode(secrets.token_bytes(32)).decode("ascii")}
+    return sign_in if services in ("authorize", "proxy") else {}
+
+
+def _services(info: ValidationInfo) -> str:
+    return str((info.data or {}).get("services", "all"))
+
+
+def listening_address(value: Any, info: ValidationInfo) -> HostPort | None:
+    """None where no gRPC is served: by `""` in mode `all`, and always in the modes that have none."""
+    services = _services(info)
+    address = None if value in (None, "") else host_port(value)
+    if services not in SERVES_GRPC:
+        return None
+    if value is None:
+        return LOOPBACK if services == "all" else EVERYWHERE
+    if address is None and services != "all":
+        raise ValueError(f"can't be empty with services: {services}, which is reached by gRPC only")
+    return address
+
+
+def _else_insecure_in_one_process(value: Any, handler: Any, info: ValidationInfo) -> bool:
+    return _services(info) == "all" if value is None else bool(handler(value))
+
+
+def _target(url: Url) -> Url:
+    if url.path not in ("", "/") or url.query:
+        raise ValueError("must have no path and no query: gRPC uses the host and the port only")
+    return Url(url.scheme, url.host, url.port)
+
+
+USES_THE_BROKER = ("authenticate", "authorize", "proxy")
+
+
+def _services_can_be_reached(settings: Any) -> Iterator[Finding]:
+    services = settings.services
+    if services == "all" and settings.authorize_service_url is not None:
+        yield ("authorize_service_url",), "must be left out with services: all, where authorize is part of this process"
+    if services == "proxy" and settings.authorize_service_url is None:
+        yield ("authorize_service_url",), "is required with services: proxy, as in https://authorize.internal:5443"
+    if services in USES_THE_BROKER and settings.databroker_service_url is None:
+        yield ("databroker_service_url",), f"is required with services: {services}, as in https://databroker.internal:5443"
+    if services == "databroker" and settings.databroker_service_url is not None:
+        yield ("databroker_service_url",), "must be left out with services: databroker, which is the data broker itself"
+
+
+class RpcSettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (_services_can_be_reached,)
+
+    grpc_address: Annotated[HostPort | None, Reader("host:port", listening_address, HOST_PORT)] = Field(
+        None,
+        validate_default=True,
+        description="Where gRPC is served; empty for nowhere, in mode `all`.",
+        examples=[":5443"],
+        json_schema_extra={"when_unset": "`:443`, in mode `all` `127.0.0.1:5443`"},
+    )
+    grpc_insecure: Annotated[Bool, WrapValidator(_else_insecure_in_one_process)] = Field(
+        None,
+        validate_default=True,
+        description="gRPC without transport security: for loopback, and networks that encrypt by themselves.",
+        examples=[True],
+        json_schema_extra={"when_unset": "true in mode `all`, else false"},
+    )
+    grpc_client_timeout: PositiveDuration = Field(
+        timedelta(seconds=10), description="After it a gRPC request is given up; failures are retried until then.", examples=["10s"]
+    )
+    grpc_client_dns_roundrobin: Bool = Field(True, description="Spreads calls over all addresses of a service's name.", examples=[True])
+    grpc_server_max_connection_age: PositiveDuration = Field(
+        timedelta(minutes=5), description="After it clients are asked to connect anew, and so find new servers.", examples=["5m"]
+    )
+    grpc_server_max_connection_age_grace: PositiveDuration = Field(
+        timedelta(minutes=5), description="Added to that age, after which connections are closed.", examples=["5m"]
+    )
+    override_certificate_name: Annotated[Text, AfterValidator(canonical_host)] | None = Field(
+        None,
+        description="The name to verify internal services' certificates against, where it is not the name dialled.",
+        examples=["databroker.internal.example.com"],
+    )
+    databroker_service_url: Annotated[WebUrl, AfterValidator(_target)] | None = Field(
+        None,
+        description="The data broker that keeps sessions, users and groups.",
+        examples=["https://databroker.internal:5443"],
+        json_schema_extra={"when_unset": "this process's own, in mode `all`"},
+    )
+    authorize_service_url: Annotated[WebUrl, AfterValidator(_target)] | None = Field(
+        None,
+        description="Internally reachable authorize service, for gRPC only.",
+        examples=["https://authorize.internal:5443"],
+        json_schema_extra={"when_unset": "this process, in mode `all`"},
+    )

@@ -1,0 +1,113 @@
+"""Where are records kept?  `databroker_storage_connection_string` and `database_url`, read once."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import parse_qsl, unquote
+
+from config.fields import text
+from foundation.values import HostPort, SecretText, canonical_host
+
+Kind = Literal["server", "sentinel", "cluster"]
+
+_FORM = (
+    "must be kvstore://[user:password@]host[:port][/database], kvstores:// for TLS; "
+    "or kvstore+sentinel://host:port,host:port/service[/database], or kvstore+cluster://host:port,host:port"
+)
+_URL = re.compile(r"(kvstore|redis|kvstores|rediss)(?:\+(sentinel|cluster))?://(?:([^/?#]*)@)?([^/@?#]+)(?:/([^?#]*))?")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?")
+_PORTS = {"server": 6379, "sentinel": 26379, "cluster": 6379}
+
+
+@dataclass(frozen=True, slots=True)
+class StorageUrl:
+    kind: Kind
+    tls: bool
+    hosts: tuple[HostPort, ...]
+    username: str | None = None
+    password: SecretText | None = None
+    database: int = 0
+    service: str = ""  # what the sentinels call the server
+
+
+# What libpq understands and an operator may want; the rest is ours.
+_DATABASE_OPTIONS = frozenset(
+    {"sslmode", "sslrootcert", "sslcert", "sslkey", "channel_binding", "require_auth", "target_session_attrs", "application_name"}
+)
+_DATABASE_FORM = "must be sqlite:/// and a path, or postgresql://[user[:password]@]host[:port]/database"
+_DATABASE = re.compile(r"postgres(?:ql)?://(?:([^/?#]*)@)?([^/@?#]*)/([^/?#]+)(?:\?([^#]*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    """`name` is a database of the server, or with SQLite the path of its file."""
+
+    kind: Literal["sqlite", "postgresql"]
+    name: str
+    hosts: tuple[HostPort, ...] = ()  # none: the local socket
+    username: str | None = None
+    password: SecretText | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+
+def database_server(value: str) -> DatabaseUrl:
+    """ValueError without the value, which may hold a password."""
+    match = _DATABASE.fullmatch(value)
+    if match is None:
+        raise ValueError(_DATABASE_FORM)
+    username, colon, password = (match[1] or "").partition(":")
+    options = tuple(parse_qsl(match[4] or "", keep_blank_values=True))
+    for name, _ in options:
+        if name not in _DATABASE_OPTIONS:
+            raise ValueError(f"has an option that is not one of {', '.join(sorted(_DATABASE_OPTIONS))}")
+    return DatabaseUrl(
+        "postgresql",
+        unquote(match[3]),
+        tuple(_host_port(host, 5432, _DATABASE_FORM) for host in match[2].split(",") if host),
+        unquote(username) or None,
+        SecretText(unquote(password)) if colon else None,
+        options,
+    )
+
+
+def storage_url(value: Any) -> StorageUrl:
+    """ValueError without the value, which may hold a password."""
+    match = _URL.fullmatch(text(value))
+    if match is None:
+        raise ValueError(_FORM)
+    kind: Kind = match[2] or "server"  # type: ignore[assignment]
+    hosts = tuple(_host_port(host, _PORTS[kind], _FORM) for host in match[4].split(","))
+    if kind == "server" and len(hosts) > 1:
+        raise ValueError(f"names several hosts, and neither sentinel nor cluster: {_FORM}")
+    username, password = _credentials(match[3])
+    service, database = _path(kind, match[5] or "")
+    return StorageUrl(kind, match[1] in ("kvstores", "rediss"), hosts, username, password, database, service)
+
+
+def _host_port(written: str, default: int, form: str) -> HostPort:
+    match = _HOST.fullmatch(written)
+    if match is None or (match[2] and not 0 < int(match[2]) < 65536):
+        raise ValueError(form)
+    return HostPort(canonical_host(match[1]).strip("[]"), int(match[2] or default))
+
+
+def _credentials(written: str | None) -> tuple[str | None, SecretText | None]:
+    if not written:
+        return None, None
+    username, colon, password = written.partition(":")
+    if not colon:  # kvstore://secret@host, as with other clients
+        username, password = "", username
+    return unquote(username) or None, SecretText(unquote(password))
+
+
+def _path(kind: Kind, written: str) -> tuple[str, int]:
+    parts = written.strip("/").split("/") if written.strip("/") else []
+    service = unquote(parts.pop(0)) if kind == "sentinel" and parts else ""
+    if kind == "sentinel" and not service:
+        raise ValueError("needs the name of the service that the sentinels watch: kvstore+sentinel://host:port/service")
+    if len(parts) > 1 or (parts and not re.fullmatch(r"[0-9]{1,4}", parts[0])):
+        raise ValueError(f"the database must be a number: {_FORM}")
+    database = int(parts[0]) if parts else 0
+    if kind == "cluster" and database:
+        raise ValueError("a cluster has database 0 only")
+    return service, database

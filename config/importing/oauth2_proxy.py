@@ -1,0 +1,273 @@
+"""oauth2-proxy (7.x, also its alpha configuration) -> ours.
+
+It protects one host and names no sign-in host, so both are derived from redirect_url.  Its rules are AND-ed, ours OR-ed: where
+several restrict at once, the route gets a `policy` that demands them all.
+"""
+
+import base64
+import binascii
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from config.importing.converted import Converted, Entry, Note, Part, Source
+from config.importing.oauth2_proxy_alpha import flat
+from config.importing.oauth2_proxy_keys import CHECKED, CLOSING, HANDLED, LOST, PROVIDERS, SAME
+from config.importing.reading import OAUTH2_PROXY, Foreign
+
+
+@dataclass(slots=True)
+class _Work:
+    """What the handlers share; `new_secret` gives 32 random bytes."""
+
+    foreign: Foreign
+    values: dict[str, Any]
+    sources: dict[str, Source]
+    new_secret: Callable[[], bytes]
+    converted: Converted = field(default_factory=lambda: Converted(OAUTH2_PROXY))
+
+    @property
+    def top(self) -> Part:
+        return self.converted.top
+
+    def list(self, key: str) -> list[Any]:
+        value = self.values.get(key)
+        return value if isinstance(value, list) else [] if value in (None, "") else [part.strip() for part in str(value).split(",")]
+
+
+def convert(foreign: Foreign, new_secret: Callable[[], bytes]) -> Converted:
+    values, sources = flat(foreign)
+    work = _Work(foreign, values, sources, new_secret)
+    host = _hosts(work)
+    _provider(work)
+    _secrets(work)
+    for key, value in values.items():
+        _plain(work, key, value)
+    _routes(work, host)
+    return work.converted
+
+
+def _plain(work: _Work, key: str, value: Any) -> None:
+    source = work.sources[key]
+    ours, check = CHECKED.get(key, (SAME.get(key, ""), ""))
+    if ours:
+        work.top.set(source, ours, value, check=check)
+    elif key not in HANDLED:
+        work.top.lose(source, LOST.get(key, "gate has no such setting"))
+
+
+def _hosts(work: _Work) -> str:
+    """The protected host; the sign-in gets a name beside it, because gate serves many hosts with one sign-in."""
+    url = urlsplit(str(work.values.get("redirect_url", "")))
+    source = work.sources.get("redirect_url")
+    if not url.hostname:
+        work.top.set(
+            source, "authenticate_service_url", "https://authenticate.example.com", new="oauth2-proxy did not name its host: write yours"
+        )
+        return "app.example.com"
+    _, _, parent = url.hostname.partition(".")
+    sign_in = f"authenticate.{parent}" if "." in parent else f"authenticate.{url.hostname}"
+    said = f"gate signs people in on a host of its own; register https://{sign_in}/oauth2/callback at the provider"
+    work.top.set(source, "authenticate_service_url", f"https://{sign_in}", check=said)
+    return url.netloc
+
+
+def _provider(work: _Work) -> None:
+    source, name = work.sources.get("provider"), str(work.values.get("provider", "google"))
+    ours = PROVIDERS.get(name)
+    if ours is None:
+        work.top.set(source, "idp_provider", "oidc", check=f"{name} is not known to gate; as a generic provider it needs idp_provider_url")
+    else:
+        work.top.set(source, "idp_provider", ours, new="" if source else "google is what oauth2-proxy takes without `provider`")
+    if "scope" in work.values:
+        work.top.set(work.sources["scope"], "idp_scopes", str(work.values["scope"]).split())
+    extra = {key: str(work.values[key]) for key in ("prompt", "acr_values") if work.values.get(key)}
+    if extra:
+        work.top.set(work.sources[next(iter(extra))], "idp_request_params", extra)
+    if "client_secret_file" in work.values:
+        work.top.lose(work.sources["client_secret_file"], "write what is in the file as idp_client_secret, or give it as IDP_CLIENT_SECRET")
+
+
+def _secrets(work: _Work) -> None:
+    source, raw = work.sources.get("cookie_secret"), _decoded(str(work.values.get("cookie_secret", "")))
+    if raw is not None and source is not None:
+        work.top.set(source, "cookie_secret", base64.b64encode(raw).decode())
+    else:
+        why = "made anew: gate's has 32 bytes" if source else "made anew"
+        work.top.set(source, "cookie_secret", base64.b64encode(work.new_secret()).decode(), new=why)
+    work.top.set(None, "shared_secret", base64.b64encode(work.new_secret()).decode(), new="made anew: it seals what gate stores")
+    domains = work.list("cookie_domains")
+    if domains:
+        said = "" if len(domains) == 1 else f"gate has one; {', '.join(map(str, domains[1:]))} left out"
+        work.top.set(work.sources["cookie_domains"], "cookie_domain", str(domains[0]).removeprefix("."), check=said)
+    if work.values.get("session_store_type") == "redis":
+        work.top.set(work.sources["session_store_type"], "databroker_storage_type", "kvstore")
+    elif "session_store_type" in work.values:
+        work.top.lose(
+            work.sources["session_store_type"], "gate's cookie holds a session's name only; its sessions are in memory without a store"
+        )
+    if "http_address" in work.values:
+        address = str(work.values["http_address"]).removeprefix("http://")
+        if work.values.get("tls_cert_file"):
+            work.top.lose(work.sources["http_address"], "http_redirect_addr answers plain HTTP with a redirect")
+        else:
+            work.top.set(work.sources["http_address"], "address", address)
+            work.top.set(None, "insecure_server", True, new="something in front of oauth2-proxy ended TLS")
+
+
+def _decoded(secret: str) -> bytes | None:
+    """oauth2-proxy takes the text itself where it has 32 bytes, else URL-safe base64."""
+    if len(secret) == 32:
+        return secret.encode()
+    try:
+        raw = base64.urlsafe_b64decode(secret.replace("+", "-").replace("/", "_") + "=" * (-len(secret) % 4))
+    except (ValueError, binascii.Error):
+        return None
+    return raw if len(raw) == 32 else None
+
+
+def _routes(work: _Work, host: str) -> None:
+    for key in ("skip_auth_routes", "skip_auth_regex"):
+        for index, written in enumerate(work.list(key)):
+            _open_route(work, host, work.foreign.source(key, index) if key in work.foreign.values else work.sources[key], str(written))
+    upstreams = [_upstream(work, index, written) for index, written in enumerate(work.list("upstreams"))]
+    # Like oauth2-proxy: the longest path first.
+    for source, target, path in sorted(filter(None, upstreams), key=lambda found: -len(found[2])):
+        route = _route(work, host, source, target, path)
+        _rules(work, route)
+        work.converted.routes.append(route)
+
+
+def _upstream(work: _Work, index: int, written: Any) -> tuple[Source, str, str] | None:
+    source = work.foreign.source("upstreams", index) if "upstreams" in work.foreign.values else work.sources["upstreams"]
+    url = urlsplit(str(written))
+    if url.scheme not in ("http", "https") or not url.netloc:
+        work.top.lose(source, f"{written} is no web server: gate carries requests to http and https upstreams")
+        return None
+    return source, f"{url.scheme}://{url.netloc}", url.path or "/"
+
+
+def _route(work: _Work, host: str, source: Source, target: str, path: str) -> Part:
+    route = Part()
+    route.set(source, "from", f"https://{host}")
+    route.set(None, "to", target)
+    if path != "/":
+        route.set(None, "prefix" if path.endswith("/") else "path", path)
+    if str(work.values.get("pass_host_header", True)).lower() == "true":
+        route.set(work.sources.get("pass_host_header"), "preserve_host_header", True)
+    if work.values.get("ssl_upstream_insecure_skip_verify") is True:
+        route.set(work.sources["ssl_upstream_insecure_skip_verify"], "tls_skip_verify", True)
+    if work.values.get("skip_auth_preflight") is True:
+        route.set(work.sources["skip_auth_preflight"], "cors_allow_preflight", True)
+    if "upstream_timeout" in work.values:
+        route.set(work.sources["upstream_timeout"], "timeout", work.values["upstream_timeout"])
+    if work.values.get("pass_user_headers", True) is not False:
+        said = "X-Forwarded-User, -Email and -Groups become X-Gate-Jwt-Assertion, which is signed, and X-Gate-Claim-..."
+        route.set(work.sources.get("pass_user_headers", source), "pass_identity_headers", True, check=said)
+        if not work.top.has("jwt_claims_headers"):
+            work.top.set(None, "jwt_claims_headers", ["user", "email", "groups"], new="what X-Forwarded-User, -Email and -Groups told")
+    route.set(None, "allow_websockets", True, new="oauth2-proxy lets websockets through to every upstream")
+    return route
+
+
+def _open_route(work: _Work, host: str, source: Source, written: str) -> None:
+    before, _, after = written.partition("=")
+    method, expression = (before, after) if before.isupper() else ("", written)
+    if method or written.startswith("!"):
+        work.top.lose(source, f"{written}: not opened; a public route of gate is public for every method")
+        return
+    targets = [target for target in map(str, work.list("upstreams")) if urlsplit(target).scheme in ("http", "https")]
+    if not targets:
+        return
+    route = Part()
+    route.set(source, "from", f"https://{host}", check="an expression matches the whole path here: it was widened to mean the same")
+    route.set(None, "regex", whole(expression))
+    to = urlsplit(min(targets, key=lambda target: len(urlsplit(target).path)))
+    route.set(
+        None,
+        "to",
+        f"{to.scheme}://{to.netloc}",
+        new="" if len(targets) == 1 else "of several upstreams, the one with the shortest path: look",
+    )
+    route.set(None, "allow_public_unauthenticated_access", True)
+    work.converted.routes.append(route)
+
+
+def whole(expression: str) -> str:
+    """A search anywhere -> the same as a match of the whole path."""
+    begin = expression[1:] if expression.startswith("^") else f".*(?:{expression})" if expression.endswith("$") else f".*(?:{expression}).*"
+    if not expression.startswith("^"):
+        return begin
+    return begin[:-1] if begin.endswith("$") and not begin.endswith(r"\$") else f"(?:{begin}).*"
+
+
+def _rules(work: _Work, route: Part) -> None:
+    """Who may enter.  A restriction that can't be carried over leaves the route closed, never open."""
+    demands = [demand for demand in (_email_demand(work), _group_demand(work)) if demand is not None]
+    closed = False
+    below = [domain for domain in map(str, work.list("email_domains")) if domain.startswith(".")]
+    if below:
+        route.lose(
+            work.sources["email_domains"], f"{', '.join(below)} meant every domain below; list them: a domain of gate is that domain alone"
+        )
+        closed = not demands
+    for key in CLOSING:
+        if work.values.get(key):
+            route.lose(work.sources[key], "name the groups by id or name in allowed_groups; until then nobody passes")
+            closed = True
+    if closed:
+        return
+    if not demands:
+        if "*" in work.list("email_domains"):
+            route.set(work.sources["email_domains"], "allow_any_authenticated_user", True)
+        else:
+            route.entries.append(_nobody())
+    elif len(demands) == 1:
+        source, key, entries, _ = demands[0]
+        route.set(source, key, entries)
+    else:
+        route.set(
+            demands[0][0], "policy", [{"allow": {"and": [demand[3] for demand in demands]}}], check="address and group, both are demanded"
+        )
+
+
+def _nobody() -> Entry:
+    return Entry(
+        [Note("NEW", "nobody was let in there, and nobody is here: say who with allowed_users, allowed_groups or allowed_domains")]
+    )
+
+
+Demand = tuple[Source, str, list[Any], dict[str, Any]]
+
+
+def _email_demand(work: _Work) -> Demand | None:
+    domains = [str(domain).removeprefix("@") for domain in work.list("email_domains") if not str(domain).startswith(".")]
+    people = _people(work)
+    if "*" in domains or not (domains or people):
+        return None
+    if people and domains:
+        source = work.sources["authenticated_emails_file"]
+        criteria = [{"email": {"in": people}}, {"domain": {"in": domains}}]
+        return source, "policy", [{"allow": {"or": criteria}}], {"or": criteria}
+    if people:
+        return work.sources["authenticated_emails_file"], "allowed_users", people, {"email": {"in": people}}
+    return work.sources["email_domains"], "allowed_domains", domains, {"domain": {"in": domains}}
+
+
+def _people(work: _Work) -> list[str]:
+    named = work.values.get("authenticated_emails_file")
+    if not named:
+        return []
+    try:
+        lines = (work.foreign.base / posixpath.expanduser(str(named))).read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        work.top.lose(work.sources["authenticated_emails_file"], "can't be read from here: write its people as allowed_users")
+        return ["nobody@invalid"]
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _group_demand(work: _Work) -> Demand | None:
+    groups = [str(group) for group in work.list("allowed_groups")]
+    return (work.sources["allowed_groups"], "allowed_groups", groups, {"groups": {"in": groups}}) if groups else None

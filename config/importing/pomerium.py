@@ -1,0 +1,244 @@
+"""Pomerium (0.13 and later) -> ours: most keys are spelled the same, so this states only the differences."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+from config.documents.places import key_path
+from config.importing.converted import Converted, Part, Source
+from config.importing.reading import POMERIUM, Foreign
+from config.importing.templates import request_headers
+from config.load import raw_routes
+from config.options import Options
+from config.routes.policy_language import policy_blocks
+from config.routes.route import Route
+from config.routes.tcp import HTTP_ONLY
+from config.routes.tcp import SCHEME as TCP
+
+NOT_HERE = "gate has no such setting"
+
+RENAMED = {
+    "pomerium_debug": "gate_debug",
+    "enable_google_cloud_serverless_authentication": "enable_cloud_serverless_authentication",
+    "google_cloud_serverless_authentication_service_account": "cloud_serverless_authentication_service_account",
+    "cache_service_url": "databroker_service_url",
+    "tracing_datadog_address": "tracing_monitor_address",
+    "tracing_jaeger_collector_endpoint": "tracing_thrift_collector_endpoint",
+    "tracing_jaeger_agent_endpoint": "tracing_thrift_agent_endpoint",
+    "tracing_zipkin_endpoint": "tracing_span_endpoint",
+    "tracing_sampling_rate": "tracing_sample_rate",
+    "set_response_headers": "headers",
+}
+ROUTE_RENAMED = {
+    "kubernetes_service_account_token": "cluster_service_account_token",
+    "kubernetes_service_account_token_file": "cluster_service_account_token_file",
+    "enable_google_cloud_serverless_authentication": "enable_cloud_serverless_authentication",
+    "tls_upstream_server_name": "tls_server_name",
+}
+WHY_LOST = {
+    "administrators": "admin_allowed_users names who enters the admin",
+    "pass_identity_headers": "gate has it per route: it was added to every route that does not say otherwise",
+    "authenticate_internal_url": "authenticate_service_url is the one name of it",
+    "authenticate_internal_service_url": "authenticate_service_url is the one name of it",
+    "authorize_internal_service_url": "write it as authorize_service_url",
+    "databroker_internal_service_url": "write it as databroker_service_url",
+    "shared_secret_file": "write what is in the file as shared_secret, or give it as SHARED_SECRET",
+    "cookie_secret_file": "write what is in the file as cookie_secret, or give it as COOKIE_SECRET",
+    "idp_client_secret_file": "write what is in the file as idp_client_secret, or give it as IDP_CLIENT_SECRET",
+    "databroker_storage_connection_string_file": "write what is in the file as databroker_storage_connection_string",
+    "cookie_same_site": "gate's cookies are SameSite=Lax",
+    "xff_num_trusted_hops": "say whom to believe with trusted_proxies: addresses, not a number",
+    "bearer_token_format": "per route: bearer_token",
+    "idp_access_token_allowed_audiences": "per route: bearer_token_audience",
+    "identity_providers": "gate has one provider; tokens of others are taken per route: bearer_token",
+    "runtime_flags": "they switch Pomerium's own code",
+    "tracing_otlp_endpoint": "write tracing_provider: otlp and tracing_span_endpoint",
+    "authenticate_url": "write it as authenticate_service_url",
+    "jwt_issuer_format": "iss and aud of the assertion are host names without a scheme",
+    "envoy_admin_address": "there is no such listener",
+    "codec_type": "HTTP/1.1 and websockets are spoken to clients",
+}
+ROUTE_LOST = {
+    "tls_downstream_server_name": "gate takes the name from `from`",
+    "idle_timeout": "timeout bounds the whole answer, and event streams are never cut by the default",
+    "rewrite_response_headers": "gate rewrites no response header of an upstream",
+    "set_response_headers": "gate has `headers` for all routes together",
+    "description": "gate shows the route's name",
+    "logo_url": "gate shows no logos",
+    "show_error_details": "gate always tells a refused person the reason",
+    "response": "gate serves no fixed answers",
+    "regex_priority_order": "the first route of the list that matches decides: see that this one stands where it should",
+    "mcp": "gate carries the requests and knows nothing of the protocol",
+    "upstream_tunnel": "gate dials its upstreams",
+    "sub_policies": "write their lists (allowed_users, allowed_groups, ...) into the route itself",
+    "idp_client_id": "gate is one client of the provider for all routes",
+    "idp_client_secret": "gate is one client of the provider for all routes",
+    "idp_access_token_allowed_audiences": "write it as bearer_token_audience",
+    "bearer_token_format": "say with bearer_token which tokens the route takes",
+    "circuit_breaker_thresholds": "gate bounds connections by itself",
+    "tls_upstream_allow_renegotiation": "gate never renegotiates",
+    "depends_on": "people are signed in at each host when they come to it",
+    "kubernetes_api_server_url": "gate knows upstreams only",
+}
+STORAGE_TYPES = {"redis": "kvstore", "postgres": "database"}
+# What the provider is called here; None where gate has no way to sign in there.
+PROVIDERS = {"ping": "oidc", "cognito": "oidc", "apple": None, "hosted": None}
+# Who is refused by these is let in without them.
+MTLS_CRL = ("client_crl", "client_crl_file")
+MTLS_LOST = ("crl", "crl_file", "match_subject_alt_names")
+
+
+def convert(foreign: Foreign) -> Converted:
+    converted = Converted(POMERIUM)
+    identity_for_all = foreign.values.get("pass_identity_headers") is True
+    for key, value, source in foreign.items():
+        if key in ("routes", "policy"):
+            converted.routes += _routes(converted.top, foreign, key, value, identity_for_all)
+        elif key == "idp_provider" and value in PROVIDERS:
+            _provider(converted.top, source, value)
+        elif key == "downstream_mtls" and isinstance(value, dict):
+            _client_certificates(converted.top, foreign, value)
+        elif key == "databroker_storage_type":
+            _storage_type(converted.top, source, value)
+        elif key == "databroker_storage_connection_string":
+            _connection(converted.top, source, value)
+        elif key == "jwt_claims_headers" and isinstance(value, dict):
+            _claim_headers(converted.top, source, value)
+        elif key in MTLS_CRL:
+            continue  # below, with what follows from it
+        elif key == "authorize_service_url" and foreign.values.get("services", "all") == "all":
+            converted.top.lose(source, "in mode all the services are one process")
+        else:
+            _same(converted.top, source, key, value)
+    for source, lost in _refusals(foreign):
+        converted.top.lose(source, f"gate has no {lost}, so every route was closed: say for each who passes")
+        for route in converted.routes:
+            route.close()
+    return converted
+
+
+def _refusals(foreign: Foreign) -> Iterator[tuple[Source, str]]:
+    """(where, what) of client certificates that were refused, and would count here."""
+    for key in MTLS_CRL:
+        if foreign.values.get(key):
+            yield foreign.source(key), "list of revoked certificates"
+    mtls = foreign.values.get("downstream_mtls")
+    for key in MTLS_LOST:
+        if isinstance(mtls, dict) and mtls.get(key):
+            yield foreign.source("downstream_mtls", key), "choice among an authority's certificates, but of single ones (docs/policy.md)"
+
+
+def _routes(top: Part, foreign: Foreign, key: str, value: Any, identity_for_all: bool) -> list[Part]:
+    """As a list, or as in the environment: base64 of one."""
+    try:
+        routes = raw_routes(value)
+    except ValueError as error:
+        top.lose(foreign.source(key), str(error))
+        return []
+    return [_route(raw, foreign, (key, index), identity_for_all) for index, raw in enumerate(routes)]
+
+
+def _provider(top: Part, source: Source, value: Any) -> None:
+    name = PROVIDERS[value]
+    if name is None:
+        top.lose(source, f"{value} is not known to gate: name a provider of OpenID Connect")
+    else:
+        top.set(source, "idp_provider", name, check=f"{value} is a generic provider here: idp_provider_url names it")
+
+
+def _client_certificates(top: Part, foreign: Foreign, value: dict[str, Any]) -> None:
+    """Without `enforcement`, or with any, whoever has no good certificate is refused here."""
+    for key, content in value.items():
+        source = foreign.source("downstream_mtls", key)
+        if key in ("ca", "ca_file"):
+            top.set(source, f"client_{key}", content)
+        elif key == "enforcement":
+            top.lose(source, "every route asks for a certificate and refuses who has none")
+        elif key not in MTLS_LOST:
+            top.lose(source, NOT_HERE)
+
+
+def _same(part: Part, source: Source, key: str, value: Any) -> None:
+    name = RENAMED.get(key, key)
+    if key in WHY_LOST:
+        part.lose(source, WHY_LOST[key])
+    elif name not in Options.attributes():
+        part.lose(source, NOT_HERE)
+    elif part.has(name):
+        part.lose(source, f"{name} is there already")
+    else:
+        part.set(source, name, value)
+
+
+def _storage_type(top: Part, source: Source, value: Any) -> None:
+    name = STORAGE_TYPES.get(str(value), value)
+    top.set(source, "databroker_storage_type", name, check="" if name == value else f"{value} is called {name}")
+
+
+def _connection(top: Part, source: Source, value: Any) -> None:
+    if str(value).startswith(("postgres://", "postgresql://")):
+        top.set(source, "database_url", value, check="the storage type `database` keeps its records in Django's database")
+    else:
+        top.set(source, source.key, value)
+
+
+def _claim_headers(top: Part, source: Source, value: dict[str, Any]) -> None:
+    renamed = [f"{claim} was sent as {header}" for header, claim in value.items()]
+    top.set(source, source.key, list(value.values()), check=f"headers are named X-Gate-Claim-...: {', '.join(renamed)}")
+
+
+def _route(raw: Any, foreign: Foreign, at: tuple[str | int, ...], identity_for_all: bool) -> Part:
+    route = Part()
+    if not isinstance(raw, dict):
+        route.lose(foreign.source(*at), "is no route")
+        return route
+    is_tcp = str(raw.get("from", "")).startswith(f"{TCP}://")
+    for key, value in raw.items():
+        source = foreign.source(*at, key)
+        name = ROUTE_RENAMED.get(key, key)
+        if key == "policy":
+            continue
+        if is_tcp and name in HTTP_ONLY:
+            route.lose(source, "is for HTTP, and the route is for TCP")
+        elif name == "idle_timeout" and not is_tcp:
+            route.lose(source, ROUTE_LOST[name])
+        elif name == "set_request_headers":
+            request_headers(route, source, value)
+        elif name in Route.attributes():
+            route.set(None if name == key else source, name, value)
+        else:
+            route.lose(source, ROUTE_LOST.get(key, "gate's routes have no such key"))
+    if "policy" in raw:  # last: it may take back what stands beside it
+        _policy(route, foreign.source(*at, "policy"), raw["policy"])
+    if identity_for_all and not is_tcp and not route.has("pass_identity_headers"):
+        route.set(None, "pass_identity_headers", True, new="pass_identity_headers was set for all routes")
+    return route
+
+
+def _policy(route: Part, source: Source, value: Any) -> None:
+    """Pomerium's policy language and ours are built alike; what ours does not understand is not guessed."""
+    ours = _in_our_words(value)
+    try:
+        policy_blocks(ours)
+    except PydanticCustomError as error:
+        place, message = error.context["findings"][0] if error.context else ((), "can't be read")
+        route.lose(source, f"{key_path(place)} {message}; this rule lets nobody in any more")
+        if "deny" in str(value):
+            route.close()
+            route.note(source, "it also refused people, so this route's other rules were left out as well: nobody passes until you say who")
+    else:
+        route.set(source, "policy", ours, check="read it once against docs/policy.md")
+
+
+def _in_our_words(value: Any) -> Any:
+    """A member of a group `has` it there and `is` in it here; nothing else differs in spelling."""
+    if isinstance(value, list):
+        return [_in_our_words(element) for element in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _group_words(content) if key == "groups" else _in_our_words(content) for key, content in value.items()}
+
+
+def _group_words(content: Any) -> Any:
+    return {"is" if key == "has" else key: value for key, value in content.items()} if isinstance(content, dict) else content

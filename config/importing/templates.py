@@ -1,0 +1,63 @@
+"""Which values does the other product fill in?  As text they would mean something else, so they are left out and said."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from config.importing.converted import Converted, Part, Source
+
+# `${pomerium.jwt}` and `$pomerium.jwt`; `$$` is the sign itself.
+_REFERENCE = re.compile(r"\$(?:\{|[A-Za-z_])")
+_ANYWHERE = re.compile(r"\$\{[^}]*\}?")
+# There a dollar sign and braces are an expression's own.
+_EXPRESSIONS = frozenset({"regex", "regex_rewrite_pattern", "host_path_regex_rewrite_pattern"})
+
+WORDS = {
+    "access_token": "the provider's tokens never leave gate",
+    "id_token": "the provider's tokens never leave gate",
+    "jwt": "X-Gate-Jwt-Assertion is what upstreams verify: pass_identity_headers",
+}
+
+
+def request_headers(route: Part, source: Source, value: Any) -> None:
+    """`set_request_headers`, header by header."""
+    if not isinstance(value, dict):
+        if isinstance(value, str) and "$" in value:
+            route.lose(source, "a reference ($...) in it would be sent as text: write the headers as a map")
+        else:
+            route.set(None, "set_request_headers", value)
+        return
+    kept: dict[Any, Any] = {}
+    unescaped = []
+    for name, content in value.items():
+        bare = content.replace("$$", "") if isinstance(content, str) else ""
+        if _REFERENCE.search(bare):
+            route.lose(Source(f"{source.key}.{name}", source.line), f"{content}: {_why(bare)}")
+        elif isinstance(content, str) and "$$" in content:
+            kept[name] = content.replace("$$", "$")
+            unescaped.append(str(name))
+        else:
+            kept[name] = content
+    if kept:
+        check = f"$$ was a way to write $, which means nothing here: {', '.join(unescaped)}" if unescaped else ""
+        route.set(source if unescaped else None, "set_request_headers", kept, check=check)
+
+
+def _why(reference: str) -> str:
+    named = next((words for name, words in WORDS.items() if re.search(rf"\.{name}\b", reference)), "")
+    return f"gate fills nothing into a header{'; ' + named if named else ''}"
+
+
+def leave_out_templates(converted: Converted) -> None:
+    """Every other value that holds `${...}`: one of the environment's, or of a tool that writes files."""
+    for part in (converted.top, *converted.routes):
+        for entry in part.entries:
+            if entry.key and entry.key not in _EXPRESSIONS and (found := next(_templates(entry.value), "")):
+                part.refuse(entry, f"{found} is filled in by something else than gate: write what it stands for")
+
+
+def _templates(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from _ANYWHERE.findall(value)
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _templates(inner)

@@ -1,0 +1,77 @@
+"""A converted configuration as YAML, with a comment wherever its reader must know something."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from config.importing.converted import Converted, Entry, Part
+
+_WIDTH = 150
+
+
+def as_yaml(converted: Converted, file: str) -> str:
+    """`file` is named on top; the text ends with a newline."""
+    lines = list(_head(converted, file))
+    lines += _part(converted.top, "")
+    lines += ["", "policy:" if converted.routes else "policy: []"]
+    for route in converted.routes:
+        lines += _route(route)
+    return "\n".join(lines) + "\n"
+
+
+def _head(converted: Converted, file: str) -> Iterator[str]:
+    yield from _comment(f"Made from {file}, a configuration of {converted.product}.")
+    yield from _comment(f"LOST marks what could not be carried over ({converted.lost}),")
+    yield from _comment(f"CHECK what was carried over with a difference ({converted.to_check}), NEW what had to be added.")
+    yield from _comment("The secrets of the original are in here. Check it with: manage.py checkconfig -config THIS-FILE")
+    yield ""
+
+
+def _route(route: Part) -> Iterator[str]:
+    before = True  # a comment can't stand between the dash and its first key
+    for entry in route.entries:
+        lines = list(_entry(entry, "" if before and entry.key else "    "))
+        if before and entry.key:
+            first = next(index for index, line in enumerate(lines) if not line.startswith("#"))
+            lines = [f"  {line}" for line in lines[:first]] + [f"  - {lines[first]}"] + [f"    {line}" for line in lines[first + 1 :]]
+            before = False
+        elif before:
+            lines = [f"  {line.strip()}" for line in lines]
+        yield from lines
+
+
+def _part(part: Part, indent: str) -> Iterator[str]:
+    for entry in part.entries:
+        yield from _entry(entry, indent)
+
+
+def _entry(entry: Entry, indent: str) -> Iterator[str]:
+    for note in entry.notes:
+        yield from _comment(f"{note.mark} {note.text}", indent)
+    if entry.key:
+        yield from (indent + line for line in _written(entry.key, entry.value))
+
+
+def _written(key: str, value: Any) -> list[str]:
+    if isinstance(value, dict | list):
+        return _dumped({key: value})
+    return [f"{key}: {_dumped([value])[0][1:-1]}"]  # a list of one shows a scalar on one line, quoted as it must be
+
+
+def _dumped(value: Any) -> list[str]:
+    text = yaml.safe_dump(value, sort_keys=False, default_flow_style=None, width=10**6)
+    return text.rstrip("\n").split("\n")
+
+
+def _comment(text: str, indent: str = "") -> Iterator[str]:
+    """What came from the file is made harmless: a line break in a key must not end the comment."""
+    words = "".join(character if character.isprintable() else "?" for character in text).split(" ")
+    line = ""
+    for word in words:
+        if line and len(indent) + len(line) + len(word) > _WIDTH:
+            yield f"{indent}# {line}"
+            line = "  " + word
+        else:
+            line = f"{line} {word}" if line else word
+    yield f"{indent}# {line}"

@@ -1,0 +1,274 @@
+"""Where is the configuration, and what does it say?  Defaults < file < environment -> Options, or every problem at once."""
+
+import base64
+import binascii
+import gc
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from config import removed
+from config.documents.parse import parse
+from config.documents.places import Document, DocumentError, KeyPath, key_path, shown_path
+from config.files import LARGEST_CONFIGURATION, Files, read_capped
+from config.groups.rpc import not_needed_by
+from config.options import Options
+from config.routes.policy_tests import read_tests_file
+from config.routes.route import Route
+from config.routes.unchanged import KnownRoutes
+from config.validation import Finding, Rule, Settings, broken_rules, partial, validate
+from foundation.errors import ConfigError, Problem
+
+ENVIRONMENT_KEYS = (*Options.attributes(), *removed.SETTINGS)
+MOST_PROBLEMS = 1_000  # nobody reads more, and each takes time to explain
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A rule of somebody who knows more than this package does.  What it finds forbids a start, or only `warns`."""
+
+    kind: str
+    rule: Rule
+    warns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """`options` is None where there are errors.
+
+    `files` are those that settings and routes name, whether they could be read or not; routes that were known name none.
+    """
+
+    options: Options | None
+    errors: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    files: frozenset[Path] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What was read, and from where; `file` is empty where there is none."""
+
+    document: Document
+    file: str
+    directory: Path
+
+
+def config_path(environ: Mapping[str, str], cwd: Path) -> Path | None:
+    """`GATE_CONFIG`, else `config.yaml` in the working directory, else None: the environment alone."""
+    if named := environ.get("GATE_CONFIG"):
+        return cwd / named
+    path = cwd / "config.yaml"
+    # Also a dangling or unreadable one: leaving it out silently would start something else than was meant.
+    return path if os.path.lexists(path) else None
+
+
+def load_options(path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = ()) -> Options:
+    """Raises ConfigError with every problem that can be told now."""
+    return options_of(check_configuration(path, environ, [judge for judge in judges if not judge.warns]))
+
+
+def parse_options(content: bytes, extension: str, environ: Mapping[str, str], directory: Path) -> Options:
+    """As `load_options`, for the bytes of a configuration file in `directory`."""
+    return options_of(check_content(content, extension, environ, directory))
+
+
+def check_content(content: bytes, extension: str, environ: Mapping[str, str], directory: Path, judges: Sequence[Judge] = ()) -> Checked:
+    """As `check_configuration`, for the bytes of a configuration file in `directory`."""
+    return _checked(lambda: _Source(parse(content, extension), "", directory), environ, judges)
+
+
+def check_configuration(
+    path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = (), known: KnownRoutes | None = None
+) -> Checked:
+    """Never raises, whatever the file is.  `known` routes are taken over, and are those of now afterwards."""
+    return _checked(lambda: _read(path), environ, judges, "" if path is None else shown_path(path), known)
+
+
+def options_of(checked: Checked) -> Options:
+    """Raises ConfigError."""
+    if checked.options is None:
+        raise ConfigError(list(checked.errors))
+    return checked.options
+
+
+def _read(path: Path | None) -> _Source:
+    if path is None:
+        return _Source(Document({}), "", Path.cwd())
+    return _Source(parse(read_capped(path, LARGEST_CONFIGURATION), path.suffix), shown_path(path), path.absolute().parent)
+
+
+def _checked(
+    read: Callable[[], _Source],
+    environ: Mapping[str, str],
+    judges: Sequence[Judge],
+    file: str = "",
+    known: KnownRoutes | None = None,
+) -> Checked:
+    with _without_garbage_collection():
+        try:
+            source = read()
+        except DocumentError as error:
+            return Checked(None, (Problem("", f"the configuration {error}", error.line, error.column, file),))
+        except ValueError as error:
+            return Checked(None, (Problem("", f"the configuration can't be used: {error}", file=file),))
+        in_file = {} if source.document.value is None else source.document.value
+        if not isinstance(in_file, dict):
+            return Checked(None, (Problem("", "the configuration must be a map of settings", 1, 1, file),))
+        return _Checking(source, environ, known).check(in_file, judges)
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Loading makes only what stays: looking for garbage among ten thousand routes takes longer than reading them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class _Checking:
+    def __init__(self, source: _Source, environ: Mapping[str, str], known: KnownRoutes | None):
+        self._known = known
+        self._source = source
+        self._environ = environ
+        self._in_environment = {key: environ[key.upper()] for key in ENVIRONMENT_KEYS if environ.get(key.upper())}
+        self._documents: dict[str, tuple[str, Document]] = {}  # setting that names a document -> its file, and what is in it
+        self._errors = [replace(problem, file=source.file) for problem in source.document.problems[:MOST_PROBLEMS]]
+        self._warnings: list[Problem] = []
+
+    def check(self, in_file: dict[str, Any], judges: Sequence[Judge]) -> Checked:
+        """Routes one by one first, so that a mistake in one of them hides no mistake elsewhere."""
+        given = _without_nulls(in_file, Options) | self._in_environment
+        raw = {"data_dir": _data_dir(self._environ)} | not_needed_by(given.get("services")) | given
+        files = Files(self._source.directory)
+        context = {"files": files}
+        good = self._good_routes(raw.pop("policy", None), context)
+        raw["policy"] = tuple(good.values())
+        options, findings = validate(Options, raw, context)
+        self._add(_with_file_indexes(findings, list(good)))
+        view = options if options is not None else partial(Options, raw, findings, context)
+        self._add(broken_rules([self._tests_file], view))
+        for judge in judges:
+            self._add(_with_file_indexes(broken_rules([judge.rule], view), list(good)), judge.kind, warns=judge.warns)
+        errors, warnings = (tuple(sorted(found, key=_by_place)) for found in (self._errors, self._warnings))
+        return Checked(None if errors else options, errors, warnings, frozenset(files.read_ones))
+
+    def _good_routes(self, policy: Any, context: dict[str, Any]) -> dict[int, Route]:
+        """Index in the list -> route."""
+        good: dict[int, Route] = {}
+        try:
+            routes = raw_routes(policy)
+        except ValueError as error:
+            self._add([(("policy",), str(error))])
+            return good
+        if self._known is not None:
+            self._known.begin()
+        for index, raw_route in enumerate(routes):
+            if len(self._errors) > MOST_PROBLEMS:
+                break
+            written = _without_nulls(raw_route, Route) if isinstance(raw_route, dict) else raw_route
+            route = None if self._known is None else self._known.find(written)
+            if route is None:
+                route, findings = validate(Route, written, context)
+                self._add((("policy", index, *path), message) for path, message, *_ in findings)
+                if route is None:
+                    continue
+                if self._known is not None:
+                    self._known.add(written, route)
+            good[index] = route
+        return good
+
+    def _tests_file(self, view: Any) -> Iterator[Finding]:
+        if view.policy_tests_file is not None:
+            tests = read_tests_file(view.policy_tests_file)
+            self._documents["policy_tests_file"] = (shown_path(view.policy_tests_file.path), tests.document)
+            yield from tests.findings
+
+    def _add(self, findings: Iterable[Finding], kind: str = "invalid-configuration", *, warns: bool = False) -> None:
+        known = self._warnings if warns else self._errors
+        for finding in findings:
+            if len(known) == MOST_PROBLEMS:
+                known.append(Problem("", f"there are more than {MOST_PROBLEMS} problems; the rest is not shown", file=self._source.file))
+            if len(known) > MOST_PROBLEMS:
+                return
+            known.append(self._problem(finding, kind))
+
+    def _problem(self, finding: Finding, kind: str) -> Problem:
+        path, message, *other = finding
+        if other:
+            message = message.replace("{other}", self._described(other[0]))
+        if path and path[0] in self._in_environment and path[0] not in self._documents:
+            return Problem(key_path([str(path[0]).upper(), *path[1:]]), f"{message} (in the environment)", rule=kind)
+        file, place = self._place(path)
+        return Problem(key_path(path), message, *place, file=file, rule=kind)
+
+    def _described(self, path: KeyPath) -> str:
+        _, (line, _) = self._place(path)
+        return key_path(path) if line is None else f"{key_path(path)} (line {line})"
+
+    def _place(self, path: KeyPath) -> tuple[str, tuple[int | None, int | None]]:
+        if path and path[0] in self._documents and len(path) > 1:
+            file, document = self._documents[str(path[0])]
+            return file, document.place_of(path[1:]) or (None, None)
+        return self._source.file, self._source.document.place_of(path) or (None, None)
+
+
+def _by_place(problem: Problem) -> tuple[str, int, int]:
+    return problem.file, problem.line or 0, problem.column or 0
+
+
+def _data_dir(environ: Mapping[str, str]) -> Path:
+    if shared := environ.get("XDG_DATA_HOME"):
+        return Path(shared).absolute() / "gate"
+    # What systemd made for this unit (StateDirectory=); several are separated by colons.
+    if states := environ.get("STATE_DIRECTORY"):
+        return Path(states.partition(":")[0]).absolute()
+    return Path(environ.get("HOME") or "/").absolute() / ".local" / "share" / "gate"
+
+
+def _with_file_indexes(findings: Iterable[Finding], indexes: list[int]) -> Iterator[Finding]:
+    """A rule saw the good routes only: its `policy[1]` may be the file's `policy[3]`."""
+    for finding in findings:
+        path = _with_file_index(finding[0], indexes)
+        yield (path, finding[1]) if len(finding) == 2 else (path, finding[1], _with_file_index(finding[2], indexes))
+
+
+def _with_file_index(path: KeyPath, indexes: list[int]) -> KeyPath:
+    if path[:1] == ("policy",) and len(path) > 1 and isinstance(path[1], int):
+        return ("policy", indexes[path[1]], *path[2:])
+    return path
+
+
+def _without_nulls(raw: dict[str, Any], model: type[Settings]) -> dict[str, Any]:
+    """`cookie_domain:` with nothing behind it is unset.  Keys that are no settings stay, to be complained about."""
+    return {key: value for key, value in raw.items() if value is not None or key not in model.attributes()}
+
+
+def raw_routes(policy: Any) -> list[Any]:
+    """A list, or base64 of one; ValueError."""
+    if policy is None:
+        return []
+    if isinstance(policy, str):
+        policy = _decoded_policy(policy)
+    if not isinstance(policy, list):
+        raise ValueError("must be a list of routes: begin each of them with `- `")
+    return policy
+
+
+def _decoded_policy(text: str) -> Any:
+    try:
+        document = parse(base64.b64decode(text.strip(), validate=True), ".yaml")
+    except (ValueError, binascii.Error):
+        raise ValueError("as text must be base64 of a YAML or JSON list of routes") from None
+    except DocumentError as error:
+        raise ValueError(f"decoded, {error}" if error.line is None else f"decoded, line {error.line}: {error}") from None
+    if document.problems:
+        raise ValueError(f"decoded, {document.problems[0]}")
+    return document.value

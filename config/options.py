@@ -1,0 +1,202 @@
+"""All settings as one frozen value, and the rules that span their groups."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, WrapValidator
+
+from config import removed
+from config.groups.authenticate import AuthenticateSettings
+from config.groups.authorize import AuthorizeSettings
+from config.groups.autocert import AutocertSettings
+from config.groups.databroker import DatabrokerSettings
+from config.groups.directory import DirectorySettings, groups_come_from_somewhere
+from config.groups.proxy import ProxySettings
+from config.groups.rpc import RpcSettings
+from config.groups.shared import SharedSettings
+from config.groups.tracing import TracingSettings
+from config.keys import check_authority, check_pair, check_signing_key
+from config.routes.route import Route
+from config.validation import Finding, Rule
+from foundation.values import CertificatePair, SecretBytes, WatchedFile
+
+
+def _certificate_pairs(settings: Any) -> Iterator[CertificatePair]:
+    """Every form counts, and all of them together (specification, "Certificate forms are additive")."""
+    if settings.certificate and settings.certificate_key:
+        yield CertificatePair(settings.certificate, settings.certificate_key, "certificate")
+    if settings.certificate_file and settings.certificate_key_file:
+        key = SecretBytes(settings.certificate_key_file.content)
+        yield CertificatePair(settings.certificate_file.content, key, "certificate_file")
+    for index, pair in enumerate(settings.certificates):
+        yield CertificatePair(_content(pair.cert), SecretBytes(_content(pair.key)), f"certificates[{index}]")
+
+
+def _content(pem: SecretBytes | WatchedFile) -> bytes:
+    return pem.content if isinstance(pem, WatchedFile) else pem.reveal()
+
+
+def _transport_is_decided(settings: Any) -> Iterator[Finding]:
+    forms = (settings.certificate, settings.certificate_key, settings.certificate_file, settings.certificate_key_file)
+    if settings.services in ("authorize", "databroker"):
+        if not settings.grpc_insecure and not settings.certificates and not any(forms):
+            yield ("certificate",), "gRPC needs a certificate: set certificate and certificate_key, their _file forms, or certificates"
+    elif (
+        settings.autocert
+        and not settings.grpc_insecure
+        and settings.grpc_address is not None
+        and not settings.certificates
+        and not any(forms)
+    ):
+        yield (
+            ("autocert",),
+            "is for browsers, and gRPC needs a certificate of its own: set certificate_file, or grpc_insecure where it is safe",
+        )
+    elif not settings.insecure_server and not settings.autocert and not settings.certificates and not any(forms):
+        yield (
+            ("certificate",),
+            "the server must be run with a certificate: set certificate and certificate_key, their _file forms, or certificates; "
+            "or let autocert: true get some; or set insecure_server: true where something in front of it ends TLS",
+        )
+
+
+def _pairs_are_whole(settings: Any) -> Iterator[Finding]:
+    for certificate, key in (("certificate", "certificate_key"), ("certificate_file", "certificate_key_file")):
+        if bool(getattr(settings, certificate)) != bool(getattr(settings, key)):
+            present, absent = (certificate, key) if getattr(settings, certificate) else (key, certificate)
+            yield (present,), f"needs {absent} too"
+
+
+def _pairs_match(settings: Any) -> Iterator[Finding]:
+    for pair in _certificate_pairs(settings):
+        try:
+            check_pair(pair.certificate, pair.key)
+        except ValueError as error:
+            yield (pair.source,), str(error)
+
+
+def _signing_key_fits(settings: Any) -> Iterator[Finding]:
+    if settings.signing_key is None:
+        return
+    try:
+        check_signing_key(settings.signing_key, settings.signing_key_algorithm)
+    except ValueError as error:
+        yield ("signing_key_file" if settings.signing_key_file else "signing_key",), str(error)
+
+
+def _authorities_are_valid(settings: Any) -> Iterator[Finding]:
+    yield from _unusable_authorities(settings, ("certificate_authority", "client_ca", "autocert_trusted_ca"), ())
+    for index, route in enumerate(settings.policy):
+        yield from _unusable_authorities(route, ("tls_custom_ca", "tls_downstream_client_ca"), ("policy", index))
+
+
+def _unusable_authorities(settings: Any, keys: tuple[str, ...], place: tuple[str | int, ...]) -> Iterator[Finding]:
+    for key in keys:
+        try:
+            if (pem := getattr(settings, key)) is not None:
+                check_authority(pem)
+        except ValueError as error:
+            yield (*place, f"{key}_file" if getattr(settings, f"{key}_file") else key), str(error)
+
+
+def _client_certificates_can_be_had(settings: Any) -> Iterator[Finding]:
+    """Behind something that ends TLS nobody shows us a certificate: a route that wants one would be closed to everybody."""
+    if settings.ext_authz_tokens:
+        return  # an Envoy that ends TLS tells us what it was shown
+    needs_tls = "needs TLS that ends here, and insecure_server leaves it to something in front"
+    if settings.insecure_server and settings.client_ca is not None:
+        yield ("client_ca_file" if settings.client_ca_file else "client_ca",), needs_tls
+    for index, route in enumerate(settings.policy):
+        own = route.tls_downstream_client_ca
+        if settings.insecure_server and own is not None:
+            key = "tls_downstream_client_ca_file" if route.tls_downstream_client_ca_file else "tls_downstream_client_ca"
+            yield ("policy", index, key), needs_tls
+        if own is None and settings.client_ca is None and "client_certificate" in route.criteria:
+            yield ("policy", index, "policy"), "has client_certificate, and without client_ca or tls_downstream_client_ca none is verified"
+
+
+def _strength_is_known(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy if settings.idp_provider == "github" else ()):
+        for key in ("acr_values", "max_age"):
+            if getattr(route, key):
+                yield ("policy", index, key), "needs a provider of OpenID Connect: github does not say how and when people signed in"
+
+
+def _routes_fit_timeout_write(settings: Any) -> Iterator[Finding]:
+    limit = settings.timeout_write
+    for index, route in enumerate(settings.policy if limit else ()):
+        if route.timeout is not None and (route.timeout > limit or route.timeout == timedelta(0)):
+            yield ("policy", index, "timeout"), "is more than timeout_write, which bounds every response (0 is no limit at all)"
+
+
+def _made_already(value: Any, handler: Any) -> Any:
+    """The loader makes routes one by one, and they can't change: ten thousand of them are not looked at again."""
+    return value if type(value) is tuple and all(type(route) is Route for route in value) else handler(value)
+
+
+class Options(
+    DatabrokerSettings,
+    ProxySettings,
+    DirectorySettings,
+    AuthorizeSettings,
+    AuthenticateSettings,
+    RpcSettings,
+    AutocertSettings,
+    TracingSettings,
+    SharedSettings,
+):
+    """Attribute names are the file keys of the specification."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        *SharedSettings.RULES,
+        *AutocertSettings.RULES,
+        *AuthenticateSettings.RULES,
+        *ProxySettings.RULES,
+        *DatabrokerSettings.RULES,
+        *RpcSettings.RULES,
+        *TracingSettings.RULES,
+        *AuthorizeSettings.RULES,
+        *DirectorySettings.RULES,
+        _transport_is_decided,
+        _pairs_are_whole,
+        _pairs_match,
+        _signing_key_fits,
+        _authorities_are_valid,
+        _client_certificates_can_be_had,
+        _routes_fit_timeout_write,
+        _strength_is_known,
+        groups_come_from_somewhere,
+    )
+    REMOVED: ClassVar[dict[str, str]] = removed.SETTINGS
+    ELSEWHERE: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(Route.attributes(), "is a key of a route: write it into an entry of `policy`"),
+        "routes": "is called `policy` here: the same list under that name (manage.py importconfig converts a file of Pomerium)",
+    }
+
+    policy: Annotated[tuple[Route, ...], WrapValidator(_made_already)] = Field(
+        (),
+        description="The routes, in the order in which they are tried; also as base64 of a YAML or JSON list.",
+        examples=[
+            [{"from": "https://app.example.com", "to": "http://127.0.0.1:8001", "allow_any_authenticated_user": True}],
+            "W3tmcm9tOiBodHRwczovL2EuZXhhbXBsZS5jb20sIHRvOiBodHRwOi8vMTI3LjAuMC4xOjgwMDF9XQ==",
+        ],
+    )
+
+    def differs_in_routes_only(self, other: "Options") -> bool:
+        return all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields if name != "policy")
+
+    @property
+    def tells_the_admin(self) -> bool:
+        """Does who decides here know where the admin would read it?  An authorize of its own does where it is given the database."""
+        return self.services == "all" or (self.services == "authorize" and "database_url" in self.model_fields_set)
+
+    @property
+    def service_label(self) -> str:
+        """Which service metrics are labelled with."""
+        return "gate" if self.services == "all" else f"gate-{self.services}"
+
+    @cached_property
+    def certificate_pairs(self) -> tuple[CertificatePair, ...]:
+        return tuple(_certificate_pairs(self))

@@ -1,0 +1,142 @@
+"""What settings are there?  Every key with its kind, default, meaning and examples, out of the one place where it is declared."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from types import NoneType
+from typing import Any, get_args
+
+from pydantic.fields import FieldInfo
+
+from config.groups.authenticate import AuthenticateSettings
+from config.groups.authorize import AuthorizeSettings
+from config.groups.autocert import AutocertSettings
+from config.groups.databroker import DatabrokerSettings
+from config.groups.directory import DirectorySettings
+from config.groups.proxy import ProxySettings
+from config.groups.rpc import RpcSettings
+from config.groups.shared import SharedSettings
+from config.groups.tracing import TracingSettings
+from config.options import Options
+from config.reader import Reader
+from config.routes.route import Route
+from config.validation import Settings
+
+# The settings of Options that no group has come last.
+GROUPS: Mapping[str, type[Settings]] = {
+    "All parts of the service": SharedSettings,
+    "Certificates that gate gets": AutocertSettings,
+    "Sign-in": AuthenticateSettings,
+    "The directory": DirectorySettings,
+    "Groups and the admin": AuthorizeSettings,
+    "Proxied requests": ProxySettings,
+    "Records": DatabrokerSettings,
+    "Between services": RpcSettings,
+    "Tracing": TracingSettings,
+}
+FILE_ONLY = frozenset({"certificates", "policy_tests"})
+_UNITS = (("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)), ("ms", timedelta(milliseconds=1)))
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key as an author of configurations sees it.  `owner` is the model that declares it."""
+
+    name: str
+    owner: type[Settings]
+    field: FieldInfo
+
+    @property
+    def reader(self) -> Reader | None:
+        """None for what holds objects of ours: see `model`."""
+        nested = (part for kind in _kinds(self.field.annotation) for part in getattr(kind, "__metadata__", ()))
+        candidates = [*self.field.metadata, *nested]
+        return next((part for part in reversed(candidates) if isinstance(part, Reader)), None)
+
+    @property
+    def model(self) -> type[Settings] | None:
+        return next((kind for kind in _kinds(self.field.annotation) if isinstance(kind, type) and issubclass(kind, Settings)), None)
+
+    @property
+    def is_list_of_models(self) -> bool:
+        return any(getattr(kind, "__origin__", None) is tuple for kind in _kinds(self.field.annotation))
+
+    @property
+    def may_be_null(self) -> bool:
+        """A setting or route key with nothing behind it is unset; a required one may only be so where the environment has it."""
+        return NoneType in _kinds(self.field.annotation) or (self.owner is Route and not self.is_required)
+
+    @property
+    def kind(self) -> str:
+        if self.reader is not None:
+            return self.reader.kind
+        return "array of objects" if self.is_list_of_models else "object"
+
+    @property
+    def default(self) -> Any:
+        """As it would be written; None where there is none."""
+        if self.field.is_required():
+            return None
+        return written(self.field.get_default(call_default_factory=True, validated_data={}))
+
+    @property
+    def when_unset(self) -> str | None:
+        extra = self.field.json_schema_extra
+        return str(extra["when_unset"]) if isinstance(extra, dict) and "when_unset" in extra else None
+
+    @property
+    def is_required(self) -> bool:
+        return self.field.is_required() and self.when_unset is None
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for argument in get_args(annotation):
+        yield from _kinds(argument)
+
+
+def keys(model: type[Settings]) -> tuple[Key, ...]:
+    return tuple(Key(name, model, model.model_fields[attribute]) for name, attribute in model.attributes().items())
+
+
+def settings() -> dict[str, tuple[Key, ...]]:
+    """Title -> the settings of that group; `policy` comes last."""
+    groups = {title: keys(model) for title, model in GROUPS.items()}
+    grouped = {key.name for group in groups.values() for key in group}
+    rest = tuple(key for key in keys(Options) if key.name not in grouped)
+    return {**groups, "Routes": rest}
+
+
+def route_keys() -> tuple[Key, ...]:
+    return keys(Route)
+
+
+def nested(declared: Iterable[Key]) -> Iterator[tuple[Key, type[Settings]]]:
+    """The keys that hold objects of ours, and the models of these, to the bottom; routes are not among them."""
+    for key in declared:
+        if key.reader is None and key.model not in (None, Route):
+            assert key.model is not None
+            yield key, key.model
+            yield from nested(keys(key.model))
+
+
+def written(value: Any) -> Any:
+    """A value of a setting as a configuration file has it."""
+    if isinstance(value, timedelta):
+        return written_duration(value)
+    if isinstance(value, Mapping):
+        return {key: written(content) for key, content in value.items()}
+    if isinstance(value, tuple | list):
+        return [written(element) for element in value]
+    if isinstance(value, Decimal):
+        return float(value)
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def written_duration(value: timedelta) -> str:
+    parts = ""
+    for unit, length in _UNITS:
+        count, value = divmod(value, length)
+        parts += f"{count}{unit}" if count else ""
+    return parts or "0"

@@ -1,0 +1,72 @@
+"""Which shape has a configuration file?  JSON Schema (Draft 2020-12) for editors, out of the declarations of the settings."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from config.reader import BASE64, Shape
+from config.reference.all_settings import Key, keys, route_keys, settings
+from config.routes.route import Route
+from config.validation import Settings
+
+# What may also be written as one text, base64 of its YAML or JSON.
+AS_TEXT = frozenset({"policy"})
+
+
+def json_schema() -> dict[str, Any]:
+    definitions: dict[str, Any] = {}
+    properties = _properties([key for group in settings().values() for key in group], definitions, nullable=True)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "gate",
+        "description": "A configuration file of gate. What it leaves out may come from environment variables.",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _properties(declared: Iterable[Key], definitions: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
+    """`nullable`: a key with nothing behind it is unset, wherever it may be."""
+    return {key.name: _property(key, definitions, nullable=nullable) for key in sorted(declared, key=lambda key: key.name)}
+
+
+def _property(key: Key, definitions: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
+    shape = dict(key.reader.shape) if key.reader else _shape_of_models(key, definitions)
+    described = {"description": key.field.description, **(_or_null(shape) if nullable or key.may_be_null else shape)}
+    if key.default is not None:
+        described["default"] = key.default
+    return {**described, "examples": key.field.examples}
+
+
+def _shape_of_models(key: Key, definitions: dict[str, Any]) -> dict[str, Any]:
+    assert key.model is not None
+    reference = {"$ref": f"#/$defs/{key.model.__name__}"}
+    if key.model.__name__ not in definitions:
+        definitions[key.model.__name__] = {}  # a model may hold itself
+        definitions[key.model.__name__] = _object(key.model, definitions)
+    shape = {"type": "array", "items": reference} if key.is_list_of_models else reference
+    return {"anyOf": [shape, BASE64]} if key.name in AS_TEXT else shape
+
+
+def _object(model: type[Settings], definitions: dict[str, Any]) -> dict[str, Any]:
+    declared = route_keys() if model is Route else keys(model)
+    shape: dict[str, Any] = {
+        "type": "object",
+        "description": model.__doc__,
+        "additionalProperties": False,
+        "properties": _properties(declared, definitions, nullable=False),
+    }
+    if required := [key.name for key in declared if key.is_required]:
+        shape["required"] = required
+    if model is Route:
+        shape["anyOf"] = [{"required": ["to"]}, {"required": ["redirect"]}]
+    return shape
+
+
+def _or_null(shape: Shape) -> Mapping[str, Any]:
+    if isinstance(shape.get("type"), str) and "enum" not in shape:
+        return {**shape, "type": [shape["type"], "null"]}
+    if "anyOf" in shape:
+        return {**shape, "anyOf": [*shape["anyOf"], {"type": "null"}]}
+    return {"anyOf": [shape, {"type": "null"}]}

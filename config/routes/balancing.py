@@ -1,0 +1,79 @@
+"""How are requests spread over the upstreams of a route?  The settings of each `lb_policy`."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from config.fields import Number
+from config.reader import whole_number
+from config.validation import Finding, Rule, Settings
+
+ROUND_ROBIN, LEAST_REQUEST, RING_HASH, RANDOM, MAGLEV = POLICIES = ("ROUND_ROBIN", "LEAST_REQUEST", "RING_HASH", "RANDOM", "MAGLEV")
+LARGEST_RING = 8 * 1024 * 1024  # Envoy's
+LARGEST_TABLE = 5_000_011  # Envoy's
+_CONFIGS = {"least_request_lb_config": LEAST_REQUEST, "ring_hash_lb_config": RING_HASH, "maglev_lb_config": MAGLEV}
+
+
+def _ring_can_be_had(settings: Any) -> Iterator[Finding]:
+    if settings.minimum_ring_size > settings.maximum_ring_size:
+        yield ("minimum_ring_size",), "is more than maximum_ring_size"
+
+
+def _size_is_prime(settings: Any) -> Iterator[Finding]:
+    size = settings.table_size
+    if any(size % divisor == 0 for divisor in range(2, int(size**0.5) + 1)):
+        yield ("table_size",), "must be a prime number, as 65537 is"
+
+
+class ActiveRequestBias(Settings):
+    """How much requests under way count against an upstream, where weights differ."""
+
+    default_value: Number = Field(
+        Decimal("1"), description="With different weights: each counts `weight / (requests under way + 1) ^ this`.", examples=[1.0]
+    )
+
+
+class LeastRequestSettings(Settings):
+    """Settings of LEAST_REQUEST."""
+
+    choice_count: Annotated[int, whole_number(2, 1024)] = Field(
+        2, description="With equal weights: so many upstreams are drawn, and the least busy of them is taken.", examples=[3]
+    )
+    active_request_bias: ActiveRequestBias = Field(
+        default_factory=lambda: ActiveRequestBias.model_validate({}),
+        description="How much being busy counts.",
+        examples=[{"default_value": 1.0}],
+    )
+
+
+class RingHashSettings(Settings):
+    """Settings of RING_HASH."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (_ring_can_be_had,)
+
+    minimum_ring_size: Annotated[int, whole_number(1, LARGEST_RING)] = Field(
+        1024, description="Points on the ring, all upstreams together; more of them make shares more exact.", examples=[1024]
+    )
+    maximum_ring_size: Annotated[int, whole_number(1, LARGEST_RING)] = Field(
+        LARGEST_RING, description="At most so many, however different the weights.", examples=[65536]
+    )
+
+
+class MaglevSettings(Settings):
+    """Settings of MAGLEV."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (_size_is_prime,)
+
+    table_size: Annotated[int, whole_number(3, LARGEST_TABLE)] = Field(
+        65537, description="Entries of the table, a prime number; a hundred times as many as upstreams, or more.", examples=[65537]
+    )
+
+
+def settings_fit_the_policy(route: Any) -> Iterator[Finding]:
+    for key, policy in _CONFIGS.items():
+        if getattr(route, key) is not None and route.lb_policy != policy:
+            yield (key,), f"has no effect without lb_policy: {policy}"
+    if route.maglev_lb_config is not None and len(route.to) > route.maglev_lb_config.table_size:
+        yield ("maglev_lb_config",), "the table has fewer entries than `to` has upstreams"

@@ -1,0 +1,141 @@
+"""Which tokens of a provider let a program in without a browser, and when do the settings for them contradict each other?"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from config.fields import File, TextList, WebUrl, text
+from config.reader import WEB_URL, Reader, one_of
+from config.validation import Finding, Settings
+from foundation.values import Url, WatchedFile, is_confidential, parse_url
+
+ACCESS_TOKEN, ID_TOKEN, JWT = "idp_access_token", "idp_id_token", "jwt"
+KINDS = (ACCESS_TOKEN, ID_TOKEN, JWT)
+ANY_CLIENT = "*"
+# Between issuer and subject in the id of who is named by a token of `jwt`.  No issuer has one, so no two ids are the same.
+ISSUER_ENDS = "#"
+# Claims that name a person; what names groups besides is `groups_claim`.
+OF_OUR_PEOPLE = frozenset({"sub", "email"})
+_ISSUER = re.compile(r"https?://[!-~]+")
+
+
+def issuer(value: Any) -> str:
+    """Compared character by character, so it stays as it is written."""
+    url = text(value)
+    parsed = parse_url(url) if _ISSUER.fullmatch(url) and ISSUER_ENDS not in url else None
+    if parsed is None or not is_confidential(parsed.scheme, parsed.host):
+        raise ValueError("must be an https URL, exactly as it stands in the tokens (http on this machine only)")
+    return url
+
+
+def secure(url: Url) -> Url:
+    if not is_confidential(url.scheme, url.host):
+        raise ValueError("must be https (http on this machine only): whoever can change the keys on their way can sign any token")
+    return url
+
+
+def _key_set(file: WatchedFile) -> WatchedFile:
+    try:
+        keys = json.loads(file.content)["keys"]
+    except (ValueError, LookupError, TypeError):
+        keys = None
+    if not isinstance(keys, list) or not keys:
+        raise ValueError("the file must hold a JSON Web Key Set: an object with `keys`")
+    return file
+
+
+Issuer = Annotated[str, Reader("URL", issuer, WEB_URL)]
+Jwks = Annotated[File, AfterValidator(_key_set)]
+
+
+class BearerTokenKeys(Settings):
+    """Those keys of a route."""
+
+    bearer_token: Annotated[str, one_of(*KINDS)] | None = Field(
+        None,
+        description="Programs get in with `Authorization: Bearer` and a token of the provider, or with `jwt` of another issuer "
+        "(docs/tokens.md). The policy decides as for people; the upstream does not see the token.",
+        examples=["jwt"],
+    )
+    bearer_token_issuer: Issuer | None = Field(
+        None,
+        description="With `bearer_token: jwt`: whose tokens they are, exactly.",
+        examples=["https://token.actions.githubusercontent.com"],
+    )
+    bearer_token_audience: TextList = Field(
+        (), description="For whom the tokens must be; one of these is enough.", examples=[["https://app.example.com"]]
+    )
+    bearer_token_jwks_url: Annotated[WebUrl, AfterValidator(secure)] | None = Field(
+        None,
+        description="With `bearer_token: jwt`: where the issuer's keys are.",
+        examples=["https://token.actions.githubusercontent.com/.well-known/jwks"],
+        json_schema_extra={"when_unset": "as the issuer's discovery document says"},
+    )
+    bearer_token_jwks_file: Jwks | None = Field(
+        None, description="With `bearer_token: jwt`: a file with the issuer's keys, read again when it changes.", examples=["keys.json"]
+    )
+
+
+def bearer_tokens_are_whole(route: Any) -> Iterator[Finding]:
+    kind = route.bearer_token
+    others = ("bearer_token_issuer", "bearer_token_audience", "bearer_token_jwks_url", "bearer_token_jwks_file")
+    given = [name for name in others if getattr(route, name)]
+    if kind is None:
+        for name in given:
+            yield (name,), "has no effect without bearer_token"
+        return
+    if route.allow_public_unauthenticated_access or not route.to:
+        yield ("bearer_token",), "has no effect on a route that needs nobody to sign in"
+    for name in given:
+        if kind != JWT and name != "bearer_token_audience":
+            yield (name,), f"is for bearer_token: jwt; {kind} is of the configured provider"
+    if kind == ID_TOKEN and route.bearer_token_audience:
+        yield ("bearer_token_audience",), "is not for idp_id_token, whose audience is idp_client_id"
+    if kind == ACCESS_TOKEN and not route.bearer_token_audience:
+        yield (
+            ("bearer_token_audience",),
+            (
+                "is required: the audience of JWT access tokens that are meant for this route; or *, "
+                "which takes any token that the provider's userinfo endpoint takes, whichever client it was given to"
+            ),
+        )
+    if ANY_CLIENT in route.bearer_token_audience and (kind != ACCESS_TOKEN or len(route.bearer_token_audience) > 1):
+        yield ("bearer_token_audience",), "* is for idp_access_token, and stands alone"
+    if kind == JWT:
+        yield from _jwt_is_whole(route)
+
+
+def _jwt_is_whole(route: Any) -> Iterator[Finding]:
+    for name in ("bearer_token_issuer", "bearer_token_audience"):
+        if not getattr(route, name):
+            yield (name,), "is required with bearer_token: jwt"
+    if route.bearer_token_jwks_url and route.bearer_token_jwks_file:
+        yield ("bearer_token_jwks_url",), "and bearer_token_jwks_file both give the keys: choose one"
+    if route.allow_any_authenticated_user:
+        message = "with bearer_token: jwt would let in whoever the issuer gives a token, of a public CI service everybody: name who may"
+        yield ("allow_any_authenticated_user",), message
+
+
+def claims_are_of_one_issuer(settings: Any, groups_claim: str) -> Iterator[Finding]:
+    """Who somebody is and which groups they are in: of another issuer that must be asked for by words that say so."""
+    for index, route in enumerate(settings.policy):
+        for name in route.allowed_idp_claims if route.bearer_token == JWT else ():
+            if name in OF_OUR_PEOPLE or name == groups_claim:
+                yield (
+                    ("policy", index, "allowed_idp_claims", name),
+                    f"is what the provider says of its people, and tokens of {route.bearer_token_issuer} would say it as well: write "
+                    f"policy: [{{allow: {{and: [{{claim/iss: ...}}, {{claim/{name}: ...}}]}}}}], with the issuer that you mean",
+                )
+
+
+def bearer_tokens_fit_the_provider(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy):
+        if route.bearer_token == ID_TOKEN and settings.idp_client_id == "not used":
+            yield ("policy", index, "bearer_token"), "needs idp_client_id here, too: it is the audience of ID tokens"
+        if settings.idp_provider != "github":
+            continue
+        if route.bearer_token == ID_TOKEN or (route.bearer_token == ACCESS_TOKEN and route.bearer_token_audience != (ANY_CLIENT,)):
+            yield ("policy", index, "bearer_token"), "github gives no signed tokens: only idp_access_token with bearer_token_audience: *"

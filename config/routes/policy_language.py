@@ -1,0 +1,231 @@
+"""What does the `policy` of a route say?  The written blocks become a tree of comparisons, or findings with their place.
+
+Every map of the language has one key, so that no reading depends on how several would combine.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+from config.routes.policy_values import CRITERIA, Kind, time_zone
+
+EFFECTS = ("allow", "deny")
+ENFORCE, SHADOW = MODES = ("enforce", "shadow")
+COMBINATIONS = ("and", "or", "nor", "not")
+_DEEPEST = 16
+_MOST_COMPARISONS = 10_000
+
+Place = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One criterion with one operator.  `key` is its place below the route, `argument` what stands behind the slash."""
+
+    key: str
+    criterion: str
+    argument: str
+    operator: str
+    is_negated: bool
+    operand: Any
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    operator: str
+    parts: tuple["Expression", ...]
+
+
+Expression = Comparison | Combination
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`mode` SHADOW: what it would do is told, and not done."""
+
+    key: str
+    effect: str
+    expression: Expression
+    mode: str = ENFORCE
+
+
+def policy_blocks(value: Any) -> tuple[Block, ...]:
+    """For pydantic: the blocks, or every mistake in them at its own place."""
+    if isinstance(value, tuple):
+        return value
+    reader = _Reader()
+    blocks = tuple(reader.blocks(value))
+    if reader.findings:
+        raise PydanticCustomError("rules", "breaks a rule", {"findings": reader.findings})
+    return blocks
+
+
+def comparisons(blocks: Iterable[Block]) -> Iterator[Comparison]:
+    waiting = [block.expression for block in blocks]
+    while waiting:
+        expression = waiting.pop()
+        if isinstance(expression, Comparison):
+            yield expression
+        else:
+            waiting.extend(expression.parts)
+
+
+class _Wrong(Exception):
+    """A finding was noted; this part of the tree has no value."""
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.findings: list[tuple[Place, str]] = []
+        self._count = 0
+
+    def blocks(self, value: Any) -> Iterator[Block]:
+        written = [value] if isinstance(value, Mapping) else value
+        if not isinstance(written, list) or not written:
+            self.findings.append(((), "must be a list of blocks, each with `allow` or `deny`"))
+            return
+        for index, block in enumerate(written):
+            place: Place = (index,) if isinstance(value, list) else ()
+            try:
+                yield from self._block(block, place)
+            except _Wrong:
+                continue
+
+    def _block(self, block: Any, place: Place) -> Iterator[Block]:
+        if not isinstance(block, Mapping) or not block:
+            raise self._wrong(place, "must be a map with `allow` or `deny`")
+        mode = block.get("mode", ENFORCE)
+        if mode not in MODES:
+            raise self._wrong((*place, "mode"), _unknown(mode, MODES, "is neither `enforce` nor `shadow`"))
+        effects = {name: expression for name, expression in block.items() if name != "mode"}
+        if not effects:
+            raise self._wrong(place, "has a mode, and neither `allow` nor `deny`")
+        for effect, expression in effects.items():
+            if effect not in EFFECTS:
+                self._wrong((*place, str(effect)), _unknown(effect, EFFECTS, "is neither `allow` nor `deny`"))
+                continue
+            try:
+                yield Block(_key((*place, effect)), effect, self._expression(expression, (*place, effect), 0), mode)
+            except _Wrong:
+                continue
+
+    def _expression(self, value: Any, place: Place, depth: int) -> Expression:
+        if depth > _DEEPEST:
+            raise self._wrong(place, f"is nested more than {_DEEPEST} deep")
+        if not isinstance(value, Mapping) or not value:
+            raise self._wrong(place, "must be a map of one criterion, or of `and`, `or`, `nor` or `not`")
+        if len(value) > 1:
+            raise self._wrong(
+                place, "has several keys: put them below one `and:` or `or:`, as a list, so that it is plain how they combine"
+            )
+        ((name, content),) = value.items()
+        if name in ("and", "or", "nor"):
+            return Combination(name, self._parts(content, (*place, name), depth))
+        if name == "not":
+            return Combination("not", (self._negated(content, (*place, name), depth),))
+        return self._criterion(str(name), content, (*place, str(name)))
+
+    def _parts(self, value: Any, place: Place, depth: int) -> tuple[Expression, ...]:
+        if not isinstance(value, list) or not value:
+            raise self._wrong(place, "must be a list with at least one criterion")
+        parts = []
+        for index, part in enumerate(value):
+            try:
+                parts.append(self._expression(part, (*place, index), depth + 1))
+            except _Wrong:
+                continue
+        if len(parts) < len(value):
+            raise _Wrong
+        return tuple(parts)
+
+    def _negated(self, value: Any, place: Place, depth: int) -> Expression:
+        if isinstance(value, list):
+            if len(value) != 1:
+                raise self._wrong(place, "takes one criterion; for several write `nor:` (none of them), or `not: {and: [...]}`")
+            return self._expression(value[0], (*place, 0), depth + 1)
+        return self._expression(value, place, depth + 1)
+
+    def _criterion(self, written: str, value: Any, place: Place) -> Expression:
+        self._count += 1
+        if self._count > _MOST_COMPARISONS:
+            raise self._wrong(place, f"is more than the {_MOST_COMPARISONS:,} criteria that a route may have")
+        name, slash, argument = written.partition("/")
+        kind = CRITERIA.get(name)
+        if kind is None:
+            raise self._wrong(place, _unknown(written, [*CRITERIA, *COMBINATIONS], "is not a criterion"))
+        if bool(slash) != bool(kind.argument) or (slash and not argument):
+            form = f"{name}/<{kind.argument}>" if kind.argument else name
+            raise self._wrong(place, f"is written {form}")
+        try:
+            argument = kind.read_argument(argument)
+        except ValueError as error:
+            raise self._wrong(place, str(error)) from None
+        written_operators, zone = self._operators(kind, value, place)
+        found = [self._comparison(kind, (name, argument), operator, place, zone) for operator in written_operators]
+        if any(comparison is None for comparison in found):
+            raise _Wrong
+        parts = tuple(comparison for comparison in found if comparison is not None)
+        return parts[0] if len(parts) == 1 else self._together(name, parts, place)
+
+    def _together(self, name: str, parts: tuple[Comparison, ...], place: Place) -> Combination:
+        """Every operator must hold; but from 22:00 to 06:00 it is after the one or before the other."""
+        bounds = {part.operator: part.operand for part in parts}
+        if name in ("time_of_day", "date") and "after" in bounds and "before" in bounds:
+            if bounds["after"] == bounds["before"] or (name == "date" and bounds["after"] > bounds["before"]):
+                raise self._wrong(place, "is never true: `before` must come later than `after`")
+            if bounds["after"] > bounds["before"]:
+                return Combination("or", parts)
+        return Combination("and", parts)
+
+    def _operators(self, kind: Kind, value: Any, place: Place) -> tuple[list[tuple[str, Any, Place]], str]:
+        """Each operator with its operand and the place where that is written: in the short form the criterion's own."""
+        if not isinstance(value, Mapping):
+            short = kind.short_list if isinstance(value, list) else kind.short
+            if not short:
+                raise self._wrong(place, f"needs an operator: {', '.join(kind.operators)}")
+            return [(short, value, place)], "UTC"
+        zone = "UTC"
+        if kind.has_zone and "zone" in value:
+            try:
+                zone = time_zone(value["zone"])
+            except ValueError as error:
+                self._wrong((*place, "zone"), str(error))
+        operators = [(str(name), operand, (*place, str(name))) for name, operand in value.items() if not (kind.has_zone and name == "zone")]
+        if not operators:
+            raise self._wrong(place, f"needs an operator: {', '.join(kind.operators)}")
+        return operators, zone
+
+    def _comparison(
+        self, kind: Kind, criterion: tuple[str, str], written: tuple[str, Any, Place], place: Place, zone: str
+    ) -> Comparison | None:
+        name, value, value_place = written
+        operator = name.removeprefix("not_")
+        is_negated = operator != name
+        if operator not in kind.operators or (is_negated and operator not in kind.negatable):
+            known = [*kind.operators, *(f"not_{each}" for each in kind.negatable)]
+            self._wrong(value_place, _unknown(name, known, f"is no operator of {criterion[0]}; there are {', '.join(known)}"))
+            return None
+        try:
+            operand = kind.read_operand(operator, value)
+        except ValueError as error:
+            self._wrong(value_place, str(error))
+            return None
+        return Comparison(_key(place), *criterion, operator, is_negated, operand, zone)
+
+    def _wrong(self, place: Place, message: str) -> _Wrong:
+        self.findings.append((place, message))
+        return _Wrong()
+
+
+def _unknown(written: Any, known: Iterable[str], otherwise: str) -> str:
+    name = str(written)[:80]
+    close = difflib.get_close_matches(name.lower().partition("/")[0], list(known), n=1)
+    return f"{otherwise}; did you mean {close[0]}?" if close else otherwise
+
+
+def _key(place: Place) -> str:
+    return "policy" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)

@@ -1,0 +1,152 @@
+"""What do the operator's own examples of the policy say: who asks for what, and what must come of it?"""
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from config.documents.parse import parse
+from config.documents.places import Document, DocumentError, KeyPath, path_of
+from config.fields import Text, TextList, text
+from config.headers import header_map
+from config.reader import MAP, TEXT, Reader, Shape, one_of
+from config.routes.policy_values import fingerprint, spki_hash
+from config.validation import Finding, Settings, validate
+from foundation.values import WatchedFile
+
+SHOWN = ("good", "none", "untrusted")
+EXPECTATIONS = ("allow", "refuse", "sign-in", "step-up", "no-route")
+
+
+def _claims(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a map of claims to values")
+    return dict(value)
+
+
+def _route(value: Any) -> str | int:
+    """The name of a route, or its index in `policy`."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    return text(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCertificate:
+    """A client certificate of the route's authority, unless it is `untrusted`; the hashes are empty where they do not matter."""
+
+    fingerprint: str = ""
+    spki: str = ""
+    is_trusted: bool = True
+
+
+def _certificate(value: Any) -> ShownCertificate | None:
+    """None for no certificate."""
+    if value in SHOWN:
+        return None if value == "none" else ShownCertificate(is_trusted=value == "good")
+    if not isinstance(value, Mapping) or not value or not set(value) <= {"fingerprint", "spki"}:
+        raise ValueError(f"must be {', '.join(SHOWN)}, or a map with the fingerprint or the spki of a good one")
+    digest, key_hash = value.get("fingerprint"), value.get("spki")
+    return ShownCertificate("" if digest is None else fingerprint(digest), "" if key_hash is None else spki_hash(key_hash))
+
+
+def _address(value: Any) -> str:
+    try:
+        return str(ipaddress.ip_address(value)) if isinstance(value, str) else text(value)
+    except ValueError:
+        raise ValueError("must be an IP address such as 203.0.113.7") from None
+
+
+_HASHES: Shape = {
+    "fingerprint": {"type": "string", "pattern": "^([0-9A-Fa-f]{2}:?){32}$"},
+    "spki": {"type": "string", "pattern": "^[A-Za-z0-9+/]{43}=$"},
+}
+CERTIFICATE: Shape = {
+    "anyOf": [
+        {"type": "string", "enum": list(SHOWN)},
+        {"type": "object", "properties": _HASHES, "additionalProperties": False, "minProperties": 1},
+    ]
+}
+
+
+def _a_person_has_a_name(test: Any) -> Iterator[Finding]:
+    for key in ("groups", "claims"):
+        if getattr(test, key) and test.user is None:
+            yield (key,), "describes a person: say who with `user`"
+
+
+def _only_a_match_has_a_route(test: Any) -> Iterator[Finding]:
+    if test.route is not None and test.expect == "no-route":
+        yield (("route",), "can't be given where no route is expected")
+
+
+class PolicyTest(Settings):
+    """One entry of `policy_tests`.  `user` is an e-mail address, `provider/subject` or a bare subject; nobody where it is not given."""
+
+    RULES = (_a_person_has_a_name, _only_a_match_has_a_route)
+
+    name: Text | None = Field(None, description="What the test shows, for the report.", examples=["engineers reach the wiki"])
+    url: Text = Field(description="What is asked for, as in a browser.", examples=["https://app.example.com/path"])
+    method: Text = Field("GET", description="The method of the request.", examples=["POST"])
+    user: Text | None = Field(
+        None,
+        description="Who asks: an e-mail address, `provider/subject` or a bare subject; nobody is signed in where it is not given.",
+        examples=["alice@example.com"],
+    )
+    groups: TextList = Field((), description="The ids of that person's groups.", examples=[["engineering"]])
+    claims: Annotated[Mapping[str, Any], Reader("map of claims to values", _claims, {"type": "object"})] = Field(
+        default_factory=dict, description="What the provider says about that person.", examples=[{"department": "research"}]
+    )
+    source_ip: Annotated[str, Reader("IP address", _address, TEXT)] | None = Field(
+        None, description="From which address the request comes; unknown where it is not given.", examples=["203.0.113.7"]
+    )
+    headers: Annotated[Mapping[str, str], Reader("map string-to-string", header_map, MAP)] = Field(
+        default_factory=dict, description="Headers of the request.", examples=[{"X-Api-Version": "2"}]
+    )
+    client_certificate: Annotated[ShownCertificate | None, Reader("string or map", _certificate, CERTIFICATE)] = Field(
+        ShownCertificate(),
+        description="Which client certificate is shown where the route asks for one: a `good` one of its authority, `none`, an "
+        "`untrusted` one, or a map with the `fingerprint` or the `spki` of a good one, as the policy names them.  By default a good one.",
+        examples=["none"],
+    )
+    expect: Annotated[str, one_of(*EXPECTATIONS)] = Field(
+        description="What must come of it; `no-route` where no route matches.", examples=["allow"]
+    )
+    route: Annotated[str | int, Reader("string or number", _route, {"type": ["string", "integer"]})] | None = Field(
+        None, description="The name of the route that must match, or its index in `policy`, from 0.", examples=["wiki"]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TestsFile:
+    """`policy_tests_file` as it was read: the tests that can be run, and what is wrong with the others."""
+
+    tests: tuple[tuple[KeyPath, PolicyTest], ...]
+    findings: tuple[Finding, ...]
+    document: Document
+
+
+@lru_cache(maxsize=1)
+def read_tests_file(file: WatchedFile) -> TestsFile:
+    """A list of tests, or a map with the one key `policy_tests`.  Paths of findings begin with `policy_tests_file`."""
+    try:
+        document = parse(file.content, file.path.suffix)
+    except DocumentError as error:
+        place = "" if error.line is None else f" (line {error.line})"
+        return TestsFile((), ((("policy_tests_file",), f"{file.path} {error}{place}"),), Document())
+    base: KeyPath = ("policy_tests_file",)
+    value = document.value
+    if isinstance(value, dict) and set(value) == {"policy_tests"}:
+        value, base = value["policy_tests"], ("policy_tests_file", "policy_tests")
+    if not isinstance(value, list):
+        return TestsFile((), ((base, f"{file.path} must hold a list of tests"),), document)
+    tests: list[tuple[KeyPath, PolicyTest]] = []
+    findings: list[Finding] = [((*base, *path_of(problem.key)), problem.message) for problem in document.problems]
+    for index, raw in enumerate(value):
+        test, found = validate(PolicyTest, raw, {})
+        findings += [((*base, index, *path), message) for path, message, *_ in found]
+        tests += [((*base, index), test)] if test is not None else []
+    return TestsFile(tuple(tests), tuple(findings), document)

@@ -1,0 +1,55 @@
+"""`redirect` of a route: where browsers are sent instead of being carried."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from config.fields import Bool, Text
+from config.reader import PATH, Reader, one_of
+from config.routes.values import RewrittenPath, location_path
+from config.validation import Finding, Settings
+from foundation.values import canonical_host
+
+REDIRECT_CODES = (301, 302, 303, 307, 308)
+
+
+def port(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 65535:
+        raise ValueError("must be a number from 1 to 65535")
+    return value
+
+
+def redirect_code(value: Any) -> int:
+    if not isinstance(value, int) or value not in REDIRECT_CODES:
+        raise ValueError(f"must be one of {', '.join(map(str, REDIRECT_CODES))}")
+    return value
+
+
+def _needs_an_effect(redirect: Any) -> Iterator[Finding]:
+    targets = (redirect.scheme_redirect, redirect.host_redirect, redirect.port_redirect, redirect.path_redirect, redirect.prefix_rewrite)
+    if not (redirect.https_redirect or redirect.strip_query or any(target is not None for target in targets)):
+        yield (), "changes nothing, so it would lead to itself for ever"
+
+
+class Redirect(Settings):
+    """Answers with a redirect instead of proxying."""
+
+    RULES = (_needs_an_effect,)
+
+    https_redirect: Bool = Field(False, description="Leads to https.", examples=[True])
+    scheme_redirect: Annotated[str, one_of("http", "https")] | None = Field(None, description="Leads to this scheme.", examples=["https"])
+    host_redirect: Annotated[Text, AfterValidator(canonical_host)] | None = Field(
+        None, description="Leads to this host.", examples=["app.example.com"]
+    )
+    port_redirect: Annotated[int, Reader("integer", port, {"type": "integer", "minimum": 1, "maximum": 65535})] | None = Field(
+        None, description="Leads to this port.", examples=[8443]
+    )
+    path_redirect: Annotated[str, Reader("string", location_path, PATH)] | None = Field(
+        None, description="Leads to this path, which may hold a query.", examples=["/new"]
+    )
+    prefix_rewrite: RewrittenPath | None = Field(None, description="Replaces the matched prefix or path.", examples=["/new/"])
+    response_code: Annotated[int, Reader("integer", redirect_code, {"type": "integer", "enum": list(REDIRECT_CODES)})] = Field(
+        301, description="The status of the answer.", examples=[308]
+    )
+    strip_query: Bool = Field(False, description="Leaves the query out.", examples=[True])

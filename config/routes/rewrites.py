@@ -1,0 +1,91 @@
+"""How may a route change the path and the Host that its upstream sees?"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import re2
+
+from config.fields import text
+from config.headers import header_name
+from config.reader import TEXT, Reader
+from config.routes.policy_values import regular_expression
+from config.validation import Finding
+from foundation.values import parse_url
+
+# Behind a backslash: the number of a group (0: the whole match), or a backslash.
+_REFERENCE = re.compile(r"\\(.?)")
+_NO_REFERENCE = 'has a backslash that is followed by neither a digit nor a backslash: write \\1 for the first group, "\\\\" for a backslash'
+
+# `\1/x` as (1, "/x"): text as it is, and groups by their number.
+Template = tuple[str | int, ...]
+
+
+def template(substitution: str) -> Template:
+    """ValueError where a backslash means nothing."""
+    parts: list[str | int] = []
+    end = 0
+    for reference in _REFERENCE.finditer(substitution):
+        parts.append(substitution[end : reference.start()])
+        end = reference.end()
+        if reference[1] != "\\" and not (reference[1].isascii() and reference[1].isdigit()):
+            raise ValueError(_NO_REFERENCE)
+        parts.append("\\" if reference[1] == "\\" else int(reference[1]))
+    return tuple(part for part in (*parts, substitution[end:]) if part != "")
+
+
+def substitution(value: Any) -> str:
+    """Empty is allowed: it takes away what was found."""
+    written = "" if value == "" else text(value)
+    template(written)
+    return written
+
+
+def path_substitution(value: Any) -> str:
+    written = substitution(value)
+    literal = "".join(part for part in template(written) if isinstance(part, str))
+    if "?" in literal:
+        raise ValueError("must be part of a path, without a query")
+    parse_url(f"https://host/{literal.removeprefix('/')}")
+    return written
+
+
+def written_host(value: Any) -> str:
+    """`host` or `host:port`, in the form in which it is sent."""
+    parsed = parse_url(f"tcp://{text(value)}", underscore=True)
+    if parsed.path or parsed.query:
+        raise ValueError("must be a host, perhaps with a port: upstream.internal:8080")
+    return parsed.host_port
+
+
+Pattern = Annotated[str, Reader("string", regular_expression, TEXT)]
+PathSubstitution = Annotated[str, Reader("string", path_substitution, {"type": "string"})]
+HostSubstitution = Annotated[str, Reader("string", substitution, {"type": "string"})]
+WrittenHost = Annotated[str, Reader("string", written_host, TEXT)]
+HeaderName = Annotated[str, Reader("string", header_name, TEXT)]
+
+
+def regexes_are_whole(route: Any) -> Iterator[Finding]:
+    for stem in ("regex_rewrite", "host_path_regex_rewrite"):
+        pattern, substitution = getattr(route, f"{stem}_pattern"), getattr(route, f"{stem}_substitution")
+        if (pattern is None) != (substitution is None):
+            present, absent = ("pattern", "substitution") if substitution is None else ("substitution", "pattern")
+            yield (f"{stem}_{present}",), f"needs {stem}_{absent} too"
+        elif pattern is not None:
+            groups = re2.compile(pattern).groups
+            if any(isinstance(part, int) and part > groups for part in template(substitution)):
+                yield (f"{stem}_substitution",), f"names a group that {stem}_pattern does not have"
+
+
+def rewritten_once(route: Any) -> Iterator[Finding]:
+    if route.prefix_rewrite is not None and route.regex_rewrite_pattern is not None:
+        yield ("regex_rewrite_pattern",), "and prefix_rewrite both replace the path: choose one"
+    rewrites = [
+        key for key in ("host_rewrite", "host_rewrite_header", "host_path_regex_rewrite_pattern") if getattr(route, key) is not None
+    ]
+    others = ["preserve_host_header"] if route.preserve_host_header else []
+    others += ["set_request_headers" for name in route.set_request_headers if name.lower() == "host"]
+    for key in [*rewrites, *others][1:] if rewrites else ():
+        yield (key,), f"and {rewrites[0]} both say which Host the upstream receives: choose one"
+    if not route.to and (rewrites or route.regex_rewrite_pattern is not None):
+        yield ((rewrites or ["regex_rewrite_pattern"])[0],), "is for an upstream: the route needs `to`"

@@ -1,0 +1,70 @@
+"""What may a route for TCP say?  `from: tcp+https://host:port` is asked for by CONNECT, and nothing in a tunnel is read."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from config.validation import Finding
+
+SCHEME = "tcp+https"
+
+# Longer than a lunch or a report, shorter than a forgotten terminal; what MySQL gives a silent client, too.
+MOST_SILENCE = timedelta(hours=8)
+
+# They match, change or answer HTTP requests, or say how gate speaks TLS to an upstream: the ends of a tunnel do that themselves.
+HTTP_ONLY = (
+    "redirect",
+    "path",
+    "prefix",
+    "regex",
+    "prefix_rewrite",
+    "regex_rewrite_pattern",
+    "regex_rewrite_substitution",
+    "preserve_host_header",
+    "host_rewrite",
+    "host_rewrite_header",
+    "host_path_regex_rewrite_pattern",
+    "host_path_regex_rewrite_substitution",
+    "cors_allow_preflight",
+    "allow_websockets",
+    "allow_spdy",
+    "websocket_origins",
+    "set_request_headers",
+    "remove_request_headers",
+    "pass_identity_headers",
+    "jwt_groups_filter",
+    "cluster_service_account_token_file",
+    "cluster_service_account_token",
+    "enable_cloud_serverless_authentication",
+    "upstream_http2",
+    "tls_skip_verify",
+    "tls_server_name",
+    "tls_custom_ca_file",
+    "tls_custom_ca",
+    "tls_client_cert_file",
+    "tls_client_cert",
+    "tls_client_key_file",
+    "tls_client_key",
+)
+
+
+def tcp_leads_to_tcp(route: Any) -> Iterator[Finding]:
+    is_tcp = route.from_.scheme == SCHEME
+    if route.to and any((upstream.url.scheme == "tcp") != is_tcp for upstream in route.to):
+        yield ("to",), "must be tcp://host:port for tcp+https" if is_tcp else "must be http or https: tcp is for tcp+https only"
+
+
+def tcp_has_no_http(route: Any) -> Iterator[Finding]:
+    if route.from_.scheme != SCHEME:
+        if "idle_timeout" in route.model_fields_set:
+            yield ("idle_timeout",), "is for routes for TCP: `timeout` bounds an answer, and timeout_idle a connection without requests"
+        return
+    if route.from_.port is None:
+        yield ("from",), "needs the port that clients ask for, as in tcp+https://db.example.com:5432"
+    named = [key for key in HTTP_ONLY if getattr(route, key)]
+    for key in named:
+        if f"{key}_file" not in named:  # the file's content is in the key without its ending
+            yield (key,), "is for HTTP, and has no effect on a route for TCP: what passes through a tunnel is not read"
+    for index, check in enumerate(route.health_checks):
+        if check.http_health_check is not None:
+            yield ("health_checks", index, "http_health_check"), "asks by HTTP: an upstream of a route for TCP needs tcp_health_check"

@@ -1,0 +1,96 @@
+"""Which credentials of ours does an upstream see, and when do the settings for them contradict each other?"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from config.fields import text
+from config.groups.service_account import service_account
+from config.keys import check_pair
+from config.reader import TEXT, Reader
+from config.validation import Finding
+from foundation.values import SecretText
+
+_TOKEN = re.compile(r"[!-~]{1,16384}")
+
+
+def cluster_token(value: Any) -> SecretText:
+    token = value.reveal() if isinstance(value, SecretText) else text(value)
+    if not _TOKEN.fullmatch(token):
+        raise ValueError("must be a bearer token: visible ASCII characters without spaces")
+    return SecretText(token)
+
+
+def cluster_token_in_file(content: bytes) -> SecretText:
+    try:
+        return cluster_token(content.decode("ascii").strip())
+    except (UnicodeDecodeError, ValueError):
+        raise ValueError("the file must hold a bearer token and nothing else: visible ASCII characters without spaces") from None
+
+
+ClusterToken = Annotated[SecretText, Reader("string", cluster_token, TEXT)]
+
+
+def is_serverless(route: Any, settings: Any) -> bool:
+    """Does the upstream of this route want our identity token?  What the route says outranks the setting for all."""
+    if route.enable_cloud_serverless_authentication is not None:
+        return bool(route.enable_cloud_serverless_authentication)
+    return bool(settings.enable_cloud_serverless_authentication and route.to and route.cluster_service_account_token is None)
+
+
+def shows_credentials(route: Any, settings: Any) -> bool:
+    """Does the Authorization header that this route's upstream sees come from us?"""
+    return route.cluster_service_account_token is not None or is_serverless(route, settings)
+
+
+def token_key(route: Any) -> str:
+    return "cluster_service_account_token_file" if route.cluster_service_account_token_file else "cluster_service_account_token"
+
+
+def impersonation_needs_a_person(route: Any) -> Iterator[Finding]:
+    if route.cluster_service_account_token is None:
+        return
+    key = token_key(route)
+    if route.allow_public_unauthenticated_access:
+        yield (key,), "acts for whoever is signed in, so the route can't have allow_public_unauthenticated_access"
+    if not route.to:
+        yield (key,), "is for an upstream: the route needs `to`"
+    if route.enable_cloud_serverless_authentication:
+        yield (key,), "and enable_cloud_serverless_authentication both set the Authorization header: choose one"
+
+
+def serverless_needs_an_upstream(route: Any) -> Iterator[Finding]:
+    if route.enable_cloud_serverless_authentication and not route.to:
+        yield ("enable_cloud_serverless_authentication",), "is for an upstream: the route needs `to`"
+
+
+def authorization_is_set_once(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy):
+        if shows_credentials(route, settings) and any(name.lower() == "authorization" for name in route.set_request_headers):
+            yield ("policy", index, "set_request_headers"), "sets Authorization, which this route's upstream gets from us: remove it"
+
+
+def service_account_is_usable(settings: Any) -> Iterator[Finding]:
+    content = settings.cloud_serverless_authentication_service_account
+    if content is None:
+        return
+    try:
+        service_account(content)
+    except ValueError as error:
+        key = "cloud_serverless_authentication_service_account"
+        yield (f"{key}_file" if settings.cloud_serverless_authentication_service_account_file else key,), str(error)
+
+
+def client_certificate_is_whole(route: Any) -> Iterator[Finding]:
+    certificate, key = route.tls_client_cert, route.tls_client_key
+    named = {name: f"{name}_file" if getattr(route, f"{name}_file") else name for name in ("tls_client_cert", "tls_client_key")}
+    if (certificate is None) != (key is None):
+        present, absent = ("tls_client_cert", "tls_client_key") if key is None else ("tls_client_key", "tls_client_cert")
+        yield (named[present],), f"needs {absent} too"
+    elif certificate is not None:
+        if not any(upstream.url.scheme == "https" for upstream in route.to):
+            yield (named["tls_client_cert"],), "is shown to https upstreams only, and `to` has none"
+        try:
+            check_pair(certificate, key)
+        except ValueError as error:
+            yield (named["tls_client_cert"],), str(error)

@@ -1,0 +1,174 @@
+"""The base of all settings models, and how every mistake in one is found at once."""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, lru_cache
+from typing import Annotated, Any, ClassVar, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, TypeAdapter, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from config.documents.places import KeyPath
+
+# Where and what is wrong; a third part is another place that the message calls `{other}`.
+Finding = tuple[KeyPath, str] | tuple[KeyPath, str, KeyPath]
+Rule = Callable[[Any], Iterator[Finding]]
+
+MOST_DETAILS = 1_100  # of one object; more than anybody is shown
+
+_MESSAGES = {
+    "missing": "is required",
+    "dict_type": "must be a map",
+    "model_type": "must be a map",
+    "tuple_type": "must be a list",
+}
+
+
+class Settings(BaseModel):
+    """`RULES` are checks over several settings; `REMOVED` and `ELSEWHERE` explain keys that are not settings here."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
+    RULES: ClassVar[tuple[Rule, ...]] = ()
+    REMOVED: ClassVar[Mapping[str, str]] = {}
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _obey_the_rules(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
+        made = make(given)
+        # A route obeyed its rules when it was made, and can't change; it comes by again with the whole configuration.
+        if made is not given and (findings := list(broken_rules(cls.RULES, made))):
+            raise PydanticCustomError("rules", "breaks a rule", {"findings": findings})
+        return made
+
+    @classmethod
+    @cache
+    def attributes(cls) -> dict[str, str]:
+        """Key as it is written -> name of the attribute (`from` -> `from_`)."""
+        return {field.alias or name: name for name, field in cls.model_fields.items()}
+
+
+Model = TypeVar("Model", bound=Settings)
+
+
+class _Unknown(Exception):
+    """A rule asked for a setting that is itself wrong: it can't be judged yet."""
+
+
+class _Partial:
+    """The settings that are right so far."""
+
+    def __init__(self, values: dict[str, Any]):
+        self.__dict__.update(values)
+
+    def __getattr__(self, name: str) -> Any:
+        raise _Unknown(name)
+
+
+def validate(model: type[Model], raw: Any, context: dict[str, Any]) -> tuple[Model | None, list[Finding]]:
+    """The model, or everything that is wrong: also the rules whose settings are right although others are not."""
+    raw = _without_most_unknown(model, raw)
+    try:
+        return model.model_validate(raw, context=context), []
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+    findings = [finding for detail in details[:MOST_DETAILS] for finding in _findings(model, detail)]
+    rules_ran = any(detail["type"] == "rules" and not detail["loc"] for detail in details)
+    if isinstance(raw, dict) and not rules_ran:
+        findings += list(broken_rules(model.RULES, partial(model, raw, findings, context)))
+    return None, findings
+
+
+def _without_most_unknown(model: type[Settings], raw: Any) -> Any:
+    """Each unknown key costs a description, of which there may be hundreds of thousands."""
+    if not isinstance(raw, dict) or len(raw) <= MOST_DETAILS:
+        return raw
+    known = model.attributes()
+    unknown = [key for key in raw if key not in known]
+    return {key: raw[key] for key in (*(key for key in raw if key in known), *unknown[:MOST_DETAILS])}
+
+
+def broken_rules(rules: Iterable[Rule], settings: Any) -> Iterator[Finding]:
+    for rule in rules:
+        try:
+            yield from rule(settings)
+        except _Unknown:
+            continue
+
+
+def _findings(model: type[Settings], detail: Any) -> Iterator[Finding]:
+    path: KeyPath = detail["loc"]
+    context = detail.get("ctx", {})
+    if detail["type"] == "rules":
+        yield from ((path + rest, message) for rest, message, *_ in context["findings"])
+    elif detail["type"] == "extra_forbidden":
+        yield path, _about_unknown_key(_model_at(model, path[:-1]), str(path[-1]))
+    elif detail["type"] == "value_error":
+        yield path, str(context["error"])
+    else:
+        yield path, _hint(model, path) if detail["type"] == "missing" else _MESSAGES.get(detail["type"], detail["msg"])
+
+
+def _hint(model: type[Settings], path: KeyPath) -> str:
+    owner = _model_at(model, path[:-1])
+    extra = owner.model_fields[owner.attributes()[str(path[-1])]].json_schema_extra
+    hint = extra.get("when_missing") if isinstance(extra, dict) else None
+    return f"is required: {hint}" if hint else "is required"
+
+
+@lru_cache(maxsize=4096)
+def _about_unknown_key(model: type[Settings], key: str) -> str:
+    if key in model.REMOVED:
+        return model.REMOVED[key]
+    if key in model.ELSEWHERE:
+        return model.ELSEWHERE[key]
+    known = list(model.attributes())
+    written = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key[:80]).lower().replace("-", "_")
+    # Only what begins or ends alike is compared: a file may hold thousands of unknown keys.
+    alike = [name for name in known if (name[0] == written[:1] or name[-2:] == written[-2:]) and abs(len(name) - len(written)) < 4]
+    close = [written] if written in known else difflib.get_close_matches(written, alike, n=1)
+    return f"is not a setting; did you mean {close[0]}?" if close else "is not a setting"
+
+
+def _model_at(model: type[Settings], path: KeyPath) -> type[Settings]:
+    """The nested model that `path` leads into; list indexes do not count."""
+    for part in path:
+        if isinstance(part, str) and part in model.attributes():
+            model = _nested(model, model.attributes()[part]) or model
+    return model
+
+
+@cache
+def _nested(model: type[Settings], name: str) -> type[Settings] | None:
+    pending = [model.model_fields[name].annotation]
+    while pending:
+        kind = pending.pop()
+        if isinstance(kind, type) and issubclass(kind, Settings):
+            return kind
+        pending += getattr(kind, "__args__", ())
+    return None
+
+
+def partial(model: type[Settings], raw: dict[str, Any], findings: Iterable[Finding], context: dict[str, Any]) -> _Partial:
+    """What rules may look at although something else is wrong."""
+    wrong = {finding[0][0] for finding in findings if finding[0]}
+    values: dict[str, Any] = {}
+    for key, name in model.attributes().items():
+        if key in wrong:
+            continue
+        if key not in raw:
+            values[name] = model.model_fields[name].get_default(call_default_factory=True, validated_data={})
+            continue
+        try:
+            values[name] = _adapter(model, name).validate_python(raw[key], context=context)
+        except ValidationError:
+            continue
+    return _Partial(values)
+
+
+@cache
+def _adapter(model: type[Settings], name: str) -> TypeAdapter[Any]:
+    field = model.model_fields[name]
+    annotation: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    return TypeAdapter(annotation)

@@ -1,0 +1,223 @@
+"""What is allowed, but weaker than it could be?  Advice for checkconfig; nothing here stops a start."""
+
+import ipaddress
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from config.groups.autocert import is_covered, why_not
+from config.validation import Finding, Rule
+from foundation.values import is_loopback
+
+# Setting -> its weak value, and what follows from it.
+SETTINGS: dict[str, tuple[Any, str]] = {
+    "cookie_secure": (
+        False,
+        "browsers send the session cookie over plain http too, where others can read it, and siblings can plant theirs: leave it true",
+    ),
+    "cookie_http_only": (False, "scripts can read the session cookie, so hostile ones can steal sessions: leave it true"),
+    "databroker_storage_tls_skip_verify": (True, "anybody can pose as the store of all sessions: set databroker_storage_ca_file instead"),
+    "gate_debug": (True, "the logs may hold what is sensitive: set it in development only"),
+    "admin_password_login": (True, "a password opens the admin without the identity provider: name people in admin_allowed_users instead"),
+    "autocert_use_staging": (True, "browsers don't trust the certificates of the staging environment"),
+}
+ROUTE_KEYS: dict[str, tuple[Any, str]] = {
+    "tls_skip_verify": (True, "anybody between gate and the upstream can pose as it: set tls_custom_ca or tls_server_name instead"),
+}
+_FEWEST_DIFFERENT_BYTES = 12  # 32 random bytes have fewer with a probability below 10^-15
+_LONGEST_SECONDS = 30 * 24 * 3600
+
+
+def _weak_values(settings: Any) -> Iterator[Finding]:
+    for key, (weak, consequence) in SETTINGS.items():
+        if settings.__dict__.get(key) is weak:
+            yield (key,), f"is {str(weak).lower()}: {consequence}"
+
+
+def _weak_route_values(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy):
+        for key, (weak, consequence) in ROUTE_KEYS.items():
+            if route.__dict__.get(key) is weak:
+                yield ("policy", index, key), f"is {str(weak).lower()}: {consequence}"
+
+
+def _guessable_secrets(settings: Any) -> Iterator[Finding]:
+    for key in ("cookie_secret", "shared_secret"):
+        value = settings.__dict__.get(key)
+        for position, secret in enumerate(value if isinstance(value, tuple | list) else [value] if value else []):
+            if len(set(bytes(secret))) < _FEWEST_DIFFERENT_BYTES or _is_a_sequence(bytes(secret)):
+                path = (key, position) if isinstance(value, tuple | list) and len(value) > 1 else (key,)
+                yield path, "does not look random, so it can be guessed: make one with `head -c32 /dev/urandom | base64`"
+
+
+def _is_a_sequence(secret: bytes) -> bool:
+    """Equal steps from byte to byte, as somebody writes who needs 32 of them."""
+    steps = {(after - before) % 256 for before, after in itertools.pairwise(secret)}
+    return len(steps) == 1
+
+
+def _same_secret_twice(settings: Any) -> Iterator[Finding]:
+    cookie, shared = _all_of(settings.cookie_secret), _all_of(settings.shared_secret)
+    if cookie & shared:
+        yield ("shared_secret",), "is the same as cookie_secret: whoever learns one has both, so make another"
+
+
+def _all_of(value: Any) -> set[bytes]:
+    return {bytes(secret) for secret in (value if isinstance(value, tuple | list) else [value])}
+
+
+def _plain_upstream_over_the_network(settings: Any) -> Iterator[Finding]:
+    """Plain http tells everybody on the way what the upstream is told about a person."""
+    for index, route in enumerate(settings.policy):
+        for target in (upstream.url for upstream in route.to):
+            if target.scheme == "http" and route.pass_identity_headers and not _is_private(target.host):
+                yield ("policy", index, "to"), "sends the person's identity over plain http to a public host: use https"
+
+
+def _is_private(host: str) -> bool:
+    """Loopback, private addresses, and names that only a private resolver knows."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_private
+    except ValueError:
+        return (
+            is_loopback(host) or "." not in host or host.endswith((".internal", ".local", ".svc", ".cluster.local", ".lan", ".home.arpa"))
+        )
+
+
+def _anybody_may_say_who_asks(settings: Any) -> Iterator[Finding]:
+    if settings.insecure_server and not is_loopback(settings.address.host) and not settings.trusted_proxies:
+        yield (
+            ("insecure_server",),
+            "listens without TLS on an address that others can reach, and trusted_proxies is empty: name the proxy that ends TLS there, "
+            "or listen on 127.0.0.1",
+        )
+
+
+def _anybody_may_be_a_balancer(settings: Any) -> Iterator[Finding]:
+    if settings.use_proxy_protocol and not is_loopback(settings.address.host):
+        yield (
+            ("use_proxy_protocol",),
+            "believes whoever connects about who the client is: let nobody but the balancer reach `address`",
+        )
+
+
+def _plain_provider(settings: Any) -> Iterator[Finding]:
+    if settings.idp_provider_url and str(settings.idp_provider_url).lower().startswith("http:"):
+        yield ("idp_provider_url",), "is http, which is for development on one machine: use https"
+
+
+def _nobody_can_verify_assertions(settings: Any) -> Iterator[Finding]:
+    # Of a file that can't be read the error tells; authorize signs, and says it of itself.
+    if settings.signing_key is not None or settings.signing_key_file is not None or settings.services == "proxy":
+        return
+    for index, route in enumerate(settings.policy):
+        if route.pass_identity_headers:
+            yield (
+                ("policy", index, "pass_identity_headers"),
+                "sends assertions that upstreams can't verify, because signing_key is not set: set it, so that its public key is published",
+            )
+            return
+
+
+def _sessions_without_end(settings: Any) -> Iterator[Finding]:
+    if settings.cookie_expire.total_seconds() > _LONGEST_SECONDS:
+        yield ("cookie_expire",), "keeps people signed in for more than 30 days: a stolen cookie works as long"
+
+
+def _hosts_without_a_certificate(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy if settings.autocert else ()):
+        host = route.from_.host
+        if (reason := why_not(host, settings)) is not None and not is_covered(host, settings):
+            yield ("policy", index, "from"), f"gets no certificate from autocert: {host} {reason}; give one in certificates"
+
+
+def _hosts_that_no_certificate_covers(settings: Any) -> Iterator[Finding]:
+    """Names only: clients look for an address elsewhere in a certificate."""
+    ends_tls = not settings.insecure_server and not settings.autocert and settings.services in ("all", "proxy", "authenticate")
+    if not ends_tls or not settings.certificate_pairs:
+        return
+    told = set[str]()
+    for path, host in _served_hosts(settings):
+        if host not in told and not _is_address(host) and not is_covered(host, settings):
+            told.add(host)
+            yield path, f"no certificate is for {host}, so browsers refuse it: its own name counts, or a wildcard for one label"
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _served_hosts(settings: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Where another proxy asks (forward auth, ext_authz), people see that one's certificates at the routes' hosts."""
+    if settings.services in ("all", "authenticate") and settings.authenticate_service_url is not None:
+        yield ("authenticate_service_url",), settings.authenticate_service_url.host
+    if settings.services == "authenticate":
+        return
+    if settings.forward_auth_url is not None:
+        yield ("forward_auth_url",), settings.forward_auth_url.host
+        return
+    for index, route in enumerate(settings.policy if not settings.ext_authz_tokens else ()):
+        yield ("policy", index, "from"), route.from_.host
+
+
+def _one_port_unlike_the_others(settings: Any) -> Iterator[Finding]:
+    """A port in `from` is what browsers write, so it is the same everywhere, or each host's own."""
+    urls: list[tuple[tuple[str | int, ...], Any]] = [
+        (("policy", index, "from"), route.from_) for index, route in enumerate(settings.policy) if not route.is_tcp
+    ]
+    if settings.services == "all" and settings.authenticate_service_url is not None:  # services apart have ports of their own
+        urls.append((("authenticate_service_url",), settings.authenticate_service_url))
+    counts = Counter(url.port for _, url in urls)
+    alone = [(path, url) for path, url in urls if counts[url.port] == 1]
+    # Of two, the one without a port is meant: who writes one has a reason.
+    if len(urls) == 2 and len(alone) == 2:
+        alone = [(path, url) for path, url in alone if url.port is None and path != ("authenticate_service_url",)]
+    if len(counts) != 2 or len(alone) != 1:
+        return
+    path, url = alone[0]
+    usual = next(port for port in counts if port != url.port)
+    said = "has no port" if url.port is None else f"has port {url.port}"
+    others = "the others have none" if usual is None else f"the others have {usual}"
+    yield path, f"{said}, {others}: requests that browsers send to another port find no route"
+
+
+def _the_authority_finds_nobody(settings: Any) -> Iterator[Finding]:
+    """It connects to these ports and to no others (RFC 8555 8.3, RFC 8737 3)."""
+    redirects = settings.http_redirect_addr
+    if settings.autocert and settings.address.port != 443 and (redirects is None or redirects.port != 80):
+        yield (
+            ("autocert",),
+            "the authority comes to port 443 or 80, and gate listens on neither (address, http_redirect_addr): something must lead it here",
+        )
+
+
+def _nobody_answers_for_staples(settings: Any) -> Iterator[Finding]:
+    if settings.autocert and settings.autocert_must_staple and settings.autocert_ca is None:
+        yield (
+            ("autocert_must_staple",),
+            "has no effect but refusals: Let's Encrypt has ended OCSP; it is for authorities that have it (autocert_ca)",
+        )
+
+
+WEAKNESSES: tuple[Rule, ...] = (
+    _weak_values,
+    _weak_route_values,
+    _guessable_secrets,
+    _same_secret_twice,
+    _plain_upstream_over_the_network,
+    _anybody_may_say_who_asks,
+    _anybody_may_be_a_balancer,
+    _plain_provider,
+    _nobody_can_verify_assertions,
+    _sessions_without_end,
+    _hosts_without_a_certificate,
+    _hosts_that_no_certificate_covers,
+    _one_port_unlike_the_others,
+    _the_authority_finds_nobody,
+    _nobody_answers_for_staples,
+)

@@ -1,0 +1,91 @@
+"""How does the admin end sessions?  Written into the audit log first, then in the store, which is the truth; their rows go at once."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from asgiref.sync import async_to_sync
+from django.http import HttpRequest
+
+from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, name_of, record_actions
+from databroker.end_sessions import earlier_of, end_sessions
+from databroker.models import Session, User
+from databroker.records import SESSION
+from foundation.errors import BrokerError
+
+AT_ONCE = 500
+# An administrator waits for the page no longer than this; what is left then is ended by asking again.
+PATIENCE = 15.0
+
+
+@dataclass(slots=True)
+class Ending:
+    """One action of an administrator: at most so many seconds of it."""
+
+    request: HttpRequest
+    clock: Callable[[], float] = time.monotonic
+    patience: float = PATIENCE
+    ended: int = 0
+    is_complete: bool = True
+    _until: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._until = self.clock() + self.patience
+
+    def end_sessions(self, ids: Iterable[str]) -> None:
+        """Raises BrokerError where the broker fails; `ended` counts those that had ended by then."""
+        left = list(ids)
+        for start in range(0, len(left), AT_ONCE):
+            if self._is_over():
+                return
+            self._end(left[start : start + AT_ONCE])
+
+    def end_all_sessions(self, user_ids: Iterable[str]) -> None:
+        """All sessions of these people: those that have rows first, then those that only the store has."""
+        people = {id for id in user_ids if id}
+        if not people:
+            return
+        names = {user.pk: str(user) for user in User.objects.filter(pk__in=people)}
+        whom = [(id, names.get(id, id)) for id in sorted(people)]
+        record_actions(self.request, ENDS_ALL, whom, User)
+        try:
+            self.end_sessions(Session.objects.filter(user_id__in=people).values_list("pk", flat=True))
+            self._end_those_without_row(people)
+        except BrokerError:
+            record_actions(self.request, NOT_ENDED_ALL, whom, User)
+            raise
+        if not self.is_complete:
+            record_actions(self.request, NOT_ENDED_ALL, whom, User)
+
+    def _end_those_without_row(self, people: set[str]) -> None:
+        """The tables come after the store, and it can't be asked for a person's sessions: all are looked at, a page at a time."""
+        broker, after = self.request.scope["gate"].broker, ""
+        while page := async_to_sync(broker.page)(SESSION, after, AT_ONCE):
+            after = page[-1].id
+            if self._is_over():
+                return
+            if ids := [record.id for record in page if record.data.get("user_id") in people]:
+                self._end(ids)
+
+    def _is_over(self) -> bool:
+        if self.clock() >= self._until:
+            self.is_complete = False
+        return not self.is_complete
+
+    def _end(self, chosen: Sequence[str]) -> None:
+        broker = self.request.scope["gate"].broker
+        ids = list(dict.fromkeys([*async_to_sync(earlier_of)(broker, chosen), *chosen]))
+        names = {row.pk: name_of(row) for row in Session.objects.select_related("user").filter(pk__in=ids)}
+        # First the log: what can't be told of must not be done.
+        record_actions(self.request, ENDS, [(id, names.get(id, id)) for id in ids], Session)
+        over: list[str] = []
+        try:
+            async_to_sync(end_sessions)(broker, chosen, over)
+        except BrokerError:
+            done = set(over)
+            record_actions(self.request, NOT_ENDED, [(id, names.get(id, id)) for id in ids if id not in done], Session)
+            raise
+        finally:
+            self.ended += len(over)
+            # The projection would remove them a moment later, but the next page is shown before.
+            Session.objects.filter(pk__in=over).delete()

@@ -1,0 +1,155 @@
+"""The admin's page of service accounts: make one, give it a new secret, revoke it.  A secret is shown once, in the answer to the form."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.utils.decorators import method_decorator
+from django.utils.formats import date_format
+from django.views.decorators.csrf import csrf_protect
+
+from databroker.admin import LookOnly
+from databroker.adminsite.audit import record_actions, who
+from databroker.models import ServiceAccount
+from databroker.service_accounts import AccountError, ServiceAccounts, checked_name
+from foundation.errors import BrokerError
+
+CREATES, ROTATES, REVOKES = "creates the service account", "gives the service account a new secret", "revokes the service account"
+FAILED = "could not do that to the service account"
+LIFETIMES = (("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("", "until it is revoked"))
+AWAY = "The data broker is away; nothing was changed."
+
+
+class NewAccount(forms.Form):
+    name = forms.CharField(
+        max_length=63, help_text="a-z, 0-9 and hyphens. Rules name it in allowed_users: <code>service_account/NAME</code>"
+    )
+    groups = forms.CharField(
+        required=False, widget=forms.Textarea(attrs={"rows": 4}), help_text="One a line, as allowed_groups names them; or none."
+    )
+    lifetime = forms.ChoiceField(choices=LIFETIMES, initial="90", required=False, label="It is good for")
+
+    @property
+    def seconds(self) -> float | None:
+        days = self.cleaned_data["lifetime"]
+        return timedelta(days=int(days)).total_seconds() if days else None
+
+
+class ServiceAccountAdmin(LookOnly):
+    list_display = ["id", "groups", "ends", "used", "last_route", "renewed", "made", "created_by"]
+    search_fields = ["id", "groups", "created_by"]
+    search_help_text = "Name, group, or who made it"
+    ordering = ["id"]
+    actions = ["rotate", "revoke"]
+
+    # The list has many columns: days are enough here.
+    @admin.display(description="expires", ordering="expires")
+    def ends(self, account: ServiceAccount) -> str:
+        return _day(account.expires)
+
+    @admin.display(description="last used", ordering="last_seen")
+    def used(self, account: ServiceAccount) -> str:
+        return _day(account.last_seen)
+
+    @admin.display(description="last new secret", ordering="rotated")
+    def renewed(self, account: ServiceAccount) -> str:
+        return _day(account.rotated)
+
+    @admin.display(description="created", ordering="created")
+    def made(self, account: ServiceAccount) -> str:
+        return _day(account.created)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        actions = super().get_actions(request)
+        actions.pop("delete_selected", None)  # one name for one thing
+        return actions
+
+    @method_decorator(csrf_protect)
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        """In no transaction: the log must stay where the broker fails."""
+        form = NewAccount(request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            name, said = form.cleaned_data["name"], form.cleaned_data
+            try:
+                checked_name(name)
+                token = self._done(request, CREATES, name, said["groups"].splitlines(), form.seconds, who(request.user))
+                return self._shown(request, name, token)
+            except (AccountError, BrokerError) as error:
+                form.add_error(None, AWAY if isinstance(error, BrokerError) else _sentence(error))
+        return self._page(request, "Add service account", form=form)
+
+    @admin.action(description="Give the selected account a new secret; the old one ends at once", permissions=["view"])
+    def rotate(self, request: HttpRequest, accounts: QuerySet) -> HttpResponse | None:
+        names = list(accounts.values_list("pk", flat=True)[:2])
+        if len(names) != 1:
+            self.message_user(request, "Choose one account: its new secret is shown once.", messages.WARNING)
+            return None
+        try:
+            return self._shown(request, names[0], self._done(request, ROTATES, names[0]))
+        except (AccountError, BrokerError) as error:
+            self.message_user(request, AWAY if isinstance(error, BrokerError) else _sentence(error), messages.ERROR)
+            return None
+
+    @admin.action(description="Revoke the selected accounts, at once and for good", permissions=["view"])
+    def revoke(self, request: HttpRequest, accounts: QuerySet) -> None:
+        revoked = 0
+        for name in list(accounts.values_list("pk", flat=True)):
+            try:
+                self._done(request, REVOKES, name)
+                revoked += 1
+            except AccountError:
+                continue  # somebody was faster
+            except BrokerError:
+                self.message_user(request, f"The data broker is away; {revoked} revoked.", messages.ERROR)
+                return
+            finally:
+                if revoked:
+                    # The projection would remove it a moment later, but the next page is shown before.
+                    ServiceAccount.objects.filter(pk=name).delete()
+        self.message_user(request, f"{revoked} revoked.", messages.SUCCESS)
+
+    def _done(self, request: HttpRequest, action: str, name: str, *arguments: Any) -> Any:
+        """First the log: what can't be told of must not be done."""
+        record_actions(request, action, [(name, name)], ServiceAccount)
+        accounts = ServiceAccounts(request.scope["gate"].broker)
+        work: Any = {CREATES: accounts.create, ROTATES: accounts.rotate, REVOKES: accounts.revoke}[action]
+        try:
+            return async_to_sync(work)(name, *arguments)
+        except (AccountError, BrokerError):
+            record_actions(request, FAILED, [(name, name)], ServiceAccount)
+            raise
+
+    def _shown(self, request: HttpRequest, name: str, token: str) -> HttpResponse:
+        return self._page(request, f"The secret of {name}", token=token)
+
+    def _page(self, request: HttpRequest, title: str, **context: Any) -> HttpResponse:
+        request.current_app = self.admin_site.name
+        everything = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "form": None, "token": "", **context}
+        response = TemplateResponse(request, "admin/databroker/serviceaccount/secret.html", everything)
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        """What there is to see is in the list."""
+        return HttpResponseRedirect(self.list_of(ServiceAccount, q=object_id))
+
+
+def _day(moment: datetime | None) -> str:
+    return date_format(moment, "j M Y") if moment else "-"
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def register(site: admin.AdminSite) -> None:
+    site.register(ServiceAccount, ServiceAccountAdmin)

@@ -1,0 +1,71 @@
+"""When was each session last seen, and where?  Gathered in memory request by request, written down every few seconds."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+
+import structlog
+from asgiref.sync import sync_to_async
+
+from foundation.errors import BrokerError
+
+log = structlog.get_logger(__name__)
+
+INTERVAL = 3.0
+MOST_SESSIONS = 100_000
+# A session's row comes a moment after the session; what has none after this many seconds has ended.
+PATIENCE = 60.0
+
+# Who comes with a token of a provider has no session, and no row.
+NOT_KEPT = "bearer/"
+
+# Session id -> (Unix seconds, host of the route).
+Seen = Mapping[str, tuple[float, str]]
+
+
+class Activity:
+    """`write` is called in a thread; it returns the ids that have no row (yet) and raises BrokerError where it can't write."""
+
+    def __init__(
+        self,
+        write: Callable[[Seen], set[str]],
+        *,
+        clock: Callable[[], float] = time.time,
+        interval: float = INTERVAL,
+        most_sessions: int = MOST_SESSIONS,
+    ):
+        self._write = write
+        self._clock = clock
+        self._interval = interval
+        self._most_sessions = most_sessions
+        self._seen: dict[str, tuple[float, str]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Activity {len(self._seen)} to write>"
+
+    def saw(self, session_id: str, now: float, route_host: str) -> None:
+        """Called for every request: one entry in a dict, and nothing for new sessions beyond the bound."""
+        if session_id.startswith(NOT_KEPT):
+            return
+        if session_id in self._seen or len(self._seen) < self._most_sessions:
+            self._seen[session_id] = (now, route_host)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write what was seen since the last time; what could not be written waits for the next."""
+        if not self._seen:
+            return
+        seen, self._seen = self._seen, {}
+        unwritten: set[str] = set(seen)
+        try:
+            unwritten = await sync_to_async(self._write)(seen)
+        except BrokerError as error:
+            log.warning("when sessions were last seen can't be written", reason=str(error))
+        oldest = self._clock() - PATIENCE
+        for id in unwritten:
+            if seen[id][0] > oldest and id not in self._seen:
+                self.saw(id, *seen[id])

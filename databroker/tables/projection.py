@@ -1,0 +1,176 @@
+"""How do the admin's tables follow the store?  The change stream says what was touched; rows are made from what the store has."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import structlog
+from asgiref.sync import sync_to_async
+from django.db import Error, models
+
+from databroker.backoff import pauses
+from databroker.client import BrokerClient
+from databroker.models import LONGEST_ID, DirectoryRun, Group, ServiceAccount, Session, User
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
+from databroker.store.base import ANEW, StartOver
+from databroker.tables import rows
+from foundation.errors import BrokerError
+
+log = structlog.get_logger(__name__)
+
+TYPES: dict[type[models.Model], tuple[str, ...]] = {
+    Session: (SESSION,),
+    User: (USER, DIRECTORY_USER),
+    Group: (DIRECTORY_GROUP,),
+    ServiceAccount: (SERVICE_ACCOUNT,),
+    DirectoryRun: (DIRECTORY_RUN,),
+}
+MODELS = {type: model for model, types in TYPES.items() for type in types}
+# SQLite has one writer: small batches with pauses leave the admin room for its own writes.
+BATCH = 500
+PAUSE = 0.05
+
+Touched = set[tuple[type[models.Model], str]]
+
+
+class Projection:
+    """Reads the store anew for every row that changes, so neither the order of changes nor a repeated one can leave a wrong row behind."""
+
+    def __init__(self, client: BrokerClient, *, pause: float = PAUSE, first_wait: float = 0.1):
+        self._client = client
+        self._pause = pause  # seconds between two batches; a batch gathers changes for as long
+        self._first_wait = first_wait  # seconds after the first failure
+        self._position = ANEW
+
+    async def run(self) -> None:
+        """Follow the store forever; trouble with it or with the database is logged and tried again."""
+        waits = pauses(self._first_wait)
+        while True:
+            try:
+                await self._step()
+                waits = pauses(self._first_wait)
+                await asyncio.sleep(self._pause)
+            except StartOver as start_over:
+                await self._restart(start_over.version, next(waits))
+            except Exception as error:
+                _tell("the admin's tables can't follow the store", error)
+                await asyncio.sleep(next(waits))
+
+    async def _restart(self, version: int, wait: float) -> None:
+        try:
+            await self._load()
+            self._position = version
+        except Exception as error:
+            _tell("the admin's tables can't be filled", error)
+            await asyncio.sleep(wait)
+
+    async def _step(self) -> None:
+        """Wait for a change, gather what comes close upon it, write; a batch that can't be written is read again."""
+        touched: Touched = set()
+        position = self._position
+        async with aclosing(self._client.changes(position)) as changes:
+            try:
+                async with asyncio.timeout(None) as gathering:
+                    async for change in changes:
+                        position = change.version
+                        if model := MODELS.get(change.type):
+                            touched.add((model, change.id))
+                        if len(touched) >= BATCH:
+                            break
+                        if gathering.when() is None:
+                            gathering.reschedule(asyncio.get_running_loop().time() + self._pause)
+            except TimeoutError:
+                pass
+        await self._write(touched)
+        self._position = position
+
+    async def _load(self) -> None:
+        """Everything the store has, and then away with the rows that it has not: the tables are never empty meanwhile.
+
+        Rows are made from the pages that are read.  What changes after the page was read is in the stream that follows.
+        """
+        for model, types in TYPES.items():
+            loaded: set[str] = set()
+            batch = rows.Rows()
+            async for id, records in self._records(types):
+                _add(batch, model, id, *records)
+                loaded.add(id)
+                if len(batch.written) >= BATCH:
+                    await self._save(batch)
+                    batch = rows.Rows()
+            if batch.written:
+                await self._save(batch)
+            await self._remove_all_but(model, loaded)
+        log.info("the admin's tables are filled")
+
+    async def _remove_all_but(self, model: type[models.Model], loaded: set[str]) -> None:
+        after = ""
+        while ids := await sync_to_async(rows.ids_after)(model, after, BATCH):
+            after = ids[-1]
+            if left := [id for id in ids if id not in loaded]:
+                await self._write({(model, id) for id in left})
+                await asyncio.sleep(self._pause)
+
+    async def _save(self, batch: rows.Rows) -> None:
+        await sync_to_async(rows.write)(batch)
+        await asyncio.sleep(self._pause)
+
+    async def _records(self, types: tuple[str, ...]) -> AsyncGenerator[tuple[str, tuple[Record | None, ...]]]:
+        """Each id that has a record of any of these types, in order, with its record of each."""
+        pages = [self._pages(type) for type in types]
+        firsts = [await anext(each, None) for each in pages]
+        while ids := [record.id for record in firsts if record is not None]:
+            id = min(ids)
+            found = tuple(record if record is not None and record.id == id else None for record in firsts)
+            yield id, found
+            firsts = [
+                await anext(each, None) if taken is not None else first for each, taken, first in zip(pages, found, firsts, strict=True)
+            ]
+
+    async def _pages(self, type: str) -> AsyncGenerator[Record]:
+        after = ""
+        while page := await self._client.page(type, after, BATCH):
+            for record in page:
+                yield record
+            after = page[-1].id
+
+    async def _write(self, touched: Touched) -> None:
+        if not touched:
+            return
+        batch = rows.Rows()
+        for model, id in sorted(touched, key=lambda entry: entry[1]):
+            _add(batch, model, id, *[await self._client.get(type, id) for type in TYPES[model]])
+        await sync_to_async(rows.write)(batch)
+
+
+def _tell(event: str, error: Exception) -> None:
+    """Whatever it is: without its loop the admin would show for ever what was once."""
+    if isinstance(error, (BrokerError, Error)):
+        log.warning(event, reason=str(error))
+    else:
+        log.error(event, exc_info=error)
+
+
+def _add(batch: rows.Rows, model: type[models.Model], id: str, *records: Record | None) -> None:
+    """`records` are those of the model's types, in their order.  One that no row can say is left out: it must not stop the others."""
+    if not rows.is_storable(id):
+        log.warning("a record has an id that the admin's tables can't hold", table=model.__name__, id=id[:LONGEST_ID])
+        return
+    try:
+        _add_rows(batch, model, id, *records)
+    except (TypeError, ValueError) as error:
+        log.warning("a record is malformed, the admin has no row of it", table=model.__name__, id=id, error=type(error).__name__)
+        batch.gone.append((model, id))
+
+
+def _add_rows(batch: rows.Rows, model: type[models.Model], id: str, *records: Record | None) -> None:
+    if model is Session:
+        rows.add_session(batch, id, *records)
+    elif model is User:
+        rows.add_user(batch, id, *records)
+    elif model is ServiceAccount:
+        rows.add_service_account(batch, id, *records)
+    elif model is DirectoryRun:
+        rows.add_directory_run(batch, id, *records)
+    else:
+        rows.add_group(batch, id, *records)

@@ -1,0 +1,215 @@
+"""Which rows of the admin's tables say the same as these records?  Writes them, and removes what no record backs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from django.db import Error, connection, models, transaction
+
+from config.issuers import counts_for
+from databroker.models import LONGEST_ID, DirectoryRun, Group, Membership, ServiceAccount, Session, User
+from databroker.records import Record, issuer_in
+from foundation.errors import BrokerError
+
+# Columns that no record fills: a session that is refreshed keeps them.
+SEEN = ("last_seen", "last_route")
+COUNTS = ("users", "groups", "added", "changed", "removed", "requests")
+AT_ONCE = 500
+END_OF_TIME = 253_402_300_800
+MODELS: tuple[type[models.Model], ...] = (Group, User, Session, ServiceAccount, DirectoryRun)
+# A service account is seen under the id that its identity has in place of a session's.
+ACCOUNT_PREFIX = "service_account/"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """One batch: rows to write and ids to remove.  `members` says who is in which group: (user id, group id)."""
+
+    written: list[models.Model] = field(default_factory=list)
+    gone: list[tuple[type[models.Model], str]] = field(default_factory=list)
+    members: list[tuple[str, str]] = field(default_factory=list)
+
+
+def add_session(rows: Rows, id: str, session: Record | None) -> None:
+    if session is None:
+        return rows.gone.append((Session, id))
+    data = session.data
+    row = Session(
+        id=id,
+        user_id=_text(data, "user_id", LONGEST_ID) or None,
+        since=moment(data.get("issued")),
+        expires=moment(data.get("expires")),
+        client_address=_text(data, "client_address", 64),
+        user_agent=_text(data, "user_agent", 512),
+    )
+    return rows.written.append(row)
+
+
+def add_user(rows: Rows, id: str, user: Record | None, directory_user: Record | None) -> None:
+    """A person is described by two records; what they told us at sign-in is newer than what the directory has.
+
+    Where it has another issuer's person of the same id, the row is of the one who has signed in.
+    """
+    if user is None and directory_user is None:
+        return rows.gone.append((User, id))
+    said = user.data if user else {}
+    known = directory_user.data if directory_user and _are_one(said, directory_user.data) else {}
+    row = User(
+        id=id,
+        email=_text(said, "email", 255) or _text(known, "email", 255),
+        name=_text(said, "name", 255) or _text(known, "name", 255),
+        last_sign_in=moment(said.get("last_sign_in")),
+    )
+    rows.members.extend((id, group) for group in sorted({storable(group)[:LONGEST_ID] for group in known.get("group_ids") or ()}))
+    return rows.written.append(row)
+
+
+def _are_one(said: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """By what the records name; one of an earlier release names nobody."""
+    claims = said.get("claims")
+    issuer = said.get("issuer") or issuer_in(claims if isinstance(claims, Mapping) else {})
+    return not issuer or counts_for(str(known.get("issuer") or ""), str(issuer))
+
+
+def add_group(rows: Rows, id: str, group: Record | None) -> None:
+    if group is None:
+        return rows.gone.append((Group, id))
+    return rows.written.append(Group(id=id, name=_text(group.data, "name", 255), email=_text(group.data, "email", 255)))
+
+
+def add_service_account(rows: Rows, id: str, account: Record | None) -> None:
+    if account is None:
+        return rows.gone.append((ServiceAccount, id))
+    data = account.data
+    row = ServiceAccount(
+        id=id,
+        groups=", ".join(storable(group) for group in data.get("groups") or ()),
+        created=moment(data.get("created")),
+        created_by=_text(data, "created_by", 255),
+        rotated=moment(data.get("rotated")),
+        expires=moment(data.get("expires")),
+    )
+    return rows.written.append(row)
+
+
+def add_directory_run(rows: Rows, id: str, run: Record | None) -> None:
+    if run is None:
+        return rows.gone.append((DirectoryRun, id))
+    data = run.data
+    numbers = {name: data[name] for name in COUNTS if isinstance(data.get(name), int)}
+    texts = {"source": _text(data, "source", 255), "by": _text(data, "by", 64), "error": _text(data, "error", 500)}
+    return rows.written.append(
+        DirectoryRun(id=id[:64], began=moment(data.get("began")), seconds=data.get("seconds") or 0.0, **texts, **numbers)
+    )
+
+
+def write(rows: Rows) -> None:
+    """What differs, in one short transaction; call it in a thread.  Leaves no connection open behind it."""
+    try:
+        # Looked at before the transaction, which keeps every other writer of SQLite waiting: mostly there is nothing to write.
+        written = {model: _differing(model, [row for row in rows.written if isinstance(row, model)]) for model in MODELS}
+        users = [row.pk for row in rows.written if isinstance(row, User)] + [id for model, id in rows.gone if model is User]
+        old, new = _memberships(users, rows.members)
+        if not (old or new or rows.gone or any(written.values())):
+            return
+        with transaction.atomic():
+            for model, differing in written.items():
+                _upsert(model, differing)
+            Membership.objects.filter(pk__in=old).delete()
+            Membership.objects.bulk_create(new, ignore_conflicts=True)  # another process may have been faster
+            for model in written:
+                model.objects.filter(pk__in=[id for its_model, id in rows.gone if its_model is model]).delete()
+    finally:
+        connection.close()
+
+
+def _differing(model: type[models.Model], rows: list[models.Model]) -> list[models.Model]:
+    """Those of the rows that the table does not hold like this."""
+    if not rows:
+        return []
+    names = [field.attname for field in model._meta.concrete_fields if field.name not in SEEN]
+    there = {values[0]: values for values in model.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", *names)}
+    return [row for row in rows if there.get(row.pk) != (row.pk, *(getattr(row, name) for name in names))]
+
+
+def _memberships(users: list[str], members: list[tuple[str, str]]) -> tuple[list[int], list[Membership]]:
+    """Those of these people that are no more, and those that are new."""
+    if not users:
+        return [], []
+    there = {(user, group): pk for pk, user, group in Membership.objects.filter(user_id__in=users).values_list("pk", "user_id", "group_id")}
+    wanted = set(members)
+    new = [Membership(user_id=user, group_id=group) for user, group in members if (user, group) not in there]
+    return [pk for pair, pk in there.items() if pair not in wanted], new
+
+
+def ids_after(model: type[models.Model], after: str, limit: int) -> list[str]:
+    try:
+        return list(model.objects.filter(pk__gt=after).order_by("pk").values_list("pk", flat=True)[:limit])
+    finally:
+        connection.close()
+
+
+def write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
+    """Id of a session or service account -> when (Unix seconds), at which host; returns the ids that have no row.
+
+    Raises BrokerError; call it in a thread.
+    """
+    try:
+        missing: set[str] = set()
+        accounts = {id: at for id, at in seen.items() if id.startswith(ACCOUNT_PREFIX)}
+        for part in _parts({id: at for id, at in seen.items() if id not in accounts}):
+            missing |= _write_seen(Session, part)
+        for part in _parts({id.removeprefix(ACCOUNT_PREFIX): at for id, at in accounts.items()}):
+            missing |= {ACCOUNT_PREFIX + id for id in _write_seen(ServiceAccount, part)}
+        return missing
+    except Error as error:
+        raise BrokerError(str(error)) from error
+    finally:
+        connection.close()
+
+
+def _write_seen(model: type[models.Model], seen: Mapping[str, tuple[float, str]]) -> set[str]:
+    """Not by `bulk_update`, which keeps the processor fifteen times as long: requests would feel it."""
+    table, *names = (connection.ops.quote_name(name) for name in (model._meta.db_table, *SEEN, "id"))
+    # Another process may have seen it later.
+    newer = f"({names[0]} IS NULL OR {names[0]} < %s)"
+    statement = f"UPDATE {table} SET {names[0]} = %s, {names[1]} = %s WHERE {names[2]} = %s AND {newer}"  # noqa: S608 - names of the model
+    column = model._meta.get_field("last_seen")
+    with transaction.atomic(), connection.cursor() as cursor:
+        known = set(model.objects.filter(pk__in=seen).values_list("pk", flat=True))
+        moments = ((id, column.get_db_prep_save(moment(seen[id][0]), connection)) for id in known)
+        cursor.executemany(statement, [(moment, seen[id][1][:255], id, moment) for id, moment in moments])
+    return seen.keys() - known
+
+
+def _parts(seen: Mapping[str, tuple[float, str]]) -> Iterator[dict[str, tuple[float, str]]]:
+    entries = iter(seen.items())
+    while part := dict(islice(entries, AT_ONCE)):
+        yield part
+
+
+def _upsert(model: type[models.Model], rows: list[models.Model]) -> None:
+    fields = [field.name for field in model._meta.concrete_fields if not field.primary_key and field.name not in SEEN]
+    model.objects.bulk_create(rows, update_conflicts=True, unique_fields=["id"], update_fields=fields)
+
+
+def _text(data: Any, key: str, longest: int) -> str:
+    value = data.get(key)
+    return storable(value)[:longest] if value else ""
+
+
+def storable(value: Any) -> str:
+    """PostgreSQL keeps no NUL, and nothing keeps half of a surrogate pair: one such name must not stop all others."""
+    return str(value).replace("\0", "").encode(errors="replace").decode()
+
+
+def is_storable(id: str) -> bool:
+    """Another one in its place would be somebody else's."""
+    return len(id) <= LONGEST_ID and storable(id) == id
+
+
+def moment(seconds: Any) -> datetime | None:
+    """None also for what is no time before the year 10000."""
+    return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) and 0 < seconds < END_OF_TIME else None

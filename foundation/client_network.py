@@ -1,0 +1,34 @@
+"""Whose is an address?  By what clients are told apart where each may have so much and no more."""
+
+from collections import Counter
+from ipaddress import ip_address, ip_network
+
+from foundation.bounded_cache import remembered
+
+
+@remembered(4096, longest=64)  # clients choose their addresses
+def client_network(address: str) -> str:
+    """An IPv4 address itself; of an IPv6 address its /64, because who has that network has all of its addresses; any other text itself."""
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        return address
+    return str(ip) if ip.version == 4 else str(ip_network((ip, 64), strict=False))
+
+
+class Places:
+    """So many at a time, and of one network fewer, so that nobody alone takes the places of all others."""
+
+    def __init__(self, of_all: int, of_one: int):
+        self._of_all, self._of_one = of_all, of_one
+        self._taken: Counter[str] = Counter()
+
+    def take(self, network: str) -> bool:
+        """False where there is none; else somebody must `leave` it.  "" is nobody in particular, whom only the number of all bounds."""
+        if self._taken.total() >= self._of_all or (network and self._taken[network] >= self._of_one):
+            return False
+        self._taken[network] += 1
+        return True
+
+    def leave(self, network: str) -> None:
+        self._taken -= Counter((network,))

@@ -1,0 +1,36 @@
+"""The hand-over: how the authenticate service gives a route host the session of the browser it sends back there."""
+
+import secrets
+from dataclasses import dataclass
+
+from config.options import Options
+from foundation.crypto.sealing import Sealer
+
+LIFETIME = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """An opened token.  Its receiver still has to spend `id`, find the browser's `attempt_id` and see that the session lives."""
+
+    id: str
+    session_id: str
+    attempt_id: str
+    redirect_uri: str
+    expires: float
+
+
+class HandOvers:
+    """Sealed under `shared_secret`, because the two ends may be different services."""
+
+    def __init__(self, options: Options):
+        self._sealer = Sealer(options.shared_secret, "hand-over")
+
+    def seal(self, session_id: str, attempt_id: str, host_port: str, redirect_uri: str, now: float) -> str:
+        claims = {"id": secrets.token_urlsafe(16), "sid": session_id, "attempt": attempt_id, "to": redirect_uri, "exp": now + LIFETIME}
+        return self._sealer.seal(claims, audience=host_port, expires=now + LIFETIME)
+
+    def open(self, token: str, host_port: str, now: float) -> HandOver:
+        """SealError where the token is not ours, not for this route host, or older than five minutes."""
+        claims = self._sealer.open(token, audience=host_port, now=now)
+        return HandOver(claims["id"], claims["sid"], claims["attempt"], claims["to"], claims["exp"])

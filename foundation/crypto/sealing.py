@@ -1,0 +1,106 @@
+"""Seal and open small values: the one door for everything of ours that travels through a browser."""
+
+import base64
+import binascii
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from foundation.errors import SealError
+
+KEY_BYTES = 32
+NONCE_BYTES = 12
+TAG_BYTES = 16
+MAX_SEALED = 8192
+
+
+def derive_key(secret: bytes, purpose: str) -> bytes:
+    """A 256-bit key for one purpose (HKDF-SHA256, RFC 5869): no two uses of a secret share a key."""
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"gate/1/" + purpose.encode()).derive(secret)
+
+
+def derive_keys(secrets: Sequence[bytes], purpose: str) -> tuple[bytes, ...]:
+    """One key for each secret, in the same order: the first is for what is made now, all of them for what is there."""
+    return tuple(derive_key(secret, purpose) for secret in secrets)
+
+
+def to_text(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
+
+
+def from_text(text: str) -> bytes:
+    """Unpadded URL-safe base64, one spelling a value: anything that would not come back the same is a ValueError."""
+    try:
+        value = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (UnicodeEncodeError, binascii.Error) as error:
+        raise ValueError("not URL-safe base64") from error
+    if to_text(value) != text:
+        raise ValueError("not the canonical spelling")
+    return value
+
+
+class Sealer:
+    """AES-256-GCM under keys of its own purpose; the audience is bound as associated data, the expiry is inside.
+
+    The first secret seals, all of them open: so a secret can be replaced without anybody noticing.
+
+    Nonces are 96 random bits from the operating system, so they stay apart across forks and restarts (NIST SP 800-38D 8.2.2:
+    up to 2^32 values a key).
+    """
+
+    def __init__(self, secrets: Sequence[bytes], purpose: str):
+        self.purpose = purpose
+        self._ciphers = [AESGCM(key) for key in derive_keys(secrets, purpose)]
+
+    def __repr__(self) -> str:
+        return f"<Sealer {self.purpose}>"
+
+    def seal(self, claims: dict[str, Any], *, audience: str, expires: float) -> str:
+        """`claims` (JSON values) as URL-safe text that only `open` with the same audience reads, until `expires` (Unix seconds)."""
+        nonce = os.urandom(NONCE_BYTES)
+        plain = json.dumps([expires, claims], separators=(",", ":")).encode()
+        return to_text(nonce + self._ciphers[0].encrypt(nonce, plain, audience.encode()))
+
+    def open(self, sealed: str, *, audience: str, now: float) -> dict[str, Any]:
+        """The claims; SealError, always with the same words, where the value is not exactly one of ours for this audience.
+
+        One that another release made may lack a claim: that is a SealError for whoever reads it.
+        """
+        if not NONCE_BYTES + TAG_BYTES < len(sealed) <= MAX_SEALED:
+            raise SealError("this value is not one of ours")
+        try:
+            box = from_text(sealed)
+        except ValueError as error:
+            raise SealError("this value is not one of ours") from error
+        plain = decrypted(self._ciphers, box, audience.encode())
+        expires, claims = json.loads(plain)
+        if now >= expires:
+            raise Expired("this value has expired")
+        return Claims(claims)
+
+
+def decrypted(ciphers: Sequence[AESGCM], box: bytes, associated: bytes) -> bytes:
+    """What is in a box of nonce, ciphertext and tag; SealError where none of the ciphers opens it."""
+    for cipher in ciphers:
+        try:
+            return cipher.decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], associated)
+        except (ValueError, InvalidTag):
+            continue
+    raise SealError("this value is not one of ours")
+
+
+class Claims(dict[str, Any]):
+    """Of a value of ours, made by whichever release was in force then."""
+
+    def __missing__(self, name: str) -> Any:
+        raise SealError("this value was made by another release of ours")
+
+
+class Expired(SealError):
+    """The value is ours, unchanged and for this audience, but too old."""

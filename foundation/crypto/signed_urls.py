@@ -1,0 +1,67 @@
+"""Signed, expiring URLs: how a route host and the authenticate service tell each other where a browser comes from."""
+
+import hashlib
+import hmac
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from config.options import Options
+from foundation.crypto.sealing import derive_keys, to_text
+from foundation.errors import SealError
+
+LIFETIME = 300
+LEEWAY = 60
+
+ISSUED, EXPIRY, SIGNATURE = "gate_issued", "gate_expiry", "gate_signature"
+
+
+class UrlExpired(SealError):
+    """The URL is ours and unchanged, but too old; `params` may be used to offer a fresh start, after the usual checks."""
+
+    def __init__(self, params: dict[str, str]):
+        self.params = params
+        super().__init__("this link is too old")
+
+
+class UrlSigner:
+    """HMAC-SHA256 under keys of `shared_secret` over the URL with its query sorted by key: the first signs, all verify."""
+
+    def __init__(self, options: Options):
+        self._keys = derive_keys(options.shared_secret, "signed URL")
+
+    def sign(self, url: str, params: dict[str, str], now: float) -> str:
+        """`url` (without a query) with `params` and a signature that holds for five minutes, plus one of leeway."""
+        signed = {**params, ISSUED: str(int(now)), EXPIRY: str(int(now) + LIFETIME)}
+        return f"{_join(url, signed)}&{SIGNATURE}={_signature(self._keys[0], url, signed)}"
+
+    def verify(self, url: str, now: float) -> dict[str, str]:
+        """The params; SealError where anything in the URL was changed, UrlExpired where it is only too old."""
+        base, params = _split(url)
+        claimed_signature = params.pop(SIGNATURE, "")
+        claimed = claimed_signature.encode()
+        if not any(hmac.compare_digest(claimed, _signature(key, base, params).encode()) for key in self._keys):
+            raise SealError("this link is not one of ours, or was changed")
+        issued, expiry = int(params.pop(ISSUED)), int(params.pop(EXPIRY))
+        if now > expiry + LEEWAY or now < issued - LEEWAY:
+            raise UrlExpired(params)
+        return params
+
+
+def _signature(key: bytes, url: str, params: dict[str, str]) -> str:
+    return to_text(hmac.new(key, _join(url, params).encode(), hashlib.sha256).digest())
+
+
+def _join(url: str, params: dict[str, str]) -> str:
+    return f"{url}?{urlencode(sorted(params.items()))}"
+
+
+def _split(url: str) -> tuple[str, dict[str, str]]:
+    parts = urlsplit(url)
+    try:
+        pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True, max_num_fields=20, errors="strict")
+    except ValueError as error:
+        raise SealError("this link is not one of ours, or was changed") from error
+    params = dict(pairs)
+    # A key given twice has no one meaning (parameter pollution), so it can't have been signed by us.
+    if len(params) != len(pairs) or SIGNATURE not in params or ISSUED not in params or EXPIRY not in params:
+        raise SealError("this link is not one of ours, or was changed")
+    return f"{parts.scheme}://{parts.netloc}{parts.path}", params

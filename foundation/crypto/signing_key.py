@@ -1,0 +1,119 @@
+"""The key that signs what upstreams are told: loaded from `signing_key`, or made for this process."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jwt
+import structlog
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+from config.options import Options
+from foundation.errors import ConfigError, Problem
+
+log = structlog.get_logger(__name__)
+
+PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
+
+LEAST_RSA_BITS = 2048
+_MEMBERS = {"ES256": ("kty", "crv", "x", "y"), "EdDSA": ("kty", "crv", "x"), "RS256": ("kty", "n", "e")}
+_NEEDED = {"ES256": "a P-256 key", "EdDSA": "an Ed25519 key", "RS256": f"an RSA key of at least {LEAST_RSA_BITS} bits"}
+
+
+class SigningKey:
+    """One private key and the one algorithm it is used with.  `is_configured` is False for a generated one."""
+
+    def __init__(self, private_key: PrivateKey, algorithm: str, *, is_configured: bool):
+        self.algorithm = algorithm
+        self.is_configured = is_configured
+        self._private_key = private_key
+        self._public_members = _public_members(private_key)
+        self.kid = thumbprint(self._public_members)
+        # Upstreams of the reference see `alg` and `kid` only; PyJWT leaves `typ` out when it is None.
+        self._header = {"kid": self.kid, "typ": None}
+
+    def __repr__(self) -> str:
+        return f"<SigningKey {self.algorithm} {self.kid[:12]} {'configured' if self.is_configured else 'generated'}>"
+
+    @classmethod
+    def from_options(cls, options: Options, previous: "SigningKey | None" = None) -> "SigningKey":
+        """`previous` is the key before a reload: a generated one stays, so that running upstreams need not learn another.
+
+        ConfigError where `signing_key` is no PEM private key, or not one for `signing_key_algorithm`.
+        """
+        if options.signing_key is not None:
+            return cls(_loaded(options.signing_key, options.signing_key_algorithm), options.signing_key_algorithm, is_configured=True)
+        if previous is not None and not previous.is_configured:
+            return previous
+        generated = cls(ec.generate_private_key(ec.SECP256R1()), "ES256", is_configured=False)
+        log.info("signing key generated", public_key=generated.public_key_base64(), algorithm=generated.algorithm, kid=generated.kid)
+        return generated
+
+    def sign(self, claims: dict[str, Any]) -> str:
+        return jwt.encode(claims, self._private_key, algorithm=self.algorithm, headers=self._header)
+
+    def jwk(self) -> dict[str, str]:
+        """The public half, as the key set of `/.well-known/gate/jwks.json` has it (RFC 7517)."""
+        return {"use": "sig", "alg": self.algorithm, "kid": self.kid, **self._public_members}
+
+    def public_key_base64(self) -> str:
+        """Base64 of the DER SubjectPublicKeyInfo."""
+        der = self._private_key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        return base64.b64encode(der).decode("ascii")
+
+
+def checked_jwk(claimed: Mapping[str, Any]) -> dict[str, str]:
+    """Exactly the members of a public key for signatures, under the name that follows from it; else ValueError."""
+    kind = _MEMBERS.get(str(claimed.get("alg")))
+    if kind is None or claimed.get("use") != "sig" or claimed.keys() != {"use", "alg", "kid", *kind}:
+        raise ValueError("not a public key of ours")
+    members = {name: str(claimed[name]) for name in kind}
+    if claimed["kid"] != thumbprint(members):
+        raise ValueError("a key under another's name")
+    return {"use": "sig", "alg": str(claimed["alg"]), "kid": str(claimed["kid"]), **members}
+
+
+def thumbprint(public_members: dict[str, str]) -> str:
+    """RFC 7638: SHA-256 over the required members, sorted, without white space; lower-case hex."""
+    return hashlib.sha256(json.dumps(public_members, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _loaded(pem: bytes, algorithm: str) -> PrivateKey:
+    try:
+        key = load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ConfigError([Problem("signing_key", "not an unencrypted private key in PEM form (SEC1, PKCS#1 or PKCS#8)")]) from error
+    if not _fits(key, algorithm):
+        raise ConfigError([Problem("signing_key", f"signing_key_algorithm {algorithm} needs {_NEEDED[algorithm]}")])
+    return key  # type: ignore[return-value]
+
+
+def _fits(key: Any, algorithm: str) -> bool:
+    if algorithm == "ES256":
+        return isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1)
+    if algorithm == "EdDSA":
+        return isinstance(key, ed25519.Ed25519PrivateKey)
+    return isinstance(key, rsa.RSAPrivateKey) and key.key_size >= LEAST_RSA_BITS
+
+
+def _public_members(key: PrivateKey) -> dict[str, str]:
+    """Exactly the members that RFC 7638 3.2 and RFC 8037 2 require."""
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        point = key.public_key().public_numbers()
+        return {"kty": "EC", "crv": "P-256", "x": _base64url(point.x.to_bytes(32)), "y": _base64url(point.y.to_bytes(32))}
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return {"kty": "OKP", "crv": "Ed25519", "x": _base64url(key.public_key().public_bytes_raw())}
+    numbers = key.public_key().public_numbers()
+    return {"kty": "RSA", "n": _base64url(_unsigned(numbers.n)), "e": _base64url(_unsigned(numbers.e))}
+
+
+def _unsigned(number: int) -> bytes:
+    return number.to_bytes((number.bit_length() + 7) // 8)
+
+
+def _base64url(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")

@@ -1,0 +1,243 @@
+"""Where is gRPC served, and who is answered?  Whoever proves to know `shared_secret`, on one port, over TLS as configured."""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from config.options import Options
+from foundation.errors import ConfigError, GateError, Problem
+from foundation.rpc.shared_secret import PROOF, TOKEN, Metadata, NotProven, SharedSecret
+from foundation.telemetry.rpc_calls import RpcCalls
+from foundation.telemetry.tracing import tracer
+from foundation.telemetry.tracing.context import TRACEPARENT
+from foundation.telemetry.tracing.spans import NO_SPAN, AnySpan
+from foundation.values import CertificatePair, HostPort
+
+log = structlog.get_logger(__name__)
+
+# Nothing is told there but that the process serves, and which methods exist.
+OPEN_SERVICES = ("/grpc.health.v1.Health/", "/grpc.reflection.v1alpha.ServerReflection/")
+LARGEST_REQUEST = 4 * 1024 * 1024
+MOST_CONCURRENT_STREAMS = 1000
+STOP_SECONDS = 1.0  # streams never end by themselves
+_CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 409: grpc.StatusCode.ABORTED, 503: grpc.StatusCode.UNAVAILABLE}
+
+# Is this caller of this method, with this metadata, somebody who may call it without a token?
+OtherProof = Callable[[str, Metadata], bool]
+
+
+class RpcServer:
+    """Belongs to the event loop it was made for.  `add` everything, `open`, then `start`."""
+
+    def __init__(self, options: Options, secret: SharedSecret, other_proof: OtherProof = lambda method, metadata: False):
+        self._options = options
+        self._health = health.aio.HealthServicer()
+        self._services = [health.SERVICE_NAME, reflection.SERVICE_NAME]
+        self._calls = RpcCalls.answered(options.service_label)
+        self._server = grpc.aio.server(interceptors=[SecretCheck(secret, other_proof, self._calls)], options=_server_options(options))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._certificates = _Certificates(options.certificate_pairs)
+        self.port = 0
+        self._address = ""
+
+    def add(self, service: str, methods: Mapping[str, grpc.RpcMethodHandler]) -> None:
+        if any(handler.request_streaming for handler in methods.values()):
+            raise NotImplementedError("no method of ours takes a stream, and none would be guarded")
+        self._services.append(service)
+        self._calls.tell_apart(f"/{service}/{name}" for name in methods)
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, dict(methods)),))
+
+    def open(self, address: HostPort) -> None:
+        """Take the port; ConfigError where it can't be had.  Nobody is answered before `start`."""
+        reflection.enable_server_reflection(self._services, self._server)
+        where = f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host or '[::]'}:{address.port}"
+        try:
+            if self._options.grpc_insecure:
+                self.port = self._server.add_insecure_port(where)
+            else:
+                self.port = self._server.add_secure_port(where, self._certificates.credentials())
+        except RuntimeError as error:
+            raise ConfigError([Problem("grpc_address", f"can't listen on {address}: is another process there?")]) from error
+        self._address = f"{where.rpartition(':')[0]}:{self.port}"
+
+    def reload(self, options: Options) -> None:
+        """Whoever connects from now on sees the certificates of these options."""
+        self._certificates.pairs = options.certificate_pairs
+
+    async def start(self) -> None:
+        await self._server.start()
+        for service in self._services:
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
+        log.info("gRPC is served", address=self._address, tls=not self._options.grpc_insecure)
+
+    async def stop(self) -> None:
+        """Health says so first, then what is under way has a moment; streams end with it."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(STOP_SECONDS)
+
+
+class SecretCheck(grpc.aio.ServerInterceptor):
+    """The one door to every method: no token, no service.  It is asked before the request's body is read."""
+
+    def __init__(self, secret: SharedSecret, other_proof: OtherProof, calls: RpcCalls):
+        self.calls = calls
+        self._secret = secret
+        self._other_proof = other_proof
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler:
+        method, metadata = handler_call_details.method, handler_call_details.invocation_metadata
+        if method.startswith(OPEN_SERVICES):
+            return await continuation(handler_call_details)
+        try:
+            proof = self._proof(method, metadata)
+        except NotProven as error:
+            log.warning("a gRPC call was refused", method=method, reason=str(error))
+            self.calls.ended(method, grpc.StatusCode.UNAUTHENTICATED, 0.0, 0, 0)
+            return _refusal(str(error))
+        handler = await continuation(handler_call_details)
+        return handler and _answering(handler, Call(method, proof, self.calls, _trace(metadata)))
+
+    def _proof(self, method: str, metadata: Metadata) -> str:
+        """What proves us to the caller; nothing for one who was let in without a token, and could not check it."""
+        if TOKEN not in dict(metadata or ()) and self._other_proof(method, metadata):
+            return ""
+        return self._secret.check(method, metadata)
+
+
+def _trace(metadata: Metadata) -> str:
+    """As the caller says, who has proven itself by then; once, or it says nothing."""
+    if tracer.in_force() is None:
+        return ""
+    named = [str(value) for name, value in metadata or () if name == TRACEPARENT]
+    return named[0] if len(named) == 1 else ""
+
+
+def _refusal(reason: str) -> grpc.RpcMethodHandler:
+    async def refuse(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, reason)
+        raise AssertionError("abort raises")
+
+    return grpc.unary_unary_rpc_method_handler(refuse)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One that was let in: what proves us to its caller, and who counts it."""
+
+    method: str
+    proof: str
+    counted: RpcCalls
+    trace: str = ""  # the caller's span, where it is traced
+
+    def span(self) -> AnySpan:
+        if not self.trace or (tracing := tracer.in_force()) is None:
+            return NO_SPAN
+        return tracing.join(self.method.removeprefix("/"), self.trace) or NO_SPAN
+
+    async def prove(self, context: grpc.aio.ServicerContext) -> None:
+        # Not where there is nothing to prove: what is sent by itself costs a fifth of a call.
+        if self.proof:
+            await context.send_initial_metadata(((PROOF, self.proof),))
+
+
+def _answering(handler: grpc.RpcMethodHandler, call: Call) -> grpc.RpcMethodHandler:
+    """The same method; it proves itself before it answers, its errors are told in words that are for callers, and it is counted."""
+    read, write = handler.request_deserializer or bytes, handler.response_serializer or bytes
+
+    async def unary(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        began, status, answer = time.perf_counter(), grpc.StatusCode.CANCELLED, b""
+        try:
+            with call.span():
+                await call.prove(context)
+                answer = write(await handler.unary_unary(read(request), context))
+            status = grpc.StatusCode.OK
+            return answer
+        except Exception as error:
+            status = _status_of(error, context)
+            await _tell(error, status, context, call.method)
+        finally:
+            call.counted.ended(call.method, status, time.perf_counter() - began, len(request), len(answer))
+
+    async def stream(request: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+        began, status, sent = time.perf_counter(), grpc.StatusCode.CANCELLED, 0
+        try:
+            await call.prove(context)
+            async for message in handler.unary_stream(read(request), context):
+                answer = write(message)
+                sent += len(answer)
+                yield answer
+            status = grpc.StatusCode.OK
+        except Exception as error:
+            status = _status_of(error, context)
+            await _tell(error, status, context, call.method)
+        finally:
+            call.counted.ended(call.method, status, time.perf_counter() - began, len(request), sent)
+
+    return grpc.unary_stream_rpc_method_handler(stream) if handler.response_streaming else grpc.unary_unary_rpc_method_handler(unary)
+
+
+def _status_of(error: Exception, context: grpc.aio.ServicerContext) -> grpc.StatusCode:
+    if isinstance(error, grpc.aio.AbortError):
+        code = context.code()
+        return code if isinstance(code, grpc.StatusCode) else grpc.StatusCode.UNKNOWN
+    return _CODES.get(error.status, grpc.StatusCode.INTERNAL) if isinstance(error, GateError) else grpc.StatusCode.INTERNAL
+
+
+async def _tell(error: Exception, status: grpc.StatusCode, context: grpc.aio.ServicerContext, method: str) -> NoReturn:
+    """The gRPC edge: whatever went wrong, callers are told nothing of it that was not written for them."""
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    if isinstance(error, GateError):
+        await context.abort(status, str(error))
+    log.error("a gRPC call failed", method=method, exc_info=error)
+    await context.abort(status, "this call failed; the reason is in the server's log")
+    raise AssertionError("abort raises")
+
+
+class _Certificates:
+    """Every pair, by the name that the client asks for; the first where it asks for another.  gRPC asks at each handshake."""
+
+    def __init__(self, pairs: Sequence[CertificatePair]):
+        self.pairs = self._given = pairs
+
+    def credentials(self) -> grpc.ServerCredentials:
+        return grpc.dynamic_ssl_server_credentials(self._configuration(), self._changed)
+
+    def _changed(self) -> grpc.ServerCertificateConfiguration | None:
+        """None where gRPC has them already; called on threads of its own."""
+        if self.pairs is self._given:
+            return None
+        self._given = self.pairs
+        return self._configuration()
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        return grpc.ssl_server_certificate_configuration([(pair.key.reveal(), pair.certificate) for pair in self.pairs])
+
+
+def _server_options(options: Options) -> list[tuple[str, int]]:
+    return [
+        # Else a second process on this port would silently get half of the calls.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_connection_age_ms", _milliseconds(options.grpc_server_max_connection_age.total_seconds())),
+        ("grpc.max_connection_age_grace_ms", _milliseconds(options.grpc_server_max_connection_age_grace.total_seconds())),
+        ("grpc.max_receive_message_length", LARGEST_REQUEST),
+        ("grpc.max_concurrent_streams", MOST_CONCURRENT_STREAMS),
+        # Our clients ask every ten seconds whether a silent connection still stands.
+        ("grpc.http2.min_ping_interval_without_data_ms", 5000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]
+
+
+def _milliseconds(seconds: float) -> int:
+    return min(int(seconds * 1000), 2**31 - 1)

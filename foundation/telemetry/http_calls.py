@@ -1,0 +1,53 @@
+"""How many HTTP requests were made or answered, with which outcome, how long did they take, and how large were they?"""
+
+from functools import cache
+
+from foundation.telemetry import metrics
+
+# Whoever asks chooses method and host, and applications choose their statuses: beyond these, one series is shared.
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT"})
+OTHER = "other"
+# The status where the client left before there was an answer.
+CLIENT_LEFT = 499
+MOST_SERIES = 500
+
+Named = tuple[str, str, str]  # host, method, status
+
+
+class HttpCalls:
+    """The requests of one side, by a `service` and a host that the caller keeps few: it names the host `other` where nobody knows it."""
+
+    def __init__(self, families: metrics.CallFamilies, service: str):
+        self._families = families
+        self._service = service
+        self._series: dict[Named, metrics.CallFamilies] = {}
+
+    # One for each side and service, or each reload would have series, and a bound, of its own.
+    @classmethod
+    @cache
+    def answered(cls, service: str) -> "HttpCalls":
+        return cls(metrics.http_server, service)
+
+    @classmethod
+    @cache
+    def made(cls, service: str) -> "HttpCalls":
+        return cls(metrics.http_client, service)
+
+    def ended(
+        self, host: str, method: str, status: str, seconds: float, request_bytes: int | None = None, response_bytes: int | None = None
+    ) -> None:
+        """`status` is three digits, or what became of the request instead; of bodies that nobody counted there is no size."""
+        named = (host, method, status)
+        if (series := self._series.get(named)) is None:
+            series = self._begun(named)
+        series.ended(seconds, request_bytes, response_bytes)
+
+    def _begun(self, named: Named) -> metrics.CallFamilies:
+        host, method, status = named
+        if method not in METHODS:
+            named = (host, OTHER, status)
+        if len(self._series) >= MOST_SERIES and named not in self._series:
+            named = (OTHER, OTHER, OTHER)
+        if (series := self._series.get(named)) is None:
+            series = self._series[named] = self._families.labels(self._service, *named)
+        return series

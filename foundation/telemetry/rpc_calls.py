@@ -1,0 +1,42 @@
+"""How many gRPC calls were made or answered, with which outcome, how long did they take, and how large were they?"""
+
+from collections.abc import Iterable
+
+import grpc
+
+from foundation.telemetry import metrics
+
+# Whoever calls chooses the name: those that nobody serves share one.
+UNKNOWN = ("unknown", "unknown")
+
+
+class RpcCalls:
+    """The calls of one side: `answered` here, or `made` to one host."""
+
+    def __init__(self, families: metrics.CallFamilies, *labels: str):
+        self._families = families
+        self._labels = labels
+        self._names: dict[str, tuple[str, str]] = {}
+        self._series: dict[tuple[tuple[str, str], grpc.StatusCode], metrics.CallFamilies] = {}
+
+    @classmethod
+    def answered(cls, service: str) -> "RpcCalls":
+        return cls(metrics.grpc_server, service)
+
+    @classmethod
+    def made(cls, service: str, host: str) -> "RpcCalls":
+        return cls(metrics.grpc_client, service, host)
+
+    def tell_apart(self, methods: Iterable[str]) -> None:
+        """`/package.Service/Method`."""
+        for method in methods:
+            _, service, name = method.split("/")
+            self._names[method] = (name, service)
+
+    def ended(self, method: str, status: grpc.StatusCode, seconds: float, request_bytes: int, response_bytes: int) -> None:
+        """Of what one method did with one outcome there is one series, so there are never more than our own methods make."""
+        name = self._names.get(method, UNKNOWN)
+        if (series := self._series.get((name, status))) is None:
+            series = self._families.labels(*self._labels, *name, status.name)
+            self._series[name, status] = series
+        series.ended(seconds, request_bytes, response_bytes)

@@ -1,0 +1,165 @@
+"""Which requests are traced?  Decided before anything is made of one; the back-end is told by a thread of its own."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from config.groups.tracing import SAME_AS
+from config.options import Options
+from foundation.telemetry.tracing.context import TRACEPARENT, Header, Parent, parent_of
+from foundation.telemetry.tracing.spans import SERVER, Span
+from foundation.values import HostPort, Url
+
+# Of traces that others began and want kept, so many a second: whoever is believed may pass on what a client wrote.
+MOST_JOINED = 50
+QUEUE = 2048  # spans
+SEND_EVERY = 2000  # milliseconds
+LONGEST_VALUE = 256  # characters
+MOST_FACTS = 32  # of one span
+
+_SETTINGS = (
+    "tracing_provider",
+    "tracing_sample_rate",
+    "tracing_monitor_address",
+    "tracing_thrift_collector_endpoint",
+    "tracing_thrift_agent_endpoint",
+    "tracing_span_endpoint",
+    "certificate_authority",
+    "services",
+)
+
+
+class Tracer:
+    """Built off the event loop; nothing runs before `start`, and everything ends with `stop`."""
+
+    def __init__(self, options: Options, clock: Callable[[], float] = time.monotonic, chance: Callable[[], float] = random.random):
+        from foundation.telemetry.tracing.export import exporter
+
+        self.settings = _settings(options)
+        back_end = str(SAME_AS.get(str(options.tracing_provider), options.tracing_provider))
+        self._rate = float(options.tracing_sample_rate)
+        self._speaks_b3 = back_end == "span"
+        self._service = options.service_label
+        self._clock, self._chance = clock, chance
+        self._window, self._joined = 0.0, 0
+        self._exporter = exporter(back_end, target_of(options, back_end), self._service, options.certificate_authority)
+        self._provider: Any = None
+        self._tracer: Any = None
+
+    @classmethod
+    def of(cls, options: Options, previous: "Tracer | None" = None) -> "Tracer | None":
+        """None where nothing is traced; `previous` where nothing of it has changed."""
+        if options.tracing_provider is None:
+            return None
+        return previous if previous is not None and previous.settings == _settings(options) else cls(options)
+
+    def start(self) -> None:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import SpanLimits, TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+
+        if self._provider is not None:
+            return
+        # Everything is said here, so that no environment variable of OpenTelemetry changes what is sent, or where.
+        limits = SpanLimits(max_span_attributes=MOST_FACTS, max_span_attribute_length=LONGEST_VALUE, max_links=1, max_events=0)
+        resource = Resource({"service.name": self._service})
+        self._provider = TracerProvider(sampler=ALWAYS_ON, resource=resource, span_limits=limits, shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter, QUEUE, SEND_EVERY, 512, 10_000))
+        self._tracer = self._provider.get_tracer("gate")
+
+    def stop(self, patience: float = 2.0) -> None:
+        """Send what is left.  A back-end that takes no spans is left after `patience` seconds."""
+        if self._provider is None:
+            return
+        end = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
+        end.start()
+        end.join(patience)
+
+    def begin(self, name: str, headers: Iterable[Header], *, is_trusted: bool) -> Span | None:
+        """The first span of a request, to be entered by `with`; None for one that is not traced.
+
+        Who is trusted says which trace it belongs to, and whether that is kept, within a bound.  Anybody else's trace is no more
+        than linked from ours, where chance lets it be kept.
+        """
+        if self._tracer is None:
+            return None
+        parent = parent_of(headers, reads_b3=self._speaks_b3) if is_trusted else None
+        if not self._keeps(parent):
+            return None
+        linked = None if is_trusted else parent_of(headers, reads_b3=self._speaks_b3)
+        return self._started(name, parent, linked)
+
+    def join(self, name: str, named: str) -> Span | None:
+        """For a call by one of our own services, which names its span only where it is kept."""
+        return self.begin(name, [(TRACEPARENT.encode(), named.encode("latin-1", "replace"))], is_trusted=True) if named else None
+
+    def _keeps(self, parent: Parent | None) -> bool:
+        if parent is None or parent.is_sampled is None:
+            return self._chance() < self._rate
+        return parent.is_sampled and self._may_join()
+
+    def _may_join(self) -> bool:
+        now = self._clock()
+        if now - self._window >= 1:
+            self._window, self._joined = now, 0
+        self._joined += 1
+        return self._joined <= MOST_JOINED
+
+    def _started(self, name: str, parent: Parent | None, linked: Parent | None) -> Span:
+        from opentelemetry.context import Context
+        from opentelemetry.trace import Link, NonRecordingSpan, SpanKind, set_span_in_context
+
+        empty = Context()  # never what a library may have put there
+        above = empty if parent is None else set_span_in_context(NonRecordingSpan(_remote(parent)), empty)
+        links = () if linked is None else (Link(_remote(linked)),)
+        return Span(self._tracer, self._tracer.start_span(name, above, SpanKind[SERVER], links=links), writes_b3=self._speaks_b3)
+
+
+def _remote(parent: Parent) -> Any:
+    from opentelemetry.trace import SpanContext, TraceFlags, TraceState
+
+    state = TraceState.from_header([parent.state]) if parent.state else None
+    return SpanContext(parent.trace_id, parent.span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED), trace_state=state)
+
+
+def target_of(options: Options, back_end: str) -> Url | HostPort:
+    """Where spans go: the settings' rules have seen to it that there is such a place."""
+    found = {
+        "monitor": options.tracing_monitor_address,
+        "thrift": options.tracing_thrift_collector_endpoint or options.tracing_thrift_agent_endpoint,
+        "span": options.tracing_span_endpoint,
+        "otlp": options.tracing_span_endpoint,
+    }[back_end]
+    assert found is not None, "a provider without its endpoint is refused when the configuration is loaded"
+    return found
+
+
+def _settings(options: Options) -> tuple[object, ...]:
+    return tuple(getattr(options, name) for name in _SETTINGS)
+
+
+_in_force: Tracer | None = None
+
+
+def use(tracer: Tracer | None) -> None:
+    """From now on, in this process.  The one of before sends what it has, beside everything else."""
+    global _in_force
+    before = _in_force
+    if tracer is not None:
+        tracer.start()
+    _in_force = tracer
+    if before is not None and before is not tracer:
+        threading.Thread(target=before.stop, name="replaced tracer", daemon=True).start()
+
+
+def stop() -> None:
+    """The process ends: waits for the last spans, for a moment."""
+    if _in_force is not None:
+        _in_force.stop()
+
+
+def in_force() -> Tracer | None:
+    return _in_force

@@ -1,0 +1,215 @@
+"""Why may, or may not, this person open this URL?  Asks the same route table and the same rules as every request."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509 import load_pem_x509_certificates
+from django.conf import settings
+from django.core.management.base import CommandError, CommandParser
+from django.db import Error
+
+from authorize.explain.explanation import Explanation, explained, explained_again
+from authorize.explain.invented_request import (
+    Described,
+    described_address,
+    described_header,
+    described_identity,
+    described_moment,
+    described_request,
+)
+from authorize.identity.client_certificates import shown_certificate
+from authorize.models import LoggedDecision
+from authorize.policy.identity import Identity
+from authorize.policy.request import AccessRequest, ClientCertificate
+from authorize.policy.route_table import RouteTable
+from authorize.state import default_ports, route_table
+from config.fields import duration
+from config.options import Options
+from databroker.adminsite.directory_runs import last_reading
+from foundation.errors import ConfigError
+from gateproject.management.command import ConfiguredCommand, configured, unusable
+
+
+class Command(ConfiguredCommand):
+    help = "Print why a person may, or may not, open a URL: the route that is found, each rule with its reason, and the outcome."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("url", metavar="URL", nargs="?", help="as a browser would ask for it: https://app.example.com/path")
+        parser.add_argument("--request", metavar="ID", help="explain a decision that was made: the request id of its page or log line")
+        parser.add_argument("--user", help="an e-mail address, provider/subject, or a bare subject; without it nobody is signed in")
+        parser.add_argument("--group", action="append", default=[], metavar="ID", help="the id of a group of theirs; may be repeated")
+        parser.add_argument(
+            "--claim",
+            action="append",
+            default=[],
+            metavar="K=V",
+            help='a claim of theirs; V is read as JSON where it is JSON (true, 3, ["a"]), else as text; may be repeated',
+        )
+        parser.add_argument("--method", default="GET", help="the method of the request (default GET)")
+        parser.add_argument("--ip", default="", metavar="ADDRESS", help="the address that the request comes from")
+        parser.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="a header of the request; may be repeated")
+        parser.add_argument(
+            "--at", metavar="TIME", help="when: 2027-01-31T18:00 (UTC), 2027-01-31T18:00+01:00, or Unix seconds (default now)"
+        )
+        parser.add_argument(
+            "--session-age", default="0", metavar="DURATION", help="how long ago the person signed in, as in 2h30m (default 0)"
+        )
+        parser.add_argument("--cert", metavar="FILE", help="the client certificate that is shown, PEM, with its intermediates")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+        super().add_arguments(parser)
+
+    def handle(self, *args: Any, **arguments: Any) -> None:
+        options, table = current_routes()
+        if bool(arguments["url"]) is bool(arguments["request"]):
+            raise CommandError("give a URL, or --request with the id of a request that was")
+        if arguments["request"]:
+            self._write(_logged(arguments["request"], options), arguments)
+            return
+        request = _request(arguments, default_ports(options))
+        now = time.time() if arguments["at"] is None else _read("--at", described_moment, arguments["at"])
+        identity = _person(arguments, options, now)
+        self._write(explained(request, identity, options, table, now), arguments)
+
+    def _write(self, found: Explanation, arguments: dict[str, Any]) -> None:
+        self.stdout.write(json.dumps(found, indent=2) if arguments["json"] else "\n".join(_lines(found)))
+
+
+def current_routes() -> tuple[Options, RouteTable]:
+    """Of the configuration that the command was given; CommandError where it has a problem."""
+    options = configured()
+    try:
+        return options, route_table(options)
+    except ConfigError as error:
+        raise unusable(error) from None
+
+
+def _logged(request_id: str, options: Options) -> Explanation:
+    try:
+        row = LoggedDecision.objects.filter(request_id=request_id).order_by("pk").last()
+        directory = last_reading(row.at.timestamp()) if row is not None else ""
+    except Error as error:
+        raise CommandError(f"the decision log can't be read from the database of this configuration: {error}") from None
+    if row is None:
+        raise CommandError(f"the decision log has no request {request_id}")
+    return {**explained_again(row, options, settings.GATE_SOURCE.checksum), "directory": directory}
+
+
+def _request(arguments: dict[str, Any], ports: frozenset[int]) -> AccessRequest:
+    headers = [_read("--header", described_header, written) for written in arguments["header"]]
+    try:
+        return described_request(
+            arguments["url"],
+            arguments["method"],
+            ports,
+            origin=dict(headers).get(b"origin", b""),
+            access_control_request_method=dict(headers).get(b"access-control-request-method", b""),
+            source_ip=_read("--ip", described_address, arguments["ip"]),
+            headers=headers,
+            client_certificate=_certificate(arguments["cert"]),
+        )
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def _read(option: str, read: Callable[[str], Any], written: str) -> Any:
+    try:
+        return read(written)
+    except ValueError as error:
+        raise CommandError(f"{option} {error}") from None
+
+
+def _certificate(file: str | None) -> ClientCertificate | None:
+    if file is None:
+        return None
+    try:
+        chain = tuple(each.public_bytes(Encoding.DER) for each in load_pem_x509_certificates(Path(file).read_bytes()))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"--cert {file} can't be used: {error}") from None
+    return shown_certificate(chain)
+
+
+def _person(arguments: dict[str, Any], options: Options, now: float) -> Identity | None:
+    user, groups, said = arguments["user"], arguments["group"], _claims(arguments["claim"])
+    if user is None and (groups or said):
+        raise CommandError("--group and --claim describe a person: name one with --user")
+    try:
+        signed_in = now - duration(arguments["session_age"]).total_seconds()
+    except ValueError as error:
+        raise CommandError(f"--session-age {error}") from None
+    try:
+        return described_identity(Described(user, groups, said, signed_in), options)
+    except ValueError as error:
+        raise CommandError(f"--user {error}") from None
+
+
+def _claims(written: Iterable[str]) -> dict[str, Any]:
+    claims: dict[str, Any] = {}
+    for claim in written:
+        name, separator, text = claim.partition("=")
+        if not (name and separator):
+            raise CommandError(f"--claim {claim!r} must be name=value")
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        claims[name] = value if name not in claims else [*_listed(claims[name]), *_listed(value)]
+    return claims
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    request, person = found["request"], found["person"]
+    yield f"{request['method']} {request['host']}{request['path']}, {_who(person)}"
+    yield ""
+    yield "Routes of this host, in order:" if found["routes"] else "No route has this host."
+    for route in found["routes"]:
+        conditions = "".join(f", {key} {route[key]}" for key in ("path", "prefix", "regex") if key in route)
+        name = f" ({route['name']})" if "name" in route else ""
+        yield f"  {route['key']}{name} {route['from']}{conditions}: {'matches' if route['matches'] else 'does not match'}"
+        yield from (f"      {miss}" for miss in route["misses"])
+    if found["rules"]:
+        yield ""
+        yield "Its rules, of which any one suffices, up to the one that decides:"
+        for rule in found["rules"]:
+            yield f"  {rule['answer']:7} {rule['rule']}: {rule['reason']}"
+            if rule.get("compared"):
+                yield f"          compared {rule['compared']} with: {rule['wanted']}"
+    yield ""
+    yield f"Outcome: {found['outcome']}. {found['reason']}"
+    if found.get("refused_token"):
+        yield f"A token was shown and refused: {found['refused_token']}."
+    if found["note"]:
+        yield found["note"]
+    yield from _beside(found)
+
+
+def _beside(found: Explanation) -> Iterator[str]:
+    if found["ways_in"]:
+        yield ""
+        yield "It would pass with any one of:"
+        yield from (f"  {way}" for way in found["ways_in"])
+    if found["data"]:
+        yield ""
+        yield "Decided by these records:"
+        yield from (f"  {record['record']}, changed {record['modified']}, {record['age']} before" for record in found["data"])
+    if found.get("directory"):
+        yield f"  last directory sync {found['directory']}"
+    if shadow := found.get("in_shadow"):
+        yield ""
+        yield f"In shadow it would have come to: {shadow['outcome']} {shadow['reason']}"
+
+
+def _who(person: dict[str, Any] | None) -> str:
+    if person is None:
+        return "nobody is signed in"
+    names = [name for name in (person["email"], person["user_id"]) if name]
+    ignored = "" if person["email_counts"] or not person["email"] else ", an address that no rule on e-mail takes"
+    groups = f", groups {', '.join(person['groups'])}" if person["groups"] else ", no groups"
+    return f"signed in as {' = '.join(names) or 'somebody'}{ignored}{groups}"

@@ -1,0 +1,74 @@
+"""Who would be refused, or let in, if this configuration came into force?  Replays the recorded decisions; nothing is changed."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.db import Error
+from django.utils import timezone
+
+from authorize.explain.replay import ASKED, LET_IN, REFUSED, Report, replay
+from authorize.models import LoggedDecision
+from config.fields import positive_duration
+from gateproject.management.command import ConfiguredCommand
+from gateproject.management.commands.explainaccess import current_routes
+
+_TITLES = {REFUSED: "Newly refused", LET_IN: "Newly let in", ASKED: "Newly asked to sign in"}
+
+
+class Command(ConfiguredCommand):
+    help = "Make the recorded decisions again by the policy of a changed configuration; print who would newly be refused or let in."
+    config_is = "the changed configuration; its database holds the decisions"
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--within", metavar="DURATION", help="only the decisions of this last time, as in 168h (default all)")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+        parser.add_argument("--strict", action="store_true", help="exit 1 where anything comes out otherwise, or could not be replayed")
+        super().add_arguments(parser)
+
+    def handle(self, *args: Any, **arguments: Any) -> None:
+        _, table = current_routes()
+        try:
+            report = replay(_rows(arguments["within"]).iterator(chunk_size=500), table)
+        except Error as error:
+            raise CommandError(f"the decisions can't be read from the database of this configuration: {error}") from None
+        self.stdout.write(json.dumps(_document(report), indent=2) if arguments["json"] else "\n".join(_lines(report)))
+        if arguments["strict"] and (report.changes or report.not_replayed):
+            raise SystemExit(1)
+
+
+def _rows(within: str | None) -> Any:
+    rows = LoggedDecision.objects.order_by("pk")
+    if within is None:
+        return rows
+    try:
+        return rows.filter(at__gte=timezone.now() - positive_duration(within))
+    except ValueError as error:
+        raise CommandError(f"--within {error}") from None
+
+
+def _document(report: Report) -> dict[str, Any]:
+    changes = [asdict(change) for change in report.changes.values()]
+    return {"replayed": report.replayed, "changes": changes, "not_replayed": dict(report.not_replayed)}
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield f"{report.replayed} recorded decisions replayed, {report.not_replayed.total()} could not be."
+    for kind, title in _TITLES.items():
+        found = sorted(
+            (change for change in report.changes.values() if change.kind == kind), key=lambda change: (change.route, change.person)
+        )
+        if found:
+            yield ""
+            yield f"{title}:"
+        for change in found:
+            requests = f"{change.requests} request{'s' if change.requests != 1 else ''}"
+            yield f"  {change.route}  {change.person}: {requests}, the last {change.last}: {change.reason}"
+    if not report.changes:
+        yield "Everything that could be replayed comes out as it did."
+    if report.not_replayed:
+        yield ""
+        yield "Not replayed:"
+        yield from (f"  {number}: {problem}" for problem, number in report.not_replayed.most_common())

@@ -1,0 +1,195 @@
+"""Does what the configuration names answer, and as gate will need it?  For `checkconfig --online`; nothing is changed anywhere.
+
+| asked                                | how                                                                                  |
+|--------------------------------------|--------------------------------------------------------------------------------------|
+| the provider                         | its discovery document and its keys, with the checks of a sign-in                    |
+| the provider, of us                  | a token request with a code that nobody was given: it is refused, and so may the client be |
+| each upstream                        | a name, an address, a connection, and TLS with the route's own rules                 |
+| the store, the services apart        | one question each, with the credentials of the configuration                         |
+
+Requests are not sent to upstreams: an application would answer them.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from typing import Any
+
+from authenticate.provider.client import ProviderClient
+from authenticate.provider.tokens import error_code
+from authenticate.providers.registry import provider_of
+from config.documents.places import KeyPath
+from config.options import Options
+from config.validation import Finding
+from databroker.client import BrokerClient
+from foundation.connection_errors import Trouble, trouble_of
+from foundation.errors import BrokerError, ProviderError
+from foundation.tasks import spawn
+from foundation.values import Url
+from gateproject.management.broker_of import opened_broker
+from proxy.upstreams.client import FAMILIES, Upstream
+
+PATIENCE = 5.0  # seconds for one connection
+ALL_PATIENCE = 60.0  # for all of them
+AT_ONCE = 64
+# With TLS 1.3 a server says only after the handshake that it wants a certificate (RFC 8446 4.4.2.4).
+LISTENS = 0.3
+
+_NOT_US = {
+    "invalid_client": ("idp_client_secret", "the provider does not take this client: is idp_client_id right, and is this its secret?"),
+    # GitHub's word for the same.
+    "incorrect_client_credentials": ("idp_client_secret", "the provider does not take this client: is this its secret?"),
+    "unauthorized_client": ("idp_client_id", "the provider does not let this client use the authorization code flow: allow it there"),
+}
+
+
+def answers(settings: Any) -> Iterator[Finding]:
+    """A rule for `check_configuration`.  Only of a configuration that is right otherwise."""
+    if isinstance(settings, Options):
+        yield from asyncio.run(findings(settings))
+
+
+async def findings(options: Options) -> list[Finding]:
+    asked: list[Coroutine[Any, Any, list[Finding]]] = []
+    if options.services in ("all", "authenticate"):
+        asked.append(_provider(options))
+    if options.services in ("all", "proxy"):
+        asked.append(_upstreams(options))
+    asked += [_records(options), _authorizer(options)]
+    return [finding for found in await asyncio.gather(*asked) for finding in found]
+
+
+async def _provider(options: Options) -> list[Finding]:
+    key = "idp_provider_url" if options.idp_provider_url is not None else "idp_provider"
+    client = ProviderClient(options, provider_of(options), time.time)
+    try:
+        async with asyncio.timeout(ALL_PATIENCE):
+            discovery = await client.discovery()
+            if discovery.jwks_uri and not await client.keys(discovery):
+                return [((key,), "the provider publishes no key that ID tokens could be signed with")]
+            return [finding async for finding in _client_of(client, options)]
+    except ProviderError as error:
+        return [((key,), str(error))]
+    except TimeoutError:
+        return [((key,), f"the provider did not answer all questions within {ALL_PATIENCE:.0f} s")]
+    finally:
+        await client.close()
+
+
+async def _client_of(client: ProviderClient, options: Options) -> AsyncIterator[Finding]:
+    """Any other error says nothing of the client: some providers look at the code first, or at the address that a person returns to."""
+    discovery = await client.discovery()
+    form = {
+        "grant_type": "authorization_code",
+        "code": f"checkconfig-{secrets.token_urlsafe(16)}",
+        "redirect_uri": options.authenticate_service_url.origin + options.authenticate_callback_path,
+        "code_verifier": secrets.token_urlsafe(48),
+    }
+    answer = await client.post_as_client(discovery.token_endpoint, form, discovery)
+    error = error_code(answer)
+    if error in _NOT_US:
+        key, words = _NOT_US[error]
+        yield (key,), f"{words} (its token endpoint says {error})"
+    elif answer.status >= 500:
+        yield ("idp_provider",), f"the provider's token endpoint answers with status {answer.status}"
+
+
+async def _upstreams(options: Options) -> list[Finding]:
+    """Each once, however many routes lead there; told at the first."""
+    places: dict[tuple[Any, ...], tuple[KeyPath, Upstream, int]] = {}
+    for index, route in enumerate(options.policy):
+        for position in range(len(route.to)):
+            upstream = Upstream.build(route, position)
+            key = (upstream.host, upstream.port, id(upstream.ssl) if upstream.is_ssl() else None, upstream.server_hostname)
+            place = ("policy", index, "to") if len(route.to) == 1 else ("policy", index, "to", position)
+            first, _, others = places.setdefault(key, (place, upstream, -1))
+            places[key] = (first, upstream, others + 1)
+    at_once, family = asyncio.Semaphore(AT_ONCE), FAMILIES[options.dns_lookup_family]
+
+    async def one(place: KeyPath, upstream: Upstream, others: int) -> Finding | None:
+        async with at_once:
+            trouble = await _in_the_way(upstream, family)
+        if trouble is None:
+            return None
+        also = f"; {others} more {'route leads' if others == 1 else 'routes lead'} there" if others > 0 else ""
+        return place, f"{upstream.host}:{upstream.port} {trouble}{also}"
+
+    tasks = [spawn(one(*found), name="look at an upstream") for found in places.values()]
+    done, late = await asyncio.wait(tasks, timeout=ALL_PATIENCE) if tasks else (set(), set())
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*late, return_exceptions=True)
+    told = [found for task in tasks if task in done and (found := task.result()) is not None]
+    return [*told, (("policy",), f"{len(late)} upstreams could not be tried within {ALL_PATIENCE:.0f} s")] if late else told
+
+
+async def _in_the_way(upstream: Upstream, family: int) -> Trouble | None:
+    context = upstream.ssl if upstream.is_ssl() else None
+    name = (upstream.server_hostname or upstream.host) if context else None
+    return await _tried(upstream.host, upstream.port or 0, family=family, ssl=context, server_hostname=name)
+
+
+async def _tried(host: str, port: int, **how: Any) -> Trouble | None:
+    """A connection is made, and closed."""
+    writer = None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await asyncio.open_connection(host, port, **how)
+        if how.get("ssl"):
+            try:
+                async with asyncio.timeout(LISTENS):
+                    await reader.read(1)
+            except TimeoutError:
+                pass  # it waits for a request, as it should
+    except (OSError, TimeoutError, ValueError) as error:
+        return trouble_of(error)
+    finally:
+        if writer is not None:
+            writer.transport.abort()
+    return None
+
+
+async def _records(options: Options) -> list[Finding]:
+    """Of a store in this process's own memory there is nothing to ask; of a database, whether somebody listens."""
+    if options.databroker_service_url is not None and options.services != "databroker":
+        # First by itself: gRPC goes on trying, and says less of why.
+        return await _listens(("databroker_service_url",), options.databroker_service_url) or await _asked(
+            ("databroker_service_url",), lambda: _server_version(options)
+        )
+    if options.databroker_storage_type == "kvstore":
+        return await _asked(("databroker_storage_connection_string",), lambda: _server_version(options))
+    found: list[Finding] = []
+    for server in options.database_url.hosts if options.services in ("all", "databroker") and options.database_url is not None else ():
+        if trouble := await _tried(server.host.strip("[]"), server.port):
+            found.append((("database_url",), f"{server.host}:{server.port} {trouble}"))
+    return found
+
+
+async def _server_version(options: Options) -> None:
+    broker: BrokerClient
+    async with opened_broker(options) as broker:
+        await broker.server_version()
+
+
+async def _asked(place: KeyPath, question: Callable[[], Awaitable[None]]) -> list[Finding]:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await question()
+    except BrokerError as error:
+        trouble = trouble_of(error)
+        return [(place, str(error) if trouble is Trouble.UNKNOWN else f"{str(error).rstrip('.')}: it {trouble}")]
+    except TimeoutError:
+        return [(place, f"does not answer within {PATIENCE:.0f} s")]
+    return []
+
+
+async def _authorizer(options: Options) -> list[Finding]:
+    url = options.authorize_service_url
+    return [] if url is None or options.services != "proxy" else await _listens(("authorize_service_url",), url)
+
+
+async def _listens(place: KeyPath, url: Url) -> list[Finding]:
+    port = url.port or (443 if url.scheme == "https" else 80)
+    trouble = await _tried(url.host.strip("[]"), port)
+    return [(place, f"{url.host}:{port} {trouble}")] if trouble else []

@@ -1,0 +1,126 @@
+"""How are the problems of a configuration shown: to people, to programs, to code review?"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from foundation.errors import Problem
+from foundation.version import version
+
+# Every kind of problem, for tools that group and explain them.
+KINDS = {
+    "invalid-configuration": "A setting is missing, unknown, removed, or has a value that can't be used.",
+    "unusable-route": "A route can't be used as it is written.",
+    "policy-test": "A policy test of the configuration fails.",
+    "unreachable-route": "A route can never match, or lets nobody in.",
+    "doubtful-name": "A rule names nobody who can come here, or does not say whose people it means.",
+    "weak-setting": "A setting is allowed, but weakens the protection.",
+    "no-answer": "Something that the configuration names does not answer as gate will need it.",
+}
+# Who forgot -config reads of a dozen settings that are missing, and not why.
+NO_FILE = "no file was read: -config FILE names one"
+_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_BOLD, _RED, _YELLOW, _GREEN, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`path` is None where the environment is all there is; names are shown relative to `cwd`."""
+
+    path: Path | None
+    cwd: Path
+    errors: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+    routes: int = 0
+    policy_tests: int = 0
+
+    def by_severity(self) -> Iterator[tuple[str, Problem]]:
+        yield from (("error", problem) for problem in self.errors)
+        yield from (("warning", problem) for problem in self.warnings)
+
+    def shown(self, file: str) -> str:
+        """Relative where it is below the working directory, as editors and code review want it; empty stays empty."""
+        if not file:
+            return ""
+        try:
+            return str((self.cwd / file).relative_to(self.cwd))
+        except ValueError:
+            return file
+
+
+def as_text(report: Report, *, in_colour: bool = False) -> str:
+    def coloured(text: str, *codes: str) -> str:
+        return f"{''.join(codes)}{text}{_PLAIN}" if in_colour else text
+
+    lines = []
+    for severity, problem in report.by_severity():
+        place = ":".join(str(part) for part in (report.shown(problem.file), problem.line, problem.column) if part) or "environment"
+        key = f"{coloured(problem.key, _BOLD)}: " if problem.key else ""
+        lines.append(f"{place}: {coloured(severity, _BOLD, _RED if severity == 'error' else _YELLOW)}: {key}{problem.message}")
+    return "\n".join([*lines, _summary(report, coloured)])
+
+
+def _summary(report: Report, coloured: Any) -> str:
+    if not report.errors and not report.warnings:
+        tests = f", {_counted(report.policy_tests, 'policy test')} passed" if report.policy_tests else ""
+        return f"{coloured('The configuration has no problems', _GREEN)}: {_counted(report.routes, 'route')}{tests}."
+    where = "" if report.path else f"; {NO_FILE}"
+    return f"{_counted(len(report.errors), 'error')}, {_counted(len(report.warnings), 'warning')}{where}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def as_json(report: Report) -> str:
+    problems = [
+        {
+            "severity": severity,
+            "kind": problem.rule,
+            "file": report.shown(problem.file) or None,
+            "line": problem.line,
+            "column": problem.column,
+            "key": problem.key,
+            "message": problem.message,
+        }
+        for severity, problem in report.by_severity()
+    ]
+    counts = {"errors": len(report.errors), "warnings": len(report.warnings), "routes": report.routes, "policy_tests": report.policy_tests}
+    return json.dumps({"file": str(report.path) if report.path else None, **counts, "problems": problems}, indent=2)
+
+
+def as_sarif(report: Report) -> str:
+    """SARIF 2.1.0 (OASIS), with what code-review tools ask for: rules, levels, and places relative to the working directory."""
+    rules = [{"id": kind, "shortDescription": {"text": text}} for kind, text in KINDS.items()]
+    driver = {"name": "gate checkconfig", "version": version(), "rules": rules}
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(report, severity, problem) for severity, problem in report.by_severity()],
+    }
+    return json.dumps({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _result(report: Report, severity: str, problem: Problem) -> dict[str, Any]:
+    file = problem.file or (str(report.path) if report.path else "")
+    result: dict[str, Any] = {
+        "ruleId": problem.rule,
+        "ruleIndex": list(KINDS).index(problem.rule),
+        "level": severity,
+        "message": {"text": f"{problem.key}: {problem.message}" if problem.key else problem.message},
+    }
+    location: dict[str, Any] = {}
+    if file:
+        # Code review shows nothing without a line; what has none is about the file as a whole.
+        region = {"startLine": problem.line or 1, **({"startColumn": problem.column} if problem.column else {})}
+        location["physicalLocation"] = {"artifactLocation": {"uri": _uri(report.shown(file))}, "region": region}
+    if problem.key:
+        location["logicalLocations"] = [{"fullyQualifiedName": problem.key}]
+    return {**result, "locations": [location]} if location else result
+
+
+def _uri(name: str) -> str:
+    return Path(name).as_uri() if Path(name).is_absolute() else quote(name)

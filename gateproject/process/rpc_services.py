@@ -1,0 +1,74 @@
+"""Which gRPC services does this process offer, and whose does it use?"""
+
+import hmac
+import time
+from collections.abc import Callable
+
+from authorize.rpc import ext_authz as ext_authz_service
+from authorize.rpc.ext_authz import ExtAuthz
+from config.options import Options
+from databroker.client import BrokerClient
+from databroker.rpc import convert
+from databroker.rpc.client import RemoteBroker
+from databroker.rpc.server import DataBrokerRpc
+from foundation.rpc.channel import RpcChannel
+from foundation.rpc.server import RpcServer
+from foundation.rpc.shared_secret import Metadata, SharedSecret
+from foundation.values import Url
+
+
+class RpcServices:
+    """`broker` and `authorize` are those of other processes, None where this one has its own."""
+
+    def __init__(self, options: Options, clock: Callable[[], float] = time.time):
+        self._options = options
+        self._secret = SharedSecret(options.shared_secret, clock)
+        self._server: RpcServer | None = None
+        self._tokens = options.ext_authz_tokens
+        self.authorize = self._channel(options.authorize_service_url)
+        self.broker: RemoteBroker | None = None
+        if (channel := self._channel(options.databroker_service_url)) is not None:
+            # A proxy needs to know that something changed, never what: the change stream brings it nobody's tokens.
+            self.broker = RemoteBroker(channel, with_data=options.services != "proxy")
+
+    def _channel(self, url: Url | None) -> RpcChannel | None:
+        return RpcChannel(url, self._options, self._secret) if url is not None else None
+
+    def open(self, broker: BrokerClient, ext_authz: ExtAuthz) -> None:
+        """Take the port of `grpc_address`, before anything runs, and on the event loop that will; ConfigError where it can't be had."""
+        if self._options.grpc_address is None:
+            return
+        self._server = RpcServer(self._options, self._secret, self._is_an_envoy)
+        if self._options.services in ("all", "databroker") and self.broker is None:
+            self._server.add(convert.SERVICE, DataBrokerRpc(broker).methods())
+        if self._options.services in ("all", "authorize"):
+            self._server.add(ext_authz_service.SERVICE, ext_authz.methods())
+        self._server.open(self._options.grpc_address)
+
+    def _is_an_envoy(self, method: str, metadata: Metadata) -> bool:
+        """Other Envoys can't make tokens for each call, so they have one each, for this method alone."""
+        given = [str(value).encode() for name, value in metadata or () if name == "authorization"]
+        if method != ext_authz_service.CHECK or len(given) != 1:
+            return False
+        return any(hmac.compare_digest(given[0], b"Bearer " + token.reveal().encode()) for token in self._tokens)
+
+    async def start(self) -> None:
+        if self._server is not None:
+            await self._server.start()
+
+    def reload(self, options: Options) -> None:
+        self._secret.replace(options.shared_secret)
+        self._tokens = options.ext_authz_tokens
+        if self._server is not None:
+            self._server.reload(options)
+
+    async def stop_serving(self) -> None:
+        if self._server is not None:
+            await self._server.stop()
+
+    async def close(self) -> None:
+        """After the last call to another service."""
+        if self.broker is not None:
+            await self.broker.close()
+        if self.authorize is not None:
+            await self.authorize.close()

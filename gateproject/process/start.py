@@ -1,0 +1,77 @@
+"""How does a process begin: what must be true before the first request, and how it serves where browsers never come?"""
+
+import asyncio
+import signal
+import sys
+
+import structlog
+from django.conf import settings
+
+from config.options import Options
+from databroker.store.open import open_store
+from databroker.store.sealed import SealedStore, WrongKey
+from foundation.errors import BrokerError, ConfigError, Problem
+from foundation.telemetry.logs import configure_logs
+from foundation.telemetry.output import speak_without_waiting
+from gateproject.process.database import migrate
+from gateproject.process.report import NO_FILE
+from gateproject.process.runtime import SIGNS_IN, Runtime
+from proxy.listener import listen
+
+log = structlog.get_logger(__name__)
+
+
+def prepare(options: Options) -> None:
+    """What must be true before the first request: logs as configured, the data directory ours alone, the database migrated."""
+    configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
+    try:
+        options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if options.services in SIGNS_IN or options.databroker_storage_type == "database":
+            migrate(options)
+    except OSError as error:
+        problem = f"gate must be able to write in {options.data_dir}: {error.strerror or type(error).__name__}"
+        raise ConfigError([Problem("data_dir", problem)]) from error
+    if options.databroker_service_url is None:
+        asyncio.run(_check_secret(options))
+
+
+async def _check_secret(options: Options) -> None:
+    """A store that is away is no reason not to start: until it is back, whoever needs it is told so."""
+    store = open_store(options)
+    try:
+        if isinstance(store, SealedStore):
+            await store.check()
+    except WrongKey as error:
+        raise ConfigError([Problem("shared_secret", str(error))]) from error
+    except BrokerError as error:
+        log.warning("the store can't be reached yet", reason=str(error))
+    finally:
+        await store.close()
+
+
+def from_settings() -> Runtime:
+    """As the configuration says that Django's settings have loaded; exits where it has problems."""
+    speak_without_waiting()
+    try:
+        if settings.GATE_CONFIG_ERROR is not None:
+            raise settings.GATE_CONFIG_ERROR
+        prepare(settings.GATE_OPTIONS)
+        return Runtime(settings.GATE_OPTIONS, settings.GATE_SOURCE)
+    except ConfigError as error:
+        where = settings.GATE_CONFIG_PATH or f"environment ({NO_FILE})"
+        sys.exit(f"{where}: {len(error.problems)} problem(s), nothing was started\n{error}")
+
+
+def serve_grpc_only(runtime: Runtime) -> None:
+    """Until SIGTERM or SIGINT, for services that people's browsers never reach.  ConfigError where a port can't be had."""
+
+    async def serve() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await runtime.run_until(stop)
+
+    listen.use_event_loop()
+    runtime.open_grpc()
+    runtime.open_metrics()
+    listen.run(serve)

@@ -1,0 +1,82 @@
+"""A discovery document is believed only where it is the configured issuer's."""
+
+from typing import Any
+
+import pytest
+
+from authenticate.provider.discovery import is_safe, parse
+from foundation.errors import ProviderError
+
+ISSUER = "https://idp.example.com"
+DOCUMENT = {
+    "issuer": ISSUER,
+    "authorization_endpoint": f"{ISSUER}/authorize",
+    "token_endpoint": f"{ISSUER}/token",
+    "jwks_uri": f"{ISSUER}/jwks",
+    "id_token_signing_alg_values_supported": ["RS256", "HS256", "none", "ES512"],
+}
+
+
+def test_the_document_of_the_issuer_is_read() -> None:
+    discovery = parse(DOCUMENT, ISSUER)
+    assert discovery.algorithms == {"RS256"}
+    assert (discovery.userinfo_endpoint, discovery.revocation_endpoint, discovery.end_session_endpoint) == ("", "", "")
+    assert not discovery.sends_issuer
+
+
+@pytest.mark.parametrize(
+    "issuer",
+    [
+        None,
+        "",
+        "https://idp.example.com/",
+        "https://idp.example",
+        "https://idp.example.com.evil.example",
+        "https://IDP.example.com",
+        [ISSUER],
+    ],
+)
+def test_another_issuer_is_refused(issuer: Any) -> None:
+    with pytest.raises(ProviderError, match="calls itself"):
+        parse({**DOCUMENT, "issuer": issuer}, ISSUER)
+
+
+def test_a_slash_too_many_is_explained() -> None:
+    for named, configured in ((ISSUER + "/", ISSUER), (ISSUER, ISSUER + "/")):
+        with pytest.raises(ProviderError, match="only the slash at the end differs"):
+            parse({**DOCUMENT, "issuer": named}, configured)
+
+
+@pytest.mark.parametrize("offered", [["HS256"], ["none"], [], "RS256", None, 7, {"RS256": 1}])
+def test_a_provider_without_an_algorithm_of_ours_is_refused(offered: Any) -> None:
+    with pytest.raises(ProviderError, match="signs ID tokens with none of"):
+        parse({**DOCUMENT, "id_token_signing_alg_values_supported": offered}, ISSUER)
+
+
+@pytest.mark.parametrize("key", ["authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint", "end_session_endpoint"])
+@pytest.mark.parametrize(
+    "url", ["http://idp.example.com/x", "javascript:alert(1)", "//idp.example.com", "https://", "https://a@b/", 7, "https://x/ y"]
+)
+def test_endpoints_without_tls_are_refused(key: str, url: Any) -> None:
+    with pytest.raises(ProviderError, match=key):
+        parse({**DOCUMENT, key: url}, ISSUER)
+
+
+@pytest.mark.parametrize("key", ["authorization_endpoint", "token_endpoint", "jwks_uri"])
+def test_what_the_code_flow_needs_must_be_there(key: str) -> None:
+    with pytest.raises(ProviderError, match=key):
+        parse({name: value for name, value in DOCUMENT.items() if name != key}, ISSUER)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9400/x", "http://[::1]/x", "http://localhost:1/x", "http://idp.localhost/x", "https://a.example/x?y=z"]
+)
+def test_plain_http_is_for_loopback(url: str) -> None:
+    assert is_safe(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1.evil.example/", "http://localhost.evil.example/", "http://10.0.0.1/", "http://0.0.0.0/", "http://[::]/"]
+)
+def test_what_only_looks_like_loopback_is_not(url: str) -> None:
+    assert not is_safe(url)

@@ -1,0 +1,97 @@
+"""Keys come from the issuer's `jwks_uri`, and no flood of bad tokens makes us ask for them again and again."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from authenticate.provider.http import ProviderHttp
+from authenticate.provider.key_set import KeySet, parse
+from foundation.errors import ProviderError
+from tests.support.authenticate_site import Clock, Site
+from tests.support.fake_idp import ABSENT, OTHER_RSA_KEY, Answer, FakeIdP
+from tests.support.options import make_options
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def key_set(tmp_path: Path, clock: Clock) -> AsyncIterator[KeySet]:
+    http = ProviderHttp(make_options(tmp_path))
+    yield KeySet(http, clock)
+    await http.close()
+
+
+async def test_keys_are_fetched_once_an_hour(key_set: KeySet, idp: FakeIdP, clock: Clock) -> None:
+    for _ in range(3):
+        assert len(await key_set.keys(f"{idp.issuer}/jwks")) == 1
+    assert idp.count("/jwks") == 1
+    clock.ahead = 3601
+    await key_set.keys(f"{idp.issuer}/jwks")
+    assert idp.count("/jwks") == 2
+
+
+async def test_newer_keys_are_fetched_at_most_every_ten_seconds(key_set: KeySet, idp: FakeIdP, clock: Clock) -> None:
+    await key_set.keys(f"{idp.issuer}/jwks")
+    for fetches in (2, 3):
+        clock.ahead += 11
+        for _ in range(50):
+            await key_set.newer_keys(f"{idp.issuer}/jwks")
+        assert idp.count("/jwks") == fetches
+
+
+async def test_keys_that_were_just_fetched_are_fetched_again_for_a_key_that_is_not_among_them(key_set: KeySet, idp: FakeIdP) -> None:
+    await key_set.keys(f"{idp.issuer}/jwks")
+    await asyncio.gather(*(key_set.newer_keys(f"{idp.issuer}/jwks") for _ in range(50)))
+    assert idp.count("/jwks") == 2
+
+
+async def test_a_failed_renewal_leaves_the_known_keys_in_force(key_set: KeySet, idp: FakeIdP, clock: Clock) -> None:
+    await key_set.keys(f"{idp.issuer}/jwks")
+    idp.bend.answers["/jwks"] = Answer(500)
+    clock.ahead = 11
+    with pytest.raises(ProviderError):
+        await key_set.newer_keys(f"{idp.issuer}/jwks")
+    assert len(await key_set.keys(f"{idp.issuer}/jwks")) == 1
+
+
+@pytest.mark.parametrize("document", [{}, {"keys": None}, {"keys": {}}, {"keys": [{}] * 101}, {"keys": "x"}])
+def test_what_is_no_key_set_is_refused(document: dict) -> None:
+    with pytest.raises(ProviderError):
+        parse(document)
+
+
+async def test_a_rotated_key_is_found_at_once(site: Site) -> None:
+    await site.browser().sign_in()
+    site.idp.signing_key, site.idp.kid = OTHER_RSA_KEY, "key-2"
+    assert (await site.browser().sign_in()).status == 302
+    assert site.idp.count("/jwks") == 2
+
+
+async def test_a_key_changed_under_the_same_id_is_found_too(site: Site) -> None:
+    await site.browser().sign_in()
+    site.idp.signing_key = OTHER_RSA_KEY
+    assert (await site.browser().sign_in()).status == 302
+
+
+async def test_a_flood_of_unknown_keys_costs_one_fetch(site: Site) -> None:
+    await site.browser().sign_in()
+    site.idp.bend.header = {"kid": "unknown"}
+    for _ in range(5):
+        assert (await site.browser().sign_in()).status == 503
+    assert site.idp.count("/jwks") == 2
+
+
+async def test_a_token_without_key_id_is_fine_where_one_key_fits(site: Site) -> None:
+    site.idp.bend.header = {"kid": ABSENT}
+    assert (await site.browser().sign_in()).status == 302
+
+
+async def test_keys_of_another_place_are_never_asked(site: Site) -> None:
+    site.idp.bend.header = {"jku": f"{site.idp.issuer}/evil", "x5u": f"{site.idp.issuer}/evil"}
+    assert (await site.browser().sign_in()).status == 302
+    assert site.idp.count("/evil") == 0

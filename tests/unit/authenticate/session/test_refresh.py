@@ -1,0 +1,272 @@
+"""One renewal of a session at a time, anywhere; what ended meanwhile stays ended; what the provider can't say changes nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from authenticate.session.refresh import Ended, Step, UnderWay
+from databroker.records import SESSION
+from databroker.store.memory import MemoryStore
+from foundation.errors import BrokerError, ProviderError
+from foundation.telemetry import metrics
+from tests.support.authenticate_site import Clock
+from tests.support.fake_idp import ABSENT, OTHER_RSA_KEY, PEOPLE, Answer, FakeIdP, signed
+from tests.support.renewals import Renewals
+
+
+@pytest.fixture
+async def processes(tmp_path: Path, idp: FakeIdP) -> AsyncIterator[list[Renewals]]:
+    """Two, with one store."""
+    clock = Clock()
+    store = MemoryStore(clock)
+    processes = [Renewals(tmp_path, idp, store, clock) for _ in range(2)]
+    yield processes
+    for process in processes:
+        await process.close()
+
+
+@pytest.fixture
+def one(processes: list[Renewals]) -> Renewals:
+    return processes[0]
+
+
+async def expiring(one: Renewals, **changes: object) -> None:
+    await one.signed_in(**changes)
+    one.clock.ahead += 3550
+
+
+async def test_a_refresh_is_written_with_its_claims(one: Renewals) -> None:
+    await expiring(one)
+    one.idp.bend.userinfo = {"name": "Alice Brown"}
+    renewed = await one.refresh.renew("session", Step.TOKENS)
+    assert await one.session() == renewed
+    assert (renewed.claims["name"], renewed.unverified_id_token) == ("Alice Brown", "")
+    assert renewed.access_token_expires == pytest.approx(one.clock() + 3600, abs=2)
+    user = await one.user()
+    assert user.name == "Alice Brown"
+    assert user.last_sign_in == pytest.approx(renewed.issued)
+    record = await one.broker.get(SESSION, "session")
+    assert record is not None
+    assert record.expires == renewed.expires
+
+
+@pytest.mark.parametrize("rotates", [True, False])
+async def test_a_hundred_at_once_in_two_processes_ask_the_provider_once(processes: list[Renewals], rotates: bool) -> None:
+    idp = processes[0].idp
+    idp.rotates = rotates
+    await expiring(processes[0])
+    outcomes = await asyncio.gather(
+        *(processes[number % 2].refresh.renew("session", Step.TOKENS) for number in range(100)), return_exceptions=True
+    )
+    assert {type(outcome).__name__ for outcome in outcomes} <= {"Session", "UnderWay"}
+    assert (idp.refreshed, idp.reused) == (1, 0)
+    assert await processes[1].session() is not None
+
+
+async def test_who_comes_after_a_refresh_does_not_repeat_it(processes: list[Renewals]) -> None:
+    await expiring(processes[0])
+    for process in processes:
+        await process.refresh.renew("session", Step.TOKENS)
+    assert processes[0].idp.refreshed == 1
+
+
+async def test_sign_out_during_a_refresh_wins_and_the_new_tokens_are_revoked(one: Renewals) -> None:
+    await expiring(one)
+    one.idp.bend.answers["/token"] = lambda: replace(real(), delay=0.05)
+
+    def real() -> Answer:
+        del one.idp.bend.answers["/token"]
+        return one.idp._token(one.idp.requests[-1])
+
+    renewal = asyncio.create_task(one.refresh.renew("session", Step.TOKENS))
+    while one.idp.count("/token") == 0:
+        await asyncio.sleep(0.001)
+    await one.broker.delete(SESSION, "session")
+    with pytest.raises(Ended):
+        await renewal
+    assert await one.session() is None
+    assert one.idp.count("/revoke") == 2
+
+
+async def test_a_change_by_another_is_kept(one: Renewals) -> None:
+    session = await one.signed_in()
+    record = await one.broker.get(SESSION, "session")
+    assert record is not None
+    await one.broker.put(SESSION, "session", replace(session, user_agent="changed").to_data(), expires=session.expires)
+    written = await one.refresh._written(record, lambda current: replace(current, refreshed_by_hand=5.0))
+    assert (written.data["user_agent"], written.data["refreshed_by_hand"]) == ("changed", 5.0)
+
+
+@pytest.mark.parametrize("answer", [Answer(500), Answer(503), Answer(400, b'{"error": "invalid_client"}'), Answer(200, b"<html>"),
+                                    Answer(429), Answer(302, headers={"Location": "/token"})])  # fmt: skip
+async def test_trouble_at_the_provider_changes_nothing(one: Renewals, answer: Answer) -> None:
+    await expiring(one)
+    before = await one.session()
+    one.idp.bend.answers["/token"] = answer
+    with pytest.raises(ProviderError):
+        await one.refresh.renew("session", Step.TOKENS)
+    assert await one.session() == before
+    one.idp.bend.answers.clear()
+    assert (await one.refresh.renew("session", Step.TOKENS)).refresh_token
+
+
+async def test_tokens_are_not_lost_where_the_claims_can_not_be_read(one: Renewals) -> None:
+    await expiring(one)
+    one.idp.bend.answers["/userinfo"] = Answer(500)
+    with pytest.raises(ProviderError):
+        await one.refresh.renew("session", Step.TOKENS)
+    one.idp.bend.answers.clear()
+    assert (await one.refresh.renew("session", Step.TOKENS)).unverified_id_token == ""
+    assert (one.idp.refreshed, one.idp.reused) == (1, 0)
+
+
+async def test_new_tokens_are_written_when_the_store_comes_back(one: Renewals, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider has forgotten the old refresh token: without the new one the session would end with the next refresh."""
+    await expiring(one)
+    put, failures = one.broker.put, [BrokerError("away"), BrokerError("done, but nobody says so")]
+
+    async def failing_first(type: str, id: str, data: dict, **options: object) -> object:
+        if type != SESSION or not failures:
+            return await put(type, id, data, **options)
+        if len(failures) == 1:
+            await put(type, id, data, **options)
+        raise failures.pop(0)
+
+    monkeypatch.setattr(one.broker, "put", failing_first)
+    renewed = await one.refresh.renew("session", Step.TOKENS)
+    assert await one.session() == renewed
+    one.clock.ahead += 3600
+    await one.refresh.renew("session", Step.TOKENS)
+    assert (one.idp.refreshed, one.idp.reused) == (2, 0)
+
+
+async def test_what_a_later_release_wrote_into_a_session_stays(one: Renewals) -> None:
+    await expiring(one)
+    record = await one.broker.get(SESSION, "session")
+    assert record is not None
+    await one.broker.put(SESSION, "session", {**record.data, "of_a_later_release": 1}, expires=record.expires)
+    await one.refresh.renew("session", Step.TOKENS)
+    record = await one.broker.get(SESSION, "session")
+    assert record is not None
+    assert record.data["of_a_later_release"] == 1
+
+
+async def test_a_refused_refresh_token_ends_the_session(one: Renewals) -> None:
+    await expiring(one, refresh_token="revoked")
+    with pytest.raises(Ended):
+        await one.refresh.renew("session", Step.TOKENS)
+    assert await one.session() is None
+
+
+WRONG: dict[str, dict[str, object]] = {
+    "another issuer": {"claims": {"iss": "https://evil.example"}},
+    "another audience": {"claims": {"aud": "another"}},
+    "issued to another": {"claims": {"azp": "another"}},
+    "another nonce": {"claims": {"nonce": "another"}},
+    "another person": {"claims": {"sub": "bob"}},
+    "no person": {"claims": {"sub": ABSENT}},
+    "another access token": {"claims": {"at_hash": "another"}},
+    "no algorithm": {"header": {"alg": "none"}},
+    "an unknown key": {"header": {"kid": "another"}},
+    "another kind of token": {"header": {"typ": "at+jwt"}},
+    "another signature": {"token": lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")},
+    "no token": {"token": lambda header, claims: "no.to.ken"},
+}
+
+
+@pytest.mark.parametrize("bend", WRONG.values(), ids=WRONG)
+async def test_a_refreshed_id_token_that_is_wrong_ends_the_session(one: Renewals, bend: dict[str, object]) -> None:
+    """Wrong, not late: nothing that came with it is kept, and nobody tries again."""
+    before = metrics.registry.get_sample_value("gate_sessions_not_renewed_total", {"reason": "wrong"}) or 0.0
+    await expiring(one)
+    for name, value in bend.items():
+        setattr(one.idp.bend, name, value)
+    with pytest.raises(Ended):
+        await one.refresh.renew("session", Step.TOKENS)
+    assert await one.session() is None
+    assert metrics.registry.get_sample_value("gate_sessions_not_renewed_total", {"reason": "wrong"}) == before + 1
+
+
+async def test_keys_that_can_not_be_had_are_late_and_not_wrong(one: Renewals) -> None:
+    await expiring(one)
+    one.idp.kid, one.idp.bend.answers["/jwks"] = "key-2", Answer(500)
+    with pytest.raises(ProviderError):
+        await one.refresh.renew("session", Step.TOKENS)
+    one.idp.bend.answers.clear()
+    one.clock.ahead += 3  # a failure is remembered for two seconds
+    assert (await one.refresh.renew("session", Step.TOKENS)).unverified_id_token == ""
+
+
+async def test_keys_that_changed_a_moment_after_they_were_fetched_are_fetched_again(one: Renewals) -> None:
+    """Junk that anybody may send must not use up the look that a refreshed token has."""
+    await expiring(one)
+    discovery = await one.client.discovery()
+    await one.client.newer_keys(discovery)
+    one.idp.kid = "key-2"
+    assert (await one.refresh.renew("session", Step.TOKENS)).unverified_id_token == ""
+
+
+async def test_another_person_ends_the_session(one: Renewals) -> None:
+    await expiring(one)
+    one.idp.bend.userinfo = {"sub": "bob", **PEOPLE["bob"]}
+    with pytest.raises(Ended):
+        await one.refresh.renew("session", Step.CLAIMS)
+    assert await one.session() is None
+
+
+async def test_a_withdrawn_access_token_is_replaced_where_there_is_a_refresh_token(one: Renewals) -> None:
+    await one.signed_in(access_token="withdrawn")
+    assert (await one.refresh.renew("session", Step.CLAIMS)).access_token != "withdrawn"
+    assert one.idp.refreshed == 1
+
+
+async def test_a_withdrawn_access_token_ends_a_session_that_has_nothing_else(one: Renewals) -> None:
+    await one.signed_in(access_token="withdrawn", refresh_token="")
+    with pytest.raises(Ended):
+        await one.refresh.renew("session", Step.CLAIMS)
+    assert await one.session() is None
+
+
+async def test_an_expired_access_token_ends_no_session_without_a_refresh_token(one: Renewals) -> None:
+    await one.signed_in(access_token="expired", refresh_token="", access_token_expires=one.clock() - 1)
+    with pytest.raises(ProviderError):
+        await one.refresh.renew("session", Step.CLAIMS)
+    assert await one.session() is not None
+
+
+async def test_unchanged_claims_are_not_written_again(one: Renewals) -> None:
+    await one.signed_in()
+    before = await one.broker.get(SESSION, "session")
+    await one.refresh.renew("session", Step.CLAIMS)
+    assert await one.broker.get(SESSION, "session") == before
+
+
+async def test_while_one_renews_the_other_is_told(processes: list[Renewals]) -> None:
+    await expiring(processes[0])
+    async with processes[0].refresh._alone("session"):
+        with pytest.raises(UnderWay):
+            await processes[1].refresh.renew("session", Step.TOKENS)
+    assert await processes[1].refresh.renew("session", Step.TOKENS)
+
+
+async def test_giving_up_ends_only_what_has_expired(one: Renewals) -> None:
+    await one.signed_in()
+    await one.refresh.give_up("session")
+    assert await one.session() is not None
+    one.clock.ahead = 3601
+    await one.refresh.give_up("session")
+    assert await one.session() is None
+    await one.signed_in(refresh_token="")
+    one.clock.ahead += 3601
+    await one.refresh.give_up("session")
+    assert await one.session() is not None
+
+
+async def test_by_hand_is_remembered_and_refreshes_at_once(one: Renewals) -> None:
+    await one.signed_in()
+    renewed = await one.refresh.renew("session", Step.TOKENS, by_hand=True)
+    assert renewed.refreshed_by_hand == pytest.approx(one.clock(), abs=2)
+    assert one.idp.refreshed == 1

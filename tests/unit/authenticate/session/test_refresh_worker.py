@@ -1,0 +1,195 @@
+"""The elected worker: each session in its time, through trouble, and never signed out before its token has expired."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from databroker.elected import run_elected
+from databroker.records import SESSION, Record
+from databroker.store.memory import MemoryStore
+from foundation.errors import BrokerError
+from tests.support.authenticate_site import Clock
+from tests.support.fake_idp import Answer, FakeIdP
+from tests.support.renewals import Renewals
+
+
+@pytest.fixture
+async def processes(tmp_path: Path, idp: FakeIdP) -> AsyncIterator[list[Renewals]]:
+    clock = Clock()
+    store = MemoryStore(clock)
+    processes = [Renewals(tmp_path, idp, store, clock) for _ in range(2)]
+    yield processes
+    for process in processes:
+        await process.close()
+
+
+@pytest.fixture
+def one(processes: list[Renewals]) -> Renewals:
+    return processes[0]
+
+
+@asynccontextmanager
+async def working(process: Renewals) -> AsyncIterator[None]:
+    task = asyncio.create_task(process.worker.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(5):
+        while not await condition():
+            await asyncio.sleep(0.002)
+
+
+async def test_sessions_are_refreshed_a_minute_before_and_not_earlier(one: Renewals) -> None:
+    await one.signed_in(id="before")
+    async with working(one):
+        await one.signed_in(id="after")
+        await until(lambda: _is(len(one.worker._schedule) == 2))
+        assert one.idp.refreshed == 0
+        one.clock.ahead = 3541
+        await until(lambda: _is(one.idp.refreshed == 2))
+        await until(lambda: _is(not one.worker._running))
+        one.clock.ahead = 3541 + 3000
+        await asyncio.sleep(0.03)
+    assert (one.idp.refreshed, one.idp.reused) == (2, 0)
+
+
+async def test_claims_are_read_at_the_interval(one: Renewals) -> None:
+    await one.signed_in()
+    one.idp.bend.userinfo = {"name": "Alice Brown"}
+    async with working(one):
+        await until(lambda: _is(len(one.worker._schedule) == 1))
+        one.clock.ahead = 601
+        await until(lambda: _named(one, "Alice Brown"))
+    assert one.idp.refreshed == 0
+
+
+async def test_trouble_signs_nobody_out_before_the_token_expires(one: Renewals) -> None:
+    await one.signed_in()
+    one.idp.bend.answers["/token"] = Answer(500)
+    async with working(one):
+        one.clock.ahead = 3545
+        await until(lambda: _in_trouble(one))
+        one.clock.ahead = 3590
+        await until(lambda: _is(one.worker._trouble["session"].failures == 2))
+        assert await one.session() is not None
+        one.idp.bend.answers.clear()
+        one.clock.ahead = 3605  # the last try comes when the token expires
+        await until(lambda: _is(one.idp.refreshed == 1))
+        await until(lambda: _is(not one.worker._trouble))
+        assert await one.session() is not None
+
+
+async def test_a_token_that_expired_in_trouble_ends_the_session(one: Renewals) -> None:
+    await one.signed_in()
+    one.idp.bend.answers["/token"] = Answer(500)
+    async with working(one):
+        one.clock.ahead = 3545
+        await until(lambda: _in_trouble(one))
+        one.clock.ahead = 3620
+        await until(lambda: _ended(one))
+
+
+async def test_after_a_pause_of_ours_the_provider_is_tried_for_a_minute_first(one: Renewals) -> None:
+    await one.signed_in()
+    one.clock.ahead = 20_000  # long past the token's expiry
+    one.idp.bend.answers["/token"] = Answer(500)
+    async with working(one):
+        await until(lambda: _in_trouble(one))
+        assert await one.session() is not None
+        one.clock.ahead += 61
+        await until(lambda: _ended(one))
+
+
+async def test_a_provider_that_ends_the_grant_ends_the_session(one: Renewals) -> None:
+    await one.signed_in(refresh_token="revoked")
+    async with working(one):
+        one.clock.ahead = 3545
+        await until(lambda: _ended(one))
+    assert len(one.worker._schedule) == 0
+
+
+async def test_what_was_signed_out_is_not_renewed(one: Renewals) -> None:
+    await one.signed_in()
+    async with working(one):
+        await until(lambda: _is(len(one.worker._schedule) == 1))
+        await one.broker.delete(SESSION, "session")
+        await until(lambda: _is(len(one.worker._schedule) == 0))
+        one.clock.ahead = 3545
+        await asyncio.sleep(0.03)
+    assert one.idp.refreshed == 0
+
+
+async def test_two_processes_elect_one(processes: list[Renewals]) -> None:
+    for number in range(20):
+        await processes[0].signed_in(id=f"s{number}")
+    processes[0].clock.ahead = 3545
+    elections = [asyncio.create_task(run_elected(process.broker, "session refresh", process.worker.run)) for process in processes]
+    await until(lambda: _is(processes[0].idp.refreshed >= 20))
+    await asyncio.sleep(0.03)
+    for election in elections:
+        election.cancel()
+    await asyncio.wait(elections)
+    assert (processes[0].idp.refreshed, processes[0].idp.reused) == (20, 0)
+
+
+async def test_an_answer_under_way_is_written_down_at_the_end(one: Renewals) -> None:
+    await one.signed_in()
+    one.clock.ahead = 3545
+    async with working(one):
+        await until(lambda: _is(bool(one.worker._running)))
+        assert "1 under way" in repr(one.worker)
+    session = await one.session()
+    assert session is not None
+    assert session.tokens_received > 0
+
+
+async def test_a_broker_that_stumbles_makes_nobody_forgotten(one: Renewals) -> None:
+    await one.signed_in()
+    get, failures = one.broker.get, iter(range(2))
+
+    async def stumbling(type: str, id: str) -> Record | None:
+        if next(failures, None) is not None:
+            raise BrokerError("away")
+        return await get(type, id)
+
+    async with working(one):
+        await until(lambda: _is(len(one.worker._schedule) == 1))
+        one.broker.get = stumbling
+        one.clock.ahead = 3545
+        await until(lambda: _is(bool(one.worker._trouble) and len(one.worker._schedule) == 1))
+        one.clock.ahead = 3595
+        await until(lambda: _is(one.idp.refreshed >= 1))
+    assert await one.session() is not None
+
+
+async def test_a_malformed_record_stops_nobody_else(one: Renewals) -> None:
+    await one.broker.put(SESSION, "bad", {"what": 1})
+    await one.signed_in()
+    async with working(one):
+        one.clock.ahead = 3545
+        await until(lambda: _is(one.idp.refreshed == 1))
+
+
+async def _is(value: bool) -> bool:
+    return value
+
+
+async def _in_trouble(one: Renewals) -> bool:
+    return "1 in trouble" in repr(one.worker)
+
+
+async def _ended(one: Renewals) -> bool:
+    return await one.session() is None
+
+
+async def _named(one: Renewals, name: str) -> bool:
+    session = await one.session()
+    return session is not None and session.claims["name"] == name

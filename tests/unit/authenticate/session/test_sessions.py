@@ -1,0 +1,144 @@
+"""A session is found by the cookie of its host, among whatever else a browser sends."""
+
+from contextlib import suppress
+
+import pytest
+
+from authenticate.session.provider_sessions import _key_of_person
+from databroker.records import PROVIDER_SESSION, SESSION
+from foundation.errors import BrokerError
+from tests.support.authenticate_site import HOST, Site
+from tests.support.cookies import of_jar
+
+
+async def cookie_of(site: Site) -> bytes:
+    browser = site.browser()
+    await browser.sign_in()
+    return of_jar(browser.cookies).encode()
+
+
+@pytest.mark.parametrize("shadow", [b"_gate=x", b'_gate=""', b"_gate=\xff", b"_gate", b"_GATE=x", b"_gate=" + b"A" * 9000])
+async def test_planted_cookies_do_not_hide_the_session(site: Site, shadow: bytes) -> None:
+    cookie = await cookie_of(site)
+    for headers in ([shadow, cookie], [cookie, shadow], [shadow + b"; " + cookie], [cookie + b"; " + shadow]):
+        assert await site.service.session_of(headers, HOST, site.clock()) is not None
+
+
+async def test_of_two_real_sessions_the_one_that_is_this_browsers_counts(site: Site) -> None:
+    """A cookie can be planted by a sibling of this host, its companion can't."""
+    own, other = await cookie_of(site), (await cookie_of(site)).partition(b"; ")[0]
+    session = await site.service.session_of([own], HOST, site.clock())
+    assert session is not None
+    for sent in (own + b"; " + other, other + b"; " + own):
+        assert await site.service.session_of([sent], HOST, site.clock()) == session
+    assert await site.service.session_of([other], HOST, site.clock()) is None
+    assert await site.service.session_of([other + b"; " + own.partition(b"; ")[2]], HOST, site.clock()) is None
+
+
+async def test_whoever_signs_out_leaves_no_session_behind_that_their_request_carried(site: Site) -> None:
+    own, other = await cookie_of(site), (await cookie_of(site)).partition(b"; ")[0]
+    await cookie_of(site)
+    await site.service.sessions.end_carried([b"a=b; _gate=x", other + b"; " + own], HOST, site.clock())
+    assert len(await site.sessions()) == 1
+    assert await site.service.session_of([own], HOST, site.clock()) is None
+
+
+@pytest.mark.parametrize("is_of_an_earlier_release", [False, True])
+async def test_a_person_ends_their_sessions_in_all_browsers_and_nobody_elses(site: Site, is_of_an_earlier_release: bool) -> None:
+    for person in ("alice", "alice", "bob"):
+        await site.browser().sign_in(person)
+    last = site.browser()
+    await last.sign_in("alice")
+    session = await site.service.session_of([of_jar(last.cookies).encode()], HOST, site.clock())
+    assert session is not None
+    if is_of_an_earlier_release:  # which wrote no entry under the person's own id
+        own = _key_of_person(session)
+        for record in await site.broker.page(PROVIDER_SESSION, "", 100):
+            if record.id.startswith(own):
+                await site.broker.delete(PROVIDER_SESSION, record.id)
+    assert await site.service.sessions.end_all_of(session) == 3
+    assert [record.data["subject"] for record in await site.sessions()] == ["bob"]
+
+
+@pytest.mark.parametrize("host", ["app.example.com", "auth.example.com:8443", "AUTH.example.com", ""])
+async def test_a_cookie_of_one_host_is_refused_at_another(site: Site, host: str) -> None:
+    assert await site.service.session_of([await cookie_of(site)], host, site.clock()) is None
+
+
+async def test_every_flipped_character_makes_it_no_session(site: Site) -> None:
+    cookie = await cookie_of(site)
+    for position in range(len(b"_gate="), len(cookie), 5):
+        changed = cookie[:position] + (b"A" if cookie[position : position + 1] != b"A" else b"B") + cookie[position + 1 :]
+        assert await site.service.session_of([changed], HOST, site.clock()) is None
+    assert await site.service.session_of([cookie[:-1]], HOST, site.clock()) is None
+
+
+async def test_a_session_counts_while_the_issuer_that_vouched_for_it_is_the_configured_one(site: Site) -> None:
+    cookie = await cookie_of(site)
+    (record,) = await site.sessions()
+    assert record.data["issuer"] == site.idp.issuer
+    for changed in ({"issuer": "https://other.example"}, {"provider": "okta"}, {"issuer": "", "claims": {}}):
+        await site.broker.put(SESSION, record.id, {**record.data, **changed})
+        assert await site.service.session_of([cookie], HOST, site.clock()) is None
+    await site.broker.put(SESSION, record.id, {name: value for name, value in record.data.items() if name != "issuer"})
+    assert await site.service.session_of([cookie], HOST, site.clock()) is not None, "of an earlier release: its ID token says whose"
+
+
+async def test_the_record_decides_not_the_cookie(site: Site) -> None:
+    cookie = await cookie_of(site)
+    (record,) = await site.sessions()
+    await site.broker.put(SESSION, record.id, {**record.data, "expires": site.clock() - 1})
+    assert await site.service.session_of([cookie], HOST, site.clock()) is None
+    await site.broker.put(SESSION, record.id, record.data)
+    assert await site.service.session_of([cookie], HOST, site.clock()) is not None
+    await site.broker.delete(SESSION, record.id)
+    assert await site.service.session_of([cookie], HOST, site.clock()) is None
+
+
+async def test_a_session_has_ended_also_where_the_index_cannot_be_tidied(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    cookie = await cookie_of(site)
+    session = await site.service.session_of([cookie], HOST, site.clock())
+    assert session is not None
+    delete, refused = site.broker.delete, []
+
+    async def delete_sessions_only(type: str, id: str) -> object:
+        if type == PROVIDER_SESSION:
+            refused.append(id)
+            raise BrokerError("the store may only be read again")
+        return await delete(type, id)
+
+    monkeypatch.setattr(site.broker, "delete", delete_sessions_only)
+    await site.service.sessions.end(session)
+    assert refused
+    assert await site.service.session_of([cookie], HOST, site.clock()) is None
+
+
+async def test_a_sign_out_that_failed_halfway_is_done_by_asking_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session that names a browser's weaker ones must not go first: nobody would find those again."""
+    cookie = await cookie_of(site)
+    (record,) = await site.sessions()
+    await site.broker.put(SESSION, "weak", {**record.data, "id": "weak"})
+    await site.broker.put(SESSION, record.id, {**record.data, "earlier": ["weak"]})
+    delete, asked = site.broker.delete, []
+
+    async def failing_at_the_second(type: str, id: str) -> object:
+        asked.append(id)
+        if len(asked) == 2:
+            raise BrokerError("away")
+        return await delete(type, id)
+
+    monkeypatch.setattr(site.broker, "delete", failing_at_the_second)
+    for _ in range(2):
+        if (session := await site.service.session_of([cookie], HOST, site.clock())) is not None:
+            with suppress(BrokerError):
+                await site.service.sessions.end(session)
+    assert await site.sessions() == []
+
+
+@pytest.mark.parametrize(("change", "is_read"), [({"of_a_later_release": 1}, True), ({"expires": None}, False), ({"issued": ...}, False)])
+async def test_a_record_of_another_release_is_read_or_counts_as_none(site: Site, change: dict, is_read: bool) -> None:
+    cookie = await cookie_of(site)
+    (record,) = await site.sessions()
+    data = {name: value for name, value in {**record.data, **change}.items() if value is not ...}
+    await site.broker.put(SESSION, record.id, data)
+    assert (await site.service.session_of([cookie], HOST, site.clock()) is not None) is is_read

@@ -1,0 +1,56 @@
+"""Is the person whom an administrator names the one that gate knows, with the data that gate has?"""
+
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from authorize.explain.find_person import found_person
+from databroker.models import Group, Membership, Session, User
+from tests.support.options import make_options
+from tests.unit.authorize.builders import user
+
+BOB = user("bob@corp.com", subject="2")
+
+
+@pytest.fixture
+def own(database: None, tmp_path: Path) -> SimpleNamespace:
+    async def identity_of_session(session_id: str) -> Any:
+        return BOB if session_id == "s1" else None
+
+    User.objects.create(id="oidc/2", email="Bob@corp.com")
+    Group.objects.create(id="sales")
+    Membership.objects.create(user_id="oidc/2", group_id="sales")
+    authorize = SimpleNamespace(identity_of_session=identity_of_session, sources_of=lambda identity: "sources")
+    return SimpleNamespace(authorize=authorize, options=make_options(tmp_path))
+
+
+def session(id: str, hours: int) -> None:
+    now = timezone.now()
+    Session.objects.create(id=id, user_id="oidc/2", since=now, expires=now + timedelta(hours=hours))
+
+
+@pytest.mark.parametrize("written", ["bob@corp.com", "BOB@corp.com", "oidc/2"])
+def test_a_living_session_says_what_the_next_request_would_have(own: SimpleNamespace, written: str) -> None:
+    session("s1", 1)
+    found = found_person(written, own)
+    assert (found.identity, found.sources, found.note) == (BOB, "sources", "")
+
+
+def test_without_one_the_directory_says_the_groups(own: SimpleNamespace) -> None:
+    session("s1", -1)
+    found = found_person("bob@corp.com", own)
+    assert found.identity is not None
+    assert (found.identity.rule_email, found.identity.group_ids) == ("bob@corp.com", {"sales"})
+    assert "No session" in found.note
+
+
+def test_a_stranger_is_nothing_but_the_name(own: SimpleNamespace) -> None:
+    found = found_person("eve@corp.com", own)
+    assert found.identity is not None
+    assert found.identity.group_ids == frozenset()
+    assert "nobody of this name" in found.note
+    assert found_person("", own).identity is None

@@ -1,0 +1,69 @@
+"""Does a replay say who would newly be refused or let in, and what it can't say?"""
+
+from pathlib import Path
+from typing import Any
+
+from authorize.explain.replay import ASKED, LET_IN, REFUSED, Report, replay
+from authorize.models import LoggedDecision
+from authorize.state import route_table
+from tests.support.options import make_options
+from tests.unit.authorize.builders import user
+from tests.unit.authorize.logged import APP, POLICY, log_decision
+
+ANN, BOB = user(claims={"team": ("a",)}), user("bob@corp.com", subject="2")
+
+
+def replayed(directory: Path, policy: list[dict[str, Any]]) -> Report:
+    return replay(LoggedDecision.objects.order_by("pk"), route_table(make_options(directory, policy=policy)))
+
+
+def kinds(report: Report) -> list[tuple[str, str, int]]:
+    return sorted((change.kind, change.person, change.requests) for change in report.changes.values())
+
+
+def test_the_same_policy_changes_nothing(database: None, tmp_path: Path) -> None:
+    for number, (person, target) in enumerate([(ANN, "/a"), (BOB, "/a"), (None, "/open"), (None, "/a")]):
+        log_decision(tmp_path, f"r{number}", person, target)
+    report = replayed(tmp_path, POLICY)
+    assert (report.replayed, report.changes, report.not_replayed) == (4, {}, {})
+
+
+def test_who_would_be_refused_let_in_or_asked_is_told_by_route_and_person(database: None, tmp_path: Path) -> None:
+    for number, (person, target) in enumerate([(ANN, "/a"), (ANN, "/b"), (BOB, "/a"), (None, "/open")]):
+        log_decision(tmp_path, f"r{number}", person, target)
+    report = replayed(tmp_path, [{**APP, "allowed_users": ["bob@corp.com"], "name": "Wages"}])
+    assert kinds(report) == [(ASKED, "nobody", 1), (LET_IN, "bob@corp.com", 1), (REFUSED, "ann@corp.com", 2)]
+    refused = next(change for change in report.changes.values() if change.kind == REFUSED)
+    assert (refused.route, refused.last) == ("Wages", "r1")
+    assert "you are not among the people listed" in refused.reason
+
+
+def test_a_route_that_is_gone_refuses_whom_it_let_in_or_led_to_sign_in(database: None, tmp_path: Path) -> None:
+    log_decision(tmp_path, "r1", ANN)
+    log_decision(tmp_path, "r2", None)
+    assert kinds(replayed(tmp_path, [{**APP, "path": "/other"}])) == [(REFUSED, "ann@corp.com", 1), (REFUSED, "nobody", 1)]
+
+
+def test_what_was_not_written_down_is_not_guessed(database: None, tmp_path: Path) -> None:
+    log_decision(tmp_path, "r1", ANN)
+    report = replayed(tmp_path, [{**APP, "policy": [{"allow": {"claim/team": "a"}}]}])
+    assert (report.replayed, kinds(report)) == (0, [])
+    assert report.not_replayed == {"not written down: claim/team": 1}
+
+
+def test_what_the_old_policy_looked_at_can_be_replayed(database: None, tmp_path: Path) -> None:
+    by_team = [{**APP, "policy": [{"allow": {"claim/team": "a"}}]}]
+    log_decision(tmp_path, "r1", ANN, policy=by_team)
+    assert kinds(replayed(tmp_path, [{**APP, "policy": [{"allow": {"claim/team": "b"}}]}])) == [(REFUSED, "ann@corp.com", 1)]
+
+
+def test_the_time_is_that_of_the_request(database: None, tmp_path: Path) -> None:
+    log_decision(tmp_path, "r1", ANN)
+    on_that_day = [{**APP, "policy": [{"allow": {"date": {"is": "2027-01-15"}}}]}]
+    assert kinds(replayed(tmp_path, on_that_day)) == []
+
+
+def test_an_answer_for_want_of_data_is_not_replayed(database: None, tmp_path: Path) -> None:
+    log_decision(tmp_path, "r1", ANN)
+    LoggedDecision.objects.update(outcome="unavailable")
+    assert replayed(tmp_path, POLICY).not_replayed.total() == 1

@@ -1,0 +1,179 @@
+"""Whom a token of a provider lets in: the policy's people, at the routes that take it, and nobody while it can't be verified."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from authorize.client import Check
+from authorize.policy.decision import Outcome
+from authorize.service import AuthorizeService
+from databroker.records import DIRECTORY_USER, DirectoryUser, Session, User
+from foundation.challenges import RefusedToken
+from foundation.crypto.session_cookie import SessionCookies
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import BrokerError, ProviderError
+from tests.support.cookies import signed_in
+from tests.support.options import make_options
+from tests.unit.authorize.broker import ISSUER, BreakableBroker, followed_broker, settled
+from tests.unit.authorize.builders import request
+
+NOW = 1500.0
+APP = {"from": "https://app.example.com", "to": "http://up", "pass_identity_headers": True}
+POLICY = [
+    {**APP, "prefix": "/group", "allowed_groups": ["g1"], "bearer_token": "idp_id_token"},
+    {**APP, "prefix": "/mail", "allowed_users": ["ann@corp.com"], "bearer_token": "idp_id_token"},
+    {**APP, "prefix": "/claim", "allowed_idp_claims": {"repository": ["a/b"]}, "bearer_token": "idp_id_token"},
+    {**APP, "allow_any_authenticated_user": True},
+]
+
+
+@dataclass
+class Given:
+    session: Session
+    user: User
+
+
+@dataclass
+class Known:
+    """A verifier that knows one token."""
+
+    token: str = "good.to.ken"
+    claims: dict = field(default_factory=lambda: {"email_verified": True, "repository": "a/b"})
+    is_away: bool = False
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    given: Given | None = None
+    asker: str = ""
+
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Given | RefusedToken:
+        self.asked.append((route_id, token))
+        self.asker = asker
+        if self.is_away:
+            raise ProviderError("away")
+        if token != self.token:
+            return RefusedToken("idp_id_token: it is for another audience")
+        if self.given is None:
+            session = Session("bearer/1", "oidc/1", "1", "oidc", 1000.0, 2000.0, self.claims, issuer=ISSUER)
+            self.given = Given(session, User("oidc/1", "ann@corp.com", self.claims.get("email_verified"), "Ann", self.claims))
+        return self.given
+
+
+@dataclass
+class World:
+    service: AuthorizeService
+    broker: BreakableBroker
+    known: Known
+    cookies: SessionCookies
+
+    async def check(self, path: str, *values: str, cookie: bytes = b"") -> Check:
+        headers = [(b"authorization", value.encode()) for value in values]
+        return await self.service.check(request(path, headers=headers, source_ip="192.0.2.7"), [cookie] if cookie else [])
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    options = make_options(tmp_path, policy=POLICY)
+    async with followed_broker() as (broker, replica):
+        known = Known()
+        service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW, bearers=known)
+        yield World(service, broker, known, SessionCookies(options))
+
+
+async def test_the_policy_decides_as_for_people(world: World) -> None:
+    check = await world.check("/group", "Bearer good.to.ken")
+    assert check.decision.outcome is Outcome.FORBIDDEN
+    await world.broker.join("oidc/1", "g1")
+    await settled()
+    for path in ("/group", "/mail", "/claim"):
+        check = await world.check(path, "bearer good.to.ken")
+        assert check.decision.outcome is Outcome.ALLOWED, path
+        assert check.identity is not None
+        assert (check.identity.user_id, check.identity.is_bearer, check.challenge) == ("oidc/1", True, "")
+        assert [name for name, _ in check.identity_headers] == [b"x-gate-jwt-assertion"]
+    again = await world.check("/claim", "Bearer good.to.ken")
+    assert again.identity is check.identity, "what is signed of it is kept"
+    assert world.known.asker == "192.0.2.7"
+
+
+async def test_an_unverified_address_counts_for_nothing(world: World) -> None:
+    world.known.claims = {"email_verified": False}
+    assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.FORBIDDEN
+
+
+async def test_whom_the_provider_has_deactivated_is_nobody_at_once(world: World) -> None:
+    assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.ALLOWED
+    for is_deactivated, issuer, outcome in (
+        (True, "", Outcome.SIGN_IN),
+        (False, "", Outcome.ALLOWED),
+        (True, ISSUER, Outcome.SIGN_IN),
+        (True, "https://other.example", Outcome.ALLOWED),
+    ):
+        person = DirectoryUser("oidc/1", is_deactivated=is_deactivated, issuer=issuer)
+        await world.broker.put(DIRECTORY_USER, "oidc/1", person.to_data())
+        await settled()
+        assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is outcome
+
+
+async def test_a_refused_token_is_challenged(world: World) -> None:
+    for value in ("Bearer bad.to.ken", "Bearer x", "bearer  good.to.kenx"):
+        check = await world.check("/mail", value)
+        assert (check.decision.outcome, check.identity) == (Outcome.SIGN_IN, None)
+        assert 'error="invalid_token"' in check.challenge
+    for value in ("Basic good.to.ken", "Gate good.to.ken", "good.to.ken"):
+        assert (await world.check("/mail", value)).challenge == ""
+    assert (await world.check("/mail")).challenge == ""
+    assert (await world.check("/mail", "Bearer good.to.ken", "Bearer good.to.ken")).identity is None
+
+
+async def test_a_route_that_takes_none_asks_nobody(world: World) -> None:
+    check = await world.check("/", "Bearer good.to.ken")
+    assert (check.decision.outcome, check.identity, check.challenge) == (Outcome.SIGN_IN, None, "")
+    assert world.known.asked == []
+
+
+async def test_a_signed_in_browser_s_own_authorization_is_the_application_s(world: World) -> None:
+    await world.broker.sign_in()
+    await settled()
+    cookie = signed_in(world.cookies, "s1", "app.example.com", issued=1000.0, expires=2000.0).encode()
+    check = await world.check("/mail", "Bearer of.the.application", cookie=cookie)
+    assert check.decision.outcome is Outcome.ALLOWED
+    assert check.identity is not None
+    assert not check.identity.is_bearer
+    assert world.known.asked == []
+
+
+async def test_a_token_that_can_not_be_verified_lets_nobody_in(world: World) -> None:
+    world.known.is_away = True
+    with pytest.raises(BrokerError):
+        await world.check("/mail", "Bearer good.to.ken")
+
+
+async def test_a_token_that_has_ended_meanwhile_is_nobody(world: World) -> None:
+    world.known.given = Given(Session("bearer/1", "oidc/1", "1", "oidc", 1000.0, NOW, {}), User("oidc/1", "ann@corp.com"))
+    assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.SIGN_IN
+
+
+async def test_malformed_claims_name_nobody(world: World) -> None:
+    world.known.given = Given(Session("bearer/1", "oidc/1", "1", "oidc", 1000.0, 2000.0, "no map"), User("oidc/1", "ann@corp.com"))  # type: ignore[arg-type]
+    assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.SIGN_IN
+
+
+async def test_whom_another_issuer_names_is_not_in_our_directory(world: World) -> None:
+    named = "https://ci.example.com#1"
+    await world.broker.put(DIRECTORY_USER, named, DirectoryUser(named, "ann@corp.com", "Ann", ("g1",)).to_data())
+    said = {"iss": "https://ci.example.com", "email": "ann@corp.com", "email_verified": True, "groups": ["g1"], "repository": "a/b"}
+    world.known.given = Given(Session("bearer/1", named, "1", "jwt", 1000.0, 2000.0, said), User(named, "ann@corp.com", True, "", said))
+    for path, outcome in (("/group", Outcome.FORBIDDEN), ("/mail", Outcome.FORBIDDEN), ("/claim", Outcome.ALLOWED)):
+        check = await world.check(path, "Bearer good.to.ken")
+        assert check.decision.outcome is outcome, path
+        assert check.identity is not None
+        assert (check.identity.groups, check.identity.email, check.identity.directory_email) == ((), "", "")
+
+
+async def test_a_process_without_a_verifier_lets_nobody_in(tmp_path: Path, world: World) -> None:
+    options = make_options(tmp_path, policy=POLICY)
+    async with followed_broker() as (_, replica):
+        service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
+        with pytest.raises(BrokerError):
+            await service.check(request("/mail", headers=[(b"authorization", b"Bearer good.to.ken")]), [])

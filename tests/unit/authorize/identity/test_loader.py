@@ -1,0 +1,270 @@
+"""Who is behind a session id, and for how long that is believed."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from authorize.identity.loader import IdentityLoader
+from authorize.policy.identity import Identity
+from config.issuers import configured_issuer
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Session, User
+from databroker.replica import Replica
+from databroker.session_use import SessionReader
+from foundation.errors import BrokerError
+from foundation.tasks import spawn
+from tests.support.options import make_options
+from tests.unit.authorize.broker import ISSUER, BreakableBroker, followed_broker, settled
+
+NOW = 1500.0
+World = tuple[BreakableBroker, Replica, IdentityLoader]
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with followed_broker() as (broker, replica):
+        yield broker, replica, IdentityLoader(replica, "groups", SessionReader(make_options(tmp_path)))
+
+
+async def test_an_identity_is_made_of_session_user_and_directory(world: World) -> None:
+    broker, _, loader = world
+    await broker.sign_in(claims={"team": "blue"})
+    await broker.join("oidc/1", "g1", "g2")
+    await broker.add_group("g1", "Sales", "sales@corp.com")
+    found = await loader.load("s1", NOW)
+    assert found is not None
+    assert (found.user_id, found.subject, found.rule_email, found.name) == ("oidc/1", "1", "ann@corp.com", "Ann")
+    assert (found.group_ids, found.group_names) == ({"g1", "g2"}, {"Sales", "sales@corp.com"})
+    assert (found.groups, found.claims) == (("g1", "g2", "Sales"), {"team": ("blue",)})
+
+
+async def test_an_identity_is_loaded_once(world: World) -> None:
+    broker, _, loader = world
+    await broker.sign_in()
+    await settled()
+    found = await loader.load("s1", NOW)
+    reads = broker.reads
+    assert loader.peek("s1", NOW) is found is not None
+    assert broker.reads == reads
+
+
+@pytest.mark.parametrize("id", ["s2", "", "S1"])
+async def test_an_unknown_session_is_nobody(world: World, id: str) -> None:
+    broker, _, loader = world
+    await broker.sign_in("s1")
+    assert await loader.load(id, NOW) is None
+
+
+async def test_an_expired_session_is_nobody(world: World) -> None:
+    broker, _, loader = world
+    await broker.sign_in()
+    assert await loader.load("s1", 2000.0) is None
+    assert await loader.load("s1", 1999.0) is not None
+    assert loader.peek("s1", 2000.0) is None
+
+
+@pytest.mark.parametrize(
+    "broken", [{}, {"id": "s1"}, {"id": "s1", "user_id": 1, "subject": "1", "provider": "oidc", "issued": 1, "expires": 9e9}, {"x": 1}]
+)
+async def test_a_malformed_session_is_nobody(world: World, broken: dict[str, object]) -> None:
+    broker, _, loader = world
+    await broker.put(SESSION, "s1", broken)
+    assert await loader.load("s1", NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("type", "broken"), [(USER, {"id": "oidc/1", "claims": 7}), (DIRECTORY_USER, {"group_ids": 7}), (USER, {"nonsense": 1})]
+)
+async def test_a_malformed_record_beside_the_session_lets_nobody_in(world: World, type: str, broken: dict[str, object]) -> None:
+    broker, _, loader = world
+    await broker.sign_in()
+    await broker.put(type, "oidc/1", broken)
+    assert await loader.load("s1", NOW) is None
+
+
+async def test_somebody_without_a_user_record_has_no_email(world: World) -> None:
+    broker, _, loader = world
+    await broker.sign_in(claims={"email": "ann@corp.com"})
+    await broker.delete(USER, "oidc/1")
+    found = await loader.load("s1", NOW)
+    assert found is not None
+    assert (found.rule_email, found.email) == ("", "")
+
+
+async def test_a_session_that_ended_is_not_served_from_the_cache(world: World) -> None:
+    broker, _, loader = world
+    await broker.sign_in()
+    await settled()
+    await loader.load("s1", NOW)
+    await broker.delete(SESSION, "s1")
+    await settled()
+    assert loader.peek("s1", NOW) is None
+    assert await loader.load("s1", NOW) is None
+    assert repr(loader) == "<IdentityLoader 0 cached>"
+
+
+async def test_each_change_of_a_record_behind_an_identity_is_seen(world: World) -> None:
+    broker, _, loader = world
+    await broker.sign_in()
+    changes = [
+        broker.sign_in(email="new@corp.com"),
+        broker.sign_in(claims={"team": "red"}),
+        broker.join("oidc/1", "g1"),
+        broker.add_group("g1", "Sales"),
+        broker.add_group("g1", "Marketing"),
+        broker.delete(DIRECTORY_GROUP, "g1"),
+        broker.delete(DIRECTORY_USER, "oidc/1"),
+    ]
+    before = await loader.load("s1", NOW)
+    for change in changes:
+        await change
+        await settled()
+        assert loader.peek("s1", NOW) is None
+        after = await loader.load("s1", NOW)
+        assert after is not None
+        assert after != before
+        assert loader.peek("s1", NOW) is after
+        before = after
+
+
+async def test_a_group_that_changes_while_an_identity_is_loaded_is_not_missed(world: World) -> None:
+    broker, replica, loader = world
+    await broker.sign_in()
+    await broker.join("oidc/1", "g1")
+    await broker.add_group("g1", "Sales")
+    await settled()
+    for type, id in ((SESSION, "s1"), (USER, "oidc/1"), (DIRECTORY_USER, "oidc/1")):
+        await replica.get(type, id)
+    broker.holds_back = asyncio.Event()
+    loading = spawn(loader.load("s1", NOW), name="load of a test")
+    await settled()
+    await broker.add_group("g1", "Marketing")
+    await settled()
+    broker.holds_back.set()
+    assert (await loading) is not None
+    assert loader.peek("s1", NOW) is None
+    found = await loader.load("s1", NOW)
+    assert found is not None
+    assert found.group_names == {"Marketing"}
+
+
+async def test_while_the_broker_is_down_a_known_session_is_served_and_an_unknown_one_is_an_error(world: World) -> None:
+    broker, _, loader = world
+    await broker.sign_in()
+    await settled()
+    await loader.load("s1", NOW)
+    broker.is_down = True
+    assert loader.peek("s1", NOW) is not None
+    with pytest.raises(BrokerError):
+        await loader.load("s2", NOW)
+
+
+@pytest.mark.parametrize(
+    ("provider", "names"), [("oidc", {"Sales"}), ("github", {"Sales"}), ("azure", set()), ("okta", set()), ("onelogin", set())]
+)
+async def test_groups_have_names_only_where_the_provider_keeps_them_unique(
+    world: World, tmp_path: Path, provider: str, names: set[str]
+) -> None:
+    broker, replica, _ = world
+    options = make_options(tmp_path, idp_provider=provider)
+    loader = IdentityLoader(replica, "groups", SessionReader(options))
+    await broker.sign_in(user_id=f"{provider}/1", issuer=configured_issuer(options))
+    await broker.join(f"{provider}/1", "g1")
+    await broker.add_group("g1", "Sales")
+    found = await loader.load("s1", NOW)
+    assert found is not None
+    assert (found.group_names, found.groups) == (names, ("g1", "Sales"))
+
+
+@pytest.mark.parametrize(
+    "changed", [{"user_id": "google/1"}, {"issuer": "https://idp.example.com/"}, {"issuer": "https://other.example"}, {"issuer": ""}]
+)
+async def test_a_session_of_another_provider_is_nobody(world: World, changed: dict[str, str]) -> None:
+    broker, _, loader = world
+    await broker.sign_in(**changed)
+    assert await loader.load("s1", NOW) is None
+
+
+async def test_a_record_of_another_issuer_lends_nothing_to_whoever_has_the_same_id(world: World) -> None:
+    broker, _, loader = world
+    await broker.sign_in(claims={"team": "blue"})
+    theirs = User("oidc/1", "ceo@corp.com", True, "Boss", {"team": "red", "groups": ["admins"]}, issuer="https://other.example")
+    await broker.put(USER, "oidc/1", theirs.to_data())
+    found = await loader.load("s1", NOW)
+    assert found is not None
+    assert (found.email, found.rule_email, found.name, found.groups, found.claims) == ("", "", "", (), {"team": ("blue",)})
+
+
+@pytest.mark.parametrize(
+    ("of_person", "of_group", "groups", "is_untold"),
+    [
+        (ISSUER, ISSUER, ("g1", "Sales"), False),
+        ("", "", ("g1", "Sales"), False),
+        ("https://other.example", ISSUER, (), True),
+        (ISSUER, "https://other.example", ("g1",), False),
+    ],
+)
+async def test_the_directory_of_another_issuer_puts_nobody_into_a_group(
+    world: World, tmp_path: Path, of_person: str, of_group: str, groups: tuple[str, ...], is_untold: bool
+) -> None:
+    broker, replica, _ = world
+    loader = IdentityLoader(replica, "", SessionReader(make_options(tmp_path)), expects_record=True)
+    await broker.sign_in()
+    person = DirectoryUser("oidc/1", "boss@corp.com", "Boss", ("g1",), issuer=of_person)
+    await broker.put(DIRECTORY_USER, "oidc/1", person.to_data())
+    await broker.put(DIRECTORY_GROUP, "g1", DirectoryGroup("g1", "Sales", issuer=of_group).to_data())
+    found = await loader.load("s1", NOW)
+    session = Session("token", "oidc/1", "1", "oidc", 1000.0, 2000.0, issuer=ISSUER)
+    by_token = await loader.of_bearer(session, User("oidc/1"))
+    for identity in (found, by_token):
+        assert isinstance(identity, Identity)
+        assert (identity.groups, identity.has_untold_groups) == (groups, is_untold)
+        assert identity.group_names == {"Sales"} & set(groups)
+        assert identity.directory_email == ("" if is_untold else "boss@corp.com")
+
+
+async def test_a_group_named_like_the_id_of_another_does_not_pass_for_it(world: World) -> None:
+    broker, _, loader = world
+    await broker.sign_in()
+    await broker.join("oidc/1", "evil")
+    await broker.add_group("evil", "00g1", "00g2")
+    found = await loader.load("s1", NOW)
+    assert found is not None
+    assert found.group_names == {"00g1", "00g2"}
+    await broker.add_group("00g1", "Administrators")
+    await settled()
+    found = await loader.load("s1", NOW)
+    assert found is not None
+    assert (found.group_ids, found.group_names) == ({"evil"}, {"00g2"})
+
+
+async def test_a_loader_that_a_reload_replaced_is_not_kept_alive(world: World, tmp_path: Path) -> None:
+    broker, replica, _ = world
+    old = IdentityLoader(replica, None, SessionReader(make_options(tmp_path)))
+    old_id = id(old)
+    del old
+    gc.collect()
+    await broker.add_group("g1", "Sales")
+    await settled()
+    assert not any(id(thing) == old_id and isinstance(thing, IdentityLoader) for thing in gc.get_objects())
+
+
+async def test_whom_a_token_names_is_made_anew_only_when_the_directory_says_something_else(world: World) -> None:
+    broker, _, loader = world
+    session, user = Session("token", "oidc/1", "1", "oidc", 1000.0, 2000.0), User("oidc/1", "ann@corp.com")
+    before = None
+    for change in (
+        broker.join("oidc/2", "g1"),
+        broker.join("oidc/1", "g1"),
+        broker.join("oidc/1", "g2"),
+        broker.delete(DIRECTORY_USER, "oidc/1"),
+    ):
+        await change
+        await settled()
+        found = await loader.of_bearer(session, user)
+        assert found is not None
+        assert found != before
+        assert await loader.of_bearer(session, user) is found
+        before = found

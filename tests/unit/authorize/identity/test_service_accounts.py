@@ -1,0 +1,159 @@
+"""Who shows the secret of a service account is that account, until it ends, and nobody else (classes B13, B15)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+import pytest
+
+from authorize.identity.account_identity import IDENTITY_SECONDS
+from authorize.identity.service_accounts import ServiceAccountLoader
+from authorize.policy.identity import Identity
+from databroker.records import SERVICE_ACCOUNT, ServiceAccount
+from databroker.replica import Replica
+from databroker.service_accounts import ServiceAccounts
+from databroker.store.memory import MemoryStore
+from foundation.challenges import RefusedToken
+from foundation.crypto.service_account_token import hash_of, new_token
+from foundation.errors import BrokerError
+from foundation.tasks import spawn
+from tests.support.brokers import BrokerOverALine
+from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
+
+NOW = 1500.0
+
+
+async def identified(loader: ServiceAccountLoader, token: str, now: float) -> Identity | None:
+    found = await loader.identify(token, now)
+    return None if isinstance(found, RefusedToken) else found
+
+
+class World:
+    def __init__(self, broker: BreakableBroker, loader: ServiceAccountLoader):
+        self.broker = broker
+        self.loader = loader
+        self.accounts = ServiceAccounts(broker, lambda: NOW)
+
+    async def identify(self, token: str, now: float) -> Identity | None:
+        return await identified(self.loader, token, now)
+
+    async def keep(self, account: ServiceAccount) -> None:
+        await self.broker.put(SERVICE_ACCOUNT, account.name, account.to_data())
+        await settled()
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with followed_broker() as (broker, replica):
+        yield World(broker, ServiceAccountLoader(replica))
+
+
+async def test_the_secret_is_the_account(world: World) -> None:
+    await world.keep(ServiceAccount("ci", ("deployers",), 1000.0, 99_000.0, hash_of(token := new_token("ci"))))
+    identity = await world.identify(token, NOW)
+    assert identity is not None
+    assert (identity.user_id, identity.subject, identity.session_id) == ("service_account/ci",) * 3
+    assert (identity.email, identity.rule_email, dict(identity.claims)) == ("", "", {})
+    assert (identity.groups, identity.group_ids, identity.issued) == (("deployers",), frozenset({"deployers"}), 1000.0)
+    reads = world.broker.reads
+    assert await world.identify(token, NOW) is identity, "what is signed of it is kept, so it must stay the same"
+    assert world.broker.reads == reads
+
+
+async def test_any_other_secret_is_nobody(world: World) -> None:
+    token, other = new_token("ci"), new_token("other")
+    await world.keep(ServiceAccount("ci", (), 1000.0, 99_000.0, hash_of(token)))
+    await world.keep(ServiceAccount("other", (), 1000.0, 99_000.0, hash_of(other)))
+    assert await world.identify(token, NOW) is not None
+    for wrong in (new_token("ci"), new_token("nobody"), token[:-1], "", "gate_sa_ci_", hash_of(token)):
+        assert await world.identify(wrong, NOW) is None
+
+
+async def test_a_revoked_or_renewed_secret_is_refused_as_soon_as_the_change_is_heard_of(world: World) -> None:
+    first = await world.accounts.create("ci", [], None, "")
+    assert await world.identify(first, NOW) is not None
+    second = await world.accounts.rotate("ci")
+    await settled()
+    assert await world.identify(first, NOW) is None
+    assert await world.identify(second, NOW) is not None
+    await world.accounts.revoke("ci")
+    await settled()
+    assert await world.identify(second, NOW) is None
+
+
+async def test_the_old_secret_is_good_for_the_overlap(world: World) -> None:
+    first = await world.accounts.create("ci", [], None, "")
+    await world.accounts.rotate("ci", overlap=60)
+    await settled()
+    assert await world.identify(first, NOW + 59) is not None
+    assert await world.identify(first, NOW + 60) is None
+
+
+async def test_an_account_ends_on_time_and_what_is_attested_of_it_sooner(world: World) -> None:
+    account = ServiceAccount("ci", (), 1000.0, NOW + 2 * IDENTITY_SECONDS, hash_of(token := new_token("ci")))
+    await world.keep(account)
+    identity = await world.identify(token, NOW)
+    assert identity is not None
+    assert identity.expires == NOW + IDENTITY_SECONDS
+    later = await world.identify(token, NOW + IDENTITY_SECONDS)
+    assert later is not None
+    assert later.expires == account.expires
+    assert await world.identify(token, account.expires) is None
+
+
+async def test_a_malformed_or_moved_record_is_nobody(world: World) -> None:
+    token = new_token("ci")
+    good = ServiceAccount("ci", (), 1000.0, 99_000.0, hash_of(token))
+    for wrong in ({}, {**good.to_data(), "expires": "x"}, {**good.to_data(), "more": 1}, replace(good, name="other").to_data()):
+        await world.broker.put(SERVICE_ACCOUNT, "ci", wrong)
+        await settled()
+        assert await world.identify(token, NOW) is None
+
+
+async def test_a_broker_that_is_away_lets_nobody_in(world: World) -> None:
+    world.broker.is_down = True
+    with pytest.raises(BrokerError):
+        await world.identify(new_token("ci"), NOW)
+
+
+async def test_an_account_of_another_server_is_another_though_its_version_is_the_same() -> None:
+    tokens = [new_token("ci") for _ in range(2)]
+    stores = [MemoryStore(lambda: NOW) for _ in tokens]
+    for store, token in zip(stores, tokens, strict=True):
+        await store.put(SERVICE_ACCOUNT, "ci", ServiceAccount("ci", (), 1000.0, 99_000.0, hash_of(token)).to_data())
+    line = BrokerOverALine(stores[0])
+    replica = Replica(line, first_wait=0.001, clock=lambda: NOW)
+    loader, following = ServiceAccountLoader(replica), spawn(replica.run(), name="replica of a test")
+    try:
+        await settled()
+        assert await identified(loader, tokens[0], NOW) is not None
+        line.cut()
+        await until(lambda: not replica.seen)
+        line.mend(stores[1])
+        await until(lambda: bool(replica.seen))
+        await replica.get(SERVICE_ACCOUNT, "ci")
+        assert [await identified(loader, token, NOW) is not None for token in tokens] == [False, True]
+    finally:
+        following.cancel()
+        await asyncio.wait({following})
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+async def test_a_refusal_says_what_is_wrong_and_no_secret(world: World) -> None:
+    token, ended = new_token("ci"), new_token("old")
+    await world.keep(ServiceAccount("ci", (), 1000.0, 99_000.0, hash_of(new_token("ci"))))
+    await world.keep(ServiceAccount("old", (), 1000.0, NOW, hash_of(ended)))
+    expected = {
+        token: "service account ci: it has another secret",
+        ended: "service account old: it has expired",
+        new_token("nobody"): "service account nobody: there is none of this name, or it was revoked",
+        token[:-1]: "service account: the secret is mistyped or cut short",
+    }
+    for shown, reason in expected.items():
+        assert await world.loader.identify(shown, NOW) == RefusedToken(reason)
+        assert shown not in reason

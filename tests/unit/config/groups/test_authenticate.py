@@ -1,0 +1,130 @@
+"""The settings of sign-in."""
+
+import base64
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foundation.values import SecretText, Url
+from tests.unit.config.conftest import Load, Problems
+
+
+def test_defaults_are_those_of_the_specification(load: Load) -> None:
+    options = load()
+    assert options.authenticate_callback_path == "/oauth2/callback"
+    assert options.idp_scopes == ()  # then the provider's own
+    assert (options.idp_refresh_directory_interval, options.refresh_cooldown) == (timedelta(minutes=10), timedelta(minutes=5))
+    assert (options.signing_key, options.signing_key_algorithm, options.signout_redirect_url) == (None, "ES256", None)
+
+
+def test_the_specifications_scope_oidc_means_openid(load: Load) -> None:
+    assert load(idp_scopes="oidc,email").idp_scopes == ("openid", "email")
+
+
+def test_the_issuer_stays_as_it_is_written(load: Load) -> None:
+    assert load(idp_provider_url="https://IDP.example.com:443/Realm/").idp_provider_url == "https://IDP.example.com:443/Realm/"
+
+
+def test_the_url_of_a_provider_is_required_where_each_customer_has_another(load: Load, problems: Problems) -> None:
+    for name in ("oidc", "okta", "auth0"):
+        assert "is required" in problems(idp_provider=name, idp_provider_url=None)["idp_provider_url"]
+    for name in ("google", "azure", "onelogin", "github", "gitlab"):
+        assert load(idp_provider=name, idp_provider_url=None).idp_provider_url == ""
+
+
+def test_github_has_scopes_of_its_own(load: Load) -> None:
+    assert load(idp_provider="github", idp_scopes=["user:email"]).idp_scopes == ("user:email",)
+
+
+@pytest.mark.parametrize("url", ["http://localhost:9400", "http://idp.localhost/", "http://127.0.0.9", "http://[::1]:80/x"])
+def test_a_provider_on_this_machine_may_speak_http(load: Load, url: str) -> None:
+    assert load(idp_provider_url=url).idp_provider_url == url
+
+
+def test_the_client_secret_is_hidden(load: Load) -> None:
+    options = load(idp_client_secret="hunter2")
+    assert isinstance(options.idp_client_secret, SecretText)
+    assert "hunter2" not in repr(options)
+
+
+def test_the_service_url_is_an_origin(load: Load) -> None:
+    assert load(authenticate_service_url="https://Auth.example.com:443/").authenticate_service_url == Url("https", "auth.example.com")
+
+
+def test_the_service_url_may_be_http_with_insecure_server_only(problems: Problems, pair: tuple[bytes, bytes]) -> None:
+    certificate, key = (base64.b64encode(half).decode() for half in pair)
+    url = "http://auth.example.com"
+    assert problems(authenticate_service_url=url, insecure_server=True) == {}
+    found = problems(authenticate_service_url=url, insecure_server=None, certificate=certificate, certificate_key=key)
+    assert "https" in found["authenticate_service_url"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("idp_provider", "gogle", "must be one of oidc, google, azure, okta, onelogin, github, gitlab, auth0"),
+        ("idp_provider_url", "http://idp.example.com", "must be https"),
+        ("idp_provider_url", "http://127.0.0.1.example.com", "must be https"),
+        ("idp_provider_url", "https://idp.example.com/?", "query"),
+        ("idp_provider_url", "https://idp.example.com/#", "fragment"),
+        ("idp_provider_url", "idp.example.com", "scheme"),
+        ("idp_scopes", ["email"], "must contain openid"),
+        ("idp_scopes", ["openid email"], "no space"),
+        ("idp_scopes", ["openid", "a b"], "no space"),
+        ("idp_request_params", {"State": "x"}, "set by the service itself"),
+        ("idp_request_params", {"code_challenge": "x"}, "set by the service itself"),
+        ("idp_request_params", {"max_age": 5}, "must be text"),
+        ("idp_request_params", "max_age=5", "must be a JSON object, or Name:value pairs"),
+        ("idp_client_id", 5, "must be text"),
+        ("authenticate_service_url", "https://auth.example.com/x", "no path"),
+        ("authenticate_service_url", "ftp://auth.example.com", "scheme"),
+        ("authenticate_callback_path", "callback", "begin with /"),
+        ("authenticate_callback_path", "/callback?x", "query"),
+        ("authenticate_callback_path", "/.gate/callback/", "needs itself"),
+        ("authenticate_callback_path", "/ping", "needs itself"),
+        ("signing_key", "c2hvcnQ=", "not valid PEM"),
+        ("signing_key_algorithm", "HS256", "must be one of ES256, EdDSA, RS256"),
+        ("signout_redirect_url", "javascript:alert(1)", "scheme"),
+        ("signout_redirect_url", "/goodbye", "scheme"),
+    ],
+)
+def test_a_wrong_value_is_refused(problems: Problems, setting: str, value: Any, message: str) -> None:
+    found = problems(**{setting: value})
+    assert list(found) == [setting]
+    assert message in found[setting]
+
+
+SCIM_TOKEN = "0123456789abcdefghijklmnopqrstuv"
+
+
+def revealed(options: Any) -> list[str]:
+    return [token.reveal() for token in options.scim_token]
+
+
+def test_a_push_token_may_be_one_or_several_and_come_from_a_file(load: Load, tmp_path: Path) -> None:
+    assert load().scim_token is None
+    assert revealed(load(scim_token=SCIM_TOKEN)) == [SCIM_TOKEN]
+    assert len(revealed(load(scim_token=[SCIM_TOKEN, SCIM_TOKEN[::-1]]))) == 2
+    (tmp_path / "token").write_text(f"{SCIM_TOKEN}\n{SCIM_TOKEN[::-1]}\n")
+    assert revealed(load(scim_token_file=str(tmp_path / "token"))) == [SCIM_TOKEN, SCIM_TOKEN[::-1]]
+    assert SCIM_TOKEN not in repr(load(scim_token=SCIM_TOKEN))
+
+
+@pytest.mark.parametrize("token", ["short", "a" * 40, "abcd" * 10, SCIM_TOKEN[:-1], SCIM_TOKEN + "é", [SCIM_TOKEN, "short"]])
+def test_a_push_token_that_could_be_guessed_is_refused(problems: Problems, token: Any) -> None:
+    message = problems(scim_token=token)["scim_token"]
+    assert "head -c32 /dev/urandom" in message
+    assert "abcd" not in message
+
+
+def test_there_is_one_source_of_users_and_groups(problems: Problems, tmp_path: Path) -> None:
+    (tmp_path / "directory.yaml").write_text("users: []")
+    assert "choose one" in problems(scim_token=SCIM_TOKEN, directory_file=str(tmp_path / "directory.yaml"))["scim_token"]
+
+
+def test_pushed_groups_are_groups(load: Load, problems: Problems) -> None:
+    route = {"from": "https://a.example.com", "to": "http://127.0.0.1:1", "allowed_groups": ["g"]}
+    assert load(groups_claim="", scim_token=SCIM_TOKEN, policy=[route])
+    assert "scim_token" in str(problems(groups_claim="", policy=[route]))

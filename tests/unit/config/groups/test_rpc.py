@@ -1,0 +1,95 @@
+"""Where gRPC is served and reached, by mode."""
+
+from datetime import timedelta
+
+import pytest
+
+from foundation.errors import ConfigError
+from foundation.values import HostPort, Url
+from tests.support.options import make_options
+
+
+def test_one_process_serves_grpc_on_loopback_without_tls(tmp_path):
+    options = make_options(tmp_path, grpc_address=None)
+    assert options.grpc_address == HostPort("127.0.0.1", 5443)
+    assert options.grpc_insecure
+    assert options.grpc_client_timeout == timedelta(seconds=10)
+    assert options.grpc_client_dns_roundrobin
+    assert options.grpc_server_max_connection_age == options.grpc_server_max_connection_age_grace == timedelta(minutes=5)
+    assert options.databroker_service_url is None
+
+
+def test_an_empty_address_switches_it_off(tmp_path):
+    assert make_options(tmp_path, grpc_address="").grpc_address is None
+
+
+def test_an_address_and_tls_can_be_chosen(tmp_path):
+    options = make_options(tmp_path, grpc_address="[::1]:6000", grpc_insecure=False)
+    assert options.grpc_address == HostPort("::1", 6000)
+    assert not options.grpc_insecure
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("grpc_address", "localhost"),
+        ("grpc_insecure", "maybe"),
+        ("grpc_client_timeout", "0"),
+        ("grpc_server_max_connection_age", "0s"),
+        ("override_certificate_name", "a b"),
+        ("databroker_service_url", "https://broker.example.com/path"),
+        ("databroker_service_url", "kvstore://broker"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(tmp_path, setting, value):
+    with pytest.raises(ConfigError) as error:
+        make_options(tmp_path, **{setting: value})
+    assert [problem.key for problem in error.value.problems] == [setting]
+
+
+def test_a_service_is_named_by_host_and_port(tmp_path):
+    options = make_options(tmp_path, databroker_service_url="https://broker.example.com:5443/")
+    assert options.databroker_service_url == Url("https", "broker.example.com", 5443)
+
+
+BROKER = {"databroker_service_url": "https://broker:5443"}
+AUTHORIZE = {"authorize_service_url": "https://authorize:5443"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrong"),
+    [
+        ({"services": "proxy", **BROKER, **AUTHORIZE}, []),
+        ({"services": "proxy", **BROKER}, ["authorize_service_url"]),
+        ({"services": "proxy", **AUTHORIZE}, ["databroker_service_url"]),
+        ({"services": "authenticate", **BROKER}, []),
+        ({"services": "authenticate"}, ["databroker_service_url"]),
+        ({"services": "authorize", "grpc_insecure": True, "grpc_address": None, **BROKER}, []),
+        ({"services": "authorize", "grpc_insecure": True, "grpc_address": ":1"}, ["databroker_service_url"]),
+        ({"services": "authorize", "grpc_address": ":1", **BROKER}, ["certificate"]),
+        ({"services": "databroker", "grpc_insecure": True, "grpc_address": ":1"}, []),
+        ({"services": "databroker", "grpc_insecure": True, "grpc_address": ":1", **BROKER}, ["databroker_service_url"]),
+        ({"services": "databroker", "grpc_insecure": True, "grpc_address": ""}, ["grpc_address"]),
+        ({"services": "all", **AUTHORIZE}, ["authorize_service_url"]),
+        ({"services": "cache"}, ["services"]),
+    ],
+    ids=str,
+)
+def test_each_service_says_what_it_needs_to_reach_the_others(tmp_path, settings, wrong):
+    found = []
+    try:
+        make_options(tmp_path, **settings)
+    except ConfigError as error:
+        found = [problem.key for problem in error.problems]
+    assert found == wrong
+
+
+def test_only_who_signs_people_in_needs_the_provider_s_secret(tmp_path):
+    without = {"idp_client_id": None, "idp_client_secret": None}
+    proxy = make_options(tmp_path, services="proxy", **BROKER, **AUTHORIZE, **without)
+    assert proxy.grpc_address is None
+    with pytest.raises(ConfigError):
+        make_options(tmp_path, services="authenticate", **BROKER, **without)
+    nothing = {"cookie_secret": None, "idp_provider": None, "idp_provider_url": None, "authenticate_service_url": None}
+    broker = make_options(tmp_path, services="databroker", grpc_insecure=True, grpc_address=None, **without, **nothing)
+    assert broker.grpc_address == HostPort("", 443)

@@ -1,0 +1,161 @@
+"""What a Pomerium configuration means here: nothing is dropped in silence, and nothing lets in more people than before."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from config.importing.converted import Converted
+from config.importing.pomerium import convert
+from config.importing.reading import read
+from config.importing.writing import as_yaml
+from config.load import load_options
+
+SECRET = base64.b64encode(bytes(32)).decode()
+TOP = {
+    "authenticate_service_url": "https://authenticate.example.com",
+    "idp_provider": "oidc",
+    "idp_provider_url": "https://idp.example.com",
+    "idp_client_id": "gate",
+    "idp_client_secret": "s3cret",
+    "shared_secret": base64.b64encode(bytes(range(32))).decode(),
+    "cookie_secret": base64.b64encode(bytes(range(1, 33))).decode(),
+    "insecure_server": True,
+}
+
+
+def converted(directory: Path, values: dict[str, Any]) -> Converted:
+    path = directory / "pomerium.yaml"
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+    return convert(read(path))
+
+
+def route(directory: Path, **keys: Any) -> dict[str, Any]:
+    text = as_yaml(converted(directory, {**TOP, "routes": [{"from": "https://a.example.com", "to": "http://b", **keys}]}), "x")
+    found: dict[str, Any] = yaml.safe_load(text)["policy"][0]
+    return found
+
+
+def test_a_usual_file_loads_as_ours(tmp_path: Path) -> None:
+    values = {
+        **TOP,
+        "pomerium_debug": True,
+        "jwt_claims_headers": {"X-Email": "email"},
+        "pass_identity_headers": True,
+        "codec_type": "auto",
+        "routes": [
+            {"from": "https://a.example.com", "to": "http://10.0.0.1:80", "allowed_domains": ["example.com"], "idle_timeout": "5s"},
+            {
+                "from": "https://b.example.com",
+                "to": ["http://10.0.0.2"],
+                "prefix": "/x",
+                "policy": [{"allow": {"or": [{"email": {"is": "a@b.org"}}]}}],
+            },
+        ],
+    }
+    (tmp_path / "config.yaml").write_text(as_yaml(converted(tmp_path, values), "pomerium.yaml"))
+    options = load_options(tmp_path / "config.yaml", {})
+    assert options.gate_debug
+    assert options.jwt_claims_headers == ("email",)
+    assert [route.from_.host for route in options.policy] == ["a.example.com", "b.example.com"]
+    assert options.policy[0].allowed_domains == ("example.com",)
+    assert all(route.pass_identity_headers for route in options.policy)
+    assert options.policy[1].prefix == "/x"
+
+
+def test_every_key_of_the_file_is_in_the_output(tmp_path: Path) -> None:
+    values = {
+        **TOP,
+        "unheard_of": 1,
+        "administrators": ["a"],
+        "cache_service_url": "http://x",
+        "tracing_zipkin_endpoint": "http://z",
+        "databroker_storage_type": "redis",
+        "databroker_storage_connection_string": "redis://localhost:6379/0",
+        "routes": [
+            {"from": "https://a.example.com", "to": "http://b", "logo_url": "x", "unknown_key": 1, "kubernetes_service_account_token": "t"}
+        ],
+    }
+    text = as_yaml(converted(tmp_path, values), "pomerium.yaml")
+    for key in (*values, *values["routes"][0]):
+        assert key in text.replace("policy:", "routes policy:"), key
+
+
+def test_what_is_lost_is_counted_and_has_its_line(tmp_path: Path) -> None:
+    found = converted(tmp_path, {**TOP, "unheard_of": 1})
+    assert found.lost == 1
+    assert f"# LOST unheard_of (line {len(TOP) + 1}): gate has no such setting" in as_yaml(found, "x")
+
+
+def test_a_rule_that_gate_has_no_word_for_lets_nobody_in(tmp_path: Path) -> None:
+    found = route(tmp_path, policy=[{"allow": {"or": [{"device": {"is": "approved"}}]}}])
+    assert found == {"from": "https://a.example.com", "to": "http://b"}
+
+
+def test_a_lost_refusal_closes_the_route_whatever_else_it_allows(tmp_path: Path) -> None:
+    found = route(tmp_path, allowed_domains=["example.com"], policy=[{"deny": {"or": [{"device": {"is": "lost"}}]}}])
+    assert "allowed_domains" not in found
+    assert "policy" not in found
+
+
+def test_a_lost_permission_leaves_the_others(tmp_path: Path) -> None:
+    found = route(tmp_path, allowed_domains=["example.com"], policy=[{"allow": {"or": [{"device": {"is": "x"}}]}}])
+    assert found["allowed_domains"] == ["example.com"]
+
+
+def test_membership_is_said_in_our_word(tmp_path: Path) -> None:
+    found = route(tmp_path, policy=[{"allow": {"or": [{"groups": {"has": "admins"}}]}}])
+    assert found["policy"] == [{"allow": {"or": [{"groups": {"is": "admins"}}]}}]
+
+
+@pytest.mark.parametrize("entry", ["text", 7, None])
+def test_what_is_no_route_is_said(tmp_path: Path, entry: Any) -> None:
+    assert converted(tmp_path, {**TOP, "routes": [entry]}).lost == 1
+
+
+def test_a_route_for_tcp_is_carried_over_without_what_only_http_knows(tmp_path: Path) -> None:
+    tcp = {"from": "tcp+https://db.example.com:5432", "to": "tcp://db.internal:5432", "allowed_users": ["ann@example.com"]}
+    values = {**TOP, "pass_identity_headers": True, "routes": [{**tcp, "timeout": "1h", "idle_timeout": "30m", "allow_websockets": True}]}
+    text = as_yaml(converted(tmp_path, values), "x")
+    assert yaml.safe_load(text)["policy"] == [{**tcp, "timeout": "1h", "idle_timeout": "30m"}]
+    assert "the route is for TCP" in text
+    (tmp_path / "ours.yaml").write_text(text)
+    assert load_options(tmp_path / "ours.yaml", {}).policy[0].is_tcp
+
+
+MTLS = {"ca": "AAAA", "enforcement": "policy", "max_verify_depth": 2}
+
+
+def test_client_certificates_are_asked_for_here_too(tmp_path: Path) -> None:
+    found = converted(tmp_path, {**TOP, "downstream_mtls": MTLS, "routes": [{"from": "https://a", "to": "http://b"}]})
+    assert found.top.has("client_ca")
+    assert found.lost == 2
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"downstream_mtls": {**MTLS, "match_subject_alt_names": [{"dns": "x"}]}},
+        {"downstream_mtls": {**MTLS, "crl": "x"}},
+        {"client_ca": "AAAA", "client_crl_file": "crl.pem"},
+    ],
+)
+def test_who_was_refused_by_a_certificate_is_not_let_in(tmp_path: Path, refusal: dict[str, Any]) -> None:
+    open_route = {"from": "https://a.example.com", "to": "http://b", "allow_any_authenticated_user": True}
+    found = converted(tmp_path, {**TOP, **refusal, "routes": [open_route]})
+    assert not found.routes[0].has("allow_any_authenticated_user")
+    assert "so every route was closed" in " ".join(note.text for note in found.top.notes())
+
+
+def test_routes_of_the_environment_are_read(tmp_path: Path) -> None:
+    listed = base64.b64encode(b"- {from: https://a.example.com, to: http://b}").decode()
+    assert len(converted(tmp_path, {**TOP, "routes": listed}).routes) == 1
+    assert converted(tmp_path, {**TOP, "routes": "?"}).lost == 1
+
+
+@pytest.mark.parametrize(("written", "ours"), [("ping", "oidc"), ("cognito", "oidc"), ("google", "google"), ("apple", None)])
+def test_providers_have_their_names_here(tmp_path: Path, written: str, ours: str | None) -> None:
+    text = as_yaml(converted(tmp_path, {**TOP, "idp_provider": written}), "x")
+    assert yaml.safe_load(text).get("idp_provider") == ours

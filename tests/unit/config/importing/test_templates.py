@@ -1,0 +1,66 @@
+"""What the other product fills in is not sent as text."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from config.importing.converted import Converted, Part, Source
+from config.importing.pomerium import convert
+from config.importing.reading import read
+from config.importing.templates import leave_out_templates, request_headers
+from config.importing.writing import as_yaml
+
+REFERENCES = [
+    "${pomerium.access_token}", "Bearer ${pomerium.access_token}", "$pomerium.access_token", "${pomerium.id_token}", "$pomerium.id_token",
+    "${pomerium.jwt}", "${pomerium.client_cert_fingerprint}", "${pomerium.client_cert_san_dns}",
+    "${ pomerium . jwt }", "${pomerium[\"jwt\"]}",
+    "${pomerium.request.headers[\"X-Access-Token\"]}", "${secret.a}", "$secret.a", "$$$pomerium.jwt", "a$$${x}", "${", "$x", "${HOME}",
+]  # fmt: skip
+
+
+def headers(value: Any) -> tuple[dict[str, Any], str]:
+    route = Part()
+    request_headers(route, Source("routes[0].set_request_headers", 7), value)
+    text = as_yaml(Converted("x", route), "x")
+    return yaml.safe_load(text), text
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_a_header_with_a_reference_is_left_out_and_marked(reference: str) -> None:
+    found, text = headers({"X-A": reference, "X-B": "plain"})
+    assert found["set_request_headers"] == {"X-B": "plain"}
+    assert "# LOST routes[0].set_request_headers.X-A (line 7): " in text
+
+
+def test_a_doubled_sign_is_one(tmp_path: Path) -> None:
+    found, text = headers({"A": "5$$", "B": "$${x}", "C": "1$ 2"})
+    assert found["set_request_headers"] == {"A": "5$", "B": "${x}", "C": "1$ 2"}
+    assert "# CHECK routes[0].set_request_headers (line 7): $$ was a way to write $, which means nothing here: A, B" in text
+
+
+def test_headers_in_one_text_are_left_out_where_one_is_filled_in() -> None:
+    assert "set_request_headers" not in headers("X-A:${pomerium.jwt}")[0]
+    assert headers("X-A:b")[0]["set_request_headers"] == "X-A:b"
+
+
+def test_no_reference_is_left_in_what_is_printed(tmp_path: Path) -> None:
+    route = {
+        "from": "https://a.example.com",
+        "to": "http://b",
+        "set_request_headers": {f"X-{number}": reference for number, reference in enumerate(REFERENCES)},
+        "allowed_users": ["${U}"],
+    }
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump({"idp_provider": "google", "idp_client_secret": "${S}", "routes": [route]}))
+    converted = convert(read(tmp_path / "p.yaml"))
+    leave_out_templates(converted)
+    assert "${" not in str(yaml.safe_load(as_yaml(converted, "x")))
+    assert converted.lost == len(REFERENCES) + 2
+
+
+def test_an_expression_may_have_a_dollar_sign_and_braces() -> None:
+    route = Part()
+    route.set(None, "regex", "^/a${1}")
+    leave_out_templates(Converted("x", routes=[route]))
+    assert route.has("regex")

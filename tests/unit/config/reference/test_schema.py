@@ -1,0 +1,152 @@
+"""The schema accepts what the loader accepts, and refuses what the loader refuses by its shape."""
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from config.groups.shared import CertificateFiles
+from config.load import parse_options
+from config.reference.all_settings import Key, keys, nested, route_keys, settings
+from config.reference.schema import json_schema
+from config.routes.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
+from config.routes.policy_tests import PolicyTest
+from config.routes.redirect import Redirect
+from config.routes.upstream_health import (
+    GrpcHealthCheck,
+    HealthCheck,
+    HttpHealthCheck,
+    OutlierDetection,
+    StatusRange,
+    TcpHealthCheck,
+    TcpPayload,
+)
+from config.validation import Settings
+from foundation.errors import ConfigError
+from tests.support.options import MINIMAL
+from tests.unit.config.conftest import AROUND_ROUTES, COMPANIONS, Complete
+
+SCHEMA = json_schema()
+VALIDATOR = Draft202012Validator(SCHEMA)
+SETTINGS = [key for group in settings().values() for key in group]
+ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:8001"}
+
+# Values of every type; what a key makes of them is the same for the loader and the schema.
+POOL: list[Any] = [
+    *[True, False, 0, 1, 2, 443, 0.5, "", " ", "true", "Yes", "0", "30s", "1h45m", "5", "text", "/path", ":443", "a.example.com:80"],
+    *["https://a.example.com", "http://a.example.com", "ftp://a.example.com", "10.0.0.0/8", "AAAA", "X-A:b", '{"X-A": "b"}'],
+    *[[], ["a"], ["a", "b"], [1], [{}], {}, {"a": "b"}, {"a": 1}, {"disable": True}, {"disable": "x"}, [""], [["a"]], None],
+]
+Accepts = Callable[[dict[str, Any]], bool]
+
+
+@pytest.fixture
+def accepts(tmp_path: Path) -> Accepts:
+    """Does the loader?"""
+
+    def loads(configuration: dict[str, Any]) -> bool:
+        try:
+            parse_options(json.dumps(configuration).encode(), ".json", {}, tmp_path)
+        except ConfigError:
+            return False
+        return True
+
+    return loads
+
+
+def test_it_is_a_schema() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+def configuration(key: Key, value: Any) -> dict[str, Any]:
+    """A whole configuration with this value, wherever the key belongs."""
+    if key in SETTINGS:
+        return {**MINIMAL, **COMPANIONS.get(key.name, {}), key.name: value}
+    if key.owner in HOMES:
+        return {**MINIMAL, **HOMES[key.owner]({key.name: value})}
+    return {**MINIMAL, **AROUND_ROUTES.get(key.name, {}), "policy": [{**ROUTE, **COMPANIONS.get(key.name, {}), key.name: value}]}
+
+
+def balanced(policy: str, **config: Any) -> dict[str, Any]:
+    return {"policy": [{**ROUTE, "lb_policy": policy, **config}]}
+
+
+def checked(keys: dict[str, Any]) -> dict[str, Any]:
+    thresholds = {"timeout": "1s", "interval": "1s", "unhealthy_threshold": 1, "healthy_threshold": 1}
+    return {"policy": [{**ROUTE, "health_checks": [{**thresholds, **keys}]}]}
+
+
+# Where an object of each model stands, and what it needs besides.
+HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
+    CertificateFiles: lambda keys: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **keys}]},
+    Redirect: lambda keys: {"policy": [{"from": "https://a.example.com", "redirect": {"host_redirect": "b.example.com", **keys}}]},
+    LeastRequestSettings: lambda keys: balanced("LEAST_REQUEST", least_request_lb_config=keys),
+    ActiveRequestBias: lambda keys: balanced("LEAST_REQUEST", least_request_lb_config={"active_request_bias": keys}),
+    RingHashSettings: lambda keys: balanced("RING_HASH", ring_hash_lb_config=keys),
+    MaglevSettings: lambda keys: balanced("MAGLEV", maglev_lb_config=keys),
+    HealthCheck: lambda keys: checked(
+        keys if {"http_health_check", "grpc_health_check"} & keys.keys() else {"tcp_health_check": {}, **keys}
+    ),
+    GrpcHealthCheck: lambda keys: checked({"grpc_health_check": keys}),
+    HttpHealthCheck: lambda keys: checked({"http_health_check": {"path": "/", **keys}}),
+    StatusRange: lambda keys: checked({"http_health_check": {"path": "/", "expected_statuses": [{"start": 100, "end": 600, **keys}]}}),
+    TcpHealthCheck: lambda keys: checked({"tcp_health_check": keys}),
+    TcpPayload: lambda keys: checked({"tcp_health_check": {"send": keys}}),
+    OutlierDetection: lambda keys: {"policy": [{**ROUTE, "outlier_detection": keys}]},
+    PolicyTest: lambda keys: {"policy_tests": [{"url": "https://a.example.com/", "expect": "allow", "user": "ann@example.com", **keys}]},
+}
+DECLARED = [*SETTINGS, *route_keys(), *(key for model in HOMES for key in keys(model))]
+
+
+def test_every_model_is_among_those_that_are_tried() -> None:
+    assert {model for _, model in nested([*SETTINGS, *route_keys()])} == set(HOMES)
+
+
+@pytest.mark.parametrize("key", DECLARED, ids=lambda key: f"{key.owner.__name__}.{key.name}")
+def test_schema_and_loader_agree_on_shapes(key: Key, complete: Complete, accepts: Accepts) -> None:
+    verdicts = []
+    for value in [*key.field.examples, *POOL]:
+        whole = complete(configuration(key, value))
+        verdicts.append((value, accepts(whole), VALIDATOR.is_valid(whole)))
+    for example, is_loaded, is_valid in verdicts[: len(key.field.examples)]:
+        assert is_loaded, f"the loader refuses the example {example!r}"
+        assert is_valid, f"the schema refuses the example {example!r}"
+    assert [value for value, is_loaded, is_valid in verdicts if is_loaded and not is_valid] == []
+    types_loaded = {type(value) for value, is_loaded, _ in verdicts if is_loaded}
+    types_loaded.add(type(None))  # a key with nothing behind it is unset, but the file alone may be too little then
+    assert [value for value, _, is_valid in verdicts if is_valid and type(value) not in types_loaded] == []
+
+
+@pytest.mark.parametrize("placeholder", ["PUT-A-SECRET-HERE", "BASE64-OF-ca.pem"])
+def test_a_placeholder_is_no_value(placeholder: str) -> None:
+    assert not VALIDATOR.is_valid({"cookie_secret": placeholder})
+    assert not VALIDATOR.is_valid({"certificate_authority": placeholder})
+
+
+def test_any_part_may_come_from_the_environment() -> None:
+    assert VALIDATOR.is_valid({})
+    assert VALIDATOR.is_valid({"policy": base64.b64encode(json.dumps([ROUTE]).encode()).decode()})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cookie_nmae": "a"},
+        {"policy": [{"to": "http://a"}]},
+        {"policy": [{"from": "https://a"}]},
+        {"policy": [{**ROUTE, "allowed_user": ["a"]}]},
+        {"policy": [{"from": "https://a/path", "to": "http://a"}]},
+        {"certificates": [{"cert": "a.pem"}]},
+        {"policy": {}},
+        [],
+    ],
+    ids=str,
+)
+def test_what_the_loader_refuses_by_its_shape(wrong: Any, accepts: Accepts) -> None:
+    assert not VALIDATOR.is_valid(wrong)
+    assert not accepts({**MINIMAL, **wrong} if wrong else wrong)

@@ -1,0 +1,68 @@
+import pytest
+
+from config.routes.rewrites import template
+
+
+@pytest.mark.parametrize(
+    ("written", "parts"),
+    [(r"/new/\1", ("/new/", 1)), (r"\0", (0,)), (r"a\\b", ("a", "\\", "b")), (r"\1\2x", (1, 2, "x")), ("", ()), (r"\12", (1, "2"))],
+)
+def test_a_substitution_is_text_and_groups(written, parts):
+    assert template(written) == parts
+
+
+@pytest.mark.parametrize("written", [r"\x", "\\", r"\g<1>"])
+def test_a_backslash_means_a_group(written):
+    with pytest.raises(ValueError, match="backslash"):
+        template(written)
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"regex_rewrite_pattern": "^/old/(.*)$", "regex_rewrite_substitution": r"/new/\1"}, {}),
+        ({"regex_rewrite_pattern": "^/old", "regex_rewrite_substitution": ""}, {}),
+        ({"host_rewrite": "Upstream.Internal:8080"}, {}),
+        ({"host_rewrite_header": "X-Upstream-Host"}, {}),
+        ({"host_path_regex_rewrite_pattern": "^/([a-z]+)/.*$", "host_path_regex_rewrite_substitution": r"\1.internal"}, {}),
+        ({"regex_rewrite_pattern": "^/old/(.*)$"}, {"regex_rewrite_pattern": "needs regex_rewrite_substitution too"}),
+        (
+            {"host_path_regex_rewrite_substitution": "x"},
+            {"host_path_regex_rewrite_substitution": "needs host_path_regex_rewrite_pattern too"},
+        ),
+        ({"regex_rewrite_pattern": "(", "regex_rewrite_substitution": "/"}, {"regex_rewrite_pattern": "is not a valid RE2 expression"}),
+        (
+            {"regex_rewrite_pattern": "^/(.*)$", "regex_rewrite_substitution": r"/\2"},
+            {"regex_rewrite_substitution": "names a group that regex_rewrite_pattern does not have"},
+        ),
+        (
+            {"regex_rewrite_pattern": "^/(.*)$", "regex_rewrite_substitution": r"/search?q=\1"},
+            {"regex_rewrite_substitution": "without a query"},
+        ),
+        ({"regex_rewrite_pattern": "^/", "regex_rewrite_substitution": "/a b"}, {"regex_rewrite_substitution": "percent-encode"}),
+        (
+            {"regex_rewrite_pattern": "^/", "regex_rewrite_substitution": "/a", "prefix_rewrite": "/b"},
+            {"regex_rewrite_pattern": "and prefix_rewrite both replace the path: choose one"},
+        ),
+        (
+            {"host_rewrite": "a.internal", "preserve_host_header": True},
+            {"preserve_host_header": "and host_rewrite both say which Host the upstream receives: choose one"},
+        ),
+        (
+            {"host_rewrite": "a.internal", "host_rewrite_header": "X-Host", "set_request_headers": {"Host": "b"}},
+            {
+                "host_rewrite_header": "and host_rewrite both say which Host the upstream receives: choose one",
+                "set_request_headers": "and host_rewrite both say which Host the upstream receives: choose one",
+            },
+        ),
+        ({"host_rewrite": "a b"}, {"host_rewrite": "letters, digits"}),
+        ({"host_rewrite": "a.internal/x"}, {"host_rewrite": "must be a host, perhaps with a port"}),
+        ({"host_rewrite_header": "X Host"}, {"host_rewrite_header": "a header name holds"}),
+        ({"host_rewrite": "a.internal", "to": None, "redirect": {"https_redirect": True}}, {"host_rewrite": "is for an upstream"}),
+    ],
+)
+def test_rewrites(route_problems, keys, expected):
+    found = route_problems(**keys)
+    assert found.keys() == expected.keys()
+    for key, part in expected.items():
+        assert part in found[key]

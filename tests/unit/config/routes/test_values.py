@@ -1,0 +1,54 @@
+"""What the values of a route may look like; that wrong ones are refused, test_route.py shows."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from config.routes.route import Route
+from foundation.values import Url
+from tests.unit.config.conftest import Problems
+
+
+def route(**keys: Any) -> Route:
+    return Route.model_validate({"from": "https://app.example.com", "to": "http://upstream:8000", **keys})
+
+
+def test_from_may_have_a_wildcard_a_port_and_a_slash() -> None:
+    assert route(**{"from": "https://*.Example.com:8443/"}).from_ == Url("https", "*.example.com", 8443)
+
+
+def test_a_path_in_from_is_refused_in_the_words_of_the_specification(route_problems: Problems) -> None:
+    assert route_problems(**{"from": "https://app.example.com/x"})["from"] == (
+        "config: policy source url (https://app.example.com/x) contains a path, but it should be set using the path field instead"
+    )
+
+
+def test_claims_are_flattened() -> None:
+    claims = {"role": "admin", "realm": {"access": ["a", "b"], "deep": {"level": 5}}, "realm.access": [True]}
+    assert route(allowed_idp_claims=claims).allowed_idp_claims == {
+        "role": ("admin",),
+        "realm.access": ("a", "b", True),
+        "realm.deep.level": (5,),
+    }
+
+
+def test_the_strength_of_a_sign_in_is_a_list_and_a_time() -> None:
+    found = route(acr_values="urn:example:mfa,2", max_age="1m")
+    assert (found.acr_values, found.max_age) == (("urn:example:mfa", "2"), timedelta(minutes=1))
+
+
+@pytest.mark.parametrize("value", [[""], ["a b"], ['a"b'], ["a\\b"], ["é"], ["a\n"], ["x" * 256]])
+def test_a_way_to_sign_in_is_what_a_request_and_a_header_can_carry(route_problems: Problems, value: list[str]) -> None:
+    assert any(key.startswith("acr_values") for key in route_problems(acr_values=value))
+
+
+def test_an_age_that_no_sign_in_could_have_is_refused(route_problems: Problems) -> None:
+    assert "at least a minute" in route_problems(max_age="59s")["max_age"]
+    assert "max_age" in route_problems(max_age="0s")
+
+
+def test_the_strength_of_a_sign_in_needs_one(route_problems: Problems) -> None:
+    for open_to_all in ({"allow_public_unauthenticated_access": True}, {"to": None, "redirect": {"https_redirect": True}}):
+        found = route_problems(acr_values=["mfa"], max_age="5m", **open_to_all)
+        assert {key: "no effect" in found[key] for key in ("acr_values", "max_age")} == {"acr_values": True, "max_age": True}

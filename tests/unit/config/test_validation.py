@@ -1,0 +1,111 @@
+"""All mistakes are found at once, also those of rules over several settings."""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import Field, ValidationError
+
+from config.fields import Bool, Text
+from config.validation import MOST_DETAILS, Finding, Rule, Settings, _without_most_unknown, validate
+
+
+def _no_b_with_a(settings: Any) -> Iterator[Finding]:
+    if settings.a and settings.b:
+        yield ("b",), "not with a"
+
+
+class Inner(Settings):
+    needed: Text = Field(json_schema_extra={"when_missing": "think of one"})
+    REMOVED: ClassVar[dict[str, str]] = {"old": "use needed"}
+
+
+class Sample(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (_no_b_with_a,)
+
+    a: Bool = False
+    b: Bool = False
+    other: Bool = False
+    inner: Inner | None = None
+    many: tuple[Inner, ...] = ()
+
+
+def findings(raw: Any) -> dict[tuple[str | int, ...], str]:
+    return dict(validate(Sample, raw, {})[1])
+
+
+def test_of_very_many_unknown_keys_only_the_first_are_described() -> None:
+    """Describing each of 300,000 takes seconds; what is known is read nevertheless."""
+    unknown = {f"unknown{number}": 1 for number in range(2 * MOST_DETAILS)}
+    found = findings({**unknown, "a": "perhaps"})
+    assert len(found) == MOST_DETAILS
+    assert ("a",) in found
+    assert ("unknown0",) in found
+    assert len(_without_most_unknown(Sample, {**unknown, "a": "perhaps"})) == MOST_DETAILS + 1
+
+
+def test_what_is_right_becomes_the_model() -> None:
+    sample, found = validate(Sample, {"a": True, "inner": {"needed": "x"}}, {})
+    assert found == []
+    assert sample is not None
+    assert sample.inner == Inner(needed="x")
+
+
+def test_a_rule_is_judged_although_another_setting_is_wrong() -> None:
+    found = findings({"a": "yes", "b": "yes", "other": "perhaps"})
+    assert found == {("b",): "not with a", ("other",): "must be true or false"}
+
+
+def test_a_rule_over_a_wrong_setting_is_not_judged() -> None:
+    assert findings({"a": "perhaps", "b": True}) == {("a",): "must be true or false"}
+
+
+def test_a_rule_that_is_broken_is_reported_once() -> None:
+    assert validate(Sample, {"a": True, "b": True}, {})[1] == [(("b",), "not with a")]
+
+
+def test_a_nested_mistake_carries_its_whole_path() -> None:
+    found = findings({"inner": {}, "many": [{"needed": "x"}, {"needed": 5, "old": 1}]})
+    assert found == {
+        ("inner", "needed"): "is required: think of one",
+        ("many", 1, "needed"): "must be text: put it in quotes",
+        ("many", 1, "old"): "use needed",
+    }
+
+
+def test_unknown_keys_are_explained() -> None:
+    found = findings({"othr": True, "zzzzzz": 1})
+    assert found[("othr",)] == "is not a setting; did you mean other?"
+    assert found[("zzzzzz",)] == "is not a setting"
+
+
+def test_what_is_no_map_says_so() -> None:
+    assert findings([]) == {(): "must be a map"}
+    assert findings({"many": 5}) == {("many",): "must be a list"}
+
+
+def test_not_even_the_validators_own_message_holds_the_value() -> None:
+    """Whatever logs the exception one day must not log a secret with it."""
+
+    class Numbered(Settings):
+        number: int
+
+    with pytest.raises(ValidationError) as caught:
+        Numbered.model_validate({"number": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_what_was_judged_alone_is_not_judged_again_with_all_others():
+    judged = []
+
+    class Part(Settings):
+        RULES = (lambda part: judged.append(part) or (),)
+        n: int
+
+    class Whole(Settings):
+        parts: tuple[Part, ...]
+
+    made = [Part(n=number) for number in range(3)]
+    whole = Whole(parts=(*made, {"n": 3}))
+    assert [part.n for part in judged] == [0, 1, 2, 3]
+    assert all(kept is part for kept, part in zip(whole.parts, made, strict=False))

@@ -1,0 +1,76 @@
+"""The history of the directory's readings: bounded, for reading only, and it tells how old the data is."""
+
+from datetime import UTC, datetime
+
+import pytest
+from django.contrib.admin import AdminSite
+
+from databroker.adminsite import directory_runs
+from databroker.adminsite.directory_runs import DirectoryRunAdmin, Outcome, last_reading
+from databroker.models import DirectoryRun
+from databroker.records import DIRECTORY_RUN, Record
+from databroker.records import DirectoryRun as Run
+from databroker.tables import rows
+from tests.support.admin import AdminPages, text_of
+
+NOON = 1_800_000_000.0
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+def wrote(began: float, **facts: object) -> None:
+    run = Run(f"{began:017.6f}", "okta at corp.okta.com", "schedule", began, **facts)  # type: ignore[arg-type]
+    batch = rows.Rows()
+    rows.add_directory_run(batch, run.id, Record(DIRECTORY_RUN, run.id, run.to_data(), 1, began))
+    rows.write(batch)
+
+
+def test_a_reading_is_a_row() -> None:
+    wrote(NOON, seconds=1.25, users=10, groups=2, added=3, changed=4, removed=5, requests=6, error="no")
+    (row,) = DirectoryRun.objects.all()
+    assert (row.began, row.users, row.groups, row.added, row.changed, row.removed, row.requests, row.error) == (
+        datetime.fromtimestamp(NOON, UTC),
+        *(10, 2, 3, 4, 5, 6, "no"),
+    )
+    batch = rows.Rows()
+    rows.add_directory_run(batch, row.pk, None)
+    rows.write(batch)
+    assert not DirectoryRun.objects.exists()
+
+
+def test_the_age_of_the_data_is_that_of_the_last_good_reading_at_that_time() -> None:
+    assert last_reading(NOON) == ""
+    wrote(NOON - 100)
+    wrote(NOON - 50, error="failed")
+    wrote(NOON + 50)
+    assert last_reading(NOON) == "2027-01-15T07:58:20Z, 0:01:40 before"
+
+
+def test_the_admin_shows_and_changes_nothing() -> None:
+    wrote(NOON, seconds=1.25)
+    wrote(NOON + 1, error="away")
+    page = DirectoryRunAdmin(DirectoryRun, AdminSite())
+    good, bad = DirectoryRun.objects.order_by("pk")
+    assert (page.when(good), page.duration(good), page.outcome(good), page.outcome(bad)) == (
+        "15 Jan, 08:00:00 UTC",
+        "1.2 s",
+        "read",
+        "away",
+    )
+    assert not page.has_add_permission(None)  # type: ignore[arg-type]
+    assert not page.has_change_permission(None)  # type: ignore[arg-type]
+    assert not page.has_delete_permission(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("choice", "errors"), [("good", [""]), ("bad", ["away"])])
+def test_failures_can_be_looked_for(choice: str, errors: list[str]) -> None:
+    wrote(NOON)
+    wrote(NOON + 1, error="away")
+    chosen = Outcome(None, {"outcome": [choice]}, DirectoryRun, DirectoryRunAdmin)  # type: ignore[arg-type]
+    assert [run.error for run in chosen.queryset(None, DirectoryRun.objects.all())] == errors  # type: ignore[arg-type]
+
+
+def test_the_empty_list_says_where_else_groups_come_from() -> None:
+    text = text_of(AdminPages(directory_runs.register).get("databroker/directoryrun/"))
+    assert "0 directory syncs" in text
+    assert "A directory_file makes none, nor does SCIM" in text

@@ -1,0 +1,120 @@
+"""The admin makes, renews and revokes service accounts; each time the log says so, and a secret is in one answer only."""
+
+import re
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from databroker.adminsite import service_account_admin
+from databroker.client import LocalBroker
+from databroker.models import AuditEntry, ServiceAccount
+from databroker.records import SERVICE_ACCOUNT
+from databroker.store.memory import MemoryStore
+from foundation.crypto.service_account_token import is_secret
+from foundation.errors import BrokerError
+from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
+
+pytestmark = pytest.mark.usefixtures("database")
+
+LIST, ADD = "databroker/serviceaccount/", "databroker/serviceaccount/add/"
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def pages(store: MemoryStore) -> AdminPages:
+    return AdminPages(service_account_admin.register, broker=LocalBroker(store))
+
+
+def make(pages: AdminPages, **fields: str) -> str:
+    return secret_in(pages.post(ADD, **{"name": "ci", "groups": "a\nb\n", "lifetime": "90", **fields}))
+
+
+def secret_in(response) -> str:
+    found = re.search(r'<code id="secret">([^<]+)</code>', response.content.decode())
+    assert found is not None, text_of(response)
+    assert "no-store" in response.headers["Cache-Control"]
+    return found[1]
+
+
+def kept_hash(store: MemoryStore) -> str:
+    record = async_to_sync(store.get)(SERVICE_ACCOUNT, "ci")
+    return "" if record is None else record.data["secret_hash"]
+
+
+def told() -> list[tuple[str, str]]:
+    return list(AuditEntry.objects.order_by("id").values_list("action", "object_id"))
+
+
+def test_an_account_is_made_and_its_secret_shown_once(pages: AdminPages, store: MemoryStore) -> None:
+    secret = make(pages)
+    assert is_secret(secret, kept_hash(store))
+    record = async_to_sync(store.get)(SERVICE_ACCOUNT, "ci")
+    assert record is not None
+    assert (list(record.data["groups"]), record.data["created_by"]) == (["a", "b"], "ann")
+    assert told() == [("creates the service account", "ci")]
+    ServiceAccount.objects.create(id="ci", groups="a, b")
+    assert secret not in pages.get(LIST).content.decode()
+    assert "ci" in text_of(pages.get(LIST))
+    assert all(secret not in str(row) for row in AuditEntry.objects.values())
+
+
+def test_what_can_not_be_made_is_explained(pages: AdminPages) -> None:
+    make(pages)
+    assert "already" in text_of(pages.post(ADD, name="ci", groups="", lifetime=""))
+    assert "A name has" in text_of(pages.post(ADD, name="C I", groups="", lifetime=""))
+    assert told() == [
+        ("creates the service account", "ci"),
+        ("creates the service account", "ci"),
+        ("could not do that to the service account", "ci"),
+    ]
+    assert "Add service account" in text_of(pages.get(ADD))
+
+
+def test_a_new_secret_replaces_the_old_one(pages: AdminPages, store: MemoryStore) -> None:
+    first = make(pages)
+    ServiceAccount.objects.create(id="ci")
+    second = secret_in(pages.post(LIST, action="rotate", _selected_action="ci"))
+    assert is_secret(second, kept_hash(store))
+    assert not is_secret(first, kept_hash(store))
+    assert told()[-1] == ("gives the service account a new secret", "ci")
+
+
+def test_revoked_is_gone(pages: AdminPages, store: MemoryStore) -> None:
+    make(pages)
+    ServiceAccount.objects.create(id="ci")
+    pages.post(LIST, action="revoke", _selected_action="ci")
+    assert kept_hash(store) == ""
+    assert told()[-1] == ("revokes the service account", "ci")
+    assert not ServiceAccount.objects.exists()
+
+
+def test_a_broker_that_is_away_is_told_of(store: MemoryStore) -> None:
+    class Away(LocalBroker):
+        async def put(self, *args, **facts):
+            raise BrokerError("away")
+
+        async def delete(self, *args):
+            raise BrokerError("away")
+
+    away = Away.__new__(Away)
+    away.get = store.get
+    pages = AdminPages(service_account_admin.register, broker=away)
+    assert "nothing was changed" in text_of(pages.post(ADD, name="ci", groups="", lifetime=""))
+    ServiceAccount.objects.create(id="ci")
+    pages.post(LIST, action="revoke", _selected_action="ci")
+    assert ServiceAccount.objects.filter(pk="ci").exists()
+    assert told()[-1] == ("could not do that to the service account", "ci")
+
+
+def test_nobody_else_is_let_near(store: MemoryStore) -> None:
+    pages = AdminPages(service_account_admin.register, is_staff=False, broker=LocalBroker(store))
+    for response in (pages.get(LIST), pages.get(ADD)):
+        assert response.headers["Location"].startswith("/admin/login/")
+    assert "gate_sa_" not in pages.post(ADD, name="ci", groups="", lifetime="").content.decode()
+    assert told() == []
+    assert kept_hash(store) == ""
+    assert apps_shown_to_a_stranger(service_account_admin.register) == []

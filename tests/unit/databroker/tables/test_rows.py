@@ -1,0 +1,166 @@
+"""Do rows say what the records say, and nothing that was not said?"""
+
+from datetime import UTC, datetime
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from databroker.models import Group, ServiceAccount, Session, User
+from databroker.records import DIRECTORY_USER, SERVICE_ACCOUNT, USER, Record
+from databroker.tables.rows import AT_ONCE, Rows, add_group, add_service_account, add_session, add_user, moment, write, write_seen
+from foundation.errors import BrokerError
+
+NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+
+
+def record(type: str, **data: object) -> Record:
+    return Record(type, "oidc/1", data, version=1, modified=0.0)
+
+
+@pytest.mark.parametrize(
+    ("user", "directory_user", "email", "name"),
+    [
+        ({"email": "new@a.org", "name": "New"}, {"email": "old@a.org", "name": "Old"}, "new@a.org", "New"),
+        ({"email": "", "name": ""}, {"email": "old@a.org", "name": "Old"}, "old@a.org", "Old"),
+        (None, {"email": "old@a.org", "name": "Old"}, "old@a.org", "Old"),
+        ({"email": "new@a.org"}, None, "new@a.org", ""),
+        ({"email": "new@a.org", "issuer": "https://a"}, {"name": "Old", "issuer": "https://a"}, "new@a.org", "Old"),
+        ({"email": "new@a.org", "issuer": "https://a"}, {"name": "Old"}, "new@a.org", "Old"),
+        ({"email": "new@a.org"}, {"name": "Old", "issuer": "https://a"}, "new@a.org", "Old"),
+        ({"email": "new@a.org", "issuer": "https://b"}, {"name": "Old", "issuer": "https://a"}, "new@a.org", ""),
+        ({"email": "new@a.org", "claims": {"iss": "https://b"}}, {"name": "Old", "issuer": "https://a"}, "new@a.org", ""),
+        ({"email": "new@a.org", "claims": 7, "issuer": 7}, {"name": "Old", "issuer": 7}, "new@a.org", "Old"),
+    ],
+)
+def test_a_person_is_described_by_both_records(user, directory_user, email, name):
+    rows = Rows()
+    add_user(
+        rows,
+        "oidc/1",
+        record(USER, **user) if user is not None else None,
+        record(DIRECTORY_USER, **directory_user) if directory_user is not None else None,
+    )
+    row = rows.written[0]
+    assert (row.id, row.email, row.name) == ("oidc/1", email, name)
+
+
+@pytest.mark.parametrize("seconds", [1e300, float("inf"), float("nan"), -1, "noon", None, 253_402_300_800])
+def test_what_is_no_time_is_none(seconds):
+    assert moment(seconds) is None
+
+
+def test_a_name_that_no_database_can_hold_stops_nobody_elses(database):
+    rows = Rows()
+    add_user(rows, "oidc/1", record(USER, name="a\0b\ud800c"), record(DIRECTORY_USER, group_ids=["g\0"]))
+    write(rows)
+    assert User.objects.get().name == "ab?c"
+    assert list(User.objects.get().groups.through.objects.values_list("group_id", flat=True)) == ["g"]
+
+
+def test_what_the_tables_hold_already_is_not_written_again(database):
+    def batch(name: str) -> Rows:
+        rows = Rows()
+        add_user(rows, "oidc/1", record(USER, name=name), record(DIRECTORY_USER, group_ids=["g1", "g2"]))
+        add_group(rows, "g1", record(USER, name="group"))
+        add_session(rows, "s", record(USER, user_id="oidc/1", issued=NOON.timestamp()))
+        return rows
+
+    def written(rows: Rows) -> list[str]:
+        with CaptureQueriesContext(connection) as asked:
+            write(rows)
+        return [each["sql"].split()[0] for each in asked if each["sql"].split()[0] in ("INSERT", "UPDATE", "DELETE", "BEGIN")]
+
+    assert written(batch("Ann"))
+    assert written(batch("Ann")) == []
+    assert written(batch("Anna")).count("INSERT") == 1
+
+
+def test_what_has_no_record_has_no_row():
+    rows = Rows()
+    add_session(rows, "s", None)
+    add_user(rows, "u", None, None)
+    add_group(rows, "g", None)
+    assert rows.written == []
+    assert rows.gone == [(Session, "s"), (User, "u"), (Group, "g")]
+
+
+def test_only_the_directory_makes_members():
+    rows = Rows()
+    add_user(rows, "oidc/1", record(USER, group_ids=["admins"]), record(DIRECTORY_USER, group_ids=["b", "a", "b"]))
+    assert rows.members == [("oidc/1", "a"), ("oidc/1", "b")]
+
+
+@pytest.mark.usefixtures("database")
+def test_when_a_session_was_last_seen_is_written_to_its_row_and_makes_none():
+    Session.objects.bulk_create([Session(id="s1", client_address="192.0.2.1"), Session(id="s2", last_route="kept")])
+    missing = write_seen({"s1": (NOON.timestamp(), "x" * 300), "gone": (NOON.timestamp(), "a.org")})
+    assert missing == {"gone"}
+    assert list(Session.objects.order_by("pk").values_list("pk", "last_seen", "last_route", "client_address")) == [
+        ("s1", NOON, "x" * 255, "192.0.2.1"),
+        ("s2", None, "kept", ""),
+    ]
+
+
+@pytest.mark.usefixtures("database")
+def test_a_moment_that_another_process_saw_later_stays():
+    Session.objects.bulk_create([Session(id="s1", last_seen=NOON, last_route="later.org"), Session(id="s2")])
+    assert write_seen({"s1": (NOON.timestamp() - 1, "a.org"), "s2": (NOON.timestamp(), "a.org")}) == set()
+    assert list(Session.objects.order_by("pk").values_list("last_seen", "last_route")) == [(NOON, "later.org"), (NOON, "a.org")]
+    write_seen({"s1": (NOON.timestamp() + 1, "newest.org")})
+    assert Session.objects.get(pk="s1").last_route == "newest.org"
+
+
+@pytest.mark.usefixtures("database")
+def test_many_sessions_are_written_in_short_transactions():
+    ids = [f"{number:05}" for number in range(2 * AT_ONCE + 1)]
+    Session.objects.bulk_create([Session(id=id) for id in ids[1:]])
+    assert write_seen({id: (NOON.timestamp(), "a.org") for id in ids}) == {"00000"}
+    assert Session.objects.filter(last_seen=NOON, last_route="a.org").count() == 2 * AT_ONCE
+
+
+@pytest.mark.usefixtures("database")
+def test_a_session_that_is_refreshed_keeps_when_it_was_last_seen():
+    refreshed = Record("session", "s", {"user_id": "oidc/1", "user_agent": "new"}, version=2, modified=0.0)
+    Session.objects.create(id="s", last_seen=NOON, last_route="a.org", user_agent="old")
+    batch = Rows()
+    add_session(batch, "s", refreshed)
+    write(batch)
+    assert list(Session.objects.values_list("user_agent", "last_seen", "last_route")) == [("new", NOON, "a.org")]
+
+
+@pytest.mark.usefixtures("database")
+def test_a_database_in_trouble_is_the_brokers_trouble():
+    def rename(before: str, after: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE {before} RENAME TO {after}")
+
+    rename("databroker_session", "away")
+    try:
+        with pytest.raises(BrokerError):
+            write_seen({"s": (NOON.timestamp(), "a.org")})
+    finally:
+        rename("away", "databroker_session")
+
+
+def test_a_service_account_has_a_row_without_its_secret_and_is_seen_under_its_own_id(database):
+    facts = {"groups": ["a", "b"], "created": NOON.timestamp(), "created_by": "ann", "expires": 2e9, "secret_hash": "5ec3e7"}
+    rows = Rows()
+    add_service_account(rows, "ci", record(SERVICE_ACCOUNT, **facts))
+    write(rows)
+    (row,) = ServiceAccount.objects.values()
+    assert (row["id"], row["groups"], row["created"], row["created_by"]) == ("ci", "a, b", NOON, "ann")
+    assert "5ec3e7" not in str(row)
+    Session.objects.create(id="ci")
+    assert write_seen({"service_account/ci": (NOON.timestamp(), "app"), "service_account/no": (1.0, "app"), "x": (1.0, "app")}) == {
+        "service_account/no",
+        "x",
+    }
+    assert ServiceAccount.objects.get().last_seen == NOON
+    assert Session.objects.get().last_seen is None
+    write(rows)
+    assert ServiceAccount.objects.get().last_route == "app"
+    gone = Rows()
+    add_service_account(gone, "ci", None)
+    write(gone)
+    assert not ServiceAccount.objects.exists()

@@ -1,0 +1,83 @@
+"""Sessions end with those that they grew out of, in an order that can be taken up again, and many at a time."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from databroker.client import LocalBroker
+from databroker.end_sessions import AT_ONCE, batches, earlier_of, end_sessions
+from databroker.records import SESSION
+from databroker.store.memory import MemoryStore
+from foundation.errors import BrokerError
+
+
+class Store(MemoryStore):
+    """Goes away after so many deletions, and remembers their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.asked = 1_000_000, list[str]()
+
+    async def delete(self, type: str, id: str) -> bool:
+        if self.left == 0:
+            raise BrokerError("away")
+        self.left -= 1
+        self.asked.append(id)
+        return await super().delete(type, id)
+
+
+@pytest.fixture
+async def store() -> Store:
+    """Two browsers that stepped up, and a third."""
+    store = Store()
+    for id, earlier in (("a", ["a2", "a1"]), ("a2", ["a1"]), ("a1", []), ("b", ["b1", "gone"]), ("b1", []), ("c", [])):
+        await store.put(SESSION, id, {"user_id": "oidc/x", "earlier": earlier})
+    return store
+
+
+async def ids(store: Store) -> list[str]:
+    return [record.id for record in await store.page(SESSION, "", 100)]
+
+
+async def test_the_weaker_ones_of_the_same_browsers_go_first_and_no_others(store: Store) -> None:
+    assert sorted(await end_sessions(LocalBroker(store), ["a", "b", "a"])) == ["a", "a1", "a2", "b", "b1"]
+    assert await ids(store) == ["c"]
+    assert set(store.asked[-2:]) == {"a", "b"}
+
+
+async def test_a_stronger_one_stays_where_a_weaker_one_ends(store: Store) -> None:
+    assert sorted(await end_sessions(LocalBroker(store), ["a2"])) == ["a1", "a2"]
+    assert await ids(store) == ["a", "b", "b1", "c"]
+
+
+async def test_what_had_ended_before_is_no_error_and_is_not_counted(store: Store) -> None:
+    assert await end_sessions(LocalBroker(store), ["gone", "c"]) == ["c"]
+    assert await end_sessions(LocalBroker(store), []) == []
+
+
+@pytest.mark.parametrize("after", range(5))
+async def test_what_broke_off_is_finished_by_asking_again(store: Store, after: int) -> None:
+    over: list[str] = []
+    store.left = after
+    with pytest.raises(BrokerError):
+        await end_sessions(LocalBroker(store), ["a", "b"], over)
+    assert len(over) == after
+    assert set(over).isdisjoint(await ids(store))
+    store.left = 100
+    for id in ("a", "b"):  # each by whoever still has it
+        if id in await ids(store):
+            await end_sessions(LocalBroker(store), [id])
+    assert await ids(store) == ["c"]
+
+
+async def test_those_that_live_are_named_before_anything_ends(store: Store) -> None:
+    assert await earlier_of(LocalBroker(store), ["a", "b", "c"]) == ["a2", "a1", "b1"]
+    assert store.asked == []
+
+
+async def test_many_come_in_batches() -> None:
+    async def all_of() -> AsyncIterator[str]:
+        for number in range(2 * AT_ONCE + 1):
+            yield str(number)
+
+    assert [len(batch) async for batch in batches(all_of())] == [AT_ONCE, AT_ONCE, 1]

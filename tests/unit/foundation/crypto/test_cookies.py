@@ -1,0 +1,87 @@
+import pytest
+
+from foundation.crypto import cookies
+
+
+def is_ours(name: bytes) -> bool:
+    return cookies.is_ours(name, "_gate")
+
+
+@pytest.mark.parametrize(
+    ("header", "left"),
+    [
+        (b"_gate=x", []),
+        (b"a=1; _gate=x; b=2", [b"a=1; b=2"]),
+        (b"_gate=x; a=1", [b"a=1"]),
+        (b"a=1; _gate=x", [b"a=1"]),
+        (b"a=1; _gate_1=x; _gate_99999=y; _gate_csrf=z; _gate_signin_abc=q; _GATE=x; b=2", [b"a=1; b=2"]),
+        (b"my_gate=1; gate=2; _gates=3; _gat=4", [b"my_gate=1; gate=2; _gates=3; _gat=4"]),
+        (b'odd; =; a="_gate=x; b', [b'odd; =; a="_gate=x; b']),
+        (b"a=1;_gate=x;b=2 ;  c = 3", [b"a=1;b=2 ;  c = 3"]),
+        (b"_gate", []),
+        (b"__Host-_gate_form_abc=x; __host-_gate=y; __Host-theirs=z", [b"__Host-theirs=z"]),
+        (b" \t_gate =x; a=1", [b"a=1"]),
+    ],
+)
+def test_our_cookies_go_and_all_others_survive_byte_for_byte(header: bytes, left: list[bytes]) -> None:
+    assert cookies.without([header], is_ours) == left
+
+
+@pytest.mark.parametrize(
+    ("header", "left"),
+    [
+        (b"a=1; __Host-gate=x; b=2", [b"a=1; b=2"]),
+        (b"__Host-gate_csrf=x; __host-GATE_signin_abc=y; __Host-gate_admin=z; __Host-__Host-gate_form_abc=q", []),
+        (b"gate=1; gate_theme=2; __Host-gates=3; __Host-_gate=4", [b"gate=1; gate_theme=2; __Host-gates=3; __Host-_gate=4"]),
+    ],
+)
+def test_our_cookies_are_ours_where_their_name_has_a_prefix_of_its_own(header: bytes, left: list[bytes]) -> None:
+    assert cookies.without([header], lambda name: cookies.is_ours(name, "__Host-gate")) == left
+
+
+def test_each_of_several_cookie_headers_is_cleaned() -> None:
+    assert cookies.without([b"a=1; _gate=x", b"_gate=y", b"b=2"], is_ours) == [b"a=1", b"b=2"]
+
+
+def test_parsing_keeps_order_and_duplicates() -> None:
+    assert cookies.parse([b"a=1; a=2", b"b==; c"]) == [(b"a", b"1"), (b"a", b"2"), (b"b", b"="), (b"", b"c")]
+
+
+def test_parsing_is_bounded() -> None:
+    assert len(cookies.parse([b";".join(b"a=1" for _ in range(cookies.MAX_PAIRS + 5))])) == cookies.MAX_PAIRS
+
+
+def test_a_cookie_is_guarded_by_its_attributes() -> None:
+    text = cookies.set_cookie("_gate", "v", max_age=5, secure=True)
+    assert text == "_gate=v; Path=/; Max-Age=5; SameSite=Lax; Secure; HttpOnly"
+
+
+def test_a_host_cookie_has_its_prefix_once_and_where_browsers_take_it() -> None:
+    names = [cookies.host_name(name, secure=secure) for name in ("_gate", "__Host-gate", "__host-gate") for secure in (True, False)]
+    assert names == ["__Host-_gate", "_gate", "__Host-gate", "__Host-gate", "__host-gate", "__host-gate"]
+    assert all(cookies.is_ours(name.encode(), "_gate") for name in names[:2])
+
+
+@pytest.mark.parametrize(
+    ("host_port", "domains"),
+    [
+        ("a.b.example:8443", ["", "b.example", "a.b.example"]),
+        ("localhost:8443", [""]),
+        ("127.0.0.1:8443", [""]),
+        ("[::1]:8443", [""]),
+    ],
+)
+def test_what_others_may_have_set_is_cleared_where_it_can_be(host_port: str, domains: list[str]) -> None:
+    cleared = cookies.clear_everywhere("n", host_port, "/a//b;x/c d", secure=True)
+    places = [(part(each, "Domain="), part(each, "Path=")) for each in cleared]
+    assert places == [(domain, path) for path in ("/", "/a", "/a/") for domain in domains]
+    assert all("n=; " in each and "Max-Age=0" in each and "Secure" in each for each in cleared)
+
+
+def test_an_answer_s_head_stays_small_whatever_the_path() -> None:
+    cleared = cookies.clear_everywhere("n", "a.b.c.d.e.f.example", "/x" * 3000, secure=True)
+    assert sum(map(len, cleared)) < 2048
+
+
+def part(set_cookie: str, name: str) -> str:
+    return next((each.removeprefix(name) for each in set_cookie.split("; ") if each.startswith(name)), "")

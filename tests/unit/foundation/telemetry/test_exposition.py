@@ -1,0 +1,70 @@
+"""What a client of the metrics' listener gets."""
+
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.parser import text_string_to_metric_families
+
+from foundation.telemetry import metrics
+from foundation.telemetry.exposition import Everything
+from foundation.telemetry.exposition import metrics as application
+
+
+async def answer(path: str, method: str = "GET", accept: bytes | None = None) -> tuple[int, dict[bytes, bytes], bytes]:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [] if accept is None else [(b"accept", accept)]
+    await application({"path": path, "method": method, "headers": headers}, None, send)
+    return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
+
+
+async def test_our_numbers_and_those_of_the_libraries_are_told_together() -> None:
+    metrics.configuration_in_force("gate", 42, 1000.5)
+    status, headers, body = await answer("/metrics")
+    samples = {sample.name: sample for family in text_string_to_metric_families(body.decode()) for sample in family.samples}
+    assert status == 200
+    assert headers[b"content-type"].startswith(b"text/plain")
+    assert samples["gate_config_checksum_int64"].value == 42
+    assert samples["gate_config_last_reload_success"].labels == {"service": "gate"}
+    assert samples["gate_config_last_reload_success_timestamp"].value == 1000.5
+    assert "process_resident_memory_bytes" in samples
+
+
+async def test_a_refused_configuration_is_told() -> None:
+    metrics.configuration_in_force("gate", 42, 1000.5)
+    metrics.configuration_refused("gate")
+    _, _, body = await answer("/metrics")
+    assert b'gate_config_last_reload_success{service="gate"} 0.0' in body
+    assert b'gate_config_checksum_int64{service="gate"} 42.0' in body
+
+
+async def test_openmetrics_is_spoken_to_who_asks_for_it() -> None:
+    _, headers, body = await answer("/metrics", accept=b"application/openmetrics-text; version=1.0.0")
+    assert headers[b"content-type"].startswith(b"application/openmetrics-text")
+    assert body.endswith(b"# EOF\n")
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics/", "/Metrics", "/.gate/admin/", "/metrics/../ping"])
+async def test_nothing_else_is_there(path: str) -> None:
+    assert (await answer(path))[0] == 404
+
+
+async def test_other_methods_are_refused() -> None:
+    status, headers, _ = await answer("/metrics", method="POST")
+    assert (status, headers[b"allow"]) == (405, b"GET, HEAD")
+
+
+def test_a_label_can_not_end_its_line() -> None:
+    from prometheus_client.exposition import generate_latest
+
+    hostile = CollectorRegistry()
+    Counter("hostile", "x", ["name"], registry=hostile).labels('a"} 1\ngate_forged{x="\\').inc()
+    text = generate_latest(Everything(hostile)).decode()
+    families = list(text_string_to_metric_families(text))
+    assert "gate_forged" not in {sample.name for family in families for sample in family.samples}
+    (sample,) = (sample for family in families for sample in family.samples if sample.name == "hostile_total")
+    assert sample.labels == {"name": 'a"} 1\ngate_forged{x="\\'}

@@ -1,0 +1,100 @@
+import json
+import logging
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+import structlog
+
+from foundation.telemetry import logs
+from foundation.telemetry.logs import QUIET, configure_logs, log_access
+
+
+@pytest.fixture(autouse=True)
+def _logging_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(logs, "_is_readable", False)
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    configured = structlog.get_config()
+    levels = {name: logging.getLogger(name).level for name in (*QUIET, "django.request", "gate.access")}
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.configure(**configured)
+    for name, before in levels.items():
+        logging.getLogger(name).setLevel(before)
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_line_is_one_json_object_with_time_level_and_event(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "info", readable=False)
+    structlog.get_logger("x").info("something happened", who="ann\n{")
+    logging.getLogger("a.library").warning("it %s", "says")
+    ours, theirs = (json.loads(line) for line in lines_of(capsys))
+    assert (ours["event"], ours["who"], ours["level"]) == ("something happened", "ann\n{", "info")
+    assert (theirs["event"], theirs["level"]) == ("it says", "warning")
+    assert ours["time"].endswith("Z")
+
+
+def test_each_level_hides_what_is_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("warn", "error", readable=False)
+    structlog.get_logger("x").info("hidden")
+    structlog.get_logger("x").warning("shown")
+    structlog.get_logger("gate.access").warning("hidden")
+    assert [json.loads(line)["event"] for line in lines_of(capsys)] == ["shown"]
+
+
+def test_an_exception_is_part_of_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "info", readable=False)
+    try:
+        raise ValueError("boom")
+    except ValueError:
+        structlog.get_logger("x").exception("failed")
+    (line,) = lines_of(capsys)
+    assert "ValueError: boom" in json.loads(line)["exception"]
+
+
+def test_gate_debug_is_for_readers(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "info", readable=True)
+    structlog.get_logger("x").info("something happened", who="ann")
+    (line,) = lines_of(capsys)
+    assert "something happened" in line
+    assert not line.startswith("{")
+
+
+def test_chatty_libraries_are_quiet_unless_they_warn(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("debug", "debug", readable=False)
+    logging.getLogger("httpx").info("GET https://idp.example/token")
+    assert lines_of(capsys) == []
+
+
+def test_what_django_reports_names_the_request_that_its_page_names(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "info", readable=False)
+    request = SimpleNamespace(scope={"gate": SimpleNamespace(request_id="id1")})
+    django = logging.getLogger("django.request")
+    django.error("Internal Server Error: /x", extra={"request": request})
+    django.error("Internal Server Error: /y", extra={"request": SimpleNamespace()})
+    django.warning("Not Found: /x", extra={"request": request})
+    assert [json.loads(line).get("request_id") for line in lines_of(capsys)] == ["id1", None]
+
+
+def test_an_access_line_looks_like_every_other(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "info", readable=False)
+    log_access(logging.INFO, {"path": "/a\n{", "status": 200})
+    structlog.get_logger("x").info("something")
+    access, other = (json.loads(line) for line in lines_of(capsys))
+    assert set(other) <= set(access)
+    assert (access["event"], access["path"], access["level"]) == ("request", "/a\n{", "info")
+    assert access["time"].endswith("Z")
+    assert len(access["time"]) == len(other["time"])
+
+
+def test_readers_get_readable_access_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "info", readable=True)
+    log_access(logging.WARNING, {"path": "/a"})
+    (line,) = lines_of(capsys)
+    assert "request" in line
+    assert not line.startswith("{")

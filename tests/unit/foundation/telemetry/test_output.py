@@ -1,0 +1,146 @@
+"""Does nobody wait for who listens, and is what was lost told where it is missing?"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from foundation.telemetry import metrics
+from foundation.telemetry.output import DROPPED, Output, told_as_json
+from tests.support.children import ROOT, clean_environment, wait_until
+
+
+class Pipe(NamedTuple):
+    reader: int
+    writer: int
+
+    def read(self, until: str) -> str:
+        """What was written, to the end of the first piece that ends with this."""
+        data = b""
+        while not data.endswith(until.encode()):
+            data += os.read(self.reader, 65536)
+        return data.decode()
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    reader, writer = os.pipe()
+    yield Pipe(reader, writer)
+    os.close(reader)
+    os.close(writer)
+
+
+def told(number: int) -> str:
+    return f"({number} dropped)\n"
+
+
+def dropped() -> float:
+    return metrics.log_lines_dropped._value.get()
+
+
+def test_lines_keep_their_order(pipe: Pipe) -> None:
+    output = Output(pipe.writer, told=told)
+    for number in range(1000):
+        output.write(f"{number}\n")
+    assert pipe.read("999\n").splitlines() == [str(number) for number in range(1000)]
+    assert output.finish(5)
+    print("said", file=output)
+    assert pipe.read("said\n") == "said\n"
+
+
+@pytest.mark.parametrize(("bounds", "line"), [({"most_lines": 100}, "x" * 1000), ({"most_bytes": 100_000}, "x" * 1000)])
+def test_nobody_waits_for_a_reader_that_pauses(pipe: Pipe, bounds: dict[str, int], line: str) -> None:
+    output, before = Output(pipe.writer, told=told, **bounds), dropped()
+    for number in range(1000):
+        output.write(f"{number} {line}\n")
+        output.flush()
+    assert 600 < dropped() - before < 1000
+    assert not output.finish(0.05)
+    lost = int(dropped() - before)
+    read = pipe.read(" dropped)\n").splitlines()
+    assert read[-1] == f"({lost} dropped)"
+    assert [text.split()[0] for text in read[:-1]] == [str(number) for number in range(1000 - lost)], "the oldest are kept"
+    output.write("again\n")
+    assert pipe.read("again\n") == "again\n"
+
+
+def test_what_was_lost_is_told_where_it_is_missing(pipe: Pipe) -> None:
+    output = Output(pipe.writer, told=told, most_lines=10)
+    for number in range(300):  # ten of them are more than the pipe takes
+        output.write(f"{number} {'x' * 20_000}\n")
+    read = ""
+    while "dropped)" not in read:
+        read += os.read(pipe.reader, 10_000).decode()
+        output.write("after\n")
+    while not output.finish(0.01):
+        read += os.read(pipe.reader, 1000).decode()
+    output.write("end\n")
+    lines = (read + pipe.read("end\n")).splitlines()
+    at = next(at for at, line in enumerate(lines) if "dropped)" in line)
+    assert "after" not in lines[:at]
+    assert all(line in ("after", "end") or "dropped)" in line for line in lines[at + 1 :])
+
+
+def test_a_pipe_that_nobody_will_read_stops_nobody() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    output, before = Output(writer, told=told), dropped()
+    output.write("lost\n")
+    assert output.finish(5)
+    assert dropped() - before == 1
+    os.close(writer)
+
+
+def test_a_descriptor_that_does_not_block_loses_nothing(pipe: Pipe) -> None:
+    os.set_blocking(pipe.writer, False)
+    output = Output(pipe.writer, told=told)
+    for number in range(200):
+        output.write(f"{number} {'x' * 1000}\n")
+    assert len(pipe.read(f"199 {'x' * 1000}\n").splitlines()) == 200
+
+
+def test_the_line_about_dropped_lines_is_like_every_other() -> None:
+    line = json.loads(told_as_json(7))
+    assert (line["event"], line["level"], line["lines"]) == (DROPPED, "warning", 7)
+    assert line["time"].endswith("Z")
+
+
+SPEAK = "import sys, logging\nfrom foundation.telemetry.output import speak_without_waiting\nspeak_without_waiting()\n"
+
+
+@pytest.mark.parametrize(
+    ("last", "said", "status"),
+    [
+        ("sys.exit('not started: why')", "not started: why", 1),
+        ("raise ValueError('a defect')", "ValueError: a defect", 1),
+        ("print('good bye')", "good bye", 0),
+        ("import threading; threading.Thread(target=lambda: 1 / 0).start()", "ZeroDivisionError", 0),
+    ],
+)
+def test_last_words_are_heard(last: str, said: str, status: int) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SPEAK + last], capture_output=True, text=True, cwd=ROOT, env=clean_environment(), timeout=60, check=False
+    )
+    assert ended.returncode == status
+    assert said in ended.stdout + ended.stderr
+
+
+def test_who_is_not_heard_ends_all_the_same() -> None:
+    """Nobody reads either of them."""
+    many = "for _ in range(1000): print('x' * 1000); print('x' * 1000, file=sys.stderr)\n"
+    pipes = [os.pipe(), os.pipe()]
+    child = subprocess.Popen(
+        [sys.executable, "-c", SPEAK + many], stdout=pipes[0][1], stderr=pipes[1][1], cwd=ROOT, env=clean_environment()
+    )
+    try:
+        wait_until(lambda: child.poll() is not None, "it ends")
+        assert child.returncode == 0
+    finally:
+        child.kill()
+        child.wait()
+        for descriptor in (*pipes[0], *pipes[1]):
+            os.close(descriptor)

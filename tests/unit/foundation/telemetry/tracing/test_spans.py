@@ -1,0 +1,81 @@
+"""Spans nest, end with their block, and tell no more than they are given."""
+
+import asyncio
+
+import pytest
+from opentelemetry.trace import StatusCode
+
+from foundation.telemetry.tracing.spans import CLIENT, NO_SPAN, current, span
+
+
+def test_spans_nest_and_end_with_their_block(kept) -> None:
+    made = kept()
+    with made.tracer.begin("GET", [], is_trusted=False) as root:
+        assert current() is root
+        with span("authorize"):
+            pass
+        with span("upstream", CLIENT, {"server.address": "a"}) as upstream:
+            assert current() is upstream
+        assert current() is root
+    assert not current()
+    below, client, above = made.ended()
+    assert [below.name, client.name, above.name] == ["authorize", "upstream", "GET"]
+    assert {below.parent.span_id, client.parent.span_id} == {above.get_span_context().span_id}
+    assert dict(client.attributes) == {"server.address": "a"}
+
+
+def test_an_error_is_told_by_its_kind_and_never_by_its_words(kept) -> None:
+    made = kept()
+    with pytest.raises(ValueError, match="secret"), made.tracer.begin("GET", [], is_trusted=False):
+        raise ValueError("the secret")
+    (ended,) = made.ended()
+    assert ended.status.status_code is StatusCode.ERROR
+    assert dict(ended.attributes) == {"error.type": "ValueError"}
+    assert not ended.events
+    assert "secret" not in ended.to_json()
+
+
+async def test_what_a_request_leaves_running_is_no_part_of_it(kept) -> None:
+    made, ended = kept(), asyncio.Event()
+
+    async def later() -> object:
+        await ended.wait()
+        return span("authorize")
+
+    with made.tracer.begin("GET", [], is_trusted=False):
+        task = asyncio.get_running_loop().create_task(later())
+        await asyncio.sleep(0)
+    ended.set()
+    assert await task is NO_SPAN
+
+
+async def test_requests_at_once_know_nothing_of_each_other(kept) -> None:
+    made = kept()
+
+    async def request(number: int) -> None:
+        with made.tracer.begin(str(number), [], is_trusted=False):
+            await asyncio.sleep(0)
+            with span(f"below {number}"):
+                await asyncio.sleep(0)
+
+    await asyncio.gather(*map(request, range(5)))
+    ended = {each.name: each for each in made.ended()}
+    for number in range(5):
+        assert ended[f"below {number}"].parent.span_id == ended[str(number)].get_span_context().span_id
+
+
+def test_no_span_is_nothing_and_takes_everything() -> None:
+    with span("authorize") as nothing:
+        assert not nothing
+        nothing.note({"a": 1})
+        nothing.name("b")
+        nothing.fail("c")
+        assert nothing.traceparent == ""
+        assert nothing.in_headers([(b"traceparent", b"x")]) == [(b"traceparent", b"x")]
+
+
+def test_long_values_are_cut(kept) -> None:
+    made = kept()
+    with made.tracer.begin("GET", [], is_trusted=False) as root:
+        root.note({"url.path": "/" + "x" * 8000})
+    assert len(made.ended()[0].attributes["url.path"]) == 256

@@ -1,0 +1,130 @@
+"""Does nobody's words fill the memory?  Each cache of the product is bounded by bytes, or listed with the reason why it need not be."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from foundation.bounded_cache import BoundedCache, remembered, together, weight_of
+from tests.support.source_trees import parsed
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("gateproject", "authenticate", "authorize", "databroker", "proxy", "config", "foundation")
+CONFIGURED = "of the configuration, which its owner writes"
+CACHES = ("cache", "lru_cache")
+OF_FUNCTOOLS = tuple(f"functools.{name}" for name in CACHES)
+FINITE = "called with nothing, or with one of a few values of ours"
+
+# `lru_cache` and `cache` in other files than foundation/bounded_cache.py, by the function that they stand at: what bounds their bytes?
+# Those of config are of the configuration.
+BOUNDED_OTHERWISE = {
+    "authenticate/provider/http.py:_tls": CONFIGURED,
+    "authorize/identity/client_certificates.py:_store": CONFIGURED,
+    "authorize/policy/moments.py:_once_a_second": "four numbers",
+    "databroker/records.py:_names": FINITE,
+    "databroker/store/kvstore.py:_sha1": FINITE,
+    "foundation/pages.py:headers": FINITE,
+    "foundation/telemetry/http_calls.py:answered": FINITE,
+    "foundation/telemetry/http_calls.py:made": FINITE,
+    "proxy/upstreams/balancing.py:maglev": CONFIGURED,
+    "proxy/upstreams/balancing.py:ring_hash": CONFIGURED,
+    "proxy/upstreams/tls.py:_context": CONFIGURED,
+}
+
+
+def caches() -> Iterator[str]:
+    """`file:function`, of each `cache` and `lru_cache` of functools that is used in the product."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = str(path.relative_to(ROOT))
+            if name != "foundation/bounded_cache.py" and not name.startswith("config/"):
+                yield from (f"{name}:{function}" for function in _in_file(parsed(path.read_text())))
+
+
+def _in_file(tree: ast.Module) -> Iterator[str]:
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "functools"]
+    named = {alias.asname or alias.name for node in imports for alias in node.names if alias.name in CACHES}
+    for node in ast.walk(tree):
+        if (isinstance(node, ast.Name) and node.id in named) or (isinstance(node, ast.Attribute) and ast.unparse(node) in OF_FUNCTOOLS):
+            yield _function_around(tree, node)
+
+
+def _function_around(tree: ast.Module, node: ast.expr) -> str:
+    around = [
+        each
+        for each in ast.walk(tree)
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+        and min([each.lineno, *(decorator.lineno for decorator in each.decorator_list)]) <= node.lineno <= (each.end_lineno or 0)
+    ]
+    return max(around, key=lambda each: each.lineno).name if around else "the module"
+
+
+def test_every_cache_is_bounded_in_bytes_or_says_why_not() -> None:
+    assert sorted(set(caches())) == sorted(BOUNDED_OTHERWISE)
+
+
+def test_what_is_longer_is_worked_out_and_not_remembered() -> None:
+    asked = []
+
+    @remembered(2, longest=4)
+    def upper(text: str) -> str:
+        asked.append(text)
+        return text.upper()
+
+    assert [upper("long-er"), upper("abcd"), upper("abcd"), upper("long-er")] == ["LONG-ER", "ABCD", "ABCD", "LONG-ER"]
+    assert asked == ["long-er", "abcd", "long-er"]
+    assert (upper.cache_info().currsize, upper.cache_info().maxsize) == (1, 2)  # type: ignore[attr-defined]
+
+
+def test_several_arguments_are_measured_together() -> None:
+    asked = []
+
+    @remembered(2, longest=10, size=together)
+    def joined(text: str, more: tuple[tuple[bytes, bytes], ...]) -> int:
+        asked.append(text)
+        return len(more)
+
+    for _ in range(2):
+        assert joined("ab", ((b"name", b"1"),)) == 1
+        assert joined("ab", ((b"name", b"12345"),)) == 1
+    assert len(asked) == 3
+
+
+def test_a_bounded_cache_holds_neither_too_many_nor_too_much() -> None:
+    held: BoundedCache[str, str] = BoundedCache(3, 1000)
+    for name in "abcd":
+        held.put(name, name.upper(), 5)
+    assert [held.get(name) for name in "abcd"] == [None, "B", "C", "D"]
+    held.put("b", "again", 7)
+    assert (len(held), held.bytes, held.get("b")) == (3, 17, "again")
+    held.put("e", "E", 5)
+    assert "c" not in held, "what was put longest ago makes room"
+    held.put("f", "much", 11)
+    assert held.get("f") is None, "a hundredth of all is the most that one may weigh"
+    held.pop("d")
+    held.pop("nothing")
+    assert (len(held), held.bytes) == (2, 12)
+    held.clear()
+    assert (len(held), held.bytes) == (0, 0)
+
+
+def test_a_bounded_cache_makes_room_by_bytes() -> None:
+    held: BoundedCache[int, int] = BoundedCache(1_000_000, 1000)
+    for number in range(500):
+        held.put(number, number, 10)
+    assert (len(held), held.bytes) == (100, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    name: str
+    claims: dict[str, tuple[str, ...]]
+
+
+@pytest.mark.parametrize(
+    "grown", [Person("x" * 5000, {}), Person("x", {"a": ("y" * 5000,)}), Person("x", {"y" * 5000: ()}), ["x" * 2500, {"y" * 2500}]]
+)
+def test_a_weight_counts_all_that_is_held(grown: object) -> None:
+    assert 5000 < weight_of(grown) < 7000

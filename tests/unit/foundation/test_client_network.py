@@ -1,0 +1,39 @@
+"""Which addresses are one client's, and what may it take of what all share?"""
+
+import pytest
+
+from foundation.client_network import Places, client_network
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8::7", "2001:db8::/64"),
+        ("2001:db8:0:0:ffff::1", "2001:db8::/64"),
+        ("2001:db8:0:1::7", "2001:db8:0:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+        ("no address", "no address"),
+    ],
+)
+def test_an_ipv6_network_is_one_client_s(address: str, network: str) -> None:
+    assert client_network(address) == network
+
+
+def test_nobody_alone_takes_all_places() -> None:
+    places = Places(3, 2)
+    assert [places.take("a") for _ in range(3)] == [True, True, False]
+    assert places.take("b")
+    assert not places.take("c"), "there are three"
+    places.leave("a")
+    assert places.take("c")
+    assert not places.take("a")
+    for name in ("a", "b", "c"):
+        places.leave(name)
+    assert [places.take("a") for _ in range(3)] == [True, True, False]
+
+
+def test_who_is_nobody_in_particular_is_bounded_by_the_number_of_all_only() -> None:
+    places = Places(3, 2)
+    assert [places.take("") for _ in range(4)] == [True, True, True, False]

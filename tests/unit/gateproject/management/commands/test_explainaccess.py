@@ -1,0 +1,316 @@
+"""Does `explainaccess` say what the rules would decide, for people and for programs?"""
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from foundation.errors import ConfigError, Problem
+from gateproject.management.commands.explainaccess import Command
+from tests.support.certs import certificate_files
+from tests.support.client_certificates import authority
+from tests.support.options import make_options
+from tests.unit.authorize.builders import user
+from tests.unit.authorize.logged import log_decision
+
+APP = "https://app.example.com"
+UPSTREAM = {"to": "http://127.0.0.1:1"}
+POLICY = [
+    {"from": APP, **UPSTREAM, "path": "/open", "allow_public_unauthenticated_access": True},
+    {"from": APP, **UPSTREAM, "prefix": "/preflight", "cors_allow_preflight": True, "allowed_users": ["boss@corp.com"]},
+    {"from": APP, **UPSTREAM, "prefix": "/boss", "allowed_users": ["boss@corp.com", "oidc/7", "eight"], "name": "Administration"},
+    {"from": APP, **UPSTREAM, "prefix": "/claims", "allowed_idp_claims": {"level": [3], "realm.roles": ["ops"], "sub": ["seven"]}},
+    {"from": APP, **UPSTREAM, "prefix": "/closed"},
+    {"from": APP, **UPSTREAM, "allowed_groups": ["eng"], "allowed_domains": ["corp.com"]},
+]
+
+
+@pytest.fixture
+def explain(tmp_path: Path):
+    def run(*arguments: str, **settings: Any) -> str:
+        out = StringIO()
+        with override_settings(GATE_OPTIONS=make_options(tmp_path, **{"policy": POLICY, **settings}), GATE_CONFIG_ERROR=None):
+            call_command(Command(stdout=out), *arguments)
+        return out.getvalue()
+
+    return run
+
+
+@pytest.fixture
+def explained(explain):
+    return lambda *arguments, **settings: json.loads(explain(*arguments, "--json", **settings))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome"),
+    [
+        (["/open"], "allowed"),
+        (["/x"], "sign in"),
+        (["/x", "--user", "ann@corp.com"], "allowed"),
+        (["/x", "--user", "ANN@CORP.COM"], "allowed"),
+        (["/x", "--user", "ann@corp.com", "--claim", "email_verified=false"], "forbidden"),
+        (["/x", "--user", "ann@else.com"], "forbidden"),
+        (["/x", "--user", "ann@else.com", "--group", "sales", "--group", "eng"], "allowed"),
+        (["/x", "--user", "ann@else.com", "--claim", "groups=eng"], "allowed"),
+        (["/boss/", "--user", "boss@corp.com"], "allowed"),
+        (["/boss/", "--user", "oidc/7"], "allowed"),
+        (["/boss/", "--user", "okta/7"], "forbidden"),
+        (["/boss/", "--user", "oidc/eight"], "allowed"),
+        (["/boss/", "--user", "eight"], "allowed"),
+        (["/boss/", "--user", "eight@corp.com"], "forbidden"),
+        (["/claims", "--user", "ann", "--claim", "level=3"], "allowed"),
+        (["/claims", "--user", "ann", "--claim", 'level="3"'], "forbidden"),
+        (["/claims", "--user", "ann", "--claim", "level=2", "--claim", "level=3"], "allowed"),
+        (["/claims", "--user", "ann", "--claim", 'realm={"roles": ["dev", "ops"]}'], "allowed"),
+        (["/claims", "--user", "ann", "--claim", "realm.roles=ops"], "allowed"),
+        (["/claims", "--user", "seven"], "allowed"),
+        (["/closed", "--user", "boss@corp.com"], "forbidden"),
+        (["/%2Fopen", "--user", "ann@corp.com"], "bad request"),
+    ],
+)
+def test_the_outcome_is_that_of_the_rules(explained, arguments: list[str], outcome: str) -> None:
+    path, *person = arguments
+    found = explained(APP + path, *person)
+    assert (found["outcome"], found["allowed"]) == (outcome, outcome == "allowed")
+
+
+TUNNELS = [
+    {"from": "tcp+https://app.example.com:5432", "to": "tcp://127.0.0.1:1", "allowed_groups": ["eng"]},
+    {"from": "tcp+https://app.example.com:6379", "to": "tcp://127.0.0.1:1", "allowed_users": ["service_account/backup"]},
+    {"from": APP, **UPSTREAM, "allow_public_unauthenticated_access": True},
+]
+
+
+@pytest.mark.parametrize(
+    ("port", "person", "outcome", "keys"),
+    [
+        (5432, ["--user", "ann@corp.com", "--group", "eng"], "allowed", ["policy[0]"]),
+        (5432, ["--user", "ann@corp.com", "--group", "sales"], "forbidden", ["policy[0]"]),
+        (5432, [], "sign in", ["policy[0]"]),
+        (6379, ["--user", "service_account/backup"], "allowed", ["policy[1]"]),
+        (6379, ["--user", "service_account/other"], "forbidden", ["policy[1]"]),
+        (443, ["--user", "ann@corp.com"], "no route", []),
+    ],
+)
+def test_a_tunnel_is_asked_about_by_the_from_of_its_route(
+    explained, explain, port: int, person: list[str], outcome: str, keys: list[str]
+) -> None:
+    url = f"tcp+https://app.example.com:{port}"
+    found = explained(url, *person, policy=TUNNELS)
+    assert (found["request"]["method"], found["outcome"]) == ("CONNECT", outcome)
+    assert [route["key"] for route in found["routes"] if route["matches"]] == keys
+    assert explain(url, *person, policy=TUNNELS).startswith(f"CONNECT app.example.com:{port}/, ")
+
+
+def test_a_host_without_routes_is_no_route(explained) -> None:
+    found = explained("https://nowhere.test/")
+    assert (found["outcome"], found["routes"], found["route"], found["rules"]) == ("no route", [], None, [])
+
+
+def test_the_whole_trace_is_there_for_programs(explained) -> None:
+    found = explained(f"{APP}/x/../y?secret=1", "--user", "ann@else.com", "--group", "sales", "--method", "POST")
+    assert found["request"] == {"method": "POST", "host": "app.example.com", "path": "/y", "source_ip": ""}
+    assert found["person"] == {
+        "user_id": "", "email": "ann@else.com", "email_counts": True, "groups": ["sales"], "claims": {"email": ["ann@else.com"]},
+    }  # fmt: skip
+    assert [(route["key"], route["misses"]) for route in found["routes"]] == [
+        ("policy[0]", ["path: /y is not /open"]),
+        ("policy[1]", ["prefix: /y does not begin with /preflight"]),
+        ("policy[2]", ["prefix: /y does not begin with /boss"]),
+        ("policy[3]", ["prefix: /y does not begin with /claims"]),
+        ("policy[4]", ["prefix: /y does not begin with /closed"]),
+        ("policy[5]", []),
+    ]
+    assert found["route"] == found["routes"][-1]["id"]
+    assert (found["rules"][0]["compared"], found["rules"][0]["wanted"]) == ("sales", "one of eng")
+    assert [{key: rule[key] for key in ("rule", "holds", "reason")} for rule in found["rules"]] == [
+        {"rule": "allowed_groups", "holds": False, "reason": "none of your groups is listed"},
+        {"rule": "allowed_domains", "holds": False, "reason": "the domain of your e-mail address is not listed"},
+    ]
+    assert found["reason"] == (
+        "You can't open this page: none of your groups is listed, and the domain of your e-mail address is not listed."
+    )
+
+
+def test_people_read_the_same_as_text(explain) -> None:
+    assert explain(f"{APP}/boss/1", "--user", "oidc/8", "--group", "a", "--group", "b").splitlines() == [
+        "GET app.example.com/boss/1, signed in as oidc/8, groups a, b",
+        "",
+        "Routes of this host, in order:",
+        "  policy[0] https://app.example.com, path /open: does not match",
+        "      path: /boss/1 is not /open",
+        "  policy[1] https://app.example.com, prefix /preflight: does not match",
+        "      prefix: /boss/1 does not begin with /preflight",
+        "  policy[2] (Administration) https://app.example.com, prefix /boss: matches",
+        "",
+        "Its rules, of which any one suffices, up to the one that decides:",
+        "  unknown allowed_users: your e-mail address is missing, or not verified by the identity provider",
+        "          compared oidc/8, 8 with: one of boss@corp.com, eight, oidc/7",
+        "",
+        "Outcome: forbidden. You can't open this page: your e-mail address is missing, or not verified by the identity provider.",
+        "",
+        "It would pass with any one of:",
+        "  allowed_users: one of boss@corp.com, eight, oidc/7",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "nobody is signed in"),
+        (["--user", "ann@corp.com"], "signed in as ann@corp.com, no groups"),
+        (["--user", "oidc/7", "--claim", "email=ann@corp.com"], "signed in as ann@corp.com = oidc/7, no groups"),
+        (["--user", "a@corp.com", "--claim", "email_verified=false"], "signed in as a@corp.com, an address that no rule on e-mail takes"),
+        (["--user", "a@b@corp.com"], "an address that no rule on e-mail takes"),
+    ],
+)
+def test_the_text_says_who_is_meant(explain, arguments: list[str], words: str) -> None:
+    assert words in explain(f"{APP}/x", *arguments).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "path"),
+    [
+        ("https://app.example.com", "app.example.com", "/"),
+        ("https://APP.example.com:443/a#b", "app.example.com", "/a"),
+        ("https://app.example.com:8443/", "app.example.com:8443", "/"),
+        ("http://app.example.com/", "app.example.com:80", "/"),
+        ("https://bücher.example/ü b", "xn--bcher-kva.example", "/%C3%BC%20b"),
+        ("https://[::1]:99/", "[::1]:99", "/"),
+    ],
+)
+def test_a_url_is_read_as_a_browser_would_send_it(explained, tmp_path: Path, url: str, host: str, path: str) -> None:
+    files = certificate_files(tmp_path, "auth.example.com")
+    request = explained(url, insecure_server=None, certificate_file=str(files.certificate), certificate_key_file=str(files.key))["request"]
+    assert (request["host"], request["path"]) == (host, path)
+
+
+def test_behind_a_balancer_port_80_is_a_default_port_too(explained) -> None:
+    assert explained("http://app.example.com/open", insecure_server=True)["outcome"] == "allowed"
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("/.gate/", "This path is gate's own"), ("/ping", "This path is gate's own")],
+)
+def test_what_gate_answers_itself_is_said(explain, path: str, words: str) -> None:
+    assert words in explain(APP + path)
+
+
+def test_the_authenticate_host_is_said(explain) -> None:
+    assert "This is the authenticate host" in explain("https://auth.example.com/")
+    assert "gate's own" not in explain(f"{APP}/x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["app.example.com/x"], "write it as in https://app.example.com/path"),
+        (["ftp://app.example.com/"], "write it as in"),
+        (["https://"], "write it as in"),
+        (["https://ann@app.example.com/"], "write it as in"),
+        (["https://app.example.com/\n"], "write it as in"),
+        (["https://app.example.com:99999/"], "can't be used"),
+        (["https://app..example.com/"], "can't be used"),
+        (["https://[::1/"], "can't be used"),
+        (["https://app.example.com/a%zz"], "not followed by two hexadecimal digits"),
+        (["https://app.example.com/a%00"], "control character"),
+        (["https://app.example.com/", "--group", "eng"], "name one with --user"),
+        (["https://app.example.com/", "--user", "oidc/"], "--user 'oidc/' names a provider and nobody of it"),
+        (["https://app.example.com/", "--claim", "a=b"], "name one with --user"),
+        (["https://app.example.com/", "--user", "ann", "--claim", "a"], "must be name=value"),
+        (["https://app.example.com/", "--user", "ann", "--claim", "=b"], "must be name=value"),
+    ],
+)
+def test_what_is_wrong_is_one_clear_line(explain, arguments: list[str], words: str) -> None:
+    with pytest.raises(CommandError) as error:
+        explain(*arguments)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+    assert error.value.returncode == 1
+
+
+def test_a_wrong_configuration_is_one_clear_line() -> None:
+    problems = ConfigError([Problem("policy[3].from", "is missing", 7), Problem("address", "is wrong")])
+    with override_settings(GATE_OPTIONS=None, GATE_CONFIG_ERROR=problems), pytest.raises(CommandError) as error:
+        call_command(Command(), "https://app.example.com/")
+    expected = "the configuration has a problem: line 7: policy[3].from: is missing (and 1 more; manage.py checkconfig prints all)"
+    assert str(error.value) == expected
+
+
+def test_routes_that_do_not_compile_are_a_wrong_configuration(explain) -> None:
+    with pytest.raises(CommandError, match=r"the configuration has a problem: policy\[0\]"):
+        explain(f"{APP}/", policy=[{"from": APP, **UPSTREAM, "allowed_domains": ["not a domain"]}])
+
+
+POLICY_ROUTE = [
+    {
+        "from": APP,
+        **UPSTREAM,
+        "policy": [
+            {"allow": {"and": [{"domain": "corp.com"}, {"time_of_day": {"after": "08:00", "before": "18:00"}}, {"session_age": "1h"}]}},
+            {"deny": {"or": [{"not": {"source_ip": "10.0.0.0/8"}}, {"http_header/X-Env": {"is": "test"}}]}},
+        ],
+    }
+]
+SEEN = ["--user", "ann@corp.com", "--ip", "10.1.2.3", "--header", "X-Env: prod", "--at", "2027-01-15T09:00"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome"),
+    [
+        (SEEN, "allowed"),
+        ([*SEEN, "--at", "2027-01-15T18:00"], "forbidden"),
+        ([*SEEN, "--at", "1800003600"], "allowed"),
+        ([*SEEN, "--at", "2027-01-15T09:00+02:00"], "forbidden"),
+        ([*SEEN, "--ip", "192.0.2.1"], "forbidden"),
+        ([*SEEN, "--session-age", "2h"], "forbidden"),
+        ([*SEEN, "--header", "X-Env: prod"], "forbidden"),
+        (SEEN[2:], "sign in"),
+    ],
+)
+def test_what_the_policy_language_looks_at_can_be_said(explained, arguments: list[str], outcome: str) -> None:
+    found = explained(f"{APP}/x", *arguments, policy=POLICY_ROUTE)
+    assert found["outcome"] == outcome
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["--ip", "10.0.0"], ["--header", "prod"], ["--at", "noon"], ["--session-age", "old"], ["--cert", "/nowhere"]],
+    ids=lambda wrong: wrong[0],
+)
+def test_a_fact_that_makes_no_sense_is_refused(explain, wrong: list[str]) -> None:
+    with pytest.raises(CommandError, match=wrong[0]):
+        explain(f"{APP}/x", *wrong)
+
+
+def test_a_client_certificate_is_verified_as_for_a_request(explained, tmp_path: Path) -> None:
+    files, clients = certificate_files(tmp_path, "app.example.com"), authority()
+    (tmp_path / "clients.pem").write_bytes(clients.pem)
+    tls = {"insecure_server": None, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
+    policy = [{"from": APP, **UPSTREAM, "allow_public_unauthenticated_access": True, "tls_downstream_client_ca_file": "clients.pem"}]
+    good, bad = (str(each.write(tmp_path)) for each in (clients.issue(), authority().issue()))
+    assert explained(f"{APP}/", "--cert", good, policy=policy, **tls)["outcome"] == "allowed"
+    assert explained(f"{APP}/", "--cert", bad, policy=policy, **tls)["outcome"] == "client certificate"
+    assert explained(f"{APP}/", "--cert", good, "--at", "2099-01-01", policy=policy, **tls)["outcome"] == "client certificate"
+    assert explained(f"{APP}/", policy=policy, **tls)["outcome"] == "client certificate"
+
+
+def test_a_decision_that_was_made_is_explained_by_its_request_id(explain, database: None, tmp_path: Path) -> None:
+    log_decision(tmp_path, "r1", user("bob@corp.com"))
+    said = explain("--request", "r1")
+    assert "Outcome: forbidden" in said
+    assert "bob@corp.com" in said
+    assert "session, changed" in said
+    with pytest.raises(CommandError, match="no request r2"):
+        explain("--request", "r2")
+
+
+@pytest.mark.parametrize("arguments", [[], [APP, "--request", "r1"]])
+def test_either_a_url_or_a_request_is_explained(explain, arguments: list[str]) -> None:
+    with pytest.raises(CommandError, match="--request"):
+        explain(*arguments)

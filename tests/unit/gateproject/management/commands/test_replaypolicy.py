@@ -1,0 +1,57 @@
+"""Does `replaypolicy` print who would be refused or let in by a changed configuration?"""
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from gateproject.management.commands.replaypolicy import Command
+from tests.support.options import make_options
+from tests.unit.authorize.builders import user
+from tests.unit.authorize.logged import APP, POLICY, log_decision
+
+CHANGED = [{**APP, "allowed_users": ["bob@corp.com"], "name": "Wages"}]
+
+
+@pytest.fixture
+def run(database: None, tmp_path: Path):
+    log_decision(tmp_path, "r1", user())
+    log_decision(tmp_path, "r2", user("bob@corp.com", subject="2"))
+
+    def command(policy: list[dict[str, Any]], *arguments: str) -> str:
+        out = StringIO()
+        with override_settings(GATE_OPTIONS=make_options(tmp_path, policy=policy), GATE_CONFIG_ERROR=None):
+            call_command(Command(stdout=out), *arguments)
+        return out.getvalue()
+
+    return command
+
+
+def test_people_read_who_by_route_and_why(run) -> None:
+    said = run(CHANGED)
+    assert "2 recorded decisions replayed, 0 could not be." in said
+    assert "Newly refused:\n  Wages  ann@corp.com: 1 request, the last r1: You can't open this page" in said
+    assert "Newly let in:\n  Wages  bob@corp.com: 1 request, the last r2" in said
+    assert "comes out as it did" in run(POLICY)
+
+
+def test_programs_read_the_same_as_json(run) -> None:
+    found = json.loads(run(CHANGED, "--json"))
+    assert (found["replayed"], [change["person"] for change in found["changes"]]) == (2, ["ann@corp.com", "bob@corp.com"])
+
+
+def test_a_change_fails_a_strict_run_and_none_does_not(run) -> None:
+    with pytest.raises(SystemExit):
+        run(CHANGED, "--strict")
+    run(POLICY, "--strict")
+
+
+def test_old_decisions_may_be_left_out(run) -> None:
+    # The decisions are of 2027, which no clock has passed for less than a year.
+    assert "2 recorded" in run(POLICY, "--within", "8760h")
+    with pytest.raises(CommandError, match="--within"):
+        run(POLICY, "--within", "yesterday")

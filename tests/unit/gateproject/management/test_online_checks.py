@@ -1,0 +1,138 @@
+"""What the provider says of itself and of us, before anybody signs in; connections are in tests/integration/test_checkconfig_online.py."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.documents.places import key_path
+from config.options import Options
+from gateproject.management import online_checks
+from tests.support.certs import certificate_files
+from tests.support.children import free_port
+from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, DISCOVERY, Answer, FakeIdP
+from tests.support.options import make_options
+from tests.support.troubled_servers import plain_http, server, tls
+
+TOKEN = "/token"
+
+
+@pytest.fixture
+async def idp() -> AsyncIterator[FakeIdP]:
+    provider = await FakeIdP.started()
+    yield provider
+    await provider.stop()
+
+
+def options(directory: Path, idp: FakeIdP, **more: Any) -> Options:
+    settings = {"idp_provider": "oidc", "idp_provider_url": idp.issuer, "idp_client_id": CLIENT_ID, "idp_client_secret": CLIENT_SECRET}
+    return make_options(directory, **{**settings, **more})
+
+
+async def test_a_provider_that_answers_and_takes_the_client_is_no_finding(tmp_path: Path, idp: FakeIdP) -> None:
+    assert await online_checks.findings(options(tmp_path, idp)) == []
+    asked = next(request for request in idp.requests if request.method == "POST")
+    assert asked.form["grant_type"] == "authorization_code"
+    assert asked.form["redirect_uri"].endswith("/oauth2/callback")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "key", "words"),
+    [
+        ("invalid_client", 401, "idp_client_secret", "does not take this client"),
+        ("invalid_client", 400, "idp_client_secret", "(its token endpoint says invalid_client)"),
+        ("incorrect_client_credentials", 200, "idp_client_secret", "does not take this client"),
+        ("unauthorized_client", 400, "idp_client_id", "authorization code flow"),
+        ("", 502, "idp_provider", "status 502"),
+    ],
+)
+async def test_a_client_that_the_provider_does_not_take_is_told(
+    tmp_path: Path, idp: FakeIdP, error: str, status: int, key: str, words: str
+) -> None:
+    idp.bend.answers[TOKEN] = Answer.json({"error": error} if error else {}, status)
+    (found,) = await online_checks.findings(options(tmp_path, idp))
+    assert found[0] == (key,)
+    assert words in found[1]
+    assert CLIENT_SECRET not in found[1]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [("invalid_grant", 400), ("invalid_grant", 403), ("bad_verification_code", 200), ("invalid_request", 400)],
+)
+async def test_any_other_refusal_says_nothing_of_the_client(tmp_path: Path, idp: FakeIdP, error: str, status: int) -> None:
+    idp.bend.answers[TOKEN] = Answer.json({"error": error}, status)
+    assert await online_checks.findings(options(tmp_path, idp)) == []
+
+
+@pytest.mark.parametrize(
+    ("bent", "words"),
+    [
+        ({"issuer": "https://evil.example"}, "calls itself 'https://evil.example'"),
+        ({"token_endpoint": None}, "token_endpoint is missing"),
+        ({"jwks_uri": "http://keys.example.com"}, "jwks_uri is missing, or is neither https nor on this machine"),
+        ({"id_token_signing_alg_values_supported": ["HS256"]}, "signs ID tokens with none of"),
+    ],
+)
+async def test_what_a_sign_in_would_refuse_is_told(tmp_path: Path, idp: FakeIdP, bent: dict[str, Any], words: str) -> None:
+    idp.bend.discovery = bent
+    (found,) = await online_checks.findings(options(tmp_path, idp))
+    assert found[0] == ("idp_provider_url",)
+    assert words in found[1]
+
+
+@pytest.mark.parametrize("path", [DISCOVERY, "/jwks"])
+async def test_a_document_that_is_not_there_is_told(tmp_path: Path, idp: FakeIdP, path: str) -> None:
+    idp.bend.answers[path] = Answer(404)
+    (found,) = await online_checks.findings(options(tmp_path, idp))
+    assert found[0] == ("idp_provider_url",)
+    assert "404" in found[1]
+
+
+async def test_a_provider_without_a_key_is_told(tmp_path: Path, idp: FakeIdP) -> None:
+    idp.bend.answers["/jwks"] = Answer.json({"keys": []})
+    (found,) = await online_checks.findings(options(tmp_path, idp))
+    assert "no key" in found[1]
+
+
+def test_a_configuration_that_is_wrong_otherwise_is_not_asked_about() -> None:
+    assert list(online_checks.answers(object())) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "key", "words"),
+    [
+        ({"idp_provider_url": "https://127.0.0.1:{refusing}"}, "idp_provider_url", "refuses the connection"),
+        ({"idp_provider_url": "https://127.0.0.1:{plain}"}, "idp_provider_url", "does not speak TLS on that port"),
+        ({"idp_provider_url": "https://127.0.0.1:{tls}"}, "idp_provider_url", "shows a certificate that is not trusted"),
+        ({"idp_provider_url": "https://idp.invalid"}, "idp_provider_url", "has a name that can't be resolved"),
+        (
+            {"databroker_storage_type": "kvstore", "databroker_storage_connection_string": "redis://127.0.0.1:{refusing}/0"},
+            "databroker_storage_connection_string",
+            "refuses the connection",
+        ),
+        (
+            {"databroker_service_url": "http://127.0.0.1:{refusing}", "services": "proxy"},
+            "databroker_service_url",
+            "refuses the connection",
+        ),
+        ({"authorize_service_url": "http://127.0.0.1:{refusing}", "services": "proxy"}, "authorize_service_url", "refuses the connection"),
+        (
+            {"database_url": "postgresql://u:secret-word@127.0.0.1:{refusing}/d", "databroker_storage_type": "database"},
+            "database_url",
+            "refuses the connection",
+        ),
+    ],
+)
+async def test_what_gate_stands_on_has_its_words_too(tmp_path: Path, idp: FakeIdP, setting: dict[str, str], key: str, words: str) -> None:
+    with server(plain_http) as plain, server(tls(certificate_files(tmp_path, "idp.localhost"))) as secure:
+        ports = {"refusing": free_port(), "plain": plain, "tls": secure}
+        settings = (
+            {"services": "proxy", "databroker_service_url": f"http://127.0.0.1:{free_port()}"} if key == "authorize_service_url" else {}
+        )
+        settings |= {"authorize_service_url": f"http://127.0.0.1:{plain}"} if key == "databroker_service_url" else {}
+        settings |= {name: value.format(**ports) for name, value in setting.items()}
+        found = {key_path(place): message for place, message, *_ in await online_checks.findings(options(tmp_path, idp, **settings))}
+    assert words in found[key]
+    assert "secret-word" not in str(found)

@@ -1,0 +1,36 @@
+"""Does a database that can't be used stop the start with a sentence, and do several processes migrate one after the other?"""
+
+from pathlib import Path
+
+from tests.support.children import Child, clean_environment
+from tests.support.options import make_options
+
+PREPARE = """
+import django
+django.setup()
+from django.conf import settings
+from gateproject.process.database import migrate
+migrate(settings.GATE_OPTIONS)
+"""
+
+
+def prepare(directory: Path, **settings: str) -> Child:
+    make_options(directory, **settings)
+    (directory / "data").mkdir(exist_ok=True)
+    environment = {"GATE_CONFIG": str(directory / "config.yaml"), "DJANGO_SETTINGS_MODULE": "gateproject.settings"}
+    return Child.python("-c", PREPARE, environment=clean_environment(**environment))
+
+
+def test_processes_that_start_together_all_find_the_tables(tmp_path: Path) -> None:
+    children = [prepare(tmp_path) for _ in range(2)]
+    for child in children:
+        assert child.process.wait(60) == 0, child.output
+        child.__exit__()
+
+
+def test_a_file_that_is_no_database_is_named_by_its_setting(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "gate.sqlite3").write_bytes(b"something else" * 1000)
+    with prepare(tmp_path) as child:
+        assert child.process.wait(60) != 0
+        child.wait_for_line("database_url: the database can't be used")

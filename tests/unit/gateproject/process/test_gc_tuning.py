@@ -1,0 +1,97 @@
+"""What is made beside requests costs the collector nothing, and everything is as before afterwards."""
+
+import gc
+import json
+import sys
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from authenticate.service import AuthenticateService
+from authorize.checks import JUDGES
+from authorize.service import AuthorizeService
+from config.source import ConfigSource
+from databroker.client import LocalBroker
+from databroker.replica import Replica
+from databroker.store.memory import MemoryStore
+from foundation.crypto.signing_key import SigningKey
+from gateproject.process.gc_tuning import COLLECT_AFTER, TURN_SECONDS, made_beside_requests, settle
+from proxy.carrying import Carrying
+from proxy.service import ProxyService
+from tests.support.options import make_options
+
+ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "regex": "/a.*", "allowed_users": ["ann"]}
+
+
+@pytest.fixture(autouse=True)
+def _thawed() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def test_the_collector_waits_and_never_looks_at_what_was_made() -> None:
+    turn = sys.getswitchinterval()
+    with made_beside_requests():
+        assert not gc.isenabled()
+        assert sys.getswitchinterval() == pytest.approx(TURN_SECONDS)
+        made = [[number] for number in range(1000)]
+    assert gc.isenabled()
+    assert sys.getswitchinterval() == pytest.approx(turn)
+    assert gc.get_freeze_count() > len(made)
+
+
+def test_what_was_not_made_is_not_kept() -> None:
+    gc.unfreeze()
+    with pytest.raises(ValueError, match="broken"), made_beside_requests():
+        raise ValueError("broken")
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_the_start_has_made_is_not_looked_at_again():
+    before = gc.get_threshold()
+    made = [[number] for number in range(1000)]
+    try:
+        settle()
+        assert gc.get_freeze_count() >= len(made)
+        assert gc.get_threshold() == COLLECT_AFTER
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+
+def test_what_a_configuration_became_goes_without_the_collector(tmp_path: Path) -> None:
+    """Frozen circles would stay for ever."""
+    options = make_options(tmp_path, policy=[ROUTE])
+    broker, carrying, key = LocalBroker(MemoryStore()), Carrying(), SigningKey.from_options(options)
+    replica = Replica(broker)
+    gc.disable()
+    try:
+        authorize = AuthorizeService(options, replica, key)
+        proxy = ProxyService(options, authorize, carrying, lambda: 0.0)
+        authenticate = AuthenticateService(options, broker, key, lambda: 0.0)
+        gone = [weakref.ref(each) for each in (authorize, authorize.routes, authorize.routes.routes()[0].route, proxy, proxy.dataplane)]
+        gone.append(weakref.ref(authenticate))
+        del options, authorize, proxy, authenticate
+        assert [reference() for reference in gone] == [None] * len(gone)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "config.json"])
+def test_reading_a_configuration_leaves_no_garbage(name: str, tmp_path: Path) -> None:
+    make_options(tmp_path, policy=[ROUTE] * 50)
+    path = tmp_path / name
+    path.write_text(json.dumps(yaml.safe_load((tmp_path / "config.yaml").read_text())))
+    source = ConfigSource(path, {}, JUDGES)
+    source.load()
+    gc.collect()
+    gc.disable()
+    try:
+        source.load()
+        assert gc.collect() < 50
+    finally:
+        gc.enable()

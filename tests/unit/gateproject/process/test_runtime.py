@@ -1,0 +1,176 @@
+"""How a new configuration takes over, seen from within; from without: tests/integration/test_reload.py."""
+
+import asyncio
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from structlog.testing import capture_logs
+
+from authenticate.directory.service import DirectoryService
+from authenticate.service import AuthenticateService
+from config.options import Options
+from config.source import ConfigSource
+from foundation.errors import ConfigError, Problem
+from foundation.telemetry import metrics
+from gateproject.process import runtime
+from gateproject.process.metrics_listener import MetricsListener
+from gateproject.process.runtime import Runtime
+from tests.support.options import make_options
+
+SOON = 10.0  # seconds; a bound for what must happen, never a measure
+
+
+@pytest.fixture
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    async def nothing(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(runtime, "made_beside_requests", nullcontext)
+    monkeypatch.setattr(runtime, "settings", SimpleNamespace())
+    monkeypatch.setattr(AuthenticateService, "start", nothing)
+    monkeypatch.setattr(AuthenticateService, "stop", nothing)
+    monkeypatch.setattr(runtime, "configure_logs", lambda *_, **__: None)
+    make_options(tmp_path)
+    source = ConfigSource(tmp_path / "config.yaml", {})
+    return Runtime(source.load(), source)
+
+
+async def test_what_is_carried_is_judged_anew_while_the_directory_still_hands_its_work_over(
+    running: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells the store, which may be slow; nobody whose access the new policy has withdrawn goes on meanwhile."""
+    is_handing_over = asyncio.Event()
+
+    async def for_ever(*_: object) -> None:
+        is_handing_over.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(DirectoryService, "stop", for_ever)
+    streams = running._carrying.streams
+    before = streams.changes
+    reload = asyncio.create_task(running.reload())
+    async with asyncio.timeout(SOON):
+        await is_handing_over.wait()
+    reload.cancel()
+    assert streams.changes == before + 1
+
+
+async def test_the_configuration_is_followed_after_a_reload_that_failed_in_some_other_way(
+    running: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, again = [], asyncio.Event()
+
+    def fails() -> None:
+        failed.append(1)
+        if len(failed) == 2:
+            again.set()
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(runtime, "LOOK_EVERY", 0)
+    monkeypatch.setattr(ConfigSource, "has_changed", lambda self: True)
+    monkeypatch.setattr(ConfigSource, "load", lambda self: fails())
+    world = running.world
+    following = asyncio.create_task(running._follow_configuration())
+    with capture_logs() as logs:
+        async with asyncio.timeout(SOON):
+            await again.wait()
+    following.cancel()
+    assert logs[0]["event"] == "the configuration could not be reloaded"
+    assert running.world is world
+
+
+class EnvoyOfATest:
+    """What the runtime asks of it; `fails` is raised, `late` is said."""
+
+    def __init__(self, *, fails: Exception | None = None, late: str = ""):
+        self.fails, self.late, self.restored = fails, late, 0
+
+    async def prepare(self, options: Options) -> str:
+        if self.fails is not None:
+            raise self.fails
+        return self.late
+
+    def restore(self) -> None:
+        self.restored += 1
+
+
+def success() -> float | None:
+    return metrics.registry.get_sample_value("gate_config_last_reload_success", {"service": "gate"})
+
+
+REFUSED = ConfigError([Problem("data_plane", "envoy refuses")])
+BEFORE = {
+    "reading": (ConfigSource, "load", OSError("no descriptors")),
+    "building": (Runtime, "_build", REFUSED),
+    "cookies": (runtime, "cookie_settings", ValueError("no key")),
+    "the port": (MetricsListener, "retake", REFUSED),
+}
+AFTER = {
+    "metrics": (MetricsListener, "serve"),
+    "tracing": (runtime.tracer, "use"),
+    "data broker": (runtime.DataBrokerService, "use"),
+    "upstreams": (runtime.Carrying, "use"),
+    "decision log": (Runtime, "_keep_decisions"),
+    "log": (runtime, "configure_logs"),
+    "gRPC": (runtime.RpcServices, "reload"),
+    "autocert": (runtime.Autocert, "use"),
+    "sign-in": (AuthenticateService, "start"),
+    "directory of before": (DirectoryService, "stop"),
+    "directory": (DirectoryService, "start"),
+}
+
+
+@pytest.mark.parametrize("step", [*BEFORE, "envoy", "envoy, somehow"])
+async def test_what_fails_before_the_swap_changes_nothing_and_says_so(running: Runtime, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    running.envoy = envoy = EnvoyOfATest(fails={"envoy": REFUSED, "envoy, somehow": OSError("gone")}.get(step))  # type: ignore[assignment]
+    if step in BEFORE:
+        where, name, error = BEFORE[step]
+
+        def fails(*_: object, **__: object) -> object:
+            raise error
+
+        monkeypatch.setattr(where, name, fails)
+    world, options, changes = running.world, running.options, running._carrying.streams.changes
+    with capture_logs() as logs:
+        await running.reload()
+    assert (running.world, running.options) == (world, options)
+    assert running._carrying.streams.changes == changes
+    assert "configuration refused, the last good one stays in force" in [line["event"] for line in logs]
+    assert (success(), bool(running.status.problems)) == (0.0, True)
+    assert envoy.restored == (1 if step == "the port" else 0)
+
+
+@pytest.mark.parametrize("part", AFTER)
+async def test_what_fails_after_the_swap_undoes_nothing_and_is_told_as_it_is(
+    running: Runtime, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    running.envoy = EnvoyOfATest()  # type: ignore[assignment]
+    where, name = AFTER[part]
+
+    def fails(*_: object, **__: object) -> object:
+        raise OSError("it fails")
+
+    monkeypatch.setattr(where, name, fails)
+    world, changes = running.world, running._carrying.streams.changes
+    with capture_logs() as logs:
+        await running.reload()
+    assert running.world is not world
+    assert running._carrying.streams.changes == changes + 1, "whom the policy keeps out is out"
+    events = [line["event"] for line in logs]
+    assert "configuration refused, the last good one stays in force" not in events
+    assert "the new configuration is in force, but a part of gate did not take it" in events
+    assert "configuration reloaded" in events
+    assert (success(), [problem.key for problem in running.status.problems]) == (0.0, [part])
+
+
+async def test_an_envoy_that_is_silent_holds_up_no_policy(running: Runtime) -> None:
+    running.envoy = EnvoyOfATest(late="it has not taken the new configuration in time")  # type: ignore[assignment]
+    world = running.world
+    await running.reload()
+    assert running.world is not world
+    assert (success(), [problem.key for problem in running.status.problems]) == (0.0, ["envoy"])
+    running.envoy = EnvoyOfATest()  # type: ignore[assignment]
+    await running.reload()
+    assert (success(), running.status.problems) == (1.0, ())

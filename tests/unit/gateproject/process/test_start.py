@@ -1,0 +1,48 @@
+"""What a process prepares depends on what it serves; what it can't begin with ends it in words."""
+
+import stat
+import subprocess
+import sys
+
+import pytest
+from django.test import override_settings
+
+from config.options import Options
+from foundation.errors import ConfigError
+from gateproject.process.start import from_settings, prepare
+from tests.support.children import ROOT, clean_environment
+from tests.support.options import make_options
+
+PROXY = {"services": "proxy", "databroker_service_url": "https://broker:5443", "authorize_service_url": "https://authorize:5443"}
+
+
+@pytest.fixture
+def proxy(tmp_path) -> Options:
+    return make_options(tmp_path, log_level="error", **PROXY)
+
+
+def test_a_proxy_has_a_directory_of_its_own_and_no_database(proxy):
+    prepare(proxy)
+    assert stat.S_IMODE(proxy.data_dir.stat().st_mode) == 0o700
+    assert list(proxy.data_dir.iterdir()) == []
+
+
+def test_a_directory_that_can_not_be_written_is_named_by_its_setting(proxy, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"data_dir: gate must be able to write in .*file/data: Not a directory"):
+        prepare(proxy.model_copy(update={"data_dir": tmp_path / "file" / "data"}))
+
+
+def test_without_a_configuration_nothing_is_started(capsys):
+    with override_settings(GATE_CONFIG_PATH=None), pytest.raises(SystemExit) as end:
+        from_settings()
+    assert "nothing was started" in str(end.value)
+    assert "environment (no file was read: -config FILE names one)" in str(end.value)
+
+
+def test_who_begins_speaks_without_waiting_for_a_reader():
+    begun = "import sys\ntry:\n    import gateproject.asgi\nexcept SystemExit:\n    print(sys.stdout, sys.stderr)\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", begun], capture_output=True, text=True, cwd=ROOT, env=clean_environment(), timeout=60, check=True
+    )
+    assert [part.partition(":")[0] for part in ended.stdout.split("> ")] == ["<Output 1", "<Output 2"]
