@@ -9,10 +9,8 @@ from pydantic import Field
 from config.fields import Number, WebUrl, host_port
 from config.reader import HOST_PORT, Reader, one_of
 from config.validation import Finding, Rule, Settings
+from foundation.telemetry.tracing.settings import SAME_AS
 from foundation.values import HostPort
-
-# What back-ends are called elsewhere -> the specification's word.
-SAME_AS = {"datadog": "monitor", "jaeger": "thrift", "zipkin": "span"}
 
 
 def _agent(value: Any) -> HostPort:

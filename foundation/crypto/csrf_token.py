@@ -4,9 +4,9 @@ import hmac
 import secrets
 from collections.abc import Iterable
 
-from config.options import Options
 from foundation.crypto import cookies
 from foundation.crypto.sealing import Sealer, from_text, to_text
+from foundation.crypto.settings import CryptoSettings
 from foundation.errors import SealError
 
 LIFETIME = 12 * 3600.0
@@ -18,7 +18,7 @@ HEADER = "X-CSRF-Token"
 class CsrfTokens:
     """A random value in a sealed cookie of this browser; pages carry it masked anew each time (against BREACH)."""
 
-    def __init__(self, options: Options):
+    def __init__(self, options: CryptoSettings):
         self.cookie_name = cookies.host_name(f"{options.cookie_name}_csrf", secure=options.cookie_secure)
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, "csrf cookie")

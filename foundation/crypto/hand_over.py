@@ -3,8 +3,8 @@
 import secrets
 from dataclasses import dataclass
 
-from config.options import Options
 from foundation.crypto.sealing import Sealer
+from foundation.crypto.settings import CryptoSettings
 
 LIFETIME = 300.0
 
@@ -23,7 +23,7 @@ class HandOver:
 class HandOvers:
     """Sealed under `shared_secret`, because the two ends may be different services."""
 
-    def __init__(self, options: Options):
+    def __init__(self, options: CryptoSettings):
         self._sealer = Sealer(options.shared_secret, "hand-over")
 
     def seal(self, session_id: str, attempt_id: str, host_port: str, redirect_uri: str, now: float) -> str:

@@ -6,9 +6,9 @@ Three values, never interchangeable, nor with a session cookie: each is sealed f
 import secrets
 from dataclasses import dataclass
 
-from config.options import Options
 from foundation.crypto.sealing import Sealer
 from foundation.crypto.session_cookie import SessionToken
+from foundation.crypto.settings import CryptoSettings
 from foundation.errors import SealError
 
 PROGRAM_HAND_OVER_LIFETIME = 300.0
@@ -32,7 +32,7 @@ class ProgramRequest:
 class ProgramRequests:
     """From the sign-in page to the page that asks the person; both are the authenticate host's."""
 
-    def __init__(self, options: Options):
+    def __init__(self, options: CryptoSettings):
         self._sealer = Sealer(options.cookie_secret, "programmatic request")
         self._audience = options.authenticate_service_url.host_port
 
@@ -58,7 +58,7 @@ class ProgramHandOver:
 class ProgramHandOvers:
     """From the authenticate service to the callback of a route host, after the person has agreed."""
 
-    def __init__(self, options: Options):
+    def __init__(self, options: CryptoSettings):
         self._sealer = Sealer(options.shared_secret, "programmatic hand-over")
 
     def seal(self, session_id: str, host_port: str, redirect_uri: str, now: float) -> str:
@@ -74,7 +74,7 @@ class ProgramHandOvers:
 class ProgramTokens:
     """The token itself: the session of the person who agreed, for one route host, whatever `cookie_domain` says."""
 
-    def __init__(self, options: Options):
+    def __init__(self, options: CryptoSettings):
         self._sealer = Sealer(options.cookie_secret, "programmatic token")
 
     def seal(self, session_id: str, host_port: str, issued: float, expires: float) -> str:

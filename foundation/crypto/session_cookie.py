@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import structlog
 
-from config.options import Options
 from foundation.bounded_cache import MIB, BoundedCache, together
 from foundation.crypto import cookies
 from foundation.crypto.sealing import Expired, Sealer, derive_keys, to_text
+from foundation.crypto.settings import CryptoSettings
 from foundation.errors import SealError
 
 log = structlog.get_logger(__name__)
@@ -44,7 +44,7 @@ class SessionCookies:
     session cookie itself has the prefix of those, it needs none; without `cookie_secure` there can be none.
     """
 
-    def __init__(self, options: Options):
+    def __init__(self, options: CryptoSettings):
         self.name = options.cookie_name
         self._raw_name = options.cookie_name.encode()
         self._domain = options.cookie_domain.lstrip(".").lower() if options.cookie_domain else ""

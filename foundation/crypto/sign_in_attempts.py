@@ -8,9 +8,9 @@ import secrets
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from config.options import Options
 from foundation.crypto import cookies
 from foundation.crypto.sealing import Sealer
+from foundation.crypto.settings import CryptoSettings
 from foundation.errors import SealError
 
 LIFETIME = 600.0
@@ -23,7 +23,7 @@ ID_CHARACTERS = 22  # 16 random bytes as base64
 
 
 class SignInAttempts:
-    def __init__(self, options: Options, purpose: Literal["route", "provider"]):
+    def __init__(self, options: CryptoSettings, purpose: Literal["route", "provider"]):
         # Who could plant one could bring a browser that asked for nothing to the end of a sign-in that the planter began.
         self._prefix = cookies.host_name(f"{options.cookie_name}_signin_", secure=options.cookie_secure)
         self._secure = options.cookie_secure

@@ -12,7 +12,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from config.options import Options
+from foundation.crypto.settings import CryptoSettings
 from foundation.errors import ConfigError, Problem
 
 log = structlog.get_logger(__name__)
@@ -40,7 +40,7 @@ class SigningKey:
         return f"<SigningKey {self.algorithm} {self.kid[:12]} {'configured' if self.is_configured else 'generated'}>"
 
     @classmethod
-    def from_options(cls, options: Options, previous: "SigningKey | None" = None) -> "SigningKey":
+    def from_options(cls, options: CryptoSettings, previous: "SigningKey | None" = None) -> "SigningKey":
         """`previous` is the key before a reload: a generated one stays, so that running upstreams need not learn another.
 
         ConfigError where `signing_key` is no PEM private key, or not one for `signing_key_algorithm`.

@@ -10,8 +10,8 @@ from typing import Any
 
 import grpc
 
-from config.options import Options
 from foundation.errors import GateError
+from foundation.rpc.settings import RpcOptions
 from foundation.rpc.shared_secret import TOKEN, NotProven, SharedSecret
 from foundation.telemetry.rpc_calls import RpcCalls
 from foundation.telemetry.tracing.context import TRACEPARENT
@@ -42,7 +42,7 @@ class RpcFailed(GateError):
 class RpcChannel:
     """The connections to one service.  Belongs to the event loop that calls first; makes none before."""
 
-    def __init__(self, url: Url, options: Options, secret: SharedSecret):
+    def __init__(self, url: Url, options: RpcOptions, secret: SharedSecret):
         self._target = target_of(url)
         self._secret = secret
         self._timeout = options.grpc_client_timeout.total_seconds()
@@ -160,7 +160,7 @@ def target_of(url: Url) -> str:
     return f"ipv4:{url.host}:{port}" if url.host.replace(".", "").isdigit() else f"dns:///{url.host}:{port}"
 
 
-def channel_options(options: Options) -> list[tuple[str, Any]]:
+def channel_options(options: RpcOptions) -> list[tuple[str, Any]]:
     policy = "round_robin" if options.grpc_client_dns_roundrobin else "pick_first"
     chosen: list[tuple[str, Any]] = [
         ("grpc.service_config", f'{{"loadBalancingConfig":[{{"{policy}":{{}}}}]}}'),

@@ -10,8 +10,8 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from config.options import Options
 from foundation.errors import ConfigError, GateError, Problem
+from foundation.rpc.settings import RpcOptions
 from foundation.rpc.shared_secret import PROOF, TOKEN, Metadata, NotProven, SharedSecret
 from foundation.telemetry.rpc_calls import RpcCalls
 from foundation.telemetry.tracing import tracer
@@ -35,7 +35,7 @@ OtherProof = Callable[[str, Metadata], bool]
 class RpcServer:
     """Belongs to the event loop it was made for.  `add` everything, `open`, then `start`."""
 
-    def __init__(self, options: Options, secret: SharedSecret, other_proof: OtherProof = lambda method, metadata: False):
+    def __init__(self, options: RpcOptions, secret: SharedSecret, other_proof: OtherProof = lambda method, metadata: False):
         self._options = options
         self._health = health.aio.HealthServicer()
         self._services = [health.SERVICE_NAME, reflection.SERVICE_NAME]
@@ -66,7 +66,7 @@ class RpcServer:
             raise ConfigError([Problem("grpc_address", f"can't listen on {address}: is another process there?")]) from error
         self._address = f"{where.rpartition(':')[0]}:{self.port}"
 
-    def reload(self, options: Options) -> None:
+    def reload(self, options: RpcOptions) -> None:
         """Whoever connects from now on sees the certificates of these options."""
         self._certificates.pairs = options.certificate_pairs
 
@@ -225,7 +225,7 @@ class _Certificates:
         return grpc.ssl_server_certificate_configuration([(pair.key.reveal(), pair.certificate) for pair in self.pairs])
 
 
-def _server_options(options: Options) -> list[tuple[str, int]]:
+def _server_options(options: RpcOptions) -> list[tuple[str, int]]:
     return [
         # Else a second process on this port would silently get half of the calls.
         ("grpc.so_reuseport", 0),

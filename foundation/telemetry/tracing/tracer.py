@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from config.groups.tracing import SAME_AS
-from config.options import Options
 from foundation.telemetry.tracing.context import TRACEPARENT, Header, Parent, parent_of
+from foundation.telemetry.tracing.settings import SAME_AS, TracerSettings
 from foundation.telemetry.tracing.spans import SERVER, Span
 from foundation.values import HostPort, Url
 
@@ -34,7 +33,7 @@ _SETTINGS = (
 class Tracer:
     """Built off the event loop; nothing runs before `start`, and everything ends with `stop`."""
 
-    def __init__(self, options: Options, clock: Callable[[], float] = time.monotonic, chance: Callable[[], float] = random.random):
+    def __init__(self, options: TracerSettings, clock: Callable[[], float] = time.monotonic, chance: Callable[[], float] = random.random):
         from foundation.telemetry.tracing.export import exporter
 
         self.settings = _settings(options)
@@ -49,7 +48,7 @@ class Tracer:
         self._tracer: Any = None
 
     @classmethod
-    def of(cls, options: Options, previous: "Tracer | None" = None) -> "Tracer | None":
+    def of(cls, options: TracerSettings, previous: "Tracer | None" = None) -> "Tracer | None":
         """None where nothing is traced; `previous` where nothing of it has changed."""
         if options.tracing_provider is None:
             return None
@@ -125,7 +124,7 @@ def _remote(parent: Parent) -> Any:
     return SpanContext(parent.trace_id, parent.span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED), trace_state=state)
 
 
-def target_of(options: Options, back_end: str) -> Url | HostPort:
+def target_of(options: TracerSettings, back_end: str) -> Url | HostPort:
     """Where spans go: the settings' rules have seen to it that there is such a place."""
     found = {
         "monitor": options.tracing_monitor_address,
@@ -137,7 +136,7 @@ def target_of(options: Options, back_end: str) -> Url | HostPort:
     return found
 
 
-def _settings(options: Options) -> tuple[object, ...]:
+def _settings(options: TracerSettings) -> tuple[object, ...]:
     return tuple(getattr(options, name) for name in _SETTINGS)
 
 

@@ -1,0 +1,29 @@
+"""The settings that cookies, tokens and keys are made of: `config.options.Options` has them all."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from foundation.values import SecretBytes, Url
+
+
+class CryptoSettings(Protocol):
+    """Values of the configuration; the keys of `cookie_secret` and `shared_secret` are 32 bytes each, the newest first."""
+
+    @property
+    def cookie_name(self) -> str: ...
+    @property
+    def cookie_secret(self) -> Sequence[SecretBytes]: ...
+    @property
+    def cookie_secure(self) -> bool: ...
+    @property
+    def cookie_domain(self) -> str | None: ...
+    @property
+    def cookie_http_only(self) -> bool: ...
+    @property
+    def shared_secret(self) -> Sequence[SecretBytes]: ...
+    @property
+    def authenticate_service_url(self) -> Url: ...
+    @property
+    def signing_key(self) -> SecretBytes | None: ...
+    @property
+    def signing_key_algorithm(self) -> str: ...

@@ -1,0 +1,29 @@
+"""The settings of gRPC between our services: `config.options.Options` has them all."""
+
+from datetime import timedelta
+from typing import Protocol
+
+from foundation.values import CertificatePair
+
+
+class RpcOptions(Protocol):
+    """Values of the configuration, for both ends of a call."""
+
+    @property
+    def service_label(self) -> str: ...
+    @property
+    def grpc_insecure(self) -> bool: ...
+    @property
+    def certificate_authority(self) -> bytes | None: ...
+    @property
+    def certificate_pairs(self) -> tuple[CertificatePair, ...]: ...
+    @property
+    def override_certificate_name(self) -> str | None: ...
+    @property
+    def grpc_client_timeout(self) -> timedelta: ...
+    @property
+    def grpc_client_dns_roundrobin(self) -> bool: ...
+    @property
+    def grpc_server_max_connection_age(self) -> timedelta: ...
+    @property
+    def grpc_server_max_connection_age_grace(self) -> timedelta: ...
