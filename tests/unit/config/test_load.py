@@ -22,7 +22,7 @@ from tests.support.options import COOKIE_SECRET, MINIMAL, SHARED_SECRET
 from tests.unit.config.conftest import Load, Problems
 
 ROUTE = {"from": "https://app.example.com", "to": "http://upstream"}
-EXAMPLE = Path(__file__).parents[4] / "config.example.yaml"
+EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
 
 
 def encoded(value: Any) -> str:
