@@ -15,16 +15,22 @@ django.setup()
 from channels.routing import ProtocolTypeRouter  # noqa: E402 - Django must be set up first
 from django.core.asgi import get_asgi_application  # noqa: E402
 
+from authenticate.service import AuthenticateService  # noqa: E402
+from authorize.client import Authorizer  # noqa: E402
+from config.options import Options  # noqa: E402
+from databroker.client import BrokerClient  # noqa: E402
 from foundation.errors import BadRequest, ConfigError  # noqa: E402
 from foundation.fd_limit import make_room  # noqa: E402
 from foundation.telemetry.tracing import tracer  # noqa: E402
-from gateproject.process.runtime import Runtime, World  # noqa: E402
+from gateproject.process.runtime import Runtime  # noqa: E402
+from gateproject.process.services import Services, served  # noqa: E402
 from gateproject.process.start import from_settings  # noqa: E402
 from gateproject.process.takeover import ConfigurationStatus  # noqa: E402
 from proxy.answers import send_error  # noqa: E402
 from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, arrived, bounded  # noqa: E402
 from proxy.listener import listen  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
+from proxy.service import ProxyService  # noqa: E402
 from proxy.traced import begun, name_page, status_noted  # noqa: E402
 
 log = structlog.get_logger(__name__)
@@ -35,15 +41,32 @@ PAGE_BODY_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class OwnPage:
-    """What a Django view of ours finds at `request.scope["gate"]`: the world's services, and the request as we read it."""
+    """What a Django view of ours finds at `request.scope["gate"]`: what this process serves, and the request as we read it."""
 
-    world: World
+    services: Services
     configuration: ConfigurationStatus
     incoming: Incoming
     at_authenticate_host: bool
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.world, name)
+    @property
+    def options(self) -> Options:
+        return self.services.options
+
+    @property
+    def broker(self) -> BrokerClient:
+        return self.services.broker
+
+    @property
+    def authorize(self) -> Authorizer:
+        return served(self.services.authorize)
+
+    @property
+    def authenticate(self) -> AuthenticateService:
+        return served(self.services.authenticate)
+
+    @property
+    def proxy(self) -> ProxyService:
+        return served(self.services.proxy)
 
     @property
     def request_id(self) -> str:
@@ -51,7 +74,7 @@ class OwnPage:
 
     @property
     def client_address(self) -> str:
-        return self.world.proxy.client_address(self.incoming)
+        return self.proxy.client_address(self.incoming)
 
 
 class Edge:
@@ -62,53 +85,55 @@ class Edge:
         self._pages = get_asgi_application()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        world = self._runtime.world
+        services = self._runtime.services
         incoming = arrived(scope)
-        if (tracing := tracer.in_force()) is None or (span := begun(tracing, world, incoming)) is None:
-            await self._answer(world, incoming, receive, send)
+        if (tracing := tracer.in_force()) is None or (span := begun(tracing, services, incoming)) is None:
+            await self._answer(services, incoming, receive, send)
         else:
             with span:
-                await self._answer(world, incoming, receive, status_noted(span, send))
+                await self._answer(services, incoming, receive, status_noted(span, send))
 
-    async def _answer(self, world: World, incoming: Incoming, receive: Receive, send: Send) -> None:
+    async def _answer(self, services: Services, incoming: Incoming, receive: Receive, send: Send) -> None:
+        proxy = served(services.proxy)
         try:
-            incoming.request = world.proxy.read(incoming)
+            incoming.request = proxy.read(incoming)
         except BadRequest as error:
-            story = world.proxy.page_log(incoming, send)
-            await send_error(incoming, story.send, error.status, f"This address can't be used: {error}.")
-            story.tell()
+            page = proxy.page_log(incoming, send)
+            await send_error(incoming, page.send, error.status, f"This address can't be used: {error}.")
+            page.tell()
             return
-        owner = world.proxy.owner(incoming.request)
+        owner = proxy.owner(incoming.request)
         if owner is Owner.DATA_PLANE:
-            await world.proxy.dataplane(incoming, receive, send)
+            await proxy.dataplane(incoming, receive, send)
         elif owner is Owner.FORWARD_AUTH:
-            await world.proxy.forward_auth(incoming, receive, send, partial(self._page, world, Owner.ROUTE_PAGES))
+            await proxy.forward_auth(incoming, receive, send, partial(self._page, services, Owner.ROUTE_PAGES))
         elif owner is Owner.HEALTH:  # asked every few seconds: no line in the log
-            await world.proxy.answer(owner, incoming, send)
+            await proxy.answer(owner, incoming, send)
         else:
-            await self._ours(world, owner, incoming, receive, send)
+            await self._ours(services, owner, incoming, receive, send)
 
-    async def _ours(self, world: World, owner: Owner, incoming: Incoming, receive: Receive, send: Send) -> None:
-        story = world.proxy.page_log(incoming, send)
+    async def _ours(self, services: Services, owner: Owner, incoming: Incoming, receive: Receive, send: Send) -> None:
+        proxy = served(services.proxy)
+        page = proxy.page_log(incoming, send)
         try:
             if owner in (Owner.AUTHENTICATE_PAGES, Owner.ROUTE_PAGES):
-                await self._page(world, owner, incoming, receive, story.send)
+                await self._page(services, owner, incoming, receive, page.send)
             else:
-                await world.proxy.answer(owner, incoming, story.send)
+                await proxy.answer(owner, incoming, page.send)
         finally:
-            story.tell()
+            page.tell()
 
-    async def _page(self, world: World, owner: Owner, incoming: Incoming, receive: Receive, send: Send) -> None:
-        own = OwnPage(world, self._runtime.status, incoming, owner is Owner.AUTHENTICATE_PAGES)
+    async def _page(self, services: Services, owner: Owner, incoming: Incoming, receive: Receive, send: Send) -> None:
+        own = OwnPage(services, self._runtime.status, incoming, owner is Owner.AUTHENTICATE_PAGES)
         path = incoming.request.path
         name_page(incoming.request)
         # Django sees the canonical path, so that it can't read another one than we did; and the scheme that the browser used,
         # which is not ours where TLS ends in front of us.
-        scheme = world.options.authenticate_service_url.scheme
+        scheme = services.options.authenticate_service_url.scheme
         scope = {**incoming.scope, "path": path, "raw_path": path.encode(), "root_path": "", "scheme": scheme, "gate": own}
         most = PAGE_BODY_BYTES
         if own.at_authenticate_host:
-            most = world.authenticate.scim_access.most_bytes(path, incoming.header(b"authorization"), most)
+            most = served(services.authenticate).scim_access.most_bytes(path, incoming.header(b"authorization"), most)
         try:
             await self._pages(scope, bounded(receive, most), send)
         except BodyTooLarge as error:
@@ -121,7 +146,7 @@ application = ProtocolTypeRouter({"http": Edge(runtime)})
 
 def answered(*facts: Any) -> None:
     """A request to our listener has ended; `proxy.listener.site.Ended` says how that is told."""
-    runtime.world.proxy.answered(*facts)
+    served(runtime.services.proxy).answered(*facts)
 
 
 def _served_by_daphne() -> None:
@@ -137,5 +162,5 @@ def _served_by_daphne() -> None:
 
 # The stock `daphne` command imports this module and nothing else of ours: it must find our connections in place of its own, and the
 # background work must begin with its event loop.
-listen.install(lambda: runtime.world.listener.limits, on_serve=_served_by_daphne, on_stop=runtime.stop, ended=answered)
+listen.install(lambda: runtime.services.listener.limits, on_serve=_served_by_daphne, on_stop=runtime.stop, ended=answered)
 listen.when_running(runtime.begin)

@@ -118,11 +118,11 @@ runtime = door("gateproject/process/runtime.py", f"{LIVE_RELOAD}::test_what_need
 runtime.without("what needs a restart waits for it", "without_restart_only_changes(self.source.load(), self.options)", "self.source.load()")
 runtime.without(
     "a broken configuration takes nothing over",
-    "        options, world = await asyncio.to_thread(self._next_world)\n",
-    "        try:\n            options, world = await asyncio.to_thread(self._next_world)\n"
+    "        options, services = await asyncio.to_thread(self._next_services)\n",
+    "        try:\n            options, services = await asyncio.to_thread(self._next_services)\n"
     "        except ConfigError:\n"
     '            options = self.options.model_copy(update={"policy": ()})\n'
-    "            world = self._build(options, self.world)\n",
+    "            services = self._build(options, self.services)\n",
     f"{LIVE_RELOAD}::test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong",
 )
 WITHIN = "unit/gateproject/process/test_runtime.py"

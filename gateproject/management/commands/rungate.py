@@ -44,14 +44,16 @@ class Command(ConfiguredCommand):
             runtime.open_grpc()
             runtime.open_metrics()
             if runtime.options.http_redirect_addr is not None:
-                listen.lead_to_https(runtime.options.http_redirect_addr, lambda: runtime.world.options.headers, runtime.autocert.obtained)
+                listen.lead_to_https(
+                    runtime.options.http_redirect_addr, lambda: runtime.services.options.headers, runtime.autocert.obtained
+                )
             if runtime.options.data_plane == "envoy":
                 serve_behind_envoy(runtime, application, answered)
                 return
             listen.serve(
                 application,
                 runtime.options.address,
-                lambda: runtime.world.listener,
+                lambda: runtime.services.listener,
                 on_ready=ready,
                 on_stop=runtime.stop,
                 is_behind_balancer=runtime.options.use_proxy_protocol,
@@ -65,10 +67,11 @@ class Command(ConfiguredCommand):
 def serve_behind_envoy(runtime: "Runtime", application: "Application", answered: "Ended") -> None:
     """Until SIGTERM or SIGINT.  ConfigError where Envoy is missing, can't have the address, or refuses what it is told."""
     from foundation.tasks import spawn
+    from gateproject.process.services import served
     from proxy.envoy.service import EnvoyPlane
     from proxy.listener import listen
 
-    runtime.envoy = envoy = EnvoyPlane(runtime.options, application, lambda: runtime.world.proxy)
+    runtime.envoy = envoy = EnvoyPlane(runtime.options, application, lambda: served(runtime.services.proxy))
     refused: list[ConfigError] = []
 
     async def begin() -> None:
@@ -85,7 +88,7 @@ def serve_behind_envoy(runtime: "Runtime", application: "Application", answered:
     listen.serve_behind(
         envoy.doorway,
         envoy.socket,
-        lambda: runtime.world.listener,
+        lambda: runtime.services.listener,
         on_ready=begin_soon,
         on_stop=runtime.stop,
         before_stop=envoy.drain,

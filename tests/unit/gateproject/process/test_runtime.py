@@ -71,14 +71,14 @@ async def test_the_configuration_is_followed_after_a_reload_that_failed_in_some_
     monkeypatch.setattr(runtime, "LOOK_EVERY", 0)
     monkeypatch.setattr(ConfigSource, "has_changed", lambda self: True)
     monkeypatch.setattr(ConfigSource, "load", lambda self: fails())
-    world = running.world
+    world = running.services
     following = asyncio.create_task(running._follow_configuration())
     with capture_logs() as logs:
         async with asyncio.timeout(SOON):
             await again.wait()
     following.cancel()
     assert logs[0]["event"] == "the configuration could not be reloaded"
-    assert running.world is world
+    assert running.services is world
 
 
 class EnvoyOfATest:
@@ -132,10 +132,10 @@ async def test_what_fails_before_the_swap_changes_nothing_and_says_so(running: R
             raise error
 
         monkeypatch.setattr(where, name, fails)
-    world, options, changes = running.world, running.options, running._carrying.streams.changes
+    world, options, changes = running.services, running.options, running._carrying.streams.changes
     with capture_logs() as logs:
         await running.reload()
-    assert (running.world, running.options) == (world, options)
+    assert (running.services, running.options) == (world, options)
     assert running._carrying.streams.changes == changes
     assert "configuration refused, the last good one stays in force" in [line["event"] for line in logs]
     assert (success(), bool(running.status.problems)) == (0.0, True)
@@ -153,10 +153,10 @@ async def test_what_fails_after_the_swap_undoes_nothing_and_is_told_as_it_is(
         raise OSError("it fails")
 
     monkeypatch.setattr(where, name, fails)
-    world, changes = running.world, running._carrying.streams.changes
+    world, changes = running.services, running._carrying.streams.changes
     with capture_logs() as logs:
         await running.reload()
-    assert running.world is not world
+    assert running.services is not world
     assert running._carrying.streams.changes == changes + 1, "whom the policy keeps out is out"
     events = [line["event"] for line in logs]
     assert "configuration refused, the last good one stays in force" not in events
@@ -167,9 +167,9 @@ async def test_what_fails_after_the_swap_undoes_nothing_and_is_told_as_it_is(
 
 async def test_an_envoy_that_is_silent_holds_up_no_policy(running: Runtime) -> None:
     running.envoy = EnvoyOfATest(late="it has not taken the new configuration in time")  # type: ignore[assignment]
-    world = running.world
+    world = running.services
     await running.reload()
-    assert running.world is not world
+    assert running.services is not world
     assert (success(), [problem.key for problem in running.status.problems]) == (0.0, ["envoy"])
     running.envoy = EnvoyOfATest()  # type: ignore[assignment]
     await running.reload()
