@@ -51,7 +51,7 @@ def unreachable_routes(settings: Any) -> Iterator[Finding]:
 
 
 def routes_that_refuse_their_own(settings: Any) -> Iterator[Finding]:
-    """`path: /a;b` is `/a` to many a server, which is another route's, or nobody's (docs/decisions/two-readings.md)."""
+    """`path: /a;b` is `/a` to many a server, which is another route's, or nobody's (docs/decisions/paths.md)."""
     if not any(_is_read_otherwise(route.path or route.prefix or "/") for route in settings.policy):
         return
     try:

@@ -31,7 +31,7 @@ def _database(options: Options | None) -> dict[str, object]:
         "ENGINE": "django_prometheus.db.backends.sqlite3",
         "NAME": options.database_url.name if options else ":memory:",
         "OPTIONS": {
-            # Without these, writers beside each other fail with "database is locked" (docs/decisions/sqlite.md).
+            # Without these, writers beside each other fail with "database is locked" (docs/decisions/stores.md).
             "transaction_mode": "IMMEDIATE",
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
             "timeout": 20,

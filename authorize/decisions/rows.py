@@ -17,7 +17,7 @@ from authorize.policy.compiled_route import name_of
 from databroker.tables.rows import storable
 from foundation.errors import BrokerError
 
-# At a time: a long transaction would keep sign-ins and the admin waiting (docs/decisions/sqlite.md).
+# At a time: a long transaction would keep sign-ins and the admin waiting (docs/decisions/stores.md).
 CLEARED = 500
 MOST_STEPS = 100
 LONGEST_WANTED = 300

@@ -163,7 +163,7 @@ def _pattern(text: str | None, key: str, problems: list[Problem]) -> Matcher | N
 
 
 def _decoded_pattern(text: str) -> Matcher:
-    """Of a regex that names escapes: a route that was found by them owns what they stand for (docs/decisions/two-readings.md)."""
+    """Of a regex that names escapes: a route that was found by them owns what they stand for (docs/decisions/paths.md)."""
     try:
         return _fullmatch(expression_form(text))
     except re2.error:

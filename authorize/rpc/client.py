@@ -92,7 +92,7 @@ def _decision(facts: dict[str, Any], route: CompiledRoute) -> Decision:
 
 
 def _identity(facts: dict[str, Any] | None) -> Identity | None:
-    """Without what a later release of authorize has added, as with records (docs/decisions/records-of-another-release.md)."""
+    """Without what a later release of authorize has added, as with records (docs/decisions/split-mode.md)."""
     if not facts:
         return None
     try:

@@ -1,13 +1,18 @@
-"""The map names real places: each file exists, and each symbol beside it is defined there."""
+"""The map names real places: each file exists, each symbol beside it is defined there, and each page that is pointed to is there."""
 
 import re
+import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "decisions").glob("*.md"))]
+DECISIONS = sorted(set((ROOT / "docs" / "decisions").glob("*.md")) - {ROOT / "docs" / "decisions" / "README.md"})
+DOCUMENTS = [ROOT / "ARCHITECTURE.md", ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PLACE = re.compile(
     r"`((?:gateproject|authenticate|authorize|databroker|proxy|config|foundation|tests)/[\w/.-]*)`((?:[,\s]+`[A-Za-z_][\w.]*`)*)"
 )
+PAGE = re.compile(r"\bdocs/[\w/.-]+\.(?:md|json)\b")
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
+PARTS = ("Question", "Choice", "Reason", "Where", "Tests")
 
 
 def test_every_file_and_symbol_named_in_the_docs_exists() -> None:
@@ -27,8 +32,28 @@ def _missing(document: Path) -> list[str]:
     return missing
 
 
+def test_every_page_that_is_pointed_to_is_there() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    texts = {name: (ROOT / name).read_text(errors="replace") for name in listed if name and (ROOT / name).is_file()}
+    named = {(name, page) for name, text in texts.items() for page in PAGE.findall(text)}
+    linked = {(name, link) for name, text in texts.items() if name.endswith(".md") for link in LINK.findall(text)}
+    assert len(named) > 20
+    assert len(linked) > 50
+    assert sorted(each for each in named if not (ROOT / each[1]).is_file()) == []
+    assert sorted((name, link) for name, link in linked if not (ROOT / name).parent.joinpath(link).exists()) == []
+
+
 def test_every_decision_is_in_the_index() -> None:
-    index = (ROOT / "docs" / "decisions" / "README.md").read_text()
-    for page in (ROOT / "docs" / "decisions").glob("*.md"):
-        title = page.read_text().splitlines()[0].removeprefix("# ")
-        assert page.name == "README.md" or f"- [{title}]({page.name})" in index, page.name
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text().splitlines()
+    for page in DECISIONS:
+        title, *sections = re.findall(r"^##? (.+)$", page.read_text(), re.MULTILINE)
+        entry = index.index(f"- [{title}]({page.name})")
+        assert index[entry + 1 : entry + 1 + len(sections)] == [f"  - {section}" for section in sections], page.name
+
+
+def test_every_decision_says_why_where_and_what_holds_it() -> None:
+    """A page of one question is one decision, else each section is one."""
+    for page in DECISIONS:
+        title, *sections = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
+        for decision in sections or [title]:
+            assert re.findall(rf"\*\*({'|'.join(PARTS)})\.\*\*", decision) == list(PARTS), (page.name, decision.splitlines()[0])
