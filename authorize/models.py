@@ -1,4 +1,4 @@
-"""The last decisions, for the admin to search and for replays: no query strings, no tokens, no secrets (authorize/decisions/facts.py)."""
+"""LoggedDecision: a recorded decision, kept for a while for administrators.  No query strings, no tokens, no secrets."""
 
 from django.db import models
 

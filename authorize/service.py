@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 
 from authorize.client import Attestation, Authorizer, Check
 from authorize.decisions.shadow import Asked, Shadow, WouldBe
-from authorize.hosts import Hosts
 from authorize.identity import credentials
 from authorize.identity.bearer_port import Bearers
 from authorize.identity.client_certificates import ClientCertificates
@@ -16,6 +15,7 @@ from authorize.policy.compiled_route import unusable_users
 from authorize.policy.decision import NO_ROUTE, Outcome, judge
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
+from authorize.route_hosts import Hosts
 from authorize.upstream.credentials import UpstreamCredentials
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
 from config.groups.authorize import claimed_groups, groups_are_claimed

@@ -20,10 +20,10 @@ from typing import Any
 
 import structlog
 
-from authorize.policy.canonical import canonical_path
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import judge
 from authorize.policy.identity import Identity
+from authorize.policy.paths.canonical import canonical_path
 from authorize.policy.request import AccessRequest, access_request
 from authorize.policy.route_table import RouteTable
 from authorize.service import AuthorizeService
@@ -42,7 +42,7 @@ from tests.support.options import MINIMAL, make_options
 GOAL_MICROSECONDS = 60.0
 GOAL_RATIO = 1.3
 POLICY_GOALS = {4: 5.0, 100: 40.0}  # criteria: microseconds
-# As many marks, and as long, as `authorize/policy/readings.py` `require_few_marks` lets a path be, of which every reader makes another one.
+# As many marks as `require_few_marks` (authorize/policy/paths/readings.py) lets a path be: every reader makes another one of it.
 STRANGEST = (b"/dashboard" + b"//x;a%2Fb%25252F%3F%23%3B%40" * 4).ljust(500, b"a")
 READINGS_GOALS = {
     b"/dashboard/items/42": 2.0,

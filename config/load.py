@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from config import removed
+from config import removed_keys
+from config.documents.document import Document, DocumentError, KeyPath, key_path, shown_path
 from config.documents.parse import parse
-from config.documents.places import Document, DocumentError, KeyPath, key_path, shown_path
-from config.files import LARGEST_CONFIGURATION, Files, read_capped
 from config.groups.rpc import not_needed_by
 from config.options import Options
 from config.routes.policy_tests import read_tests_file
 from config.routes.route import Route
-from config.routes.unchanged import KnownRoutes
+from config.routes.route_cache import KnownRoutes
+from config.types.files import LARGEST_CONFIGURATION, Files, read_capped
 from config.validation import Finding, Rule, Settings, broken_rules, partial, validate
 from foundation.errors import ConfigError, Problem
 
-ENVIRONMENT_KEYS = (*Options.attributes(), *removed.SETTINGS)
+ENVIRONMENT_KEYS = (*Options.attributes(), *removed_keys.SETTINGS)
 MOST_PROBLEMS = 1_000  # nobody reads more, and each takes time to explain
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, WrapValidator
 
-from config import removed
+from config import removed_keys
 from config.groups.authenticate import AuthenticateSettings
 from config.groups.authorize import AuthorizeSettings
 from config.groups.autocert import AutocertSettings
@@ -17,8 +17,8 @@ from config.groups.proxy import ProxySettings
 from config.groups.rpc import RpcSettings
 from config.groups.shared import SharedSettings
 from config.groups.tracing import TracingSettings
-from config.keys import check_authority, check_pair, check_signing_key
 from config.routes.route import Route
+from config.types.pem import check_authority, check_pair, check_signing_key
 from config.validation import Finding, Rule
 from foundation.values import CertificatePair, SecretBytes, WatchedFile
 
@@ -169,7 +169,7 @@ class Options(
         _strength_is_known,
         groups_come_from_somewhere,
     )
-    REMOVED: ClassVar[dict[str, str]] = removed.SETTINGS
+    REMOVED: ClassVar[dict[str, str]] = removed_keys.SETTINGS
     ELSEWHERE: ClassVar[dict[str, str]] = {
         **dict.fromkeys(Route.attributes(), "is a key of a route: write it into an entry of `policy`"),
         "routes": "is called `policy` here: the same list under that name (manage.py importconfig converts a file of Pomerium)",

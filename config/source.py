@@ -6,7 +6,7 @@ from pathlib import Path
 
 from config.load import Judge, check_configuration, options_of
 from config.options import Options
-from config.routes.unchanged import KnownRoutes
+from config.routes.route_cache import KnownRoutes
 
 
 class ConfigSource:

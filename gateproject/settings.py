@@ -4,7 +4,7 @@ import os
 import secrets
 from pathlib import Path
 
-from authorize.checks import JUDGES
+from authorize.config_checks import JUDGES
 from config.groups.storage_url import DatabaseUrl
 from config.load import config_path
 from config.options import Options

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from authorize.identity.client_certificates import shown_certificate
-from authorize.policy.canonical import canonical_host
+from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.request import CONNECT, AccessRequest, ClientCertificate
 from foundation.errors import BadRequest
 from foundation.telemetry.request_id import new_request_id

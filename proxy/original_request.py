@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
-from authorize.policy.canonical import canonical_host, require_plain
+from authorize.policy.paths.canonical import canonical_host, require_plain
 from authorize.policy.request import AccessRequest, access_request
 from foundation.errors import BadRequest
 from proxy.incoming import Incoming

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from authorize.policy.canonical import canonical_host
+from authorize.policy.paths.canonical import canonical_host
 from foundation.errors import BadRequest
 from foundation.telemetry.http_calls import OTHER, HttpCalls
 

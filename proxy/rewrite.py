@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 import re2
 
-from authorize.policy.canonical import canonical_host, canonical_path
+from authorize.policy.paths.canonical import canonical_host, canonical_path
 from config.routes.rewrites import template
 from config.routes.route import Route
 from foundation.errors import BadRequest

@@ -58,7 +58,7 @@ class DirectoryService:
     async def look_up(self, user_id: str, access_token: str) -> None:
         """Who signs in has their groups at once.  A failure is logged and stops no sign-in: the next reading brings the groups.
 
-        Of whom there is no record until then, groups are unknown to every rule (authorize/identity/facts.py).
+        Of whom there is no record until then, groups are unknown to every rule (authorize/identity/person_records.py).
         """
         if self._source is None:
             return

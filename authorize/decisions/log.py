@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import structlog
 from asgiref.sync import sync_to_async
 
-from authorize.decisions.facts import Looked, bounded, looked_at
+from authorize.decisions.recorded_facts import Looked, bounded, looked_at
 from authorize.decisions.shadow import WouldBe
 from authorize.identity.loader import Sources
 from authorize.policy.criteria import Case

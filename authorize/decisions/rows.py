@@ -8,8 +8,8 @@ from typing import Any
 from django.db import Error, connection, transaction
 from django.db.models import Max
 
-from authorize.decisions.facts import LONGEST_PATH, identity_facts, request_facts
 from authorize.decisions.log import Entry, Judged, Keeping
+from authorize.decisions.recorded_facts import LONGEST_PATH, identity_facts, request_facts
 from authorize.explain.explanation import marked
 from authorize.models import LoggedDecision
 from authorize.policy import explain

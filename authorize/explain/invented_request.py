@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from authorize.identity.account_identity import PROVIDER
 from authorize.identity.account_identity import identity_of as account_identity
-from authorize.identity.facts import Facts, identity_of
+from authorize.identity.person_records import Facts, identity_of
 from authorize.policy.identity import Identity
 from authorize.policy.request import CONNECT, AccessRequest, access_request
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry

@@ -8,7 +8,7 @@ from typing import overload
 
 import structlog
 
-from authorize.identity.facts import Facts, identity_of
+from authorize.identity.person_records import Facts, identity_of
 from authorize.policy.identity import Identity
 from config.routes.bearer_tokens import JWT
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, Record, Session, User

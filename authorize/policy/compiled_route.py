@@ -9,11 +9,11 @@ from typing import Any
 import re2
 
 from authorize.policy import criteria
-from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix
 from authorize.policy.criterion import Criterion, Evaluation
 from authorize.policy.email_address import canonical_domain
-from authorize.policy.expressions import CompiledBlock, UnusableOperand, compile_block, single
-from authorize.policy.readings import expression_form, setting_forms
+from authorize.policy.language.expressions import CompiledBlock, UnusableOperand, compile_block, single
+from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
+from authorize.policy.paths.readings import expression_form, setting_forms
 from authorize.policy.reasons import Reason
 from authorize.policy.step_up import policy_judges_strength, strengths_of
 from authorize.policy.user_entry import user_entry

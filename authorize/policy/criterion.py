@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from authorize.policy.identity import Identity
-from authorize.policy.readings import is_read_alike, readings
+from authorize.policy.paths.readings import is_read_alike, readings
 from authorize.policy.reasons import Reason
 from authorize.policy.request import AccessRequest
 from authorize.policy.truth import AND, FALSE, MAYBE, TRUE, UNKNOWN

@@ -8,7 +8,7 @@ from typing import Any
 from authorize.policy.compiled_route import CONDITIONS, compile_route
 from authorize.policy.criteria import Reason, Step
 from authorize.policy.decision import Decision, Outcome
-from authorize.policy.readings import readings
+from authorize.policy.paths.readings import readings
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from authorize.policy.canonical import canonical_host, canonical_path
+from authorize.policy.paths.canonical import canonical_host, canonical_path
 from foundation.errors import BadRequest
 
 # Asks for a tunnel to a host and port (RFC 9110 9.3.6).

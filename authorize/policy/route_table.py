@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from authorize.policy.compiled_route import CompiledRoute, Matcher, compile_route, name_of
-from authorize.policy.readings import is_read_alike, names_left, readings, require_few_marks
+from authorize.policy.paths.readings import is_read_alike, names_left, readings, require_few_marks
 from authorize.policy.request import AccessRequest
 from config.routes.policy_language import SHADOW
 from config.routes.route import Route

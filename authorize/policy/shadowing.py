@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import re2
 
-from authorize.policy.canonical import canonical_setting_path, canonical_setting_prefix
+from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
 from config.routes.route import Route
 from foundation.errors import BadRequest
 

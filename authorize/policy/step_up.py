@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from authorize.policy.about_people import STRENGTH, acr_among, compared_acr
 from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_person, on_request, wanted
+from authorize.policy.language.person_criteria import STRENGTH, acr_among, compared_acr
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy_language import comparisons
 from config.routes.route import Route

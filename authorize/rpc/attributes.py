@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 from envoy.service.auth.v3 import attribute_context_pb2, external_auth_pb2
 
 from authorize.identity.client_certificates import shown_certificate
-from authorize.policy.canonical import canonical_host
+from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.request import AccessRequest, ClientCertificate, access_request
 from foundation.bounded_cache import remembered
 

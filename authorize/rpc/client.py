@@ -8,12 +8,12 @@ import grpc
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 
 from authorize.client import Attestation, Authorizer, Check
-from authorize.hosts import Hosts
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.criteria import Reason, Step
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
+from authorize.route_hosts import Hosts
 from authorize.rpc import attributes
 from authorize.rpc.ext_authz import CHECK
 from authorize.upstream.identity_headers import ASSERTION, Headers, identity_header_names

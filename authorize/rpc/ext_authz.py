@@ -13,10 +13,10 @@ from google.rpc import code_pb2, status_pb2
 
 from authorize.client import Attestation, Authorizer, Check
 from authorize.decisions.recorder import Recorder
-from authorize.policy.canonical import require_plain
 from authorize.policy.criteria import Step
 from authorize.policy.decision import Outcome
 from authorize.policy.identity import Identity
+from authorize.policy.paths.canonical import require_plain
 from authorize.policy.request import AccessRequest
 from authorize.rpc import attributes
 from authorize.upstream.identity_headers import ASSERTION

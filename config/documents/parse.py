@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-from config.documents.locate import locate_json, locate_toml
-from config.documents.places import DEEPEST, MOST_TWICE, MOST_VALUES, Document, DocumentError, position_in
+from config.documents.document import DEEPEST, MOST_TWICE, MOST_VALUES, Document, DocumentError, position_in
+from config.documents.key_positions import locate_json, locate_toml
 from config.documents.properties import read_properties
 from config.documents.yaml_reader import read_yaml
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from config.documents.places import DEEPEST, MOST_VALUES, Document, DocumentError, packed
+from config.documents.document import DEEPEST, MOST_VALUES, Document, DocumentError, packed
 
 _KEY = re.compile(r"((?:\\.|[^\s:=\\])*)[ \t\f]*[:=]?[ \t\f]*")
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|u|.|$)", re.DOTALL)

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from config.documents.places import COLUMN_BITS, DEEPEST, LAST_COLUMN, MOST_VALUES, Document, DocumentError, packed, position_in, unpacked
+from config.documents.document import COLUMN_BITS, DEEPEST, LAST_COLUMN, MOST_VALUES, Document, DocumentError, packed, position_in, unpacked
 
 MOST_ALIASED_VALUES = 1_000_000
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")

@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from config.fields import (
+from config.routes.values import RewrittenPath
+from config.types.fields import (
     Base64Secret,
     File,
     PositiveDuration,
@@ -20,8 +21,7 @@ from config.fields import (
     text_list,
     text_map,
 )
-from config.reader import MAP, WEB_URL, Reader, Shape, one_of
-from config.routes.values import RewrittenPath
+from config.types.reader import MAP, WEB_URL, Reader, Shape, one_of
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, SecretText, is_confidential, parse_url
 

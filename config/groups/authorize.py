@@ -7,8 +7,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from config.documents.places import KeyPath
-from config.fields import (
+from config.documents.document import KeyPath
+from config.routes.bearer_tokens import bearer_tokens_fit_the_provider, claims_are_of_one_issuer
+from config.routes.policy_tests import PolicyTest, read_tests_file
+from config.routes.upstream_credentials import authorization_is_set_once, service_account_is_usable
+from config.types.fields import (
     Base64Secret,
     Bool,
     ExistingFile,
@@ -21,10 +24,7 @@ from config.fields import (
     text,
     text_list,
 )
-from config.reader import Reader, Shape
-from config.routes.bearer_tokens import bearer_tokens_fit_the_provider, claims_are_of_one_issuer
-from config.routes.policy_tests import PolicyTest, read_tests_file
-from config.routes.upstream_credentials import authorization_is_set_once, service_account_is_usable
+from config.types.reader import Reader, Shape
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, SecretText, Url
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from config.fields import Base64, Bool, File, FilePath, Secret, Text, WebUrl, or_file
-from config.keys import certificate_names, covers
+from config.types.fields import Base64, Bool, File, FilePath, Secret, Text, WebUrl, or_file
+from config.types.pem import certificate_names, covers
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretText, Url, parse_url
 

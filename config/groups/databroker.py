@@ -7,10 +7,10 @@ from urllib.parse import unquote
 
 from pydantic import Field, ValidationInfo
 
-from config.fields import Bool, Duration, File, files_of, text
 from config.groups.storage_url import DatabaseUrl, StorageUrl, database_server, storage_url
-from config.keys import check_authority, check_pair
-from config.reader import TEXT, Reader
+from config.types.fields import Bool, Duration, File, files_of, text
+from config.types.pem import check_authority, check_pair
+from config.types.reader import TEXT, Reader
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes
 

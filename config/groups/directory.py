@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from config.fields import File, Number, PositiveDuration, base64_bytes, or_file, text
 from config.groups.authorize import claimed_groups
 from config.groups.directory_account import PROVIDERS_WITH_DIRECTORY, DirectoryAccount, parse, tenant_of
-from config.reader import TEXT, WEB_URL, Reader
+from config.types.fields import File, Number, PositiveDuration, base64_bytes, or_file, text
+from config.types.reader import TEXT, WEB_URL, Reader
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, SecretText, is_confidential, parse_url
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from config.fields import Bool, Duration, Networks, ServiceUrl, TextList, WholeNumber
-from config.headers import ClaimNames, ResponseHeaders
-from config.reader import one_of
+from config.types.fields import Bool, Duration, Networks, ServiceUrl, TextList, WholeNumber
+from config.types.headers import ClaimNames, ResponseHeaders
+from config.types.reader import one_of
 from config.validation import Finding, Rule, Settings
 
 DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, ValidationInfo, WrapValidator
 
-from config.fields import Bool, PositiveDuration, Text, WebUrl, host_port
-from config.reader import HOST_PORT, Reader
+from config.types.fields import Bool, PositiveDuration, Text, WebUrl, host_port
+from config.types.reader import HOST_PORT, Reader
 from config.validation import Finding, Rule, Settings
 from foundation.values import HostPort, Url, canonical_host
 

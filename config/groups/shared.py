@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, WrapValidator
 
-from config.fields import (
+from config.types.fields import (
     HOW_TO_MAKE_ONE,
     Address,
     Base64,
@@ -22,8 +22,8 @@ from config.fields import (
     Text,
     or_file,
 )
-from config.headers import is_token
-from config.reader import Reader, one_of
+from config.types.headers import is_token
+from config.types.reader import Reader, one_of
 from config.validation import Finding, Rule, Settings
 from foundation.values import HostPort, canonical_host
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from config.fields import Number, WebUrl, host_port
-from config.reader import HOST_PORT, Reader, one_of
+from config.types.fields import Number, WebUrl, host_port
+from config.types.reader import HOST_PORT, Reader, one_of
 from config.validation import Finding, Rule, Settings
 from foundation.telemetry.tracing.settings import SAME_AS
 from foundation.values import HostPort

@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from config.importing.converted import Converted, Entry, Note, Part, Source
+from config.importing.foreign_file import OAUTH2_PROXY, Foreign
 from config.importing.oauth2_proxy_alpha import flat
 from config.importing.oauth2_proxy_keys import CHECKED, CLOSING, HANDLED, LOST, PROVIDERS, SAME
-from config.importing.reading import OAUTH2_PROXY, Foreign
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from config.importing.converted import Source
-from config.importing.reading import Foreign
+from config.importing.foreign_file import Foreign
 
 
 def flat(foreign: Foreign) -> tuple[dict[str, Any], dict[str, Source]]:

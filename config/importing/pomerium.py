@@ -5,9 +5,9 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from config.documents.places import key_path
+from config.documents.document import key_path
 from config.importing.converted import Converted, Part, Source
-from config.importing.reading import POMERIUM, Foreign
+from config.importing.foreign_file import POMERIUM, Foreign
 from config.importing.templates import request_headers
 from config.load import raw_routes
 from config.options import Options

@@ -19,8 +19,8 @@ from config.groups.rpc import RpcSettings
 from config.groups.shared import SharedSettings
 from config.groups.tracing import TracingSettings
 from config.options import Options
-from config.reader import Reader
 from config.routes.route import Route
+from config.types.reader import Reader
 from config.validation import Settings
 
 # The settings of Options that no group has come last.

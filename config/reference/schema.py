@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from config.reader import BASE64, Shape
 from config.reference.all_settings import Key, keys, route_keys, settings
 from config.routes.route import Route
+from config.types.reader import BASE64, Shape
 from config.validation import Settings
 
 # What may also be written as one text, base64 of its YAML or JSON.

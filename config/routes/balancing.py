@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from config.fields import Number
-from config.reader import whole_number
+from config.types.fields import Number
+from config.types.reader import whole_number
 from config.validation import Finding, Rule, Settings
 
 ROUND_ROBIN, LEAST_REQUEST, RING_HASH, RANDOM, MAGLEV = POLICIES = ("ROUND_ROBIN", "LEAST_REQUEST", "RING_HASH", "RANDOM", "MAGLEV")

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from config.fields import File, TextList, WebUrl, text
-from config.reader import WEB_URL, Reader, one_of
+from config.types.fields import File, TextList, WebUrl, text
+from config.types.reader import WEB_URL, Reader, one_of
 from config.validation import Finding, Settings
 from foundation.values import Url, WatchedFile, is_confidential, parse_url
 

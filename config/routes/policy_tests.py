@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from config.documents.document import Document, DocumentError, KeyPath, path_of
 from config.documents.parse import parse
-from config.documents.places import Document, DocumentError, KeyPath, path_of
-from config.fields import Text, TextList, text
-from config.headers import header_map
-from config.reader import MAP, TEXT, Reader, Shape, one_of
 from config.routes.policy_values import fingerprint, spki_hash
+from config.types.fields import Text, TextList, text
+from config.types.headers import header_map
+from config.types.reader import MAP, TEXT, Reader, Shape, one_of
 from config.validation import Finding, Settings, validate
 from foundation.values import WatchedFile
 

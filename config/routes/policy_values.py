@@ -11,7 +11,7 @@ from typing import Any
 
 import re2
 
-from config.fields import duration, network, text
+from config.types.fields import duration, network, text
 
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?")

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from config.fields import Bool, Text
-from config.reader import PATH, Reader, one_of
 from config.routes.values import RewrittenPath, location_path
+from config.types.fields import Bool, Text
+from config.types.reader import PATH, Reader, one_of
 from config.validation import Finding, Settings
 from foundation.values import canonical_host
 

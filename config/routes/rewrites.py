@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import re2
 
-from config.fields import text
-from config.headers import header_name
-from config.reader import TEXT, Reader
 from config.routes.policy_values import regular_expression
+from config.types.fields import text
+from config.types.headers import header_name
+from config.types.reader import TEXT, Reader
 from config.validation import Finding
 from foundation.values import parse_url
 

@@ -8,10 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from config import removed
-from config.fields import Base64, Base64Secret, Bool, Duration, File, Text, TextList, or_file
-from config.headers import RemovableHeaders, RequestHeaders
-from config.reader import TEXT, Reader, Shape, one_of
+from config import removed_keys
 from config.routes.balancing import (
     POLICIES,
     ROUND_ROBIN,
@@ -44,6 +41,9 @@ from config.routes.upstream_credentials import (
 from config.routes.upstream_health import EXAMPLE_CHECK, HealthCheck, OutlierDetection, checks_need_upstreams
 from config.routes.upstream_urls import UpstreamUrls
 from config.routes.values import AbsolutePath, AcrValues, Claims, Domains, FromUrl, MaxAge, Origins, RewrittenPath
+from config.types.fields import Base64, Base64Secret, Bool, Duration, File, Text, TextList, or_file
+from config.types.headers import RemovableHeaders, RequestHeaders
+from config.types.reader import TEXT, Reader, Shape, one_of
 from config.validation import Finding
 from foundation.values import SecretBytes, canonical_host
 
@@ -103,7 +103,7 @@ class Route(BearerTokenKeys):
         checks_need_upstreams,
         bearer_tokens_are_whole,
     )
-    REMOVED: ClassVar[dict[str, str]] = removed.ROUTE_KEYS
+    REMOVED: ClassVar[dict[str, str]] = removed_keys.ROUTE_KEYS
 
     from_: FromUrl = Field(
         alias="from",

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from config.fields import text
 from config.groups.service_account import service_account
-from config.keys import check_pair
-from config.reader import TEXT, Reader
+from config.types.fields import text
+from config.types.pem import check_pair
+from config.types.reader import TEXT, Reader
 from config.validation import Finding
 from foundation.values import SecretText
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from config.fields import Duration, PositiveDuration, Text, text
-from config.reader import TEXT, Reader, whole_number
 from config.routes.rewrites import WrittenHost
 from config.routes.values import RewrittenPath
+from config.types.fields import Duration, PositiveDuration, Text, text
+from config.types.reader import TEXT, Reader, whole_number
 from config.validation import Finding, Rule, Settings
 
 EXAMPLE_CHECK = {

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from config.fields import text
-from config.reader import Reader, Shape
+from config.types.fields import text
+from config.types.reader import Reader, Shape
 from foundation.values import Url, parse_url
 
 SCHEMES = ("http", "https", "tcp")

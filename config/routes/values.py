@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from config.fields import PositiveDuration, TextList, text, text_list
-from config.reader import LIST, PATH, Reader, Shape
+from config.types.fields import PositiveDuration, TextList, text, text_list
+from config.types.reader import LIST, PATH, Reader, Shape
 from foundation.values import Url, parse_url
 
 _DEEPEST_CLAIM = 32

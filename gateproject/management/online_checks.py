@@ -19,7 +19,7 @@ from typing import Any
 from authenticate.provider.client import ProviderClient
 from authenticate.provider.tokens import error_code
 from authenticate.providers.registry import provider_of
-from config.documents.places import KeyPath
+from config.documents.document import KeyPath
 from config.options import Options
 from config.validation import Finding
 from databroker.client import BrokerClient
@@ -27,7 +27,7 @@ from foundation.connection_errors import Trouble, trouble_of
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
 from foundation.values import Url
-from gateproject.management.broker_of import opened_broker
+from gateproject.management.broker_access import opened_broker
 from proxy.upstreams.client import FAMILIES, Upstream
 
 PATIENCE = 5.0  # seconds for one connection

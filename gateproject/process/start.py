@@ -13,8 +13,8 @@ from databroker.store.sealed import SealedStore, WrongKey
 from foundation.errors import BrokerError, ConfigError, Problem
 from foundation.telemetry.logs import configure_logs
 from foundation.telemetry.output import speak_without_waiting
+from gateproject.process.config_report import NO_FILE
 from gateproject.process.database import migrate
-from gateproject.process.report import NO_FILE
 from gateproject.process.runtime import SIGNS_IN, Runtime
 from proxy.listener import listen
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from authorize.policy.canonical import canonical_host
+from authorize.policy.paths.canonical import canonical_host
 from foundation.errors import BadRequest
 from proxy.listener.obtained import Obtained
 

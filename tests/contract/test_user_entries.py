@@ -8,7 +8,7 @@ import pytest
 
 from authorize.explain.invented_request import Described, described_identity
 from authorize.identity.account_identity import identity_of as account_identity
-from authorize.identity.facts import Facts, identity_of
+from authorize.identity.person_records import Facts, identity_of
 from authorize.policy.decision import decide
 from authorize.policy.identity import Identity
 from authorize.service import AuthorizeService

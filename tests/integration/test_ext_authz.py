@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from authorize.policy.canonical import canonical_path
+from authorize.policy.paths.canonical import canonical_path
 from foundation.challenges import BAD_TOKEN
 from foundation.errors import BadRequest
 from tests.support.browser import headless_browser

@@ -13,12 +13,12 @@ weaknesses.without("one port unlike the others is told", "    _one_port_unlike_t
 templates = door("config/importing/templates.py", "unit/config/importing/test_templates.py")
 templates.without("a reference is not sent as text", "if _REFERENCE.search(bare):", "if False:")
 
-accepted = door("config/importing/accepted.py", "unit/config/importing/test_accepted.py")
+accepted = door("config/importing/refused_values.py", "unit/config/importing/test_refused_values.py")
 accepted.without("an authority is not dropped", "entry is None or key in _STAYS or", "entry is None or")
 accepted.without("a route that leads nowhere is kept closed", "            _lead_nowhere(route)\n", "            route.drop('from')\n")
 accepted.without("what leads nowhere lets nobody pass", "    route.close()\n    said =", "    said =")
 
-converted = door("config/importing/converted.py", "unit/config/importing/test_accepted.py")
+converted = door("config/importing/converted.py", "unit/config/importing/test_refused_values.py")
 converted.without("who loses what kept it narrow is closed", 'if key in _NARROWING and self.has("from"):', "if False:")
 
 pomerium = door("config/importing/pomerium.py", "unit/config/importing/test_pomerium.py")
@@ -51,11 +51,11 @@ upstream_urls = door("config/routes/upstream_urls.py", "unit/config/routes/test_
 upstream_urls.without("a weight is not lost", "    if len({weight is None for _, weight in pairs}) > 1:\n", "    if False:\n")
 upstream_urls.without("a path of one upstream is not lost", "    if len({url.path for url, _ in pairs}) > 1:\n", "    if False:\n")
 
-config_headers = door("config/headers.py", "unit/config/test_headers.py")
+config_headers = door("config/types/headers.py", "unit/config/types/test_headers.py")
 config_headers.without("a configured header can't say who somebody is", 'if folded(name).startswith("x-gate-"):', "if False:")
 config_headers.without("a configured value can't end its header", "if not _VALUE.fullmatch(content):", "if False:")
 
-fields = door("config/fields.py", "unit/config/test_fields.py")
+fields = door("config/types/fields.py", "unit/config/types/test_fields.py")
 fields.without("a key has 32 bytes", "if len(secret) != 32:", "if not secret:")
 
 fields.without("a key in the place of a path is not shown", 'if written.lstrip().startswith((_PEM_AS_BASE64, "-----BEGIN")):', "if False:")
@@ -69,7 +69,7 @@ documents.without(
 )
 documents.without("slow parsers get short texts", " and len(text) > LONGEST_IN_PYTHON:", " and False:")
 
-places = door("config/documents/places.py", "unit/config/documents/test_parse.py")
+places = door("config/documents/document.py", "unit/config/documents/test_parse.py")
 places.without("keys there twice are described up to a bound", "        if len(self.problems) == MOST_TWICE:\n", "        if False:\n")
 
 yaml_reader = door("config/documents/yaml_reader.py", "unit/config/documents/test_parse.py")
@@ -93,7 +93,7 @@ load.without(
     "return Checked(options, errors,",
 )
 
-checks = door("authorize/checks.py", "unit/authorize/test_checks.py")
+checks = door("authorize/config_checks.py", "unit/authorize/test_config_checks.py")
 checks.without("a failing policy test is a problem", "    if _WORDS[decision.outcome] != test.expect:\n", "    if False:\n")
 checks.without(
     "a policy test names the route that must match",
@@ -110,7 +110,7 @@ shadowing.without(
     "lists.setdefault((route.from_.scheme, route.from_.host, None)",
 )
 
-files = door("config/files.py", "unit/config/test_files.py")
+files = door("config/types/files.py", "unit/config/types/test_files.py")
 files.without("what is no file is refused", "    if not stat.S_ISREG(os.fstat(descriptor).st_mode):\n", "    if False:\n")
 
 LIVE_RELOAD = "integration/test_rungate.py"
@@ -167,7 +167,7 @@ runtime.without(
 )
 rungate = door("gateproject/management/commands/rungate.py", f"{RELOAD}::test_a_hangup_before_gate_is_ready_does_not_end_it")
 rungate.without("a hangup while gate starts ends nothing", "signal.signal(signal.SIGHUP, signal.SIG_IGN)", "pass")
-locate = door("config/documents/locate.py", "unit/config/documents/test_locate.py", "unit/config/documents/test_parse.py")
+locate = door("config/documents/key_positions.py", "unit/config/documents/test_key_positions.py", "unit/config/documents/test_parse.py")
 locate.without("the elements of a list have places of their own", "here, index = (*base, index), index + 1", "here = (*base, index)")
 types = door("foundation/values.py", "unit/foundation/test_values.py")
 types.without("a part of an address above 255 is none", "25[0-5]|2[0-4][0-9]|1[0-9]{2}", "[12][0-9]{2}")
@@ -178,7 +178,7 @@ listener_state.without(
     "before is not None:",
     "unit/proxy/listener/test_state.py",
 )
-unchanged = door("config/routes/unchanged.py", "unit/config/test_source.py", "unit/config/routes/test_unchanged.py")
+unchanged = door("config/routes/route_cache.py", "unit/config/test_source.py", "unit/config/routes/test_route_cache.py")
 unchanged.without("a route follows the file it names", "        if next(watched_files(route), None) is None:\n", "        if True:\n")
 unchanged.without("a route that is written differently is read anew", "marshal.dumps(written, 0)", "marshal.dumps(sorted(written), 0)")
 source = door("config/source.py", "unit/config/test_source.py")

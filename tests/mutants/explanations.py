@@ -8,7 +8,7 @@ shadow_table.without("a route in shadow decides nothing", "if route.mode == SHAD
 shadow_blocks = door("authorize/policy/compiled_route.py", "unit/authorize/decisions/test_shadow.py")
 shadow_blocks.without("a block in shadow decides nothing", "if with_shadow or block.mode == ENFORCE]", "]")
 
-facts = door("authorize/decisions/facts.py", "unit/authorize/decisions/test_facts.py")
+facts = door("authorize/decisions/recorded_facts.py", "unit/authorize/decisions/test_recorded_facts.py")
 facts.without(
     "a header that is a secret is not written down", "is_secret_header(name) or len(value) > LONGEST_TEXT", "len(value) > LONGEST_TEXT"
 )

@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import door
 
-canonical = door("authorize/policy/canonical.py", "unit/authorize/policy/test_canonical.py")
+canonical = door("authorize/policy/paths/canonical.py", "unit/authorize/policy/paths/test_canonical.py")
 canonical.without("a backslash in a path is refused", r'set(b"#?\\")', r'set(b"#?")')
 canonical.without(
     "raw controls, spaces and non-ASCII in a path are refused",
@@ -23,7 +23,7 @@ canonical.without("a parent that was escaped again is refused", '_ESCAPED_AGAIN.
 canonical.without("a parent in escapes of either case is refused", "named.upper()", "named")
 canonical.without("a path with a dot segment is not plain", ' and b"/." not in raw and', " and")
 
-request = door("authorize/policy/request.py", "unit/authorize/policy/test_request.py", "unit/authorize/policy/test_canonical.py")
+request = door("authorize/policy/request.py", "unit/authorize/policy/test_request.py", "unit/authorize/policy/paths/test_canonical.py")
 request.without("a method in another spelling is refused", "|~0-9A-Z]{1,32}", "|~0-9A-Za-z]{1,32}")
 request.without("what is judged has a method in capitals", "    if method:\n        require_method(method)\n", "")
 request.without(
@@ -35,7 +35,7 @@ request.without("controls in a query are refused", "if _REFUSED_IN_QUERY.search(
 request.without("another port is another host", "port=None if port in default_ports and method != CONNECT else port", "port=None")
 request.without("a tunnel's port is kept", " and method != CONNECT else port", " else port")
 
-readings = door("authorize/policy/readings.py", "unit/authorize/policy/test_readings.py", "contract/test_path_readings.py")
+readings = door("authorize/policy/paths/readings.py", "unit/authorize/policy/paths/test_readings.py", "contract/test_path_readings.py")
 readings.without("a path that is read alike by all has neither parameters nor double slashes", 'if ";" in path or "//" in path or', "if")
 readings.without("parameters are cut before decoding", "found = _cut((written,))", "found = dict.fromkeys((written,))")
 readings.without("parameters are cut after decoding", "found |= _cut(dict.fromkeys([decoded for", "found |= (dict.fromkeys([decoded for")
@@ -171,7 +171,7 @@ user_entry.without(
 user_entry.without("an entry with an @ is no subject", '    if "@" in written:\n', '    if "@" in written and False:\n')
 
 decision = door(
-    "authorize/policy/decision.py", "unit/authorize/policy/test_decision.py", "unit/authorize/policy/test_expressions.py",
+    "authorize/policy/decision.py", "unit/authorize/policy/test_decision.py", "unit/authorize/policy/language/test_expressions.py",
     "unit/authorize/identity/test_client_certificates.py",
 )  # fmt: skip
 decision.without("a rule must hold", "if value == TRUE and (not", "if value & TRUE and (not")
@@ -180,11 +180,11 @@ decision.without("a deny that is not known not to hold denies", "        if valu
 decision.without("a deny that nobody can change denies", "if identity is not None or not value & FALSE:", "if identity is not None:")
 decision.without("who decides a deny must sign in", "        is_open_question = True\n", "        pass\n")
 
-truth = door("authorize/policy/truth.py", "unit/authorize/policy/test_truth.py", "unit/authorize/policy/test_expressions.py")
+truth = door("authorize/policy/truth.py", "unit/authorize/policy/test_truth.py", "unit/authorize/policy/language/test_expressions.py")
 truth.without("the opposite of unknown is unknown", "UNKNOWN: UNKNOWN}[value]", "UNKNOWN: TRUE}[value]")
 truth.without("unknown and yes is not yes", "return UNKNOWN if UNKNOWN in (one, other) else TRUE", "return TRUE")
 
-expressions = door("authorize/policy/expressions.py", "unit/authorize/policy/test_expressions.py")
+expressions = door("authorize/policy/language/expressions.py", "unit/authorize/policy/language/test_expressions.py")
 expressions.without("nor and not turn the answer round", "return NOT[some(case, trace)]", "return some(case, trace)")
 expressions.without(
     "a reason that counts the other way round is not told",
@@ -192,7 +192,7 @@ expressions.without(
     "is_told = is_told",
 )
 
-people = door("authorize/policy/about_people.py", "unit/authorize/policy/test_about_people.py")
+people = door("authorize/policy/language/person_criteria.py", "unit/authorize/policy/language/test_person_criteria.py")
 people.without("a claim that is missing is not known", "            if not values:\n                return UNKNOWN\n", "")
 people.without("a claim that is true is not one", "truths if value is True or value is False else others", "truths | others")
 people.without(
@@ -204,7 +204,7 @@ people.without(
     "if not found or not isinstance(found[0], str):",
 )
 
-requests = door("authorize/policy/about_requests.py", "unit/authorize/policy/test_about_requests.py")
+requests = door("authorize/policy/language/request_criteria.py", "unit/authorize/policy/language/test_request_criteria.py")
 requests.without(
     "an address that is not known matches nothing",
     "return is_inside(address) if address else UNKNOWN",
@@ -225,12 +225,14 @@ requests.without("an escape that a rule names is compared decoded, too", "(other
 requests.without("a secret header is not shown", "if found and is_secret_header(comparison.argument):", "if False:")
 requests.without("a method that is not known matches nothing", "return UNKNOWN if not method else TRUE", "return TRUE")
 
-cases = door("authorize/policy/criterion.py", "unit/authorize/policy/test_criterion.py", "unit/authorize/policy/test_about_requests.py")
+cases = door(
+    "authorize/policy/criterion.py", "unit/authorize/policy/test_criterion.py", "unit/authorize/policy/language/test_request_criteria.py"
+)
 cases.without("on nobody a person's criterion may be either", "step = nobody\n", "step = yes\n")
 cases.without("a header that comes twice has no value", "None if name in folded else value", "value")
 cases.without("what can't be evaluated is unknown", "step = steps[UNKNOWN]\n            look_at", "step = yes\n            look_at")
 
-moments = door("authorize/policy/moments.py", "unit/authorize/policy/test_moments.py")
+moments = door("authorize/policy/language/time_criteria.py", "unit/authorize/policy/language/test_time_criteria.py")
 moments.without("a session from the future has no age", "issued > case.now + _CLOCKS_DIFFER", "False")
 moments.without("a zone counts", "here = datetime.fromtimestamp(moment, zone)", 'here = datetime.fromtimestamp(moment, ZoneInfo("UTC"))')
 
@@ -271,7 +273,7 @@ email_address.without(
     "return encoded",
 )
 
-identity_facts = door("authorize/identity/facts.py", "unit/authorize/identity/test_facts.py")
+identity_facts = door("authorize/identity/person_records.py", "unit/authorize/identity/test_person_records.py")
 identity_facts.without("an unverified address matches no rule", "may_match = _may_match_by_email(facts)", "may_match = True")
 identity_facts.without("another issuer's address is none of ours", "if may_match and not is_foreign else", "if may_match else", *ENTRIES)
 identity_facts.without(
@@ -315,7 +317,7 @@ service.without("identity headers are for the allowed", "is_told = decision.is_a
 service.without(
     "a preflight carries nobody's identity", "is_told = decision.is_allowed and not decision.is_preflight", "is_told = decision.is_allowed"
 )
-hosts = door("authorize/hosts.py", "unit/authorize/test_service.py", "unit/authorize/test_hosts.py")
+hosts = door("authorize/route_hosts.py", "unit/authorize/test_service.py", "unit/authorize/test_route_hosts.py")
 hosts.without("an origin has the scheme of its route", " and scheme == self.scheme_of(host, port)", "")
 
 _LANGUAGE = (truth, expressions, people, requests, cases, moments, language, values, certificates)

@@ -19,10 +19,10 @@ step_up = door("authorize/policy/step_up.py", "unit/authorize/policy/test_step_u
 step_up.without("a sign-in grows old", "return TRUE if case.now - authenticated <= limit else FALSE", "return TRUE")
 step_up.without("an unknown age is none that fits", "if authenticated <= 0.0:", "if False:")
 
-identity_facts = door("authorize/identity/facts.py", "unit/authorize/identity/test_facts.py")
+identity_facts = door("authorize/identity/person_records.py", "unit/authorize/identity/test_person_records.py")
 identity_facts.without("another session lends no strength", " if name not in OF_THE_SIGN_IN}", "}")
 
-records = door("databroker/records.py", "unit/authorize/identity/test_facts.py")
+records = door("databroker/records.py", "unit/authorize/identity/test_person_records.py")
 records.without(
     "a session without auth_time is of unknown age",
     "        return 0.0\n    return min(",

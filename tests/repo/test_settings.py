@@ -34,7 +34,7 @@ def identified(key: Key) -> str:
 
 def test_every_key_says_what_it_means_how_it_is_written_and_gives_an_example() -> None:
     unread = [identified(key) for key in ALL_KEYS if key.reader is None and key.model is None]
-    assert unread == [], "their types need a Reader (config/fields.py)"
+    assert unread == [], "their types need a Reader (config/types/fields.py)"
     assert [identified(key) for key in ALL_KEYS if not (key.field.description or "").endswith(".")] == [], "a description is a sentence"
     assert [identified(key) for key in ALL_KEYS if not key.field.examples] == [], "Field(examples=[...])"
 

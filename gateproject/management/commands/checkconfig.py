@@ -7,10 +7,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from authorize.checks import JUDGES
+from authorize.config_checks import JUDGES
 from config.load import Judge, check_configuration, config_path
 from config.weaknesses import WEAKNESSES
-from gateproject.process.report import Report, as_json, as_sarif, as_text
+from gateproject.process.config_report import Report, as_json, as_sarif, as_text
 
 ALL_JUDGES = (*JUDGES, *(Judge("weak-setting", rule, warns=True) for rule in WEAKNESSES))
 FORMATS: dict[str, Callable[[Report], str]] = {"json": as_json, "sarif": as_sarif}

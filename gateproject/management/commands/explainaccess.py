@@ -27,11 +27,11 @@ from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest, ClientCertificate
 from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, route_table
-from config.fields import duration
 from config.options import Options
+from config.types.fields import duration
 from databroker.adminsite.directory_runs import last_reading
 from foundation.errors import ConfigError
-from gateproject.management.command import ConfiguredCommand, configured, unusable
+from gateproject.management.configured_command import ConfiguredCommand, configured, unusable
 
 
 class Command(ConfiguredCommand):

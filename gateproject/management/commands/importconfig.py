@@ -6,13 +6,13 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from authorize.checks import JUDGES
+from authorize.config_checks import JUDGES
 from config.importing import oauth2_proxy, pomerium
-from config.importing.accepted import leave_out_refused
 from config.importing.converted import Converted
-from config.importing.reading import POMERIUM, read
+from config.importing.foreign_file import POMERIUM, read
+from config.importing.refused_values import leave_out_refused
 from config.importing.templates import leave_out_templates
-from config.importing.writing import as_yaml
+from config.importing.yaml_output import as_yaml
 from config.load import check_content
 from foundation.errors import ConfigError
 

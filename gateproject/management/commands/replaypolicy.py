@@ -11,9 +11,9 @@ from django.utils import timezone
 
 from authorize.explain.replay import ASKED, LET_IN, REFUSED, Report, replay
 from authorize.models import LoggedDecision
-from config.fields import positive_duration
-from gateproject.management.command import ConfiguredCommand
+from config.types.fields import positive_duration
 from gateproject.management.commands.explainaccess import current_routes
+from gateproject.management.configured_command import ConfiguredCommand
 
 _TITLES = {REFUSED: "Newly refused", LET_IN: "Newly let in", ASKED: "Newly asked to sign in"}
 

@@ -9,7 +9,7 @@ from databroker.records import RECORD_TYPES
 from databroker.store.open import open_store
 from databroker.store.sealed import CHECK, SealedStore
 from foundation.errors import BrokerError
-from gateproject.management.command import ConfiguredCommand, configured
+from gateproject.management.configured_command import ConfiguredCommand, configured
 
 AT_ONCE = 200
 

@@ -9,7 +9,7 @@ from django.conf import settings
 
 from foundation.errors import ConfigError
 from foundation.fd_limit import make_room
-from gateproject.management.command import ConfiguredCommand
+from gateproject.management.configured_command import ConfiguredCommand
 
 if TYPE_CHECKING:
     from gateproject.process.runtime import Runtime

@@ -11,16 +11,16 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
-from config.fields import duration
 from config.options import Options
+from config.types.fields import duration
 from databroker.adminsite.audit import record_command
 from databroker.adminsite.service_account_admin import CREATES, FAILED, REVOKES, ROTATES
 from databroker.models import ServiceAccount as Row
 from databroker.records import ServiceAccount
 from databroker.service_accounts import KEEP, NEVER, AccountError, ServiceAccounts, checked_name
 from foundation.errors import BrokerError, ConfigError
-from gateproject.management.broker_of import opened_broker
-from gateproject.management.command import ConfiguredCommand, configured
+from gateproject.management.broker_access import opened_broker
+from gateproject.management.configured_command import ConfiguredCommand, configured
 from gateproject.process.database import migrate
 
 # The others write their log where the admin can't read it.

@@ -15,8 +15,8 @@ from authenticate.directory.sync import Changes, Value
 from config.options import Options
 from databroker.records import DIRECTORY_USER, DirectoryRun, DirectoryUser
 from foundation.errors import BrokerError
-from gateproject.management.broker_of import opened_broker
-from gateproject.management.command import ConfiguredCommand, configured
+from gateproject.management.broker_access import opened_broker
+from gateproject.management.configured_command import ConfiguredCommand, configured
 
 MOST_LINES = 500
 BAR = 30

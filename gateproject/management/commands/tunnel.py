@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from config.fields import host_port
+from config.types.fields import host_port
 from foundation.values import HostPort, Url, parse_url
 from gateproject.tunnel.client import Tunnels
 from gateproject.tunnel.connection import TunnelFailed

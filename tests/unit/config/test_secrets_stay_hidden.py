@@ -13,13 +13,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authorize.checks import JUDGES
+from authorize.config_checks import JUDGES
 from config.load import Judge, check_configuration
 from config.reference.all_settings import route_keys
 from config.reference.all_settings import settings as declared_settings
 from config.weaknesses import WEAKNESSES
 from foundation.errors import ConfigError
-from gateproject.process.report import Report, as_json, as_sarif, as_text
+from gateproject.process.config_report import Report, as_json, as_sarif, as_text
 from tests.support.examples import examples
 from tests.support.options import MINIMAL
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
-from config.files import watched_files
 from config.load import Checked, check_configuration
 from config.source import ConfigSource
+from config.types.files import watched_files
 from foundation.errors import ConfigError
 from tests.support.certs import certificate_files
 from tests.support.options import MINIMAL

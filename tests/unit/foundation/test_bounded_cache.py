@@ -22,7 +22,7 @@ FINITE = "called with nothing, or with one of a few values of ours"
 BOUNDED_OTHERWISE = {
     "authenticate/provider/http.py:_tls": CONFIGURED,
     "authorize/identity/client_certificates.py:_store": CONFIGURED,
-    "authorize/policy/moments.py:_once_a_second": "four numbers",
+    "authorize/policy/language/time_criteria.py:_once_a_second": "four numbers",
     "databroker/records.py:_names": FINITE,
     "databroker/store/kvstore.py:_sha1": FINITE,
     "foundation/pages.py:headers": FINITE,

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authorize.policy.canonical import canonical_path
+from authorize.policy.paths.canonical import canonical_path
 from config.routes.route import Route
 from foundation.errors import BadRequest
 from proxy.rewrite import HostRewrite, PathRewrite, own_name, target, without_token

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from config.documents.document import MOST_VALUES, DocumentError, key_path
 from config.documents.parse import _bound_toml, parse
-from config.documents.places import MOST_VALUES, DocumentError, key_path
 from tests.support.examples import examples
 
 SCALARS = (

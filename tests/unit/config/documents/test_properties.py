@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.documents.places import DocumentError
+from config.documents.document import DocumentError
 from config.documents.properties import read_properties
 from tests.support.examples import examples
 

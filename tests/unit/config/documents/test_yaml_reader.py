@@ -3,7 +3,7 @@
 import pytest
 
 from config.documents import yaml_reader
-from config.documents.places import DocumentError
+from config.documents.document import DocumentError
 from config.documents.yaml_reader import plain_value, read_yaml
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.importing.converted import Converted
+from config.importing.foreign_file import read
 from config.importing.oauth2_proxy import convert, whole
-from config.importing.reading import read
-from config.importing.writing import as_yaml
+from config.importing.yaml_output import as_yaml
 from config.load import load_options
 from tests.support.examples import examples
 

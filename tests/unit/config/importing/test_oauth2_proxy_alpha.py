@@ -4,10 +4,10 @@ from pathlib import Path
 
 import yaml
 
+from config.importing.foreign_file import read
 from config.importing.oauth2_proxy import convert
 from config.importing.oauth2_proxy_alpha import flat
-from config.importing.reading import read
-from config.importing.writing import as_yaml
+from config.importing.yaml_output import as_yaml
 
 
 def test_the_alpha_form_says_the_same(tmp_path: Path) -> None:

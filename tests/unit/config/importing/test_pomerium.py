@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from config.importing.converted import Converted
+from config.importing.foreign_file import read
 from config.importing.pomerium import convert
-from config.importing.reading import read
-from config.importing.writing import as_yaml
+from config.importing.yaml_output import as_yaml
 from config.load import load_options
 
 SECRET = base64.b64encode(bytes(32)).decode()

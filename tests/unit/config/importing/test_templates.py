@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from config.importing.converted import Converted, Part, Source
+from config.importing.foreign_file import read
 from config.importing.pomerium import convert
-from config.importing.reading import read
 from config.importing.templates import leave_out_templates, request_headers
-from config.importing.writing import as_yaml
+from config.importing.yaml_output import as_yaml
 
 REFERENCES = [
     "${pomerium.access_token}", "Bearer ${pomerium.access_token}", "$pomerium.access_token", "${pomerium.id_token}", "$pomerium.id_token",

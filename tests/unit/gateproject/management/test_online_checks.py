@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from config.documents.places import key_path
+from config.documents.document import key_path
 from config.options import Options
 from gateproject.management import online_checks
 from tests.support.certs import certificate_files

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from authenticate.service import AuthenticateService
-from authorize.checks import JUDGES
+from authorize.config_checks import JUDGES
 from authorize.service import AuthorizeService
 from config.source import ConfigSource
 from databroker.client import LocalBroker

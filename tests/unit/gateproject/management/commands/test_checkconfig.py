@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gateproject.management.commands.checkconfig import ALL_JUDGES, Command
-from gateproject.process.report import KINDS
+from gateproject.process.config_report import KINDS
 from tests.support.options import MINIMAL
 
 STRONG = {

@@ -1,0 +1,159 @@
+"""What only authorize knows about a configuration: can its routes be used, and do the operator's policy tests hold?"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from authorize.explain.invented_request import Described, described_identity, described_request
+from authorize.policy import explain
+from authorize.policy.compiled_route import lets_somebody_in, usable_conditions
+from authorize.policy.decision import Decision, Outcome, decide
+from authorize.policy.paths.readings import is_read_alike
+from authorize.policy.request import AccessRequest, ClientCertificate
+from authorize.policy.route_table import RouteTable
+from authorize.policy.shadowing import shadowed
+from authorize.state import default_ports, route_table
+from authorize.user_entry_checks import claims_of_two_issuers, entries_for_nobody, tokens_that_open_nothing, unusable_administrators
+from config.documents.document import path_of
+from config.load import Judge
+from config.options import Options
+from config.routes.policy_language import ENFORCE
+from config.routes.policy_tests import PolicyTest
+from config.routes.route import Route
+from config.validation import Finding
+from foundation.errors import BadRequest, ConfigError, TooManyReadings, TwoReadings
+
+_WORDS = {
+    Outcome.ALLOWED: "allow",
+    Outcome.FORBIDDEN: "refuse",
+    Outcome.CERTIFICATE: "refuse",
+    Outcome.SIGN_IN: "sign-in",
+    Outcome.STEP_UP: "step-up",
+    Outcome.NO_ROUTE: "no-route",
+}
+
+
+def unusable_routes(settings: Any) -> Iterator[Finding]:
+    """What compiling them finds, that a look at single settings can't."""
+    for index, route in enumerate(settings.policy):
+        try:
+            usable_conditions(route, f"policy[{index}]")
+        except ConfigError as error:
+            yield from ((path_of(problem.key), problem.message) for problem in error.problems)
+
+
+def unreachable_routes(settings: Any) -> Iterator[Finding]:
+    enforced = [index for index, route in enumerate(settings.policy) if route.mode == ENFORCE]
+    for found, cover in shadowed([settings.policy[index] for index in enforced], default_ports(settings)):
+        place, other = ("policy", enforced[found]), ("policy", enforced[cover])
+        yield place, "can never match: {other} comes before it and takes all its requests", other
+
+
+def routes_that_refuse_their_own(settings: Any) -> Iterator[Finding]:
+    """`path: /a;b` is `/a` to many a server, which is another route's, or nobody's (docs/decisions/paths.md)."""
+    if not any(_is_read_otherwise(route.path or route.prefix or "/") for route in settings.policy):
+        return
+    try:
+        table = route_table(settings)
+    except ConfigError:
+        return
+    indexes = {id(route): index for index, route in enumerate(settings.policy)}
+    for compiled in table.routes():
+        route, path = compiled.route, compiled.matched_prefix
+        if route.is_tcp or not path or is_read_alike(path):
+            continue
+        try:
+            table.match(AccessRequest("GET", route.from_.host, _port(route, settings), path))
+        except (TooManyReadings, TwoReadings) as error:
+            yield ("policy", indexes[id(route)]), f"refuses what it names: {error.in_full}; an expression (regex) may own both"
+
+
+def _is_read_otherwise(text: str) -> bool:
+    return any(mark in text for mark in (";", "//", "%", "?", "#"))
+
+
+def _port(route: Route, settings: Any) -> int | None:
+    return None if route.from_.port in default_ports(settings) else route.from_.port
+
+
+def routes_without_people(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy):
+        if not lets_somebody_in(route):
+            yield ("policy", index), "lets nobody in: give allowed_users, allowed_groups, allowed_domains or allow_any_authenticated_user"
+
+
+def failing_policy_tests(settings: Any) -> Iterator[Finding]:
+    """Only of a configuration that is right otherwise: with a route missing, any other would answer for it."""
+    tests = settings.all_policy_tests if isinstance(settings, Options) else ()
+    if not tests:
+        return
+    try:
+        table = route_table(settings)
+    except ConfigError:
+        return
+    for path, test in tests:
+        if failure := _failure(test, settings, table):
+            yield path, failure
+
+
+def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
+    """Empty where what comes of it is what was expected."""
+    name = f" ({test.name})" if test.name else ""
+    try:
+        headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in test.headers.items()]
+        request = described_request(test.url, test.method, default_ports(options), source_ip=test.source_ip or "", headers=headers)
+        person = described_identity(Described(test.user, test.groups, test.claims), options)
+    except ValueError as error:
+        return f"fails{name}: {error}"
+    try:
+        decision = decide(_with_certificate(request, test, table), person, table, time.time())
+    except BadRequest as error:
+        return "" if test.expect == "refuse" and test.route is None else f"fails{name}: expected {test.expect}, got refuse: {error.in_full}"
+    index = _index(decision, options)
+    if _WORDS[decision.outcome] != test.expect:
+        return f"fails{name}: expected {test.expect}, got {_WORDS[decision.outcome]}{_of_route(index, options)}: {_trace(decision)}"
+    if test.route is not None and test.route not in (index, decision.route.route.name if decision.route else None):
+        return f"fails{name}: expected route {test.route}, got{_of_route(index, options).removeprefix(' by')}"
+    return ""
+
+
+def _with_certificate(request: AccessRequest, test: PolicyTest, table: RouteTable) -> AccessRequest:
+    """Only a route with an authority asks for a certificate."""
+    shown, route = test.client_certificate, table.match(request)
+    if shown is None or route is None or route.client_ca is None:
+        return request
+    verdicts = {route.client_ca.id: "" if shown.is_trusted else "is not of the route's authority"}
+    return replace(request, client_certificate=ClientCertificate(shown.fingerprint, shown.spki, "", verdicts=verdicts))
+
+
+def _index(decision: Decision, options: Options) -> int | None:
+    if decision.route is None:
+        return None
+    return next(index for index, route in enumerate(options.policy) if route is decision.route.route)
+
+
+def _of_route(index: int | None, options: Options) -> str:
+    if index is None:
+        return ""
+    name = options.policy[index].name
+    return f" by policy[{index}]" + (f" ({name})" if name else "")
+
+
+def _trace(decision: Decision) -> str:
+    if not decision.trace:
+        return explain.sentence(decision).rstrip(".")
+    return "; ".join(f"{row['rule']}: {row['reason']}" for row in explain.rows(decision))
+
+
+JUDGES = (
+    Judge("unusable-route", unusable_routes),
+    Judge("invalid-configuration", unusable_administrators),
+    Judge("policy-test", failing_policy_tests),
+    Judge("unreachable-route", unreachable_routes, warns=True),
+    Judge("unreachable-route", routes_without_people, warns=True),
+    Judge("unreachable-route", routes_that_refuse_their_own, warns=True),
+    Judge("doubtful-name", entries_for_nobody, warns=True),
+    Judge("doubtful-name", tokens_that_open_nothing, warns=True),
+    Judge("doubtful-name", claims_of_two_issuers, warns=True),
+)

@@ -1,0 +1,166 @@
+"""What is written down of a decision, so that it can be explained, and be made again by another policy?
+
+Only what rules compare.  Of headers and claims only those that a rule of the configuration names, and of headers whose value is a
+secret nothing but that they were sent.  What is left out is named, so that a replay knows what it doesn't know.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from authorize.policy.identity import Identity
+from authorize.policy.language.request_criteria import is_secret_header
+from authorize.policy.request import AccessRequest, ClientCertificate
+from config.routes.policy_language import comparisons
+from config.routes.route import Route
+
+LONGEST_PATH = 2048
+LONGEST_TEXT = 1024
+MOST_VALUES = 1000
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The names of the headers and claims that rules compare."""
+
+    headers: frozenset[bytes]
+    claims: frozenset[str]
+
+
+def looked_at(routes: Iterable[Route]) -> Looked:
+    headers, claims = set[bytes](), set[str]()
+    for route in routes:
+        claims.update(route.allowed_idp_claims)
+        if route.acr_values:
+            claims.add("acr")
+        for comparison in comparisons(route.policy):
+            if comparison.criterion == "http_header":
+                headers.add(comparison.argument.encode("ascii"))
+            elif comparison.criterion in ("claim", "acr"):
+                claims.add(comparison.argument or "acr")
+    return Looked(frozenset(headers), frozenset(claims))
+
+
+def bounded(request: AccessRequest, looked: Looked) -> AccessRequest:
+    """What may wait in memory: without the query, where applications put secrets, and with the headers that rules look at."""
+    headers = (
+        tuple((name, value[: LONGEST_TEXT + 1]) for name, value in request.headers if name in looked.headers) if looked.headers else ()
+    )
+    shown = request.client_certificate
+    return AccessRequest(
+        request.method,
+        request.host,
+        request.port,
+        request.path[: LONGEST_PATH + 1],
+        "",
+        request.origin[:LONGEST_TEXT],
+        request.access_control_request_method[:LONGEST_TEXT],
+        request.source_ip,
+        headers[:MOST_VALUES],
+        None if shown is None else replace(shown, chain=()),
+    )
+
+
+def request_facts(request: AccessRequest, looked: Looked) -> Facts:
+    """Of what `bounded` gave.  `looked_headers` are those whose every value is here."""
+    sent = [(name.decode("ascii"), value) for name, value in request.headers]
+    left_out = {name for name, value in sent if is_secret_header(name) or len(value) > LONGEST_TEXT}
+    shown = request.client_certificate
+    facts: Facts = {
+        "method": request.method,
+        "host": request.host,
+        "port": request.port,
+        "path": request.path[:LONGEST_PATH],
+        "origin": request.origin,
+        "preflight": request.access_control_request_method,
+        "source_ip": request.source_ip,
+        "headers": [[name, value.decode("latin-1")] for name, value in sent if name not in left_out],
+        "looked_headers": sorted(
+            {name.decode("ascii") for name in looked.headers if not is_secret_header(name.decode("ascii"))} - left_out
+        ),
+        "certificate": None if shown is None else _certificate(shown),
+        "cut": "the path" if len(request.path) > LONGEST_PATH else "",
+    }
+    return {name: value for name, value in facts.items() if value not in (None, "", [])}
+
+
+def _certificate(shown: ClientCertificate) -> Facts:
+    return {
+        "fingerprint": shown.fingerprint,
+        "spki_hash": shown.spki_hash,
+        "subject": shown.subject[:LONGEST_TEXT],
+        "verdicts": dict(shown.verdicts),
+    }
+
+
+def request_of(facts: Facts) -> AccessRequest:
+    certificate = facts.get("certificate")
+    return AccessRequest(
+        method=facts.get("method", ""),
+        host=facts["host"],
+        port=facts.get("port"),
+        path=facts["path"],
+        origin=facts.get("origin", ""),
+        access_control_request_method=facts.get("preflight", ""),
+        source_ip=facts.get("source_ip", ""),
+        headers=tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in facts.get("headers", ())),
+        client_certificate=ClientCertificate(**certificate) if certificate else None,
+    )
+
+
+def identity_facts(identity: Identity, looked: Looked) -> Facts:
+    """Without tokens, and without claims that no rule looks at.  `looked_claims` are those of which every value is here."""
+    found = {name: identity.claims[name] for name in looked.claims & identity.claims.keys()}
+    left_out = {
+        name for name, values in found.items() if len(values) > MOST_VALUES or any(len(str(value)) > LONGEST_TEXT for value in values)
+    }
+    facts: Facts = {
+        "user_id": identity.user_id,
+        "subject": identity.subject,
+        "provider": identity.provider,
+        "issued": identity.issued,
+        "authenticated": identity.authenticated,
+        "email": identity.email,
+        "rule_email": identity.rule_email,
+        "name": identity.name,
+        "group_ids": sorted(identity.group_ids)[:MOST_VALUES],
+        "group_names": sorted(identity.group_names)[:MOST_VALUES],
+        "claims": {name: list(values) for name, values in sorted(found.items()) if name not in left_out},
+        "looked_claims": sorted(looked.claims - left_out),
+        "cut": "the list of groups" if max(len(identity.group_ids), len(identity.group_names)) > MOST_VALUES else "",
+    }
+    return {name: value for name, value in facts.items() if value not in ("", [], {})}
+
+
+def identity_of_facts(facts: Facts | None) -> Identity | None:
+    if facts is None:
+        return None
+    return Identity(
+        session_id="",
+        user_id=facts["user_id"],
+        subject=facts["subject"],
+        provider=facts["provider"],
+        expires=float("inf"),
+        issued=facts["issued"],
+        authenticated=facts.get("authenticated", 0.0),
+        email=facts.get("email", ""),
+        rule_email=facts.get("rule_email", ""),
+        name=facts.get("name", ""),
+        group_ids=frozenset(facts.get("group_ids", ())),
+        group_names=frozenset(facts.get("group_names", ())),
+        groups=(*facts.get("group_ids", ()), *facts.get("group_names", ())),
+        claims={name: tuple(values) for name, values in facts.get("claims", {}).items()},
+    )
+
+
+def missing_for(route: Route, request: Facts, identity: Facts | None) -> str:
+    """What the rules of this route look at and nobody wrote down; "" where it is all there."""
+    looked = looked_at([route])
+    lacking = [request.get("cut", ""), (identity or {}).get("cut", "")]
+    headers = {name.decode("ascii") for name in looked.headers}
+    lacking += [f"http_header/{name}" for name in sorted(headers - set(request.get("looked_headers", ())))]
+    if identity is not None:
+        lacking += [f"claim/{name}" for name in sorted(looked.claims - set(identity.get("looked_claims", ())))]
+    return ", ".join(filter(None, lacking))

@@ -1,0 +1,34 @@
+"""Which function makes which criterion of the policy language?  A list written by hand."""
+
+from collections.abc import Callable
+
+from authorize.policy.criteria import Criterion
+from authorize.policy.language import person_criteria, request_criteria, time_criteria
+from config.routes.policy_language import Comparison
+
+# Their answer may change while nothing else does.
+TIMED = frozenset({"time_of_day", "day_of_week", "date", "session_age"})
+
+
+def criterion_of(comparison: Comparison) -> Criterion:
+    """ValueError where an operand makes no sense; it says only what is wrong with it."""
+    return MAKERS[comparison.criterion](comparison)
+
+
+MAKERS: dict[str, Callable[[Comparison], Criterion]] = {
+    "email": person_criteria.email,
+    "domain": person_criteria.domain,
+    "user": person_criteria.user,
+    "groups": person_criteria.groups,
+    "claim": person_criteria.claim,
+    "acr": person_criteria.acr,
+    "source_ip": request_criteria.source_ip,
+    "http_method": request_criteria.http_method,
+    "http_path": request_criteria.http_path,
+    "http_header": request_criteria.http_header,
+    "client_certificate": request_criteria.client_certificate,
+    "time_of_day": time_criteria.time_of_day,
+    "day_of_week": time_criteria.day_of_week,
+    "date": time_criteria.date,
+    "session_age": time_criteria.session_age,
+}

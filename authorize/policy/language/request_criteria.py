@@ -1,0 +1,156 @@
+"""Comparisons of the policy language with the request itself: who sends it, from where, how, and for which path."""
+
+import ipaddress
+import itertools
+from collections.abc import Callable
+
+import re2
+
+from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_request, shown
+from authorize.policy.criterion import UNTOLD
+from authorize.policy.language.text_operators import described, text_test
+from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
+from authorize.policy.paths.readings import expression_form, setting_forms
+from authorize.policy.truth import FALSE, TRUE, UNKNOWN
+from config.routes.policy_language import Comparison
+from foundation.bounded_cache import remembered
+from foundation.errors import BadRequest
+
+# Headers whose value is a secret are compared, and never shown.
+_NOT_SHOWN = ("authorization", "cookie", "token", "secret", "key", "password")
+
+ADDRESS = Answers(Reason.ADDRESS_LISTED, Reason.ADDRESS_NOT_LISTED, Reason.ADDRESS_UNKNOWN)
+METHOD = Answers(Reason.METHOD_LISTED, Reason.METHOD_NOT_LISTED, Reason.METHOD_UNKNOWN)
+PATH = Answers(Reason.PATH_LISTED, Reason.PATH_NOT_LISTED, Reason.PATH_IN_DOUBT)
+HEADER = Answers(Reason.HEADER_LISTED, Reason.HEADER_NOT_LISTED, Reason.HEADER_UNKNOWN)
+CERTIFICATE = Answers(Reason.CERTIFICATE_LISTED, Reason.CERTIFICATE_NOT_LISTED, Reason.CERTIFICATE_MISSING)
+
+
+def source_ip(comparison: Comparison) -> Criterion:
+    networks = comparison.operand
+
+    @remembered(4096, longest=64)
+    def is_inside(text: str) -> int:
+        address = ipaddress.ip_address(text)
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+            address = address.ipv4_mapped
+        return TRUE if any(address in network for network in networks) else FALSE
+
+    def judge(case: Case) -> int:
+        address = case.request.source_ip
+        return is_inside(address) if address else UNKNOWN
+
+    criterion = described(comparison, lambda case: case.request.source_ip or "an unknown address")
+    return on_request(criterion, ADDRESS, judge, is_negated=comparison.is_negated)
+
+
+def http_method(comparison: Comparison) -> Criterion:
+    listed = frozenset(comparison.operand)
+
+    def judge(case: Case) -> int:
+        # Forward auth knows the method only from a front proxy that says it.
+        method = case.request.method
+        return UNKNOWN if not method else TRUE if method in listed else FALSE
+
+    criterion = described(comparison, lambda case: case.request.method or "an unknown method")
+    return on_request(criterion, METHOD, judge, is_negated=comparison.is_negated)
+
+
+def http_path(comparison: Comparison) -> Criterion:
+    """The canonical path; all that upstreams may take it for must answer alike, else the answer is unknown."""
+    canonical = {"is": canonical_setting_path, "in": canonical_setting_path, "starts_with": canonical_setting_prefix}
+    try:
+        operand = tuple(map(canonical.get(comparison.operator, str), comparison.operand))
+    except BadRequest as error:
+        raise ValueError(str(error)) from None
+    is_expression = comparison.operator == "matches"
+    forms = _expression_forms(operand) if is_expression else tuple(dict.fromkeys(itertools.chain(*map(setting_forms, operand))))
+    fits, fits_reading = text_test(comparison.operator, operand), text_test(comparison.operator, forms)
+    has_escapes = forms != operand and not is_expression
+
+    def judge(case: Case) -> int:
+        path, others = case.request.path, case.others
+        if others is None:
+            others = case.read()
+        holds = fits(path)
+        if others is UNTOLD:
+            return UNKNOWN
+        if (others or has_escapes) and any(fits_reading(reading) is not holds for reading in others or (path,)):
+            return UNKNOWN
+        return TRUE if holds else FALSE
+
+    def compared(case: Case) -> str:
+        path, others = case.request.path, case.read()
+        if others is UNTOLD:
+            return f"{path}, which holds too many marks to be read in one way"
+        other = next((reading for reading in others or (path,) if fits_reading(reading) is not fits(path)), None)
+        return path if other is None else f"{path}, which an upstream may read as {other}"
+
+    return on_request(described(comparison, compared), PATH, judge, is_negated=comparison.is_negated)
+
+
+def _expression_forms(expressions: tuple[str, ...]) -> tuple[str, ...]:
+    """With what those that name escapes stand for; what no longer is an expression then fits nothing, so the answer is unknown."""
+    return tuple(dict.fromkeys((*expressions, *filter(_is_expression, map(expression_form, expressions)))))
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        re2.compile(text)
+    except re2.error:
+        return False
+    return True
+
+
+def http_header(comparison: Comparison) -> Criterion:
+    """A header that comes twice has no one value (`Case.fold`)."""
+    name = comparison.argument.encode("ascii")
+
+    def compared(case: Case) -> str:
+        found = [value for key, value in case.request.headers if key == name]
+        if found and is_secret_header(comparison.argument):
+            return f"{comparison.argument}: sent, and not shown"
+        return f"{comparison.argument}: {shown(value.decode('utf-8', 'replace') for value in found)}"
+
+    judge = _header_sent(name, comparison.operand) if comparison.operator == "exists" else _header_judge(name, comparison)
+    return on_request(described(comparison, compared), HEADER, judge, is_negated=comparison.is_negated)
+
+
+def _header_sent(name: bytes, should_exist: bool) -> Callable[[Case], int]:
+    return lambda case: TRUE if (name in (case.headers or case.fold())) is should_exist else FALSE
+
+
+def _header_judge(name: bytes, comparison: Comparison) -> Callable[[Case], int]:
+    fits = text_test(comparison.operator, comparison.operand)
+    # A value that is listed needs no decoding to be found; any other must be text before it can be said to be another.
+    listed = frozenset(text.encode() for text in comparison.operand) if comparison.operator in ("is", "in") else frozenset()
+
+    def judge(case: Case) -> int:
+        value = (case.headers or case.fold()).get(name)
+        if value is None:
+            return UNKNOWN
+        return TRUE if value in listed or fits(value.decode("utf-8")) else FALSE
+
+    return judge
+
+
+def is_secret_header(name: str) -> bool:
+    """Is its value compared, and never shown or written down?"""
+    return any(word in name for word in _NOT_SHOWN)
+
+
+def client_certificate(comparison: Comparison) -> Criterion:
+    listed = frozenset(comparison.operand)
+    is_fingerprint = comparison.operator == "fingerprint"
+
+    def judge(case: Case) -> int:
+        certificate = case.request.client_certificate
+        if certificate is None:
+            return UNKNOWN
+        return TRUE if (certificate.fingerprint if is_fingerprint else certificate.spki_hash) in listed else FALSE
+
+    def compared(case: Case) -> str:
+        certificate = case.request.client_certificate
+        return "no certificate" if certificate is None else certificate.fingerprint if is_fingerprint else certificate.spki_hash
+
+    return on_request(described(comparison, compared), CERTIFICATE, judge, is_negated=comparison.is_negated)

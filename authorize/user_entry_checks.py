@@ -1,0 +1,88 @@
+"""What only authorize knows of user entries: can each be somebody's, and could whom it names ever come here?"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from authorize.identity.account_identity import PROVIDER
+from authorize.policy.compiled_route import unusable_users
+from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
+from config.documents.document import KeyPath, path_of
+from config.groups.authenticate import PROVIDERS
+from config.groups.authorize import claimed_groups
+from config.routes.bearer_tokens import ISSUER_ENDS, JWT, OF_OUR_PEOPLE
+from config.routes.policy_language import comparisons
+from config.validation import Finding
+
+
+def unusable_administrators(settings: Any) -> Iterator[Finding]:
+    for problem in unusable_users(settings.admin_allowed_users, "admin_allowed_users"):
+        yield path_of(problem.key), problem.message
+
+
+def entries_for_nobody(settings: Any) -> Iterator[Finding]:
+    """Of a provider that is not the configured one, or an issuer of which no token is taken there."""
+    for place, written, issuers in _entries(settings):
+        try:
+            entry = user_entry(written)
+        except ValueError:
+            continue  # that is an error
+        if message := _why_nobody(entry, settings.idp_provider, issuers):
+            yield place, f"{written!r} {message}"
+
+
+def tokens_that_open_nothing(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy):
+        if route.bearer_token != JWT or route.allowed_idp_claims or any(block.effect == "allow" for block in route.policy):
+            continue
+        if not any(written.startswith(f"{route.bearer_token_issuer}{ISSUER_ENDS}") for written in route.allowed_users):
+            yield (
+                ("policy", index, "bearer_token"),
+                "lets no token in: addresses, groups and subjects are those of the configured provider's people; "
+                f"name {route.bearer_token_issuer}{ISSUER_ENDS}<sub> in allowed_users, or its claims in allowed_idp_claims or policy",
+            )
+
+
+def claims_of_two_issuers(settings: Any) -> Iterator[Finding]:
+    of_our_people = {*OF_OUR_PEOPLE, claimed_groups(settings)}
+    for index, route in enumerate(settings.policy):
+        if route.bearer_token != JWT:
+            continue
+        asked = [comparison for comparison in comparisons(route.policy) if comparison.criterion == "claim"]
+        if any(comparison.argument == "iss" for comparison in asked):
+            continue
+        for comparison in asked:
+            if comparison.argument in of_our_people:
+                yield (
+                    path_of(f"policy[{index}].{comparison.key}"),
+                    f"holds for people of the provider and for tokens of {route.bearer_token_issuer} alike: "
+                    "say whose, with claim/iss beside it",
+                )
+
+
+def _entries(settings: Any) -> Iterator[tuple[KeyPath, str, frozenset[str]]]:
+    """Where it is written, the entry, and the issuers of whose tokens it may be."""
+    for index, route in enumerate(settings.policy):
+        issuers = frozenset({route.bearer_token_issuer} if route.bearer_token == JWT else ())
+        yield from _listed(("policy", index, "allowed_users"), route.allowed_users, issuers)
+        for comparison in comparisons(route.policy):
+            if comparison.criterion == "user":
+                place = path_of(f"policy[{index}].{comparison.key}")
+                yield from ((place, written, issuers) for written in comparison.operand)
+    yield from _listed(("admin_allowed_users",), settings.admin_allowed_users, frozenset())
+
+
+def _listed(place: KeyPath, entries: Iterable[str], issuers: frozenset[str]) -> Iterator[tuple[KeyPath, str, frozenset[str]]]:
+    yield from (((*place, index), written, issuers) for index, written in enumerate(entries))
+
+
+def _why_nobody(entry: UserEntry, provider: str, issuers: frozenset[str]) -> str:
+    """ "" where whom it names may come."""
+    if entry.kind is not EntryKind.USER_ID or entry.provider in (provider, PROVIDER):
+        return ""
+    if entry.names_an_issuer:
+        return "" if entry.provider in issuers else "names whom a token of that issuer names, and none is taken here"
+    if entry.provider in PROVIDERS:
+        return f"names somebody of {entry.provider}, and idp_provider is {provider}"
+    if entry.provider == JWT:
+        return f"names nobody: of bearer_token: jwt an entry is written https://issuer{ISSUER_ENDS}sub"
+    return f"names somebody of {entry.provider}, which is no provider: a subject with a slash is written {provider}/{entry.name}"

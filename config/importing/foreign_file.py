@@ -1,0 +1,99 @@
+"""A foreign configuration file as keys with values and lines, and which product it was written for."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from config.documents.document import Document, DocumentError, key_path, packed
+from config.documents.parse import parse
+from config.documents.yaml_reader import plain_value
+from config.importing.converted import Source
+from config.types.files import LARGEST_CONFIGURATION, read_capped
+from foundation.errors import ConfigError, Problem
+
+POMERIUM, OAUTH2_PROXY = "Pomerium", "oauth2-proxy"
+_PREFIX = "OAUTH2_PROXY_"
+_VARIABLE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
+# Keys that only the one or the other has; what both have decides nothing.
+_POMERIUM_KEYS = {"authenticate_service_url", "idp_provider", "routes", "policy", "shared_secret", "databroker_storage_type", "services"}
+_OAUTH2_PROXY_KEYS = {
+    "client_id",
+    "upstreams",
+    "email_domains",
+    "provider",
+    "providers",
+    "upstreamConfig",
+    "http_address",
+    "oidc_issuer_url",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """`values` as the file holds them; `base` is where its relative paths begin."""
+
+    product: str
+    values: dict[str, Any]
+    document: Document
+    base: Path
+
+    def source(self, *path: str | int) -> Source:
+        place = self.document.place_of(path)
+        return Source(key_path(path), None if place is None else place[0])
+
+    def items(self) -> Iterator[tuple[str, Any, Source]]:
+        for key, value in self.values.items():
+            yield key, value, self.source(key)
+
+
+def read(path: Path) -> Foreign:
+    """YAML, JSON, TOML (also named .cfg), or lines of NAME=value.  ConfigError where it is none of them, or nobody's."""
+    try:
+        content = read_capped(path, LARGEST_CONFIGURATION)
+        document = _variables(content) if _is_environment(path) else parse(content, _format_of(path))
+    except ValueError as error:
+        raise ConfigError([Problem("", str(error))]) from None
+    except DocumentError as error:
+        raise ConfigError([Problem("", str(error), error.line, error.column, str(path))]) from None
+    if not isinstance(document.value, dict) or not document.value:
+        raise ConfigError([Problem("", f"{path}: holds no settings")])
+    return Foreign(product_of(document.value, path), document.value, document, path.absolute().parent)
+
+
+def product_of(values: dict[str, Any], path: Path) -> str:
+    keys = set(values)
+    ours, theirs = len(keys & _POMERIUM_KEYS), len(keys & _OAUTH2_PROXY_KEYS)
+    if ours == theirs:
+        raise ConfigError([Problem("", f"{path}: looks like a configuration neither of Pomerium nor of oauth2-proxy")])
+    return POMERIUM if ours > theirs else OAUTH2_PROXY
+
+
+def _is_environment(path: Path) -> bool:
+    return path.suffix in (".env", ".properties") or path.name == ".env"
+
+
+def _format_of(path: Path) -> str:
+    return ".toml" if path.suffix in (".cfg", ".conf", ".toml") else path.suffix
+
+
+def _variables(content: bytes) -> Document:
+    values: dict[str, Any] = {}
+    positions: dict[Any, int] = {}
+    for number, line in enumerate(content.decode("utf-8-sig", "strict").splitlines(), start=1):
+        written = line.strip()
+        if not written or written.startswith("#"):
+            continue
+        match = _VARIABLE.fullmatch(written)
+        if match is None:
+            raise DocumentError("is not NAME=value", number)
+        key = match[1].removeprefix(_PREFIX).lower()
+        values[key], positions[key] = _unquoted(match[2].strip()), packed(number, 1)
+    return Document(values, {id(values): positions})
+
+
+def _unquoted(text: str) -> Any:
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    return plain_value(text)

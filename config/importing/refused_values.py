@@ -1,0 +1,78 @@
+"""Would gate take what was made?  What it would refuse is left out and said, and nothing becomes more open by that."""
+
+from collections.abc import Callable, Iterable
+
+import yaml
+
+from config.documents.document import path_of
+from config.importing.converted import Converted, Entry, Note, Part
+from foundation.errors import Problem
+
+# The problems of a configuration, as YAML.
+Check = Callable[[bytes], Iterable[Problem]]
+
+_MOST_ROUNDS = 20
+# Without it more people would come in: gate rather does not start.
+_STAYS = frozenset({"client_ca", "client_ca_file"})
+
+
+def leave_out_refused(converted: Converted, check: Check) -> None:
+    """Each round takes out what was refused; without it something else may be missing."""
+    for _ in range(_MOST_ROUNDS):
+        problems, routes = list(check(_plain(converted))), converted.written_routes
+        left = [problem for problem in problems if not _taken_out(converted.top, routes, problem)]
+        if len(left) == len(problems):
+            break
+    for problem in problems:
+        converted.top.entries.append(Entry([Note("NEW", f"checkconfig will say: {problem.key}: {problem.message}")]))
+
+
+def _plain(converted: Converted) -> bytes:
+    routes = [_values(route) for route in converted.written_routes]
+    return yaml.safe_dump({**_values(converted.top), "policy": routes}).encode()
+
+
+def _values(part: Part) -> dict[str, object]:
+    return {entry.key: entry.value for entry in part.entries if entry.key}
+
+
+def _taken_out(top: Part, routes: list[Part], problem: Problem) -> bool:
+    path = path_of(problem.key)
+    if path[:1] == ("policy",) and len(path) > 1 and isinstance(path[1], int):
+        return _out_of_route(routes[path[1]], str(path[2]) if len(path) > 2 else "", problem.message)
+    key = str(path[0]) if path else ""
+    entry = top.find(key)
+    if entry is None or key in _STAYS or _names_a_file(key):
+        return False
+    top.refuse(entry, problem.message)
+    return True
+
+
+def _out_of_route(route: Part, key: str, message: str) -> bool:
+    entry = route.find(key)
+    if key == "from":
+        why = f"from: {message}; the whole route was left out"
+        route.drop(*(entry.key for entry in route.entries))
+        route.entries.insert(0, Entry([Note("LOST", why)]))
+    if not route.has("from"):
+        return True
+    if entry is None or _names_a_file(key):
+        if route.find("to") is None and route.find("redirect") is None:
+            _lead_nowhere(route)
+            return True
+        return False
+    route.refuse(entry, message)
+    return True
+
+
+def _lead_nowhere(route: Part) -> None:
+    """A route that is gone would leave its requests to the next one, which may be open to more people."""
+    is_tcp = str(_values(route).get("from", "")).startswith("tcp+")
+    route.close()
+    said = "nowhere, because where it led can't be carried over: it is here, and closed, so that no other route takes its requests"
+    route.set(None, "to", "tcp://upstream.invalid:1" if is_tcp else "https://upstream.invalid", new=said)
+
+
+def _names_a_file(key: str) -> bool:
+    """It may be there where gate will run."""
+    return key.endswith("_file") or key == "certificates"

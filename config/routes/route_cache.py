@@ -1,0 +1,44 @@
+"""Which routes of a file are those of before?  Then one changed route among ten thousand costs little more than reading the file."""
+
+import marshal
+from typing import Any
+
+from config.routes.route import Route
+from config.types.files import watched_files
+
+
+class KnownRoutes:
+    """The good routes of the configuration that was read last, by what is written of them.
+
+    Written the same means the same, but for files: a route that names one is read anew each time.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[bytes, Route] = {}
+        self._now: dict[bytes, Route] = {}
+
+    def begin(self) -> None:
+        """Another configuration is being read: what it does not say again is forgotten."""
+        self._before, self._now = self._now, {}
+
+    def find(self, written: Any) -> Route | None:
+        text = _text(written)
+        route = self._before.get(text)
+        if route is not None:
+            self._add(text, route)
+        return route
+
+    def add(self, written: Any, route: Route) -> None:
+        if next(watched_files(route), None) is None:
+            self._add(_text(written), route)
+
+    def _add(self, text: bytes, route: Route) -> None:
+        self._now[text] = route
+
+
+def _text(written: Any) -> bytes:
+    """Not by comparison: in Python `1 == True`, and a configuration means different things by them."""
+    try:
+        return marshal.dumps(written, 0)  # in the one version that is the same for the same values
+    except ValueError:  # TOML has dates
+        return repr(written).encode("utf-8", "backslashreplace")

@@ -1,0 +1,33 @@
+"""What commands of manage.py have in common that work by the configuration."""
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from config.options import Options
+from foundation.errors import ConfigError
+from gateproject.process.config_report import NO_FILE
+
+
+class ConfiguredCommand(BaseCommand):
+    requires_system_checks: list[str] = []
+    config_is: ClassVar[str] = "the configuration file (default: $GATE_CONFIG, else ./config.yaml)"
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        # manage.py takes -config out of the arguments before Django sees them; it is declared here for the help text.
+        parser.add_argument("-config", metavar="FILE", help=self.config_is)
+
+
+def configured() -> Options:
+    """The configuration that the command was given; CommandError where it has a problem."""
+    if settings.GATE_CONFIG_ERROR is not None:
+        raise unusable(settings.GATE_CONFIG_ERROR)
+    options: Options = settings.GATE_OPTIONS
+    return options
+
+
+def unusable(error: ConfigError) -> CommandError:
+    more = f" (and {len(error.problems) - 1} more; manage.py checkconfig prints all)" if len(error.problems) > 1 else ""
+    what = "the configuration" if settings.GATE_CONFIG_PATH else f"{NO_FILE}; the environment"
+    return CommandError(f"{what} has a problem: {error.problems[0]}{more}")

@@ -1,0 +1,219 @@
+"""What the records of a person amount to."""
+
+from typing import Any
+
+import pytest
+
+from authorize.identity.person_records import Facts, flattened, identity_of
+from authorize.policy.criteria import no_group_fits
+from authorize.policy.identity import Identity
+from authorize.policy.truth import UNKNOWN
+from databroker.records import DirectoryUser, Session, User
+
+ABSENT = object()
+
+
+def identity(
+    *,
+    claims: dict[str, Any] | None = None,
+    person: DirectoryUser | None = None,
+    groups_claim: str | None = "groups",
+    facts: Any = None,
+    user_claims: Any = (),
+    expects_groups: bool = False,
+    **user: Any,
+) -> Identity:
+    session = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims or {})
+    return identity_of(
+        Facts(session, User("oidc/1", claims=dict(user_claims), **user), person or DirectoryUser("oidc/1"), **(facts or {})),
+        groups_claim,
+        expects_groups=expects_groups,
+    )
+
+
+@pytest.mark.parametrize("place", ["user record", "user claims", "session claims"])
+@pytest.mark.parametrize(
+    ("verified", "usable"),
+    [
+        (ABSENT, True),
+        (None, True),
+        (True, True),
+        ("true", True),
+        ("True", True),
+        (1, True),
+        (False, False),
+        ("false", False),
+        ("False", False),
+        (" FALSE ", False),
+        (0, False),
+        ("0", False),
+        ("", False),
+        ("no", False),
+        (0.0, False),
+        (2, False),
+        ([], False),
+        ([True], False),
+        ({}, False),
+        ("null", False),
+    ],
+)
+def test_an_email_that_is_not_verified_matches_no_rule(place: str, verified: Any, usable: bool) -> None:
+    said = {} if verified is ABSENT else {"email_verified": verified}
+    user: dict[str, Any] = {"email": "Ann@corp.com"}
+    if place == "user record":
+        user |= said
+    elif place == "user claims":
+        user["user_claims"] = said
+    found = identity(claims=said if place == "session claims" else {}, **user)
+    assert (found.rule_email, found.email) == ("ann@corp.com" if usable else "", "Ann@corp.com")
+
+
+def test_an_unverified_email_matches_no_rule_on_the_claim_either() -> None:
+    claims = {"email": "ann@corp.com", "email_verified": False}
+    assert "email" not in identity(claims=claims, email="ann@corp.com").claims
+    assert identity(claims=claims | {"email_verified": True}, email="ann@corp.com").claims["email"] == ("ann@corp.com",)
+
+
+@pytest.mark.parametrize(
+    "email",
+    [None, 1, ["ann@corp.com"], {"ann@corp.com": 1}, "ann@corp.com\n", "a" * 65536 + "@corp.com"],
+    ids=lambda value: repr(value)[:30],
+)
+def test_an_email_that_is_none_matches_no_rule(email: Any) -> None:
+    assert identity(email=email).rule_email == ""
+
+
+def test_groups_come_from_the_directory_and_from_the_claim() -> None:
+    person = DirectoryUser("oidc/1", group_ids=("d1", "both"))
+    found = identity(claims={"groups": ["c1", "both"]}, person=person, facts={"group_names": ("Sales", "c1")})
+    assert found.group_ids == {"d1", "both", "c1"}
+    assert found.groups == ("d1", "both", "c1", "Sales")
+
+
+@pytest.mark.parametrize(
+    ("claims", "groups_claim", "ids"),
+    [
+        ({"groups": "one"}, "groups", {"one"}),
+        ({"groups": ["a", 1, True, None, "", ["b"], {"c": "d"}]}, "groups", {"a"}),
+        ({"groups": {"a": True}}, "groups", set()),
+        ({"groups": 7}, "groups", set()),
+        ({"realm": {"roles": ["a"]}}, "realm.roles", {"a"}),
+        ({"groups": ["a"]}, "roles", set()),
+        ({"groups": ["a"]}, "", set()),
+        ({"groups": ["a"]}, None, set()),
+    ],
+)
+def test_only_text_in_the_groups_claim_counts(claims: dict[str, Any], groups_claim: str | None, ids: set[str]) -> None:
+    assert identity(claims=claims, groups_claim=groups_claim).group_ids == ids
+
+
+def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
+    found = identity(claims={"groups": ["00g1"]}, facts={"rule_group_names": frozenset({"00g1", "sales"})})
+    assert found.group_names == {"sales"}
+
+
+def test_claims_of_the_session_outrank_those_of_the_user_record() -> None:
+    session = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, {"team": "new"})
+    found = identity_of(Facts(session, User("oidc/1", claims={"team": "old", "level": 3}), DirectoryUser("oidc/1")), None)
+    assert found.claims == {"team": ("new",), "level": (3,)}
+
+
+def test_claims_are_flattened_to_dotted_keys() -> None:
+    claims = {"a": {"b": {"c": [1, "x", True, None, {}]}, "d": "e"}, "f": 1.5, "g": None, "h": [], "i": {}}
+    assert flattened(claims) == {"a.b.c": (1, "x", True), "a.d": ("e",), "f": (1.5,)}
+
+
+def test_deeply_nested_claims_are_no_trouble() -> None:
+    claims: dict[str, Any] = {"end": 1}
+    for _ in range(3000):
+        claims = {"a": claims}
+    assert list(flattened(claims).values()) == [(1,)]
+
+
+@pytest.mark.parametrize("name", ["acr", "amr", "auth_time", "sid"])
+def test_another_session_lends_none_of_its_strength(name: str) -> None:
+    """The user's record is written by whichever of their sessions was last."""
+    assert name not in identity(user_claims={name: "mfa", "department": "legal"}).claims
+    assert identity(user_claims={name: "mfa"}, claims={name: "pwd"}).claims[name] == ("pwd",)
+    assert identity(user_claims={name: "mfa", "department": "legal"}).claims["department"] == ("legal",)
+
+
+@pytest.mark.parametrize(
+    ("said", "authenticated"),
+    [(ABSENT, 0.0), (None, 0.0), (400, 400.0), (1000.5, 1000.0), (5000, 1000.0), ("400", 0.0), (True, 0.0), ([400], 0.0), (-5, 0.0)],
+)
+def test_somebody_proved_who_they_are_when_the_provider_says_and_never_after_the_session_began(said: Any, authenticated: float) -> None:
+    assert identity(claims={} if said is ABSENT else {"auth_time": said}).authenticated == authenticated
+
+
+@pytest.mark.parametrize(
+    ("claims", "is_untold"),
+    [
+        ({"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {"endpoint": "https://graph.example/"}}}, True),
+        ({"_claim_names": {"groups": "src1"}, "groups": ["g1"]}, True),
+        ({"_claim_names": {"address": "src1"}, "groups": ["g1"]}, False),
+        ({"_claim_names": "groups"}, False),
+        ({"groups": ["g1"]}, False),
+        ({}, False),
+    ],
+)
+def test_groups_that_the_provider_keeps_elsewhere_are_not_told(claims: dict[str, Any], is_untold: bool) -> None:
+    assert identity(claims=claims).has_untold_groups is is_untold
+    assert not identity(claims=claims, groups_claim=None).has_untold_groups
+
+
+@pytest.mark.parametrize("claims", [{}, {"groups": []}, {"groups": ["g1"]}])
+@pytest.mark.parametrize("groups_claim", [None, "", "groups"])
+@pytest.mark.parametrize("expects_groups", [False, True])
+@pytest.mark.parametrize(
+    ("person", "expects_record", "is_unknown"),
+    [
+        (None, True, True),
+        (None, False, False),
+        (DirectoryUser("oidc/1"), True, False),
+        (DirectoryUser("oidc/1", group_ids=("d1",)), True, False),
+        (DirectoryUser("oidc/1"), False, False),
+    ],
+)
+def test_who_is_not_in_the_records_of_the_directory_has_groups_that_are_not_known(
+    claims: dict[str, Any],
+    groups_claim: str | None,
+    expects_groups: bool,
+    person: DirectoryUser | None,
+    expects_record: bool,
+    is_unknown: bool,
+) -> None:
+    session = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims)
+    facts = Facts(session, User("oidc/1"), person)
+    found = identity_of(facts, groups_claim, expects_groups=expects_groups, expects_record=expects_record)
+    is_untold_claim = bool(groups_claim) and expects_groups and not claims
+    assert found.has_untold_groups is (is_unknown or is_untold_claim)
+    assert (no_group_fits(found) == UNKNOWN) is found.has_untold_groups
+
+
+@pytest.mark.parametrize(
+    ("claims", "groups_claim", "is_told"),
+    [
+        ({}, "groups", False),
+        ({"groups": None}, "groups", False),
+        ({"groups": {"a": True}}, "groups", False),
+        ({"groups": 7}, "groups", False),
+        ({"groups": []}, "groups", True),
+        ({"groups": ""}, "groups", True),
+        ({"groups": "g1"}, "groups", True),
+        ({"groups": ["g1"]}, "groups", True),
+        ({"realm_access": {"roles": []}}, "realm_access.roles", True),
+        ({"realm_access": {}}, "realm_access.roles", False),
+        ({"realm_access": ["roles"]}, "realm_access.roles", False),
+        ({"https://corp.example/roles": []}, "https://corp.example/roles", True),
+        ({"a": {"b.c": {"d": []}}}, "a.b.c.d", True),
+        ({"a.b": {"c": 1}, "a": {"b": {"c": []}}}, "a.b.c", True),
+    ],
+)
+@pytest.mark.parametrize("place", ["claims", "user_claims"])
+def test_groups_that_the_provider_was_to_tell_and_did_not_are_not_known(
+    claims: dict[str, Any], groups_claim: str, is_told: bool, place: str
+) -> None:
+    assert identity(**{place: claims}, groups_claim=groups_claim, expects_groups=True).has_untold_groups is not is_told
+    assert not identity(**{place: claims}, groups_claim=groups_claim).has_untold_groups
+    assert not identity(**{place: claims}, groups_claim="", expects_groups=True).has_untold_groups

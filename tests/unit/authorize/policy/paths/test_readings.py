@@ -1,0 +1,152 @@
+"""Every reader in the field finds a path among those that we judged, and ordinary names have but one."""
+
+import string
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authorize.policy.paths.canonical import canonical_path
+from authorize.policy.paths.readings import expression_form, is_read_alike, names_left, readings, setting_forms
+from foundation.errors import BadRequest, TooManyReadings
+from tests.support.path_readers import READERS, Reader, served
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        pytest.param("/a/b.html", {"/a/b.html"}, id="nothing to read differently"),
+        pytest.param("/%C3%A4%20b", {"/%C3%A4%20b"}, id="UTF-8 and a space stay encoded"),
+        pytest.param("/%40a%2Bb", {"/@a+b"}, id="escapes of what ends nothing"),
+        pytest.param("/a%2Fb", {"/a%2Fb", "/a/b"}, id="an encoded slash"),
+        pytest.param("//a", {"//a", "/a", "/"}, id="two slashes, or a host"),
+        pytest.param("///x/a", {"///x/a", "/x/a", "/a"}, id="three slashes"),
+        pytest.param("/a//b", {"/a//b", "/a/b"}, id="slashes further on"),
+        pytest.param("/a;x=1/b", {"/a;x=1/b", "/a/b", "/a"}, id="parameters"),
+        pytest.param("/a;x/b;y", {"/a;x/b;y", "/a;x/b", "/a/b", "/a"}, id="parameters of two segments"),
+        pytest.param("/;x/a", {"/;x/a", "//a", "/a", "/"}, id="parameters of nothing"),
+        pytest.param("/a%3Bx", {"/a%3Bx", "/a;x", "/a"}, id="encoded parameters"),
+        pytest.param("/users;%2Fx", {"/users;%2Fx", "/users", "/users;/x", "/users/x"}, id="a slash inside a parameter"),
+        pytest.param("/a%3Fb", {"/a%3Fb", "/a"}, id="an encoded question mark"),
+        pytest.param("/a%23b", {"/a%23b", "/a"}, id="an encoded hash"),
+        pytest.param("/%252Fa", {"/%252Fa", "//a", "/a", "/"}, id="a slash encoded twice"),
+        pytest.param("/%2561", {"/%2561", "/a"}, id="a letter encoded twice"),
+        pytest.param("/%25252561", {"/%25252561", "/%252561", "/a"}, id="a letter encoded four times"),
+        pytest.param("/a%255Cb", {"/a%255Cb", "/a%5Cb", "/a/b"}, id="a backslash encoded twice"),
+        pytest.param("/100%25", {"/100%25"}, id="a percent sign"),
+        pytest.param("/(S(x))/a", {"/(S(x))/a", "/a"}, id="a session in the path"),
+        pytest.param("/(A(x)F(..))/a", {"/(A(x)F(..))/a", "/a"}, id="a name and a sign-in in the path"),
+        pytest.param("/a/%28s(x)%29", {"/a/(s(x))", "/a"}, id="an encoded session at the end"),
+        pytest.param("/a//(S(x))", {"/a//(S(x))", "/a/(S(x))", "/a/", "/a"}, id="a session behind two slashes"),
+        pytest.param("/(S(x))", {"/(S(x))", "/"}, id="nothing but a session"),
+        pytest.param("/(S(x))b/(x)/f(S(x))/(S)", {"/(S(x))b/(x)/f(S(x))/(S)"}, id="names that look like a session"),
+        pytest.param("/a%253Fb", {"/a%253Fb", "/a%3Fb", "/a"}, id="a question mark encoded twice"),
+    ],
+)
+def test_what_readers_take_a_path_for(path: str, found: set[str]) -> None:
+    assert set(readings(path)) == found
+    assert readings(path)[0] in found
+    assert is_read_alike(path) is (readings(path) == (path,)) or "%25" in path
+
+
+# What no reader takes apart, in names as people give them: raw, or as programs encode them.
+ORDINARY = string.ascii_letters + string.digits + "-._~!$&'()*+,=:@ äöß€漢字"
+
+
+@given(st.text(ORDINARY, min_size=1, max_size=20).filter(lambda name: name.strip(".") != ""), st.sampled_from(["", "@:!$&'()*+,="]))
+def test_an_ordinary_name_has_one_reading(name: str, kept: str) -> None:
+    path = canonical_path(b"/files/" + quote(name, safe=kept).encode())
+    assert len(readings(path)) == 1
+
+
+PIECES = (
+    *("/", "//", "a", "b", "admin", "x.css", ".", ";", ";v=1", ";/", "%2F", "%2f", "%3B", "%3b", "%3F", "%23", "%25", "%252F", "%253B"),
+    *("%255C", "%2525", "%252561", "%40", "@", "%20", "%C3%A4", "+", "%2B", "%7C", "|", "%22", "*", "~", ":", "%253F", "%26", "%5B"),
+    *("/(S(x))/", "/(A(x)F(y))", "(S(x))", "%28S(x%29)"),
+)
+PATHS = st.lists(st.sampled_from(PIECES), max_size=9).map(lambda pieces: "/" + "".join(pieces))
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+@given(PATHS)
+def test_every_reader_serves_one_of_the_readings(reader: Reader, written: str) -> None:
+    try:
+        path = canonical_path(written.encode())
+    except BadRequest:
+        return
+    found = served(reader, path)
+    # What is no UTF-8 once it is decoded again stands in no model.
+    assert found is None or "%EF%BF%BD" in found or setting_forms(found)[0] in readings(path)
+
+
+@given(PATHS)
+def test_no_reading_climbs(written: str) -> None:
+    try:
+        path = canonical_path(written.encode())
+    except BadRequest:
+        return
+    for reading in readings(path):
+        assert reading.startswith("/")
+        assert not {".", ".."} & set(reading.split("/"))
+
+
+def test_a_long_path_is_read_in_full_and_not_kept() -> None:
+    path = "/a" * 4000 + ";%2Fx"
+    assert set(readings(path)) == {path, "/a" * 4000, "/a" * 4000 + ";/x", "/a" * 4000 + "/x"}
+
+
+MARKS = ("%2F", "%3B", "%3F", "%23", "%25", ";", "a//")
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize(("count", "length"), [(32, 512), (16, 1024), (2, 8192)])
+def test_a_path_may_hold_so_many_marks_and_a_longer_one_fewer(mark: str, count: int, length: int) -> None:
+    path = ("/" + mark * count).ljust(length, "a")
+    assert readings(path)
+    assert names_left(path)
+    for more in (path + "a", ("/" + mark * (count + 1)).ljust(length, "a"), "/" + mark * 33):
+        for made in (readings, names_left):
+            with pytest.raises(TooManyReadings, match="too many"):
+                made(more)
+
+
+@pytest.mark.parametrize(
+    ("path", "length"), [("//x;a%2Fb%25252F%3F%23%3B%40" * 4, 512), ("//x;a%2Fb%25252F%3F%23%3B", 2000), ("/a;b%25252F", 8192)]
+)
+def test_within_the_bound_readings_are_few_and_their_text_is_little(path: str, length: int) -> None:
+    found = readings(path.ljust(length, "a"))
+    assert len(found) <= 200
+    assert sum(map(len, found)) <= 65_536
+
+
+@pytest.mark.parametrize(
+    ("text", "forms"),
+    [
+        ("/a", ("/a",)),
+        ("/a b".replace(" ", "%20"), ("/a%20b",)),
+        ("/%40a", ("/@a",)),
+        ("/a%2Fb", ("/a%2Fb", "/a/b")),
+        ("/a%2Fb%3Bc", ("/a%2Fb%3Bc", "/a%2Fb;c", "/a/b;c")),
+    ],
+)
+def test_what_the_configuration_names_is_found_in_readings(text: str, forms: tuple[str, ...]) -> None:
+    assert setting_forms(text) == forms
+
+
+@pytest.mark.parametrize(
+    ("expression", "form"),
+    [
+        ("/a/[^/]+", "/a/[^/]+"),
+        (r"/p/[^/]+%2F[^/]+", r"/p/[^/]+/[^/]+"),
+        (r"/%40a%2Bb", r"/@a\+b"),
+        ("/[^%2F]*", "/[^%2F]*"),
+        ("/a%2F*", "/a%2F*"),
+        ("/(?:a%2Fb)*", "/(?:a/b)*"),
+        (r"/\%2Fa", r"/\%2Fa"),
+        ("/100%", "/100%"),
+        ("/a%20b", "/a%20b"),
+    ],
+)
+def test_an_expression_that_names_escapes_is_read_with_what_they_stand_for(expression: str, form: str) -> None:
+    assert expression_form(expression) == form

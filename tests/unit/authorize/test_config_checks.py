@@ -1,0 +1,262 @@
+"""What authorize says about a configuration comes with the place where it is written."""
+
+import base64
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from authorize.config_checks import JUDGES, routes_without_people
+from authorize.explain.invented_request import Described, described_identity
+from authorize.policy.compiled_route import compile_route
+from authorize.policy.decision import decide
+from authorize.policy.request import AccessRequest, ClientCertificate
+from authorize.policy.route_table import RouteTable
+from config.load import Checked, check_configuration
+from config.routes.route import Route
+from foundation.errors import Problem
+from tests.support.certs import certificate_files
+from tests.support.client_certificates import authority
+from tests.support.examples import examples
+from tests.support.options import MINIMAL
+
+ROUTES: list[dict[str, Any]] = [
+    {"from": "https://open.example.com", "to": "http://a", "allow_public_unauthenticated_access": True},
+    {"from": "https://app.example.com", "to": "http://a", "prefix": "/admin", "allowed_groups": ["admins"], "name": "admin"},
+    {"from": "https://app.example.com", "to": "http://a", "allowed_domains": ["example.com"], "allowed_idp_claims": {"team": ["x"]}},
+]
+
+
+def checked(directory: Path, **settings: Any) -> Checked:
+    path = directory / "config.yaml"
+    path.write_text(yaml.safe_dump({**MINIMAL, "policy": ROUTES, **settings}, sort_keys=False))
+    return check_configuration(path, {}, JUDGES)
+
+
+def failures(directory: Path, *tests: dict[str, Any]) -> list[str]:
+    return [problem.message for problem in checked(directory, policy_tests=list(tests)).errors]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        {"url": "https://open.example.com/", "expect": "allow"},
+        {"url": "https://app.example.com/", "expect": "sign-in"},
+        {"url": "https://app.example.com/", "user": "ann@example.com", "expect": "allow", "route": 2},
+        {"url": "https://app.example.com/", "user": "ann@other.com", "expect": "refuse"},
+        {"url": "https://app.example.com/", "user": "7", "claims": {"team": "x"}, "expect": "allow"},
+        {"url": "https://app.example.com/", "user": "a@example.com", "claims": {"email_verified": False}, "expect": "refuse"},
+        {"url": "https://app.example.com/x/../admin", "user": "7", "groups": ["admins"], "expect": "allow", "route": "admin"},
+        {"url": "https://app.example.com/admin", "user": "ann@example.com", "expect": "refuse", "route": 1, "method": "POST"},
+        {"url": "https://app.example.com//admin", "user": "ann@example.com", "expect": "refuse"},
+        {"url": "https://nowhere.example.com/", "expect": "no-route"},
+    ],
+)
+def test_a_policy_test_that_holds_is_silent(tmp_path: Path, test: dict[str, Any]) -> None:
+    assert failures(tmp_path, test) == []
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        (
+            {"url": "https://app.example.com/admin", "user": "ann@example.com", "expect": "allow", "name": "ann"},
+            "fails (ann): expected allow, got refuse by policy[1] (admin): allowed_groups: no group of yours is known",
+        ),
+        (
+            {"url": "https://app.example.com/", "user": "7", "expect": "allow"},
+            "fails: expected allow, got refuse by policy[2]: allowed_domains: your e-mail address is missing, or not verified by the "
+            "identity provider; allowed_idp_claims: none of your claims has a listed value",
+        ),
+        (
+            {"url": "https://open.example.com/", "expect": "sign-in"},
+            "fails: expected sign-in, got allow by policy[0]: allow_public_unauthenticated_access: the route is open to everyone",
+        ),
+        (
+            {"url": "https://nowhere.example.com/", "expect": "refuse"},
+            "fails: expected refuse, got no-route: There is nothing at this address",
+        ),
+        (
+            {"url": "https://app.example.com/admin", "user": "7", "groups": ["admins"], "expect": "allow", "route": 2},
+            "fails: expected route 2, got policy[1] (admin)",
+        ),
+        (
+            {"url": "https://app.example.com//admin", "expect": "allow"},
+            "fails: expected allow, got refuse: an upstream may read the path as /admin, which belongs to route 'admin', "
+            "while as it stands it belongs to route 'https://app.example.com'",
+        ),
+        ({"url": "app", "expect": "allow"}, "fails: the URL 'app' can't be used: write it as in https://app.example.com/path"),
+    ],
+)
+def test_a_policy_test_that_fails_says_what_came_instead_and_why(tmp_path: Path, test: dict[str, Any], message: str) -> None:
+    assert failures(tmp_path, test) == [message]
+
+
+def test_a_failing_test_stands_at_its_place(tmp_path: Path) -> None:
+    failing = {"url": "https://app.example.com/", "expect": "allow"}
+    (tmp_path / "tests.json").write_text(json.dumps({"policy_tests": [{**failing, "expect": "sign-in"}, failing]}, indent=1))
+    errors = checked(tmp_path, policy_tests=[failing], policy_tests_file="tests.json").errors
+    text = (tmp_path / "config.yaml").read_text()
+    line = text.splitlines().index("policy_tests:") + 2
+    assert [(problem.key, problem.file, problem.line) for problem in errors] == [
+        ("policy_tests[0]", str(tmp_path / "config.yaml"), line),
+        ("policy_tests_file.policy_tests[1]", str(tmp_path / "tests.json"), 7),
+    ]
+    assert {problem.rule for problem in errors} == {"policy-test"}
+
+
+def test_a_configuration_that_is_wrong_otherwise_fails_no_policy_test(tmp_path: Path) -> None:
+    failing = {"url": "https://app.example.com/", "expect": "allow"}
+    wrong = checked(tmp_path, policy_tests=[failing], cookie_secure="perhaps").errors
+    assert [problem.key for problem in wrong] == ["cookie_secure"]
+    unusable = checked(tmp_path, policy_tests=[failing], policy=[*ROUTES, {**ROUTES[0], "prefix": "/a\\b"}]).errors
+    assert [problem.key for problem in unusable] == ["policy[3].prefix"]
+
+
+def test_a_route_that_can_not_be_compiled_is_an_error_at_its_line(tmp_path: Path) -> None:
+    routes = [{"from": "https://a.example.com"}, {**ROUTES[0], "prefix": "/a\\b"}]
+    errors = {problem.key: problem for problem in checked(tmp_path, policy=routes).errors}
+    assert set(errors) == {"policy[0]", "policy[1].prefix"}
+    lines = (tmp_path / "config.yaml").read_text().splitlines()
+    assert "prefix" in lines[(errors["policy[1].prefix"].line or 0) - 1]
+
+
+def warnings(directory: Path, *routes: dict[str, Any]) -> list[Problem]:
+    return list(checked(directory, policy=list(routes)).warnings)
+
+
+def test_a_route_behind_one_that_takes_everything_is_named_with_both_lines(tmp_path: Path) -> None:
+    bad = {"from": "nothing"}
+    found = warnings(tmp_path, bad, ROUTES[2], ROUTES[1])
+    line = (tmp_path / "config.yaml").read_text().splitlines().index("- from: https://app.example.com") + 1
+    assert [(problem.key, problem.message) for problem in found] == [
+        ("policy[2]", f"can never match: policy[1] (line {line}) comes before it and takes all its requests")
+    ]
+
+
+def test_a_route_without_anybody_is_a_warning(tmp_path: Path) -> None:
+    nobody = {"from": "https://b.example.com", "to": "http://a"}
+    assert [problem.key for problem in warnings(tmp_path, nobody, *ROUTES)] == ["policy[0]"]
+    assert warnings(tmp_path, {"from": "https://b.example.com", "redirect": {"https_redirect": True}}) == []
+
+
+def test_a_route_that_names_what_others_read_otherwise_is_a_warning(tmp_path: Path) -> None:
+    def there(**keys: Any) -> dict[str, Any]:
+        return {"from": "https://p.example.com", "to": "http://a", "allow_any_authenticated_user": True, **keys}
+
+    (found,) = warnings(tmp_path, *ROUTES, there(path="/a;v=1", name="first version"), there(prefix="/a%2Fb"), there(path="/a b"))
+    assert found.key == f"policy[{len(ROUTES)}]"
+    assert "refuses what it names: an upstream may read the path as /a, which belongs to no route of this host" in found.message
+    assert [problem.key for problem in warnings(tmp_path, there(prefix="//x"), there(prefix="/x"))] == ["policy[0]"]
+    assert "which belongs to route 'https://p.example.com'" in warnings(tmp_path, there(prefix="/v;1/"), there())[0].message
+    assert warnings(tmp_path, there(regex="/a(;v=[0-9]+)?"), there(path="/b", regex="/b")) == []
+
+
+def test_a_policy_test_shows_a_good_certificate_where_one_is_wanted(tmp_path: Path) -> None:
+    files = certificate_files(tmp_path, "app.example.com")
+    tls = {"insecure_server": False, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
+    (tmp_path / "clients.pem").write_bytes(authority().pem)
+    tests = [{"url": "https://open.example.com/", "expect": "allow"}, {"url": "https://app.example.com/", "expect": "sign-in"}]
+    assert not checked(tmp_path, client_ca_file="clients.pem", policy_tests=tests, **tls).errors
+
+
+RULES = st.fixed_dictionaries(
+    {},
+    optional={
+        "allowed_users": st.sampled_from([[], ["7"]]),
+        "allowed_groups": st.sampled_from([[], ["g"]]),
+        "allowed_domains": st.sampled_from([[], ["example.com"]]),
+        "allowed_idp_claims": st.sampled_from([{}, {"team": ["x"]}]),
+        "allow_any_authenticated_user": st.booleans(),
+        "cors_allow_preflight": st.booleans(),
+        "tls_downstream_client_ca": st.just(base64.b64encode(authority().pem).decode()),
+        "policy": st.sampled_from(
+            [
+                {"allow": {"user": "7"}},
+                {"deny": {"user": "8"}},
+                {"deny": {"not": {"user": "7"}}},
+                {"allow": {"nor": ["reject"]}},
+                {"deny": "accept"},
+                [{"deny": {"user": "8"}}, {"allow": "accept"}],
+                {"allow": {"http_method": "GET"}},
+            ]
+        ),
+    },
+)
+PERSON = {"groups": ["g"], "claims": {"team": "x", "email": "ann@example.com"}}
+
+
+@given(RULES)
+@example({})
+@example({"policy": {"deny": {"user": "8"}}})
+@example({"policy": {"allow": {"user": "7"}}})
+@examples(40)
+def test_nobody_gets_where_a_route_is_said_to_let_nobody_in(rules: dict[str, Any]) -> None:
+    """Judged by the decision itself: nobody, a stranger, and a person with everything that a rule asks for."""
+    try:
+        route = Route.model_validate({"from": "https://app.example.com", "to": "http://a", **rules}, context={"files": None})
+    except ValidationError:
+        assume(False)
+    table = RouteTable.build([route], frozenset({443}), client_ca=None)
+    options = SimpleNamespace(policy=[route], idp_provider="oidc", groups_claim=None)
+    shown = {compiled.client_ca.id: "" for compiled in [compile_route(route, "policy[0]")] if compiled.client_ca}
+    certificate = ClientCertificate("", "", "", verdicts=shown)
+    asked = [
+        AccessRequest("GET", "app.example.com", None, "/", client_certificate=certificate),
+        AccessRequest("OPTIONS", "app.example.com", None, "/", "", "https://a", "GET", client_certificate=certificate),
+    ]
+    people = [described_identity(person, options) for person in (Described(), Described("9"), Described("7", **PERSON))]
+    enters = any(decide(request, person, table, 0.0).is_allowed for request in asked for person in people)
+    assert bool(list(routes_without_people(options))) <= (not enters)
+
+
+FINGERPRINT, SPKI = "ab" * 32, "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="
+
+
+@pytest.mark.parametrize(
+    ("shown", "outcome"),
+    [
+        ({}, "refuse"),
+        ({"client_certificate": "good"}, "refuse"),
+        ({"client_certificate": "none"}, "refuse"),
+        ({"client_certificate": "untrusted"}, "refuse"),
+        ({"client_certificate": {"fingerprint": ":".join(["AB"] * 32)}}, "allow"),
+        ({"client_certificate": {"spki": SPKI}}, "allow"),
+        ({"client_certificate": {"fingerprint": "cd" * 32}}, "refuse"),
+        ({"source_ip": "203.0.113.7", "client_certificate": "good"}, "allow"),
+        ({"source_ip": "203.0.113.7", "client_certificate": "none"}, "refuse"),
+        ({"source_ip": "203.0.113.7", "client_certificate": "untrusted"}, "refuse"),
+        ({"source_ip": "203.0.114.7"}, "refuse"),
+        ({"headers": {"X-Api-Version": "2"}}, "allow"),
+        ({"headers": {"X-Api-Version": "3"}}, "refuse"),
+    ],
+)
+def test_a_policy_test_says_which_certificate_address_and_headers_come(tmp_path: Path, shown: dict[str, Any], outcome: str) -> None:
+    files = certificate_files(tmp_path, "app.example.com")
+    tls = {"insecure_server": False, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
+    (tmp_path / "clients.pem").write_bytes(authority().pem)
+    allowed = [
+        {"client_certificate": {"fingerprint": FINGERPRINT}},
+        {"client_certificate": {"spki": SPKI}},
+        {"source_ip": {"cidr": ["203.0.113.0/24"]}},
+        {"http_header/x-api-version": "2"},
+    ]
+    routes = [{"from": "https://app.example.com", "to": "http://a", "policy": {"allow": {"or": allowed}}}]
+    test = {"url": "https://app.example.com/", "user": "7", **shown}
+    settings = {"client_ca_file": "clients.pem", "policy": routes, **tls}
+    assert checked(tmp_path, policy_tests=[{**test, "expect": outcome}], **settings).errors == ()
+    other = {"allow": "refuse", "refuse": "allow"}[outcome]
+    (failure,) = checked(tmp_path, policy_tests=[{**test, "expect": other}], **settings).errors
+    assert f"expected {other}, got {outcome} by policy[0]" in failure.message
+
+
+def test_a_route_that_its_policy_lets_people_into_is_no_warning(tmp_path: Path) -> None:
+    route = {"from": "https://app.example.com", "to": "http://a"}
+    warned = [checked(tmp_path, policy=[{**route, "policy": {effect: {"user": "7"}}}]).warnings for effect in ("allow", "deny")]
+    assert ["lets nobody in" in str(warnings) for warnings in warned] == [False, True]

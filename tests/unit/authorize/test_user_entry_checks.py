@@ -1,0 +1,90 @@
+"""What a configuration says of people who can't come here is told before they don't."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.authorize.test_config_checks import checked
+
+CI = "https://ci.example.com"
+APP = {"from": "https://app.example.com", "to": "http://a"}
+JWT = {**APP, "bearer_token": "jwt", "bearer_token_issuer": CI, "bearer_token_audience": ["https://app.example.com"]}
+USERS, ADMINS, POLICY = "policy[0].allowed_users[0]", "admin_allowed_users[0]", "policy[0].policy[0].allow.user"
+
+
+def told(directory: Path, **settings: Any) -> dict[str, str]:
+    """Key path -> what is said of it, errors in capitals."""
+    found = checked(directory, **settings)
+    return {problem.key: problem.message.upper() for problem in found.errors} | {
+        problem.key: problem.message for problem in found.warnings if problem.rule == "doubtful-name"
+    }
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("alice", ""),
+        ("ann@corp.example", ""),
+        ("oidc/alice", ""),
+        ("oidc/google/alice", ""),
+        ("service_account/deploy", ""),
+        ("google/alice", "idp_provider is oidc"),
+        ("team/alice", "written oidc/team/alice"),
+        ("jwt/bot", "is written https://issuer#sub"),
+        (f"{CI}#bot", "none is taken here"),
+        ("a@b@c", "IS NOT AN E-MAIL ADDRESS"),
+        ("oidc/", "NAMES A PROVIDER AND NOBODY OF IT"),
+        (CI, "WRITE HTTPS://ISSUER#SUB"),
+    ],
+)
+def test_an_entry_for_nobody_is_told_wherever_it_is_written(tmp_path: Path, entry: str, message: str) -> None:
+    for key, settings in (
+        (USERS, {"policy": [{**APP, "allowed_users": [entry]}]}),
+        (POLICY, {"policy": [{**APP, "policy": [{"allow": {"user": entry}}]}]}),
+        (ADMINS, {"admin_allowed_users": [entry]}),
+    ):
+        found = told(tmp_path, **settings)
+        assert set(found) == ({key} if message else set()), found
+        assert message in found.get(key, "")
+
+
+def test_a_policy_test_about_nobody_fails_and_says_why(tmp_path: Path) -> None:
+    test = {"url": "https://app.example.com/", "user": "oidc/", "expect": "refuse"}
+    found = told(tmp_path, policy=[{**APP, "allowed_users": ["alice"]}], policy_tests=[test])
+    assert "NAMES A PROVIDER AND NOBODY OF IT" in found["policy_tests[0]"]
+
+
+def test_an_entry_may_name_whom_the_route_takes_a_token_of(tmp_path: Path) -> None:
+    assert told(tmp_path, policy=[{**JWT, "allowed_users": [f"{CI}#bot"]}]) == {}
+    other = told(tmp_path, policy=[{**JWT, "allowed_users": [f"{CI}#bot", "https://other.example#bot"]}])
+    assert set(other) == {"policy[0].allowed_users[1]"}
+
+
+@pytest.mark.parametrize(
+    "rule", [{"allowed_users": ["repo:a", "ann@corp.example"]}, {"allowed_groups": ["engineering"]}, {"allowed_domains": ["corp.example"]}]
+)
+def test_a_route_whose_rules_are_for_our_people_alone_says_that_no_token_gets_in(tmp_path: Path, rule: dict[str, Any]) -> None:
+    assert "lets no token in" in told(tmp_path, policy=[{**JWT, **rule}])["policy[0].bearer_token"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"allowed_users": [f"{CI}#bot", "alice"]},
+        {"allowed_idp_claims": {"repository": ["a/b"]}},
+        {"policy": [{"allow": {"claim/repository": "a/b"}}]},
+        {"policy": [{"allow": {"and": [{"claim/iss": CI}, {"claim/groups": "ops"}]}}]},
+    ],
+)
+def test_a_route_that_says_which_tokens_get_in_is_right(tmp_path: Path, rule: dict[str, Any]) -> None:
+    assert told(tmp_path, policy=[{**JWT, **rule}]) == {}
+
+
+@pytest.mark.parametrize("claim", ["sub", "email", "groups"])
+def test_claims_that_say_who_somebody_is_need_an_issuer(tmp_path: Path, claim: str) -> None:
+    found = told(tmp_path, policy=[{**JWT, "policy": [{"allow": {f"claim/{claim}": "x"}}]}])
+    assert "say whose, with claim/iss" in found[f"policy[0].policy[0].allow.claim/{claim}"]
+    listed = told(tmp_path, policy=[{**JWT, "allowed_idp_claims": {claim: ["x"]}}])
+    assert f"CLAIM/{claim.upper()}" in listed[f"policy[0].allowed_idp_claims.{claim}"]
+    assert told(tmp_path, policy=[{**APP, "allowed_idp_claims": {claim: ["x"]}}]) == {}, "of our provider alone"

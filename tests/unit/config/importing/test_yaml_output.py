@@ -1,0 +1,42 @@
+"""The text is YAML that holds exactly what was converted, whatever the foreign file contained."""
+
+from typing import Any
+
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.importing.converted import Converted, Part, Source
+from config.importing.yaml_output import as_yaml
+from tests.support.examples import examples
+
+scalars = st.one_of(st.text(), st.integers(), st.booleans(), st.none())
+values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(min_size=1), inner), max_leaves=8)
+
+
+@given(value=values, said=st.text())
+@examples(40)
+def test_values_come_back_and_notes_stay_comments(value: Any, said: str) -> None:
+    converted, route = Converted("other"), Part()
+    converted.top.set(Source("theirs"), "ours", value, check=said)
+    route.lose(Source(said), said)
+    route.set(Source("theirs"), "from", "https://a.example.com", check=said)
+    route.set(None, "deep", value)
+    converted.routes.append(route)
+    assert yaml.safe_load(as_yaml(converted, said)) == {"ours": value, "policy": [{"from": "https://a.example.com", "deep": value}]}
+
+
+def test_a_scalar_is_written_plainly() -> None:
+    converted = Converted("other")
+    converted.top.set(None, "address", ":443")
+    assert "\naddress: :443\n" in as_yaml(converted, "x").replace("':443'", ":443")
+
+
+def test_no_line_of_a_comment_is_very_long() -> None:
+    converted = Converted("other")
+    converted.top.lose(Source("key"), "word " * 200)
+    assert max(map(len, as_yaml(converted, "x").splitlines())) <= 170
+
+
+def test_without_routes_the_policy_is_an_empty_list() -> None:
+    assert yaml.safe_load(as_yaml(Converted("other"), "x")) == {"policy": []}

@@ -1,0 +1,34 @@
+"""A kind of setting reads what is written, and says so where a value is specified but not built."""
+
+from typing import Annotated, Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError, ValidationInfo
+
+from config.types.reader import TEXT, Reader, one_of
+
+
+def adapter(reader: Reader) -> TypeAdapter[Any]:
+    return TypeAdapter(Annotated[Any, reader])
+
+
+def test_what_a_reader_returns_is_the_value() -> None:
+    assert adapter(Reader("string", str.upper, TEXT)).validate_python("a") == "A"
+
+
+def test_a_reader_may_ask_for_the_context() -> None:
+    def read(value: Any, info: ValidationInfo) -> Any:
+        return value, info.context
+
+    assert adapter(Reader("string", read, TEXT)).validate_python("a", context={"b": 1}) == ("a", {"b": 1})
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("c", "must be one of a, b"), ("A", "must be one of a, b"), ([], "must be one of a, b")],
+)
+def test_one_of_a_few_words(value: Any, message: str) -> None:
+    reader = adapter(one_of("a", "b"))
+    assert reader.validate_python("b") == "b"
+    with pytest.raises(ValidationError, match=message):
+        reader.validate_python(value)

@@ -1,0 +1,40 @@
+"""A command reaches the records of the running gate, whatever keeps them."""
+
+from pathlib import Path
+
+import pytest
+
+from databroker.client import LocalBroker
+from databroker.records import SERVICE_ACCOUNT
+from databroker.rpc.convert import SERVICE
+from databroker.rpc.server import DataBrokerRpc
+from databroker.store.memory import MemoryStore
+from foundation.errors import BrokerError
+from foundation.rpc.server import RpcServer
+from foundation.rpc.shared_secret import SharedSecret
+from foundation.values import HostPort
+from gateproject.management.broker_access import opened_broker
+from tests.support.options import make_options
+from tests.support.rpc import loopback_url
+
+
+async def test_the_memory_of_the_running_gate_is_asked_by_grpc(tmp_path: Path) -> None:
+    options = make_options(tmp_path)
+    store = MemoryStore()
+    server = RpcServer(options, SharedSecret(options.shared_secret))
+    server.add(SERVICE, DataBrokerRpc(LocalBroker(store)).methods())
+    server.open(HostPort("127.0.0.1", 0))
+    await server.start()
+    try:
+        there = options.model_copy(update={"grpc_address": HostPort("", loopback_url(server.port).port)})
+        async with opened_broker(there) as broker:
+            await broker.put(SERVICE_ACCOUNT, "ci", {"name": "ci"})
+    finally:
+        await server.stop()
+    assert await store.get(SERVICE_ACCOUNT, "ci") is not None
+
+
+async def test_a_memory_that_nobody_can_ask_is_an_error_that_says_so(tmp_path: Path) -> None:
+    with pytest.raises(BrokerError, match="grpc_address"):
+        async with opened_broker(make_options(tmp_path, grpc_address="")):
+            raise AssertionError("nothing was opened")

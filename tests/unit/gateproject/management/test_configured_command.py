@@ -1,0 +1,30 @@
+"""Each command that works by the configuration takes -config, and says in one line what is wrong with it."""
+
+import pytest
+from django.core.management import get_commands, load_command_class
+from django.core.management.base import CommandError
+from django.test import override_settings
+
+from foundation.errors import ConfigError, Problem
+from gateproject.management.configured_command import ConfiguredCommand, configured
+
+CONFIGURED = ("rungate", "syncdirectory", "serviceaccount", "reseal", "explainaccess", "replaypolicy")
+
+
+@pytest.mark.parametrize("name", CONFIGURED)
+def test_it_says_which_configuration_it_takes(name: str) -> None:
+    command = load_command_class(get_commands()[name], name)
+    assert isinstance(command, ConfiguredCommand)
+    help_text = " ".join(command.create_parser("manage.py", name).format_help().split())
+    assert f"-config FILE {command.config_is}" in help_text
+
+
+@pytest.mark.parametrize("problems", [1, 2])
+def test_without_a_usable_configuration_nothing_is_done(problems: int) -> None:
+    error = ConfigError([Problem("policy[3].from", "is missing", 7), Problem("address", "is wrong")][:problems])
+    more = "" if problems == 1 else " (and 1 more; manage.py checkconfig prints all)"
+    for path, what in (("config.yaml", "the configuration"), (None, "no file was read: -config FILE names one; the environment")):
+        unusable = override_settings(GATE_OPTIONS=None, GATE_CONFIG_ERROR=error, GATE_CONFIG_PATH=path)
+        with unusable, pytest.raises(CommandError) as caught:
+            configured()
+        assert str(caught.value) == f"{what} has a problem: line 7: policy[3].from: is missing{more}"
