@@ -26,10 +26,11 @@ from gateproject.process.runtime import Runtime  # noqa: E402
 from gateproject.process.services import Services, served  # noqa: E402
 from gateproject.process.start import from_settings  # noqa: E402
 from gateproject.process.takeover import ConfigurationStatus  # noqa: E402
-from proxy.answers import send_error  # noqa: E402
+from proxy.answers import send_refusal  # noqa: E402
 from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, arrived, bounded  # noqa: E402
 from proxy.listener import listen  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
+from proxy.refusals import Refuse, refusal_of  # noqa: E402
 from proxy.service import ProxyService  # noqa: E402
 from proxy.traced import begun, name_page, status_noted  # noqa: E402
 
@@ -43,30 +44,14 @@ PAGE_BODY_BYTES = 64 * 1024
 class OwnPage:
     """What a Django view of ours finds at `request.scope["gate"]`: what this process serves, and the request as we read it."""
 
-    services: Services
+    options: Options
+    broker: BrokerClient
+    authorize: Authorizer
+    authenticate: AuthenticateService | None  # for the pages of its host
+    proxy: ProxyService
     configuration: ConfigurationStatus
     incoming: Incoming
     at_authenticate_host: bool
-
-    @property
-    def options(self) -> Options:
-        return self.services.options
-
-    @property
-    def broker(self) -> BrokerClient:
-        return self.services.broker
-
-    @property
-    def authorize(self) -> Authorizer:
-        return served(self.services.authorize)
-
-    @property
-    def authenticate(self) -> AuthenticateService:
-        return served(self.services.authenticate)
-
-    @property
-    def proxy(self) -> ProxyService:
-        return served(self.services.proxy)
 
     @property
     def request_id(self) -> str:
@@ -99,7 +84,7 @@ class Edge:
             incoming.request = proxy.read(incoming)
         except BadRequest as error:
             page = proxy.page_log(incoming, send)
-            await send_error(incoming, page.send, error.status, f"This address can't be used: {error}.")
+            await send_refusal(incoming, Refuse(error.status, f"This address can't be used: {error}."), page.send)
             page.tell()
             return
         owner = proxy.owner(incoming.request)
@@ -124,7 +109,8 @@ class Edge:
             page.tell()
 
     async def _page(self, services: Services, owner: Owner, incoming: Incoming, receive: Receive, send: Send) -> None:
-        own = OwnPage(services, self._runtime.status, incoming, owner is Owner.AUTHENTICATE_PAGES)
+        parts = (services.options, services.broker, served(services.authorize), services.authenticate, served(services.proxy))
+        own = OwnPage(*parts, self._runtime.status, incoming, owner is Owner.AUTHENTICATE_PAGES)
         path = incoming.request.path
         name_page(incoming.request)
         # Django sees the canonical path, so that it can't read another one than we did; and the scheme that the browser used,
@@ -137,7 +123,7 @@ class Edge:
         try:
             await self._pages(scope, bounded(receive, most), send)
         except BodyTooLarge as error:
-            await send_error(incoming, send, error.status, f"This request can't be answered: {error}.")
+            await send_refusal(incoming, refusal_of(error), send)
 
 
 runtime = from_settings()

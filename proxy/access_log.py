@@ -100,24 +100,12 @@ class Observer:
         judged, incoming = log.judged, log.incoming
         check, would_be = (judged.check, judged.would_be) if judged is not None else (None, None)
         decision, identity, refused = (check.decision, check.identity, check.refused_token) if check is not None else (None, None, "")
-        would_differ = would_be is not None and decision is not None and would_be.outcome != decision.outcome.value
-        if not (self.decisions.keeps(decision, identity, refused) or would_differ):
+        if not self.decisions.keeps(decision, identity, refused, would_be):
             return
-        self.decisions.keep(
-            Judged(
-                incoming.request_id,
-                incoming.request,
-                decision,
-                identity,
-                seconds,
-                client_address(incoming, self.trusted),
-                sources=judged.sources if judged is not None else None,
-                would_be=would_be,
-                failure="unavailable" if log.status == BrokerError.status else "bad request",
-                problem=log.problem,
-                refused_token=refused,
-            )
-        )
+        sources, address = judged.sources if judged is not None else None, client_address(incoming, self.trusted)
+        failure = "unavailable" if log.status == BrokerError.status else "bad request"
+        asked = (incoming.request_id, incoming.request, decision, identity, seconds, address)
+        self.decisions.keep(Judged(*asked, 0.0, sources, would_be, failure, log.problem, refused))
 
 
 class PageLog:

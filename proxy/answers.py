@@ -48,34 +48,21 @@ async def send_redirect(
     await send_response(send, status, headers, b"", head_only=incoming.is_head)
 
 
-async def send_error(
-    incoming: Incoming,
-    send: Send,
-    status: int,
-    reason: str,
-    *,
-    advice: str = "",
-    links: tuple[tuple[str, str], ...] = (),
-    extra_headers: Headers | None = None,
-) -> None:
-    """HTML, JSON or text by what the client accepts; a gRPC client gets a trailers-only response."""
-    incoming.told = reason
+async def send_refusal(incoming: Incoming, refusal: Refuse, send: Send) -> int:
+    """HTML, JSON or text by what the client accepts; a gRPC client gets a trailers-only response.  The status that was meant."""
+    incoming.told, status = refusal.reason, refusal.status
     if incoming.is_grpc:
-        await send_grpc_error(send, status, reason, extra_headers or [])
-        return
+        await send_grpc_error(send, status, refusal.reason, refusal.headers)
+        return status
     accept = "application/json" if incoming.is_script else incoming.header(b"accept") or "text/plain" * incoming.is_connect
-    content_type, body = pages.error_response(status, reason, incoming.request_id, accept, advice=advice, links=links)
+    content_type, body = pages.error_response(
+        status, refusal.reason, incoming.request_id, accept, advice=refusal.advice, links=refusal.links
+    )
     headers = [(name.lower().encode(), value.encode()) for name, value in pages.headers()]
     headers += [(b"content-type", content_type.encode()), (b"x-request-id", incoming.request_id.encode()), (b"vary", b"Accept")]
-    headers += [*incoming.own_headers, *(extra_headers or ())]
+    headers += [*incoming.own_headers, *refusal.headers]
     await send_response(send, status, headers, body, head_only=incoming.is_head)
-
-
-async def send_refusal(incoming: Incoming, refusal: Refuse, send: Send) -> int:
-    await send_error(
-        incoming, send, refusal.status, refusal.reason, advice=refusal.advice, links=refusal.links, extra_headers=refusal.headers
-    )
-    return refusal.status
+    return status
 
 
 class Answers:

@@ -1,7 +1,7 @@
 """The embedded data plane: renders a verdict, and carries what passes; then one line in the log."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -19,17 +19,16 @@ from proxy.forwarding.http import ForwardResult, forward
 from proxy.forwarding.spdy import SpdyUpgrade
 from proxy.forwarding.tcp import Limits, carry_tcp
 from proxy.forwarding.websocket import Upgrade
-from proxy.headers import Headers, TrustedPeers
+from proxy.headers import TrustedPeers
 from proxy.incoming import Incoming, Receive, Send, client_address
 from proxy.judging import Judging
 from proxy.kept_forms import Kept, KeptForms, NotKept
-from proxy.open_streams import OpenStreams, Stream
+from proxy.open_streams import Stream
 from proxy.refusals import TooManyTunnels, refusal_of
 from proxy.state import ProxyState, RouteForwarding
 from proxy.traced import carried_in_span
 from proxy.upstreams.client import OutgoingRequest, Place
 from proxy.upstreams.dialing import dial
-from proxy.upstreams.troubles import Troubles
 from proxy.verdict import Carry, JudgedRequest, SignIn, Verdicts, with_form
 
 # Of one session, or of nobody's from one address, in one process.
@@ -47,12 +46,14 @@ class DataPlane:
     ):
         self._authorize = authorize
         self._carrying = carrying or Carrying()
+        self.streams, self.troubles = self._carrying.streams, self._carrying.client.troubles
         self._clock = clock
         self.state: ProxyState = ProxyState(authorize.routes.routes(), options, previous.state if previous else None)
         self._trusted = TrustedPeers(options.trusted_proxies)
         self.observer = self._carrying.observer(self._trusted)
         self.judging = Judging(authorize, self.streams, clock)
         self.verdicts = Verdicts(options, authorize)
+        self._answer_headers = self.state.response_headers.for_client
         self._answers = Answers(options, self.state.response_headers.added)
         self.forms = KeptForms(options, self._carrying.broker, authorize.scheme_of)
 
@@ -78,14 +79,6 @@ class DataPlane:
             raise
         finally:
             log.tell()
-
-    @property
-    def troubles(self) -> Troubles:
-        return self._carrying.client.troubles
-
-    @property
-    def streams(self) -> OpenStreams:
-        return self._carrying.streams
 
     async def outgoing(self, judged: JudgedRequest, carry: Carry) -> OutgoingRequest:
         """The request that its upstream gets, of whatever kind and on whatever plane: none is made elsewhere.
@@ -120,12 +113,12 @@ class DataPlane:
             # The default bounds the handshake alone; a timeout that was set bounds what comes after it, too.
             lifetime = None if outgoing.is_default_timeout else outgoing.timeout
             if isinstance(offer, Handshake):
-                switch = Upgrade(offer, take_over, self._response_headers, lifetime).carry
+                switch = Upgrade(offer, take_over, self._answer_headers, lifetime).carry
             else:
-                switch = SpdyUpgrade(take_over, self._response_headers, lifetime).carry
+                switch = SpdyUpgrade(take_over, self._answer_headers, lifetime).carry
 
         with self.on_leash(judged, outgoing.place) as leash:
-            answer = forward(outgoing, self._carrying.client, receive, send, self._response_headers, leash, switch)
+            answer = forward(outgoing, self._carrying.client, receive, send, self._answer_headers, leash, switch)
             result = await (answer if active() is None else carried_in_span(outgoing, answer))
             leash.status = result.status
         return result
@@ -134,7 +127,7 @@ class DataPlane:
         """Where it leads is the route's alone: nothing of the request has a say in what is dialled."""
         incoming, compiled = judged.incoming, carry.route
         take_over = _take_over(incoming)
-        if self._carrying.streams.tunnels(judged.session_id, incoming.peer) >= MOST_TUNNELS:
+        if self.streams.tunnels(judged.session_id, incoming.peer) >= MOST_TUNNELS:
             raise TooManyTunnels(f"{MOST_TUNNELS} tunnels are open already")
         forwarding = self.state.forwarding(compiled)
         upstream, place = forwarding.chosen(self._who(forwarding, judged))
@@ -179,9 +172,6 @@ class DataPlane:
         if not isinstance(verdict, Carry):
             return False
         return verdict.offer is not None or not incoming.is_upgrade or not spdy.is_offered(incoming.scope["headers"])
-
-    def _response_headers(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-        return self.state.response_headers.for_client(headers)
 
 
 def _take_over(incoming: Incoming) -> Any:

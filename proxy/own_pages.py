@@ -1,10 +1,10 @@
 """The smallest of our pages, which every host has and which work while nothing else does: health, robots.txt, redirects."""
 
 from config.options import Options
-from proxy.answers import send_error, send_redirect, send_refusal, send_text
+from proxy.answers import send_redirect, send_refusal, send_text
 from proxy.incoming import Incoming, Send
 from proxy.own_paths import Owner
-from proxy.refusals import UNKNOWN_ADDRESS
+from proxy.refusals import UNKNOWN_ADDRESS, Refuse
 
 ROBOTS = "User-agent: *\nDisallow: /"
 
@@ -15,8 +15,7 @@ async def answer(owner: Owner, incoming: Incoming, options: Options, send: Send)
         await send_refusal(incoming, UNKNOWN_ADDRESS, send)
         return
     if incoming.request.method not in ("GET", "HEAD"):
-        extra = [(b"allow", b"GET, HEAD")]
-        await send_error(incoming, send, 405, f"{path} answers GET and HEAD only.", extra_headers=extra)
+        await send_refusal(incoming, Refuse(405, f"{path} answers GET and HEAD only.", more=[(b"allow", b"GET, HEAD")]), send)
         return
     match owner:
         case Owner.HEALTH:

@@ -12,10 +12,11 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PATH_SAFE = "/%:@!$&'()*+,;=~-._"
 
 
-def redirect_to(route: Route, request: AccessRequest, scheme: str, query: bytes, canonical_prefix: str | None = None) -> tuple[int, str]:
+def redirect_to(route: Route, request: AccessRequest, canonical_prefix: str | None = None) -> tuple[int, str]:
     """(status, Location).  The Location always names scheme and host, so no path can become one (`//evil`)."""
     if (redirect := route.redirect) is None:
         raise ValueError(f"{route.id} is no redirect route")
+    scheme, query = route.from_.scheme, request.query.encode("latin-1")
     new_scheme = "https" if redirect.https_redirect else redirect.scheme_redirect or scheme
     host = redirect.host_redirect or request.host
     port = redirect.port_redirect or _kept_port(request.port, scheme, new_scheme)

@@ -153,31 +153,25 @@ class TooManyTunnels(BadRequest):
     status = 429
 
 
+# The first that an error is one of says what a person is told, who may pass; the cause itself is for the log.
+_TROUBLES: tuple[tuple[type[GateError], str, str], ...] = (
+    (HandshakeRefused, "This upgrade is refused: {}.", ""),
+    (TooManyTunnels, "There are too many tunnels: {}.", "Close some, or use one for several things."),
+    (FormGone, "{}.", "Look whether it has arrived before you write it again."),
+    (BadRequest, "This request can't be answered: {}.", ""),
+    (AccessEnded, "Your access ended while this request was under way.", SIGN_IN_ADVICE),
+    (BrokerError, "Your session can't be read right now.", AGAIN),
+    (NobodyToActFor, "The application behind this address acts in people's names: {}.", "Sign in at another page of it."),
+    (CredentialsError, "gate can't prove itself to the application behind this address right now.", AGAIN),
+    (NoDescriptors, "There is too much to do here at this moment.", AGAIN),
+    (UpstreamTimeout, "The application behind this address did not answer in time.", AGAIN),
+    (GateError, "The application behind this address can't be reached.", AGAIN),
+)
+
+
 def refusal_of(error: GateError) -> Refuse:
-    """What a person is told, who may pass, of an error on the way.  The cause itself is for the log."""
-    more: Headers = []
-    match error:
-        case HandshakeRefused():
-            reason, advice, more = f"This upgrade is refused: {error}.", "", list(error.headers)
-        case TooManyTunnels():
-            reason, advice = f"There are too many tunnels: {error}.", "Close some, or use one for several things."
-        case FormGone():
-            reason, advice = f"{str(error).capitalize()}.", "Look whether it has arrived before you write it again."
-        case BadRequest():
-            reason, advice = f"This request can't be answered: {error}.", ""
-        case AccessEnded():
-            reason, advice = "Your access ended while this request was under way.", SIGN_IN_ADVICE
-        case BrokerError():
-            reason, advice = "Your session can't be read right now.", AGAIN
-        case NobodyToActFor():
-            reason, advice = f"The application behind this address acts in people's names: {error}.", "Sign in at another page of it."
-        case CredentialsError():
-            reason, advice = "gate can't prove itself to the application behind this address right now.", AGAIN
-        case NoDescriptors():
-            reason, advice = "There is too much to do here at this moment.", AGAIN
-        case UpstreamTimeout():
-            reason, advice = "The application behind this address did not answer in time.", AGAIN
-        case _:
-            reason, advice = "The application behind this address can't be reached.", AGAIN
+    reason, advice = next((reason, advice) for kind, reason, advice in _TROUBLES if isinstance(error, kind))
+    reason = reason.format(str(error).capitalize() if isinstance(error, FormGone) else error)
     wait = error.retry_after if isinstance(error, BrokerError) else None
+    more = list(error.headers) if isinstance(error, HandshakeRefused) else []
     return Refuse(error.status, reason, advice, retry_after=wait, more=more, problem=error.in_full)

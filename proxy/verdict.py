@@ -111,9 +111,7 @@ class Verdicts:
                 if asker is Asker.STATUS_ONLY:
                     # Nobody needs to sign in for a redirect, so 200 would let everybody through to whatever the front proxy has there.
                     raise CarriedElsewhere("the route of this address only redirects")
-                request, route = incoming.request, compiled.route
-                query = request.query.encode("latin-1")
-                return Redirect(*redirect_to(route, request, route.from_.scheme, query, compiled.matched_prefix or None))
+                return Redirect(*redirect_to(compiled.route, incoming.request, compiled.matched_prefix or None))
             offer = _offer(incoming, compiled.route, asker)
         except BadRequest as error:
             return refused(error, asker)

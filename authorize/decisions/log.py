@@ -110,13 +110,15 @@ class DecisionLog:
     def use(self, options: Options, configuration: str) -> None:
         self._keeping = Keeping.of(options, configuration) if options.decision_log_size else None
 
-    def keeps(self, decision: Decision | None, identity: Identity | None, refused_token: str) -> bool:
-        """What is refused is always kept; the rest by chance, and where it is the first of this person on this route for a while."""
+    def keeps(self, decision: Decision | None, identity: Identity | None, refused_token: str, would_be: WouldBe | None = None) -> bool:
+        """What is refused, or would be decided otherwise, always is; the rest by chance, and the first of each person on a route."""
         if self._keeping is None:
             return False
         if decision is None or refused_token or decision.outcome not in _SAMPLED or decision.route is None:
             return True
-        return self._is_first(identity.user_id if identity else "", decision.route.id) or self._chance() < self._keeping.sample_rate
+        is_first = self._is_first(identity.user_id if identity else "", decision.route.id)
+        differs = would_be is not None and would_be.outcome != decision.outcome.value
+        return is_first or differs or self._chance() < self._keeping.sample_rate
 
     def _is_first(self, user_id: str, route_id: str) -> bool:
         now = self._clock()

@@ -45,5 +45,5 @@ class Recorder:
         return check
 
     def _keep(self, judged: Judged) -> None:
-        if self._decisions.keeps(judged.decision, judged.identity, judged.refused_token) or judged.would_differ:
+        if self._decisions.keeps(judged.decision, judged.identity, judged.refused_token, judged.would_be):
             self._decisions.keep(judged)

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import structlog
@@ -37,7 +38,7 @@ from gateproject.process.metrics_listener import MetricsListener
 from gateproject.process.restart_only import without_restart_only_changes
 from gateproject.process.rpc_services import RpcServices
 from gateproject.process.services import Services, served
-from gateproject.process.takeover import ConfigurationStatus, Takeover
+from gateproject.process.takeover import ConfigurationStatus, Step, Takeover
 from gateproject.settings import cookie_settings
 from proxy.autocert.service import Autocert
 from proxy.carrying import Carrying
@@ -114,19 +115,11 @@ class Runtime:
             proxy = ProxyService(options, served(authorize), self._carrying, clock, previous.proxy if previous else None)
         if kind in ("all", "authorize"):
             ext_authz = ExtAuthzResponder(options, served(authorize), self._carrying, clock)
-        return Services(
-            options=options,
-            broker=broker,
-            listener=ListenerState.build(options, previous.listener if previous else None, self._wants_certificate, self.autocert.obtained),
-            tracing=tracer.Tracer.of(options, previous.tracing if previous else None),
-            authorize=authorize,
-            bearers=bearers,
-            authenticate=authenticate,
-            directory=directory,
-            proxy=proxy,
-            ext_authz=ext_authz,
-            signing_key=signing_key,
-        )
+        tracing = tracer.Tracer.of(options, previous.tracing if previous else None)
+        before = previous.listener if previous else None
+        listener = ListenerState.build(options, before, self._wants_certificate, self.autocert.obtained)
+        parts = (authorize, bearers, authenticate, directory, proxy, ext_authz, signing_key)
+        return Services(options, broker, listener, tracing, *parts)
 
     def _wants_certificate(self, name: str | None) -> bool:
         return served(self.services.authorize).wants_certificate(name)
@@ -236,26 +229,32 @@ class Runtime:
 
     async def _tell(self, old: Services, services: Services, taken: socket.socket | None, takeover: Takeover) -> None:
         """Access first: whom the new policy keeps out is out whatever becomes of the rest."""
-        options, tell, carrying = services.options, takeover.tell, self._carrying
-        await tell("open streams", carrying.streams.policy_changed)
-        await tell("metrics", lambda: self._metrics.serve(options, taken))
-        await tell("tracing", lambda: tracer.use(services.tracing))
-        await tell("data broker", lambda: self._databroker.use(options.shared_secret, options.session_staleness.total_seconds()))
-        await tell("upstreams", lambda: carrying.use(options, None if services.proxy is None else services.proxy.dataplane.state))
-        await tell("decision log", self._keep_decisions)
-        await tell("log", lambda: configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug))
-        await tell("gRPC", lambda: self._rpc.reload(options))
-        await tell("autocert", lambda: self.autocert.use(options))
+        options, carrying = services.options, self._carrying
+        state = None if services.proxy is None else services.proxy.dataplane.state
+        steps: list[tuple[str, Step]] = [
+            ("open streams", carrying.streams.policy_changed),
+            ("metrics", lambda: self._metrics.serve(options, taken)),
+            ("tracing", lambda: tracer.use(services.tracing)),
+            ("data broker", lambda: self._databroker.use(options.shared_secret, options.session_staleness.total_seconds())),
+            ("upstreams", lambda: carrying.use(options, state)),
+            ("decision log", self._keep_decisions),
+            ("log", lambda: configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)),
+            ("gRPC", lambda: self._rpc.reload(options)),
+            ("autocert", lambda: self.autocert.use(options)),
+        ]
         self._background = [task for task in self._background if not task.done()]
         if old.bearers is not None:
             self._background.append(spawn(old.bearers.close(SIGN_IN_SECONDS), name="old bearer tokens"))
+        if old.authenticate is not None:
+            self._background.append(spawn(old.authenticate.stop(SIGN_IN_SECONDS), name="old sign-ins"))
         if services.authenticate is not None:
-            self._background.append(spawn(served(old.authenticate).stop(SIGN_IN_SECONDS), name="old sign-ins"))
-            await tell("sign-in", services.authenticate.start)
+            steps.append(("sign-in", services.authenticate.start))
+        if old.directory is not None:  # first, so that the new one finds the lease free
+            steps.append(("directory of before", partial(old.directory.stop, SIGN_IN_SECONDS)))
         if services.directory is not None:
-            # First, so that the new one finds the lease free.
-            await tell("directory of before", lambda: served(old.directory).stop(SIGN_IN_SECONDS))
-            await tell("directory", services.directory.start)
+            steps.append(("directory", services.directory.start))
+        for part, step in steps:
+            await takeover.tell(part, step)
 
     def _next_services(self) -> tuple[Options, Services]:
         with made_beside_requests():
@@ -267,10 +266,9 @@ class Runtime:
             task.cancel()
         self.autocert.stop()
         self._metrics.close()
-        if self.services.authenticate is not None:
-            await self.services.authenticate.stop()
-        if self.services.directory is not None:
-            await self.services.directory.stop()
+        for part in (self.services.authenticate, self.services.directory):
+            if part is not None:
+                await part.stop()
         if self.services.bearers is not None:
             await self.services.bearers.close()
         if self.envoy is not None:

@@ -23,7 +23,6 @@ from proxy.envoy.listener import CLUSTER, MAY_STREAM
 from proxy.envoy.response_details import is_late, is_malformed, trouble_in
 from proxy.forwarding.http import Ending
 from proxy.headers import Headers
-from proxy.incoming import Incoming
 from proxy.refusals import refusal_of
 from proxy.request_metrics import RequestCounter
 from proxy.upstreams.client import OutgoingRequest
@@ -61,7 +60,7 @@ class Carried:
     ):
         self._plane = plane
         self._log = log
-        self._judged = judged
+        self._judged, self._incoming = judged, judged.incoming
         self._outgoing = outgoing
         self._cluster = cluster
         self._told = told
@@ -74,10 +73,6 @@ class Carried:
         self._has_ended = False  # as far as the application's word for it goes: many an answer ends without one
         self._ended_because = ""
         self._patience: asyncio.TimerHandle | None = None
-
-    @property
-    def _incoming(self) -> Incoming:
-        return self._judged.incoming
 
     async def run(self, context: Context) -> None:
         """Until Envoy has carried all of it, the client has left, or its access ends."""

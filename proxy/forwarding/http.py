@@ -13,7 +13,7 @@ from proxy.upstreams.client import Exchange, OutgoingRequest, StaleConnection, U
 Header = tuple[bytes, bytes]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-ResponseRule = Callable[[int, Sequence[Header]], list[Header]]
+ResponseRule = Callable[[Sequence[Header]], list[Header]]
 
 # A request without a body is answered by then, as a rule, and never pays for a task that waits for its client to leave.
 WATCH_AFTER = 0.05  # seconds
@@ -99,7 +99,7 @@ async def forward(
         else:
             if request.is_default_timeout and _is_event_stream(headers):
                 watch.be_patient()
-            await _carry_response(exchange, send, status, response_headers(status, headers), result)
+            await _carry_response(exchange, send, status, response_headers(headers), result)
         return result
     except asyncio.CancelledError:
         result.ending = watch.ending()

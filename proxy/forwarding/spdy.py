@@ -54,7 +54,7 @@ class SpdyUpgrade:
 
     async def carry(self, exchange: Exchange, raw_headers: Sequence[Header], leash: Leash, result: ForwardResult) -> None:
         _require_accepted(raw_headers)
-        headers = self.response_headers(101, [pair for pair in raw_headers if not pair[0].lower().startswith(_FRAMING)])
+        headers = self.response_headers([pair for pair in raw_headers if not pair[0].lower().startswith(_FRAMING)])
         await carry_after_101(ByteTunnel(), lambda side: self.take_over(headers, side, SPDY), exchange, self.timeout, leash, result)
 
 

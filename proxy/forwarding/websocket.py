@@ -44,7 +44,7 @@ class Upgrade:
         accepted = self.offer.accepted(raw_headers)
         others = [pair for pair in raw_headers if not pair[0].lower().startswith((PREFIX, *_FRAMING))]
         relay = _Relay(allows_rsv=any(name == b"sec-websocket-extensions" for name, _ in accepted))
-        headers = [*self.response_headers(101, others), *accepted]
+        headers = [*self.response_headers(others), *accepted]
         await carry_after_101(relay, lambda side: self.take_over(headers, side), exchange, self.timeout, leash, result)
 
 

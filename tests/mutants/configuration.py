@@ -140,7 +140,7 @@ kept_by_envoy = door("proxy/envoy/service.py", "unit/proxy/envoy/test_service.py
 kept_by_envoy.without("what Envoy refused is not told to it again", "options, self._clusters = self._before", "options, _ = self._before")
 runtime.without(
     "what is carried is judged by the new policy at once",
-    '        await tell("open streams", carrying.streams.policy_changed)\n',
+    '            ("open streams", carrying.streams.policy_changed),\n',
     "",
     WITHIN,
 )

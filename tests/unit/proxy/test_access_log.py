@@ -9,9 +9,10 @@ from structlog.testing import capture_logs
 
 from foundation.telemetry.metrics import registry
 from proxy.access_log import CLIENT_LEFT, PageLog
-from proxy.answers import send_error
+from proxy.answers import send_refusal
 from proxy.headers import TrustedPeers
 from proxy.incoming import arrived
+from proxy.refusals import Refuse
 from tests.support.asgi import Answer, incoming_from
 from tests.support.proxied import Proxied, proxied
 
@@ -108,7 +109,7 @@ async def test_what_we_answer_ourselves_is_told_as_its_page_tells_it(
 ) -> None:
     answer, incoming = Answer(), incoming_from("https://nobody.example/x?token=secret")
     story = PageLog(incoming, answer.send, TrustedPeers([]))
-    await send_error(incoming, story.send, status, "Nothing is here.")
+    await send_refusal(incoming, Refuse(status, "Nothing is here."), story.send)
     story.tell()
     ((told_level, fields),) = lines
     assert (answer.status, told_level) == (status, level)

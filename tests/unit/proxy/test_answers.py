@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from proxy.answers import send_error, send_grpc_error, send_redirect, send_text
+from proxy.answers import send_grpc_error, send_redirect, send_refusal, send_text
+from proxy.refusals import Refuse
 from tests.support.asgi import NAVIGATION, Answer, incoming_from
 
 
@@ -14,7 +15,7 @@ async def test_an_error_has_the_form_the_client_reads_and_the_request_id() -> No
         ({"sec-fetch-mode": "cors", "accept": "text/html"}, "application/json"),
     ):
         answer, incoming = Answer(), incoming_from("https://a.example/", headers=headers)
-        await send_error(incoming, answer.send, 403, "Because.")
+        await send_refusal(incoming, Refuse(403, "Because."), answer.send)
         assert answer.status == 403
         assert answer.header("content-type").startswith(content_type)
         assert answer.header("x-request-id") == incoming.request_id
@@ -24,7 +25,7 @@ async def test_an_error_has_the_form_the_client_reads_and_the_request_id() -> No
 
 async def test_head_gets_the_headers_of_get_and_no_body() -> None:
     answer = Answer()
-    await send_error(incoming_from("https://a.example/", method="HEAD"), answer.send, 404, "Nothing.")
+    await send_refusal(incoming_from("https://a.example/", method="HEAD"), Refuse(404, "Nothing."), answer.send)
     assert answer.body == b""
     assert int(answer.header("content-length")) > 0
     text = Answer()
@@ -34,7 +35,9 @@ async def test_head_gets_the_headers_of_get_and_no_body() -> None:
 
 async def test_a_grpc_client_gets_its_status_in_headers() -> None:
     answer = Answer()
-    await send_error(incoming_from("https://a.example/", headers={"content-type": "application/grpc+proto"}), answer.send, 401, "No 100%é")
+    await send_refusal(
+        incoming_from("https://a.example/", headers={"content-type": "application/grpc+proto"}), Refuse(401, "No 100%é"), answer.send
+    )
     assert answer.status == 200
     assert (answer.header("grpc-status"), answer.header("grpc-message")) == ("16", "No 100%25?")
     assert answer.header("www-authenticate") == 'Bearer realm="gate"'
@@ -47,7 +50,7 @@ async def test_a_grpc_client_gets_its_status_in_headers() -> None:
 async def test_an_answer_says_what_its_status_owes(status: int, name: str, expected: list[str]) -> None:
     for headers in ({"accept": "application/json"}, {"content-type": "application/grpc"}):
         answer = Answer()
-        await send_error(incoming_from("https://a.example/", headers=headers), answer.send, status, "No.")
+        await send_refusal(incoming_from("https://a.example/", headers=headers), Refuse(status, "No."), answer.send)
         assert answer.values(name) == expected
 
 
@@ -60,5 +63,7 @@ async def test_a_redirect_sets_cookies_and_is_never_cached() -> None:
 
 async def test_json_errors_survive_any_reason() -> None:
     answer = Answer()
-    await send_error(incoming_from("https://a.example/", headers={"accept": "application/json"}), answer.send, 400, 'a"\r\n\u2028<b>')
+    await send_refusal(
+        incoming_from("https://a.example/", headers={"accept": "application/json"}), Refuse(400, 'a"\r\n\u2028<b>'), answer.send
+    )
     assert json.loads(answer.body)["reason"] == 'a"\r\n\u2028<b>'

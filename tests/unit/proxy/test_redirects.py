@@ -9,9 +9,9 @@ from config.routes.route import Route
 from proxy.redirects import redirect_to
 
 
-def location(redirect, path="/x", *, query=b"", scheme="https", port=None, **keys):
+def location(redirect, path="/x", *, query=b"", port=None, **keys):
     route = Route.model_validate({"from": "https://app.example.com", "redirect": redirect, **keys})
-    return redirect_to(route, AccessRequest("GET", "app.example.com", port, path), scheme, query)
+    return redirect_to(route, AccessRequest("GET", "app.example.com", port, path, query=query.decode("latin-1")))
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,8 @@ def location(redirect, path="/x", *, query=b"", scheme="https", port=None, **key
         ({"host_redirect": "other.example.com"}, {}, "https://other.example.com/x"),
         ({"host_redirect": "other.example.com"}, {"query": b"a=%20&b"}, "https://other.example.com/x?a=%20&b"),
         ({"host_redirect": "other.example.com", "strip_query": True}, {"query": b"a=1"}, "https://other.example.com/x"),
-        ({"https_redirect": True}, {"scheme": "http"}, "https://app.example.com/x"),
-        ({"https_redirect": True}, {"scheme": "http", "port": 80}, "https://app.example.com/x"),
-        ({"https_redirect": True}, {"scheme": "http", "port": 8080}, "https://app.example.com:8080/x"),
+        ({"https_redirect": True}, {}, "https://app.example.com/x"),
+        ({"https_redirect": True}, {"port": 8080}, "https://app.example.com:8080/x"),
         ({"scheme_redirect": "http"}, {}, "http://app.example.com/x"),
         ({"scheme_redirect": "http"}, {"port": 443}, "http://app.example.com/x"),
         ({"port_redirect": 8443}, {}, "https://app.example.com:8443/x"),

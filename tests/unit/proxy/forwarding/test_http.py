@@ -67,7 +67,7 @@ def make_request(canary, method="GET", **keys):
 
 
 def carry(request, client, downstream):
-    return forward(request, client, downstream.receive, downstream.send, lambda status, headers: list(headers), Leash())
+    return forward(request, client, downstream.receive, downstream.send, list, Leash())
 
 
 async def test_a_small_answer_is_two_messages(client, downstream):
@@ -275,7 +275,7 @@ async def test_a_slow_upstream_holds_the_client_back(client, downstream):
 
     async with CanaryUpstream(script=script) as canary:
         request = make_request(canary, "POST", has_body=True, content_length=256 * 65536)
-        task = asyncio.ensure_future(forward(request, client, receive, downstream.send, lambda _, headers: list(headers), Leash()))
+        task = asyncio.ensure_future(forward(request, client, receive, downstream.send, list, Leash()))
         stuck = -1
         while stuck != received:
             stuck = received
@@ -355,7 +355,7 @@ async def test_a_client_that_is_gone_while_we_send_ends_the_upstream_request(cli
         raise ConnectionResetError
 
     async with CanaryUpstream() as canary:
-        result = await forward(make_request(canary), client, Downstream().receive, send, lambda _, headers: list(headers), Leash())
+        result = await forward(make_request(canary), client, Downstream().receive, send, list, Leash())
     assert result.ending is Ending.CLIENT_LEFT
 
 
@@ -471,7 +471,7 @@ async def test_a_server_without_the_abort_message_sees_an_error(client, downstre
 
     async with CanaryUpstream(script=script) as canary:
         with pytest.raises(ConnectionAbortedError, match="broke off"):
-            await forward(make_request(canary), client, downstream.receive, send, lambda _, headers: list(headers), Leash())
+            await forward(make_request(canary), client, downstream.receive, send, list, Leash())
 
 
 async def test_trouble_before_the_headers_leaves_the_answer_to_us(client, downstream):
@@ -482,7 +482,7 @@ async def test_trouble_before_the_headers_leaves_the_answer_to_us(client, downst
 
 
 async def test_a_response_that_the_header_rules_refuse_is_not_begun(client, downstream):
-    def refuse(status, headers):
+    def refuse(headers):
         raise UpstreamError("split")
 
     async with CanaryUpstream() as canary:

@@ -22,7 +22,7 @@ class Carried:
     def __init__(self, *, timeout=None, answer=ANSWER):
         self.to_client, self.to_upstream = Recorder(), Recorder()
         self.leash, self.result, self._answer = Leash(), ForwardResult(), answer
-        self._upgrade = SpdyUpgrade(self._take_client, lambda status, headers: list(headers), timeout)
+        self._upgrade = SpdyUpgrade(self._take_client, list, timeout)
 
     def _take_client(self, headers, side, upgrade):
         self.headers, self.client, self.upgrade = dict(headers), side, upgrade

@@ -28,7 +28,7 @@ class Carried:
         self.to_client, self.to_upstream = Recorder(), Recorder()
         self.leash, self.result = Leash(), ForwardResult()
         self._sent_ahead = sent_ahead
-        self._upgrade = Upgrade(offer(), self._take_client, lambda status, headers: list(headers), timeout)
+        self._upgrade = Upgrade(offer(), self._take_client, list, timeout)
 
     def _take_client(self, headers, side):
         self.headers, self.client = dict(headers), side
