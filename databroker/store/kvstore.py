@@ -98,6 +98,7 @@ class KvStore:
             is_over, told, *found = await self._run(kvscripts.CHANGES, since, AT_ONCE)
             version = int(told)
             if is_over:
+                self._leave_life_above(version)
                 raise StartOver(version)
             for number, (name, packed) in enumerate(zip(found[::2], found[1::2], strict=True), 1):
                 change = _change(name, packed)
@@ -149,6 +150,12 @@ class KvStore:
             self._listener = spawn(self._listen(), name="news of the kvstore")
         if version >= self._news_version and not self._closed:
             await news.wait()
+
+    def _leave_life_above(self, version: int) -> None:
+        """News of a life that was wiped say nothing of this one, and who waits for higher versions hears of none."""
+        if self._listener is not None and version < self._news_version:
+            self._listener.cancel()
+            self._listener, self._news_version = None, 0
 
     async def _listen(self) -> None:
         """One connection waits for all readers of this process; it wakes them also when the server is gone, or another."""

@@ -187,13 +187,22 @@ async def test_whatever_happens_to_who_waits_for_news_they_are_heard_again(
     await other.close()
 
 
-async def test_readers_of_a_life_with_lower_versions_wait_for_news(store: KvStore, redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("is_asked_again_at_once", [False, True])
+async def test_readers_of_a_life_with_lower_versions_wait_for_news(
+    store: KvStore, redis_server: RedisServer, is_asked_again_at_once: bool
+) -> None:
     """Versions leap with each life; what was wiped begins where the clock stands."""
     begin = (await store.put(SESSION, "a", {})).version
     redis_server.command("HSET", kvscripts.KEYS[0], "run_id", "another")
-    reader = asyncio.create_task(following(store, (await store.put(SESSION, "b", {})).version, 1))
-    await asyncio.sleep(0.01)
+    first = (await store.put(SESSION, "b", {})).version
+    reader = asyncio.create_task(following(store, first, 1))
+    async with asyncio.timeout(10):
+        while store._news_version != first:
+            await asyncio.sleep(0.01)
     redis_server.command("FLUSHALL")
+    if is_asked_again_at_once:
+        reader.cancel()
+        reader = asyncio.create_task(following(store, first, 1))
     with pytest.raises(StartOver) as told:
         await reader
     assert told.value.version < begin + 10**9
