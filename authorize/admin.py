@@ -16,7 +16,7 @@ from django.utils.formats import date_format
 from django.utils.timezone import localtime
 
 from authorize.explain.explanation import Explanation, explained_again
-from authorize.explain.form import Asking, NotThere
+from authorize.explain.form import DecisionNotLogged, ExplainForm
 from authorize.explain.invented_request import described_moment
 from authorize.models import LoggedDecision
 from databroker.admin import LookOnly
@@ -46,7 +46,7 @@ def _address(word: str) -> str:
         return ""
 
 
-class Recent(admin.SimpleListFilter):
+class RecentFilter(admin.SimpleListFilter):
     title = "time"
     parameter_name = "within"
 
@@ -58,7 +58,7 @@ class Recent(admin.SimpleListFilter):
         return queryset.filter(at__gte=timezone.now() - span[1]) if span else queryset
 
 
-class InShadow(admin.AllValuesFieldListFilter):
+class ShadowFilter(admin.AllValuesFieldListFilter):
     """Most decisions met nothing that stands in shadow, and have no word there: a link without words leads nobody."""
 
     def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
@@ -69,7 +69,7 @@ class DecisionAdmin(LookOnly):
     # What fits a screen; the decision's own page has the rest.
     list_display = ["when", "who", "outcome", "asked", "reason"]
     list_display_links = ["when"]
-    list_filter = [Recent, "outcome", ("would_be", InShadow)]
+    list_filter = [RecentFilter, "outcome", ("would_be", ShadowFilter)]
     search_fields = ["=request_id", "person", "person_id", "route", "=route_id", "url", "=client_address"]
     search_help_text = "Person, route, URL, request id, client address; after:2027-01-31T18:00 before:2027-01-31T18:05 (UTC)"
     ordering = ["-id"]
@@ -126,11 +126,11 @@ class DecisionAdmin(LookOnly):
         if row is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
         own = request.scope["gate"]
-        return self._page(request, Asking(), explained_again(row, own.options, own.configuration.checksum))
+        return self._page(request, ExplainForm(), explained_again(row, own.options, own.configuration.checksum))
 
     def explain_view(self, request: HttpRequest) -> HttpResponse:
         """By `request`, the id of one that was; or by `url` and what else the form has, for one that is invented."""
-        asking = Asking(request.GET)
+        asking = ExplainForm(request.GET)
         try:
             return self._page(request, asking, asking.answer(request.scope["gate"]) if asking.is_asked else None)
         except ValueError as error:
@@ -143,13 +143,13 @@ class DecisionAdmin(LookOnly):
         if request.method not in ("GET", "HEAD"):
             return _json({"error": "GET only"}, 405)
         try:
-            return _json(Asking(request.GET).answer(request.scope["gate"]))
-        except NotThere as error:
+            return _json(ExplainForm(request.GET).answer(request.scope["gate"]))
+        except DecisionNotLogged as error:
             return _json({"error": str(error)}, 404)
         except ValueError as error:
             return _json({"error": str(error)}, 400)
 
-    def _page(self, request: HttpRequest, asking: Asking, explanation: Explanation | None, problem: str = "") -> HttpResponse:
+    def _page(self, request: HttpRequest, asking: ExplainForm, explanation: Explanation | None, problem: str = "") -> HttpResponse:
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from authorize.decisions.shadow import WouldBe
-from authorize.identity.loader import Sources
+from authorize.decisions.shadow import ShadowOutcome
+from authorize.identity.loader import IdentitySources
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
@@ -91,11 +91,11 @@ class Authorizer(Protocol):
         """Is anything in `mode: shadow`, and known here?"""
         ...
 
-    async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> WouldBe | None:
+    async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
         """What this request would have come to, were all that is in shadow enforced; never a reason to answer it otherwise."""
         ...
 
-    def sources_of(self, identity: Identity) -> Sources | None:
+    def sources_of(self, identity: Identity) -> IdentitySources | None:
         """The records that this identity was made of, while they are remembered here."""
         ...
 

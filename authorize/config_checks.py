@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from authorize.explain.invented_request import Described, described_identity, described_request
+from authorize.explain.invented_request import InventedPerson, described_identity, described_request
 from authorize.policy import explain
 from authorize.policy.compiled_route import lets_somebody_in, usable_conditions
 from authorize.policy.decision import Decision, Outcome, decide
@@ -16,7 +16,7 @@ from authorize.policy.shadowing import shadowed
 from authorize.state import default_ports, route_table
 from authorize.user_entry_checks import claims_of_two_issuers, entries_for_nobody, tokens_that_open_nothing, unusable_administrators
 from config.documents.document import path_of
-from config.load import Judge
+from config.load import ConfigCheck
 from config.options import Options
 from config.routes.policy_language import ENFORCE
 from config.routes.policy_tests import PolicyTest
@@ -103,7 +103,7 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
     try:
         headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in test.headers.items()]
         request = described_request(test.url, test.method, default_ports(options), source_ip=test.source_ip or "", headers=headers)
-        person = described_identity(Described(test.user, test.groups, test.claims), options)
+        person = described_identity(InventedPerson(test.user, test.groups, test.claims), options)
     except ValueError as error:
         return f"fails{name}: {error}"
     try:
@@ -146,14 +146,14 @@ def _trace(decision: Decision) -> str:
     return "; ".join(f"{row['rule']}: {row['reason']}" for row in explain.rows(decision))
 
 
-JUDGES = (
-    Judge("unusable-route", unusable_routes),
-    Judge("invalid-configuration", unusable_administrators),
-    Judge("policy-test", failing_policy_tests),
-    Judge("unreachable-route", unreachable_routes, warns=True),
-    Judge("unreachable-route", routes_without_people, warns=True),
-    Judge("unreachable-route", routes_that_refuse_their_own, warns=True),
-    Judge("doubtful-name", entries_for_nobody, warns=True),
-    Judge("doubtful-name", tokens_that_open_nothing, warns=True),
-    Judge("doubtful-name", claims_of_two_issuers, warns=True),
+CONFIG_CHECKS = (
+    ConfigCheck("unusable-route", unusable_routes),
+    ConfigCheck("invalid-configuration", unusable_administrators),
+    ConfigCheck("policy-test", failing_policy_tests),
+    ConfigCheck("unreachable-route", unreachable_routes, warns=True),
+    ConfigCheck("unreachable-route", routes_without_people, warns=True),
+    ConfigCheck("unreachable-route", routes_that_refuse_their_own, warns=True),
+    ConfigCheck("doubtful-name", entries_for_nobody, warns=True),
+    ConfigCheck("doubtful-name", tokens_that_open_nothing, warns=True),
+    ConfigCheck("doubtful-name", claims_of_two_issuers, warns=True),
 )

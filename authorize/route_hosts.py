@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from authorize.client import Authorizer, Check
-from authorize.decisions.shadow import WouldBe
+from authorize.decisions.shadow import ShadowOutcome
 from authorize.identity.client_certificates import CertificateHosts
-from authorize.identity.loader import Sources
+from authorize.identity.loader import IdentitySources
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.policy.paths.canonical import canonical_host
@@ -17,7 +17,7 @@ from config.routes.upstream_credentials import shows_credentials
 from foundation.errors import BadRequest
 
 
-class Hosts:
+class RouteHosts:
     """ConfigError where the routes are wrong."""
 
     def __init__(self, options: Options, previous: Authorizer | None = None):
@@ -65,10 +65,10 @@ class Hosts:
     def has_shadow(self) -> bool:
         return False
 
-    async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> WouldBe | None:
+    async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
         return None
 
-    def sources_of(self, identity: Identity) -> Sources | None:
+    def sources_of(self, identity: Identity) -> IdentitySources | None:
         return None
 
     def may_administer(self, identity: Identity) -> bool:

@@ -4,18 +4,18 @@ import time
 from collections.abc import Callable, Iterable
 
 from authorize.client import Attestation, Authorizer, Check
-from authorize.decisions.shadow import Asked, Shadow, WouldBe
+from authorize.decisions.shadow import EnforcedDecision, ShadowOutcome, ShadowPolicy
 from authorize.identity import credentials
-from authorize.identity.bearer_port import Bearers
+from authorize.identity.bearer_port import BearerVerifier
 from authorize.identity.client_certificates import ClientCertificates
-from authorize.identity.loader import IdentityLoader, Sources
+from authorize.identity.loader import IdentityLoader, IdentitySources
 from authorize.identity.service_accounts import ServiceAccountLoader
 from authorize.policy import criteria
 from authorize.policy.compiled_route import unusable_users
 from authorize.policy.decision import NO_ROUTE, Outcome, judge
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
-from authorize.route_hosts import Hosts
+from authorize.route_hosts import RouteHosts
 from authorize.upstream.credentials import UpstreamCredentials
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
 from config.groups.authorize import claimed_groups, groups_are_claimed
@@ -34,7 +34,7 @@ from foundation.errors import BrokerError, ConfigError, ProviderError, SealError
 ADMIN_REQUEST = AccessRequest(method="GET", host="", port=None, path="/")
 
 
-class AuthorizeService(Hosts):
+class AuthorizeService(RouteHosts):
     """Frozen after construction: a reload builds another one over the same replica.  ConfigError where the routes are wrong."""
 
     def __init__(
@@ -44,11 +44,11 @@ class AuthorizeService(Hosts):
         signing_key: SigningKey,
         clock: Callable[[], float] = time.time,
         previous: Authorizer | None = None,
-        bearers: Bearers | None = None,
+        bearers: BearerVerifier | None = None,
     ):
         super().__init__(options, previous)
         self._certificates = ClientCertificates()
-        self._shadow = Shadow(options)
+        self._shadow = ShadowPolicy(options)
         self.identity_headers = IdentityHeaders(options, signing_key)
         self.credentials = UpstreamCredentials(options, self.routes.routes(), self.identity_headers.groups_told, clock)
         self._cookies = SessionCookies(options)
@@ -99,7 +99,7 @@ class AuthorizeService(Hosts):
     def has_shadow(self) -> bool:
         return bool(self._shadow)
 
-    async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> WouldBe | None:
+    async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
         """What this request would have come to, were all that is in shadow enforced; never a reason to answer it otherwise."""
         now = self._clock()
 
@@ -107,13 +107,13 @@ class AuthorizeService(Hosts):
             route = check.decision.route
             return await self._identify_if_possible(request, cookie_headers, now, route.route if route is not None else None)
 
-        return await self._shadow.would_be(Asked(request, check.decision, check.identity, now), identify, self._certificates)
+        return await self._shadow.would_be(EnforcedDecision(request, check.decision, check.identity, now), identify, self._certificates)
 
     async def identity_of_session(self, session_id: str) -> Identity | None:
         """For administrators, who ask about somebody else's."""
         return await self._identities.load(session_id, self._clock())
 
-    def sources_of(self, identity: Identity) -> Sources | None:
+    def sources_of(self, identity: Identity) -> IdentitySources | None:
         """The records that this identity was made of, while they are remembered."""
         return self._identities.sources_of(identity)
 

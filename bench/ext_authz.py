@@ -33,7 +33,7 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.rpc import code_pb2, status_pb2
 
 from authorize.decisions.log import DecisionLog
-from authorize.decisions.recorder import Recorder
+from authorize.decisions.recorder import DecisionRecorder
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
 from bench.rig import child, free_port, pin, wait_for
@@ -276,7 +276,7 @@ async def always_yes(directory: Path) -> tuple[int, str]:
 async def authorize(directory: Path) -> tuple[int, str]:
     (options, service, broker, replica), cookie = await signed_in(directory)
     words = ExtAuthzResponder(options, service)
-    recorder = Recorder(DecisionLog(lambda entries: None), lambda session_id, now, host: None)
+    recorder = DecisionRecorder(DecisionLog(lambda entries: None), lambda session_id, now, host: None)
     return await served(options, broker, ExtAuthz(lambda: service, lambda: words, replica, recorder)), cookie
 
 

@@ -17,8 +17,8 @@ from config.groups.rpc import not_needed_by
 from config.options import Options
 from config.routes.policy_tests import read_tests_file
 from config.routes.route import Route
-from config.routes.route_cache import KnownRoutes
-from config.types.files import LARGEST_CONFIGURATION, Files, read_capped
+from config.routes.route_cache import RouteCache
+from config.types.files import LARGEST_CONFIGURATION, SettingFiles, read_capped
 from config.validation import Finding, Rule, Settings, broken_rules, partial, validate
 from foundation.errors import ConfigError, Problem
 
@@ -27,7 +27,7 @@ MOST_PROBLEMS = 1_000  # nobody reads more, and each takes time to explain
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class ConfigCheck:
     """A rule of somebody who knows more than this package does.  What it finds forbids a start, or only `warns`."""
 
     kind: str
@@ -36,7 +36,7 @@ class Judge:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedConfig:
     """`options` is None where there are errors.
 
     `files` are those that settings and routes name, whether they could be read or not; routes that were known name none.
@@ -49,7 +49,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _ReadConfig:
     """What was read, and from where; `file` is empty where there is none."""
 
     document: Document
@@ -66,9 +66,9 @@ def config_path(environ: Mapping[str, str], cwd: Path) -> Path | None:
     return path if os.path.lexists(path) else None
 
 
-def load_options(path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = ()) -> Options:
+def load_options(path: Path | None, environ: Mapping[str, str], checks: Sequence[ConfigCheck] = ()) -> Options:
     """Raises ConfigError with every problem that can be told now."""
-    return options_of(check_configuration(path, environ, [judge for judge in judges if not judge.warns]))
+    return options_of(check_configuration(path, environ, [check for check in checks if not check.warns]))
 
 
 def parse_options(content: bytes, extension: str, environ: Mapping[str, str], directory: Path) -> Options:
@@ -76,49 +76,51 @@ def parse_options(content: bytes, extension: str, environ: Mapping[str, str], di
     return options_of(check_content(content, extension, environ, directory))
 
 
-def check_content(content: bytes, extension: str, environ: Mapping[str, str], directory: Path, judges: Sequence[Judge] = ()) -> Checked:
+def check_content(
+    content: bytes, extension: str, environ: Mapping[str, str], directory: Path, checks: Sequence[ConfigCheck] = ()
+) -> CheckedConfig:
     """As `check_configuration`, for the bytes of a configuration file in `directory`."""
-    return _checked(lambda: _Source(parse(content, extension), "", directory), environ, judges)
+    return _checked(lambda: _ReadConfig(parse(content, extension), "", directory), environ, checks)
 
 
 def check_configuration(
-    path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = (), known: KnownRoutes | None = None
-) -> Checked:
+    path: Path | None, environ: Mapping[str, str], checks: Sequence[ConfigCheck] = (), known: RouteCache | None = None
+) -> CheckedConfig:
     """Never raises, whatever the file is.  `known` routes are taken over, and are those of now afterwards."""
-    return _checked(lambda: _read(path), environ, judges, "" if path is None else shown_path(path), known)
+    return _checked(lambda: _read(path), environ, checks, "" if path is None else shown_path(path), known)
 
 
-def options_of(checked: Checked) -> Options:
+def options_of(checked: CheckedConfig) -> Options:
     """Raises ConfigError."""
     if checked.options is None:
         raise ConfigError(list(checked.errors))
     return checked.options
 
 
-def _read(path: Path | None) -> _Source:
+def _read(path: Path | None) -> _ReadConfig:
     if path is None:
-        return _Source(Document({}), "", Path.cwd())
-    return _Source(parse(read_capped(path, LARGEST_CONFIGURATION), path.suffix), shown_path(path), path.absolute().parent)
+        return _ReadConfig(Document({}), "", Path.cwd())
+    return _ReadConfig(parse(read_capped(path, LARGEST_CONFIGURATION), path.suffix), shown_path(path), path.absolute().parent)
 
 
 def _checked(
-    read: Callable[[], _Source],
+    read: Callable[[], _ReadConfig],
     environ: Mapping[str, str],
-    judges: Sequence[Judge],
+    checks: Sequence[ConfigCheck],
     file: str = "",
-    known: KnownRoutes | None = None,
-) -> Checked:
+    known: RouteCache | None = None,
+) -> CheckedConfig:
     with _without_garbage_collection():
         try:
             source = read()
         except DocumentError as error:
-            return Checked(None, (Problem("", f"the configuration {error}", error.line, error.column, file),))
+            return CheckedConfig(None, (Problem("", f"the configuration {error}", error.line, error.column, file),))
         except ValueError as error:
-            return Checked(None, (Problem("", f"the configuration can't be used: {error}", file=file),))
+            return CheckedConfig(None, (Problem("", f"the configuration can't be used: {error}", file=file),))
         in_file = {} if source.document.value is None else source.document.value
         if not isinstance(in_file, dict):
-            return Checked(None, (Problem("", "the configuration must be a map of settings", 1, 1, file),))
-        return _Checking(source, environ, known).check(in_file, judges)
+            return CheckedConfig(None, (Problem("", "the configuration must be a map of settings", 1, 1, file),))
+        return _ConfigChecker(source, environ, known).check(in_file, checks)
 
 
 @contextmanager
@@ -133,8 +135,8 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-class _Checking:
-    def __init__(self, source: _Source, environ: Mapping[str, str], known: KnownRoutes | None):
+class _ConfigChecker:
+    def __init__(self, source: _ReadConfig, environ: Mapping[str, str], known: RouteCache | None):
         self._known = known
         self._source = source
         self._environ = environ
@@ -143,11 +145,11 @@ class _Checking:
         self._errors = [replace(problem, file=source.file) for problem in source.document.problems[:MOST_PROBLEMS]]
         self._warnings: list[Problem] = []
 
-    def check(self, in_file: dict[str, Any], judges: Sequence[Judge]) -> Checked:
+    def check(self, in_file: dict[str, Any], checks: Sequence[ConfigCheck]) -> CheckedConfig:
         """Routes one by one first, so that a mistake in one of them hides no mistake elsewhere."""
         given = _without_nulls(in_file, Options) | self._in_environment
         raw = {"data_dir": _data_dir(self._environ)} | not_needed_by(given.get("services")) | given
-        files = Files(self._source.directory)
+        files = SettingFiles(self._source.directory)
         context = {"files": files}
         good = self._good_routes(raw.pop("policy", None), context)
         raw["policy"] = tuple(good.values())
@@ -155,10 +157,10 @@ class _Checking:
         self._add(_with_file_indexes(findings, list(good)))
         view = options if options is not None else partial(Options, raw, findings, context)
         self._add(broken_rules([self._tests_file], view))
-        for judge in judges:
-            self._add(_with_file_indexes(broken_rules([judge.rule], view), list(good)), judge.kind, warns=judge.warns)
+        for check in checks:
+            self._add(_with_file_indexes(broken_rules([check.rule], view), list(good)), check.kind, warns=check.warns)
         errors, warnings = (tuple(sorted(found, key=_by_place)) for found in (self._errors, self._warnings))
-        return Checked(None if errors else options, errors, warnings, frozenset(files.read_ones))
+        return CheckedConfig(None if errors else options, errors, warnings, frozenset(files.read_ones))
 
     def _good_routes(self, policy: Any, context: dict[str, Any]) -> dict[int, Route]:
         """Index in the list -> route."""

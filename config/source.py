@@ -4,19 +4,19 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from config.load import Judge, check_configuration, options_of
+from config.load import ConfigCheck, check_configuration, options_of
 from config.options import Options
-from config.routes.route_cache import KnownRoutes
+from config.routes.route_cache import RouteCache
 
 
 class ConfigSource:
     """One configuration file (or none) and the environment as it was at the start."""
 
-    def __init__(self, path: Path | None, environ: Mapping[str, str], judges: Sequence[Judge] = ()):
+    def __init__(self, path: Path | None, environ: Mapping[str, str], checks: Sequence[ConfigCheck] = ()):
         self.path = path
-        self._judges = [judge for judge in judges if not judge.warns]
+        self._checks = [check for check in checks if not check.warns]
         self._environ = dict(environ)
-        self._known = KnownRoutes()
+        self._known = RouteCache()
         self._named: tuple[Path, ...] = ()
         self._seen: object = None
         self.checksum = ""  # 16 hex digits over the bytes of every file of the configuration that was loaded last
@@ -25,7 +25,7 @@ class ConfigSource:
         """Raises ConfigError.  What was seen is remembered either way: a broken file is reported once, not each second."""
         files, before = tuple(self._files()), self._stamps()
         self._seen = before
-        checked = check_configuration(self.path, self._environ, self._judges, self._known)
+        checked = check_configuration(self.path, self._environ, self._checks, self._known)
         # A file that a refused configuration names may be what will mend it; one that can't even be read names none.
         self._named = tuple(sorted(checked.files)) if checked.options is not None else tuple(sorted({*self._named, *checked.files}))
         # What is written while it is being read, by an editor in two steps say, is a change still to come.

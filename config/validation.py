@@ -52,18 +52,18 @@ class Settings(BaseModel):
 Model = TypeVar("Model", bound=Settings)
 
 
-class _Unknown(Exception):
+class _InvalidSetting(Exception):
     """A rule asked for a setting that is itself wrong: it can't be judged yet."""
 
 
-class _Partial:
+class _PartialSettings:
     """The settings that are right so far."""
 
     def __init__(self, values: dict[str, Any]):
         self.__dict__.update(values)
 
     def __getattr__(self, name: str) -> Any:
-        raise _Unknown(name)
+        raise _InvalidSetting(name)
 
 
 def validate(model: type[Model], raw: Any, context: dict[str, Any]) -> tuple[Model | None, list[Finding]]:
@@ -93,7 +93,7 @@ def broken_rules(rules: Iterable[Rule], settings: Any) -> Iterator[Finding]:
     for rule in rules:
         try:
             yield from rule(settings)
-        except _Unknown:
+        except _InvalidSetting:
             continue
 
 
@@ -150,7 +150,7 @@ def _nested(model: type[Settings], name: str) -> type[Settings] | None:
     return None
 
 
-def partial(model: type[Settings], raw: dict[str, Any], findings: Iterable[Finding], context: dict[str, Any]) -> _Partial:
+def partial(model: type[Settings], raw: dict[str, Any], findings: Iterable[Finding], context: dict[str, Any]) -> _PartialSettings:
     """What rules may look at although something else is wrong."""
     wrong = {finding[0][0] for finding in findings if finding[0]}
     values: dict[str, Any] = {}
@@ -164,7 +164,7 @@ def partial(model: type[Settings], raw: dict[str, Any], findings: Iterable[Findi
             values[name] = _adapter(model, name).validate_python(raw[key], context=context)
         except ValidationError:
             continue
-    return _Partial(values)
+    return _PartialSettings(values)
 
 
 @cache

@@ -34,7 +34,7 @@ ADMIN_POLICY = "; ".join(
 )
 
 
-class PagesOfThisHost(MiddlewareMixin):
+class HostPagesMiddleware(MiddlewareMixin):
     """The pages of the authenticate host exist there only; those of route hosts everywhere else."""
 
     def process_request(self, request: HttpRequest) -> None:
@@ -42,14 +42,14 @@ class PagesOfThisHost(MiddlewareMixin):
         request.urlconf = "gateproject.urls" if at_authenticate_host else "proxy.urls"
 
 
-class TimesOfThisPlace(MiddlewareMixin):
+class TimeZoneMiddleware(MiddlewareMixin):
     """The admin's times, in the zone that the configuration in force names."""
 
     def process_request(self, request: HttpRequest) -> None:
         timezone.activate(request.scope["gate"].options.time_zone)
 
 
-class AdminCsrf(CsrfViewMiddleware):
+class AdminCsrfMiddleware(CsrfViewMiddleware):
     """Django's CSRF protection for the admin; our other pages have tokens of their own (foundation/crypto/csrf_token.py)."""
 
     def process_request(self, request: HttpRequest) -> None:
@@ -60,7 +60,7 @@ class AdminCsrf(CsrfViewMiddleware):
         return super().process_view(request, view, args, kwargs) if request.path.startswith(ADMIN) else None
 
 
-class WithoutStore(MiddlewareMixin):
+class StoreUnavailableMiddleware(MiddlewareMixin):
     """Without the data broker nobody can say whose session stands, so no page of ours lets anybody go on; it says when to come back."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
@@ -85,7 +85,7 @@ class WithoutStore(MiddlewareMixin):
         return response
 
 
-class AnswerHeaders(MiddlewareMixin):
+class ResponseHeadersMiddleware(MiddlewareMixin):
     """The admin's security headers, and what an answer of its status must carry."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:

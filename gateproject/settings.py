@@ -4,7 +4,7 @@ import os
 import secrets
 from pathlib import Path
 
-from authorize.config_checks import JUDGES
+from authorize.config_checks import CONFIG_CHECKS
 from config.groups.storage_url import DatabaseUrl
 from config.load import config_path
 from config.options import Options
@@ -17,7 +17,7 @@ from gateproject.cache import caches
 GATE_OPTIONS: Options | None = None
 GATE_CONFIG_ERROR: ConfigError | None = None
 GATE_CONFIG_PATH = config_path(os.environ, Path.cwd())  # noqa: TID251 - an entry point
-GATE_SOURCE = ConfigSource(GATE_CONFIG_PATH, os.environ, JUDGES)  # noqa: TID251
+GATE_SOURCE = ConfigSource(GATE_CONFIG_PATH, os.environ, CONFIG_CHECKS)  # noqa: TID251
 try:
     GATE_OPTIONS = GATE_SOURCE.load()
 except ConfigError as error:
@@ -44,7 +44,7 @@ def _postgresql(url: DatabaseUrl) -> dict[str, object]:
     # and the engine where neither does.
     patience = {"connect_timeout": 3, "keepalives_idle": 3, "keepalives_interval": 1, "keepalives_count": 3, "tcp_user_timeout": 5000}
     return {
-        "ENGINE": "gateproject.patient_postgresql",
+        "ENGINE": "gateproject.postgresql_engine",
         "NAME": url.name,
         "USER": url.username or "",
         "PASSWORD": url.password.reveal() if url.password else "",
@@ -98,15 +98,15 @@ INSTALLED_APPS = [
     "django_prometheus",
 ]
 MIDDLEWARE = [
-    "gateproject.middleware.AnswerHeaders",
-    "gateproject.middleware.PagesOfThisHost",
-    "gateproject.middleware.TimesOfThisPlace",
+    "gateproject.middleware.ResponseHeadersMiddleware",
+    "gateproject.middleware.HostPagesMiddleware",
+    "gateproject.middleware.TimeZoneMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "gateproject.middleware.AdminCsrf",
+    "gateproject.middleware.AdminCsrfMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "gateproject.middleware.WithoutStore",
+    "gateproject.middleware.StoreUnavailableMiddleware",
 ]
 TEMPLATES = [
     {

@@ -5,9 +5,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from authorize.decisions.log import DecisionLog, Judged
+from authorize.decisions.log import DecisionLog, DecisionLogEntry
 from authorize.decisions.recorder import Saw
-from authorize.decisions.shadow import WouldBe, tell_shadow
+from authorize.decisions.shadow import ShadowOutcome, tell_shadow
 from authorize.policy.decision import Decision
 from foundation.errors import BrokerError
 from foundation.telemetry.http_calls import CLIENT_LEFT
@@ -43,7 +43,7 @@ class RequestLog:
         if judged.check.identity is not None:
             self._observer.saw(judged.session_id, judged.now, judged.incoming.request.host_port)
 
-    def would_be(self, judged: JudgedRequest, would_be: WouldBe) -> None:
+    def would_be(self, judged: JudgedRequest, would_be: ShadowOutcome) -> None:
         """What it would have come to is told at once, and once."""
         self.judged = judged
         tell_shadow(self.incoming.request_id, judged.check.decision, judged.check.identity, would_be)
@@ -105,7 +105,7 @@ class Observer:
         sources, address = judged.sources if judged is not None else None, client_address(incoming, self.trusted)
         failure = "unavailable" if log.status == BrokerError.status else "bad request"
         asked = (incoming.request_id, incoming.request, decision, identity, seconds, address)
-        self.decisions.keep(Judged(*asked, 0.0, sources, would_be, failure, log.problem, refused))
+        self.decisions.keep(DecisionLogEntry(*asked, 0.0, sources, would_be, failure, log.problem, refused))
 
 
 class PageLog:

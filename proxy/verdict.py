@@ -6,8 +6,8 @@ from enum import Enum, auto
 from typing import TypeAlias
 
 from authorize.client import Authorizer, Check, Withheld
-from authorize.decisions.shadow import WouldBe
-from authorize.identity.loader import Sources
+from authorize.decisions.shadow import ShadowOutcome
+from authorize.identity.loader import IdentitySources
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
 from authorize.upstream.identity_headers import Headers
@@ -53,8 +53,8 @@ class JudgedRequest:
     check: Check
     now: float
     changes: int
-    sources: Sources | None = None
-    would_be: WouldBe | None = None  # were all that is in shadow enforced
+    sources: IdentitySources | None = None
+    would_be: ShadowOutcome | None = None  # were all that is in shadow enforced
 
     @property
     def session_id(self) -> str:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import structlog
 from asgiref.sync import sync_to_async
 
-from authorize.decisions.recorded_facts import Looked, bounded, looked_at
-from authorize.decisions.shadow import WouldBe
-from authorize.identity.loader import Sources
+from authorize.decisions.recorded_facts import ComparedNames, bounded, looked_at
+from authorize.decisions.shadow import ShadowOutcome
+from authorize.identity.loader import IdentitySources
 from authorize.policy.criteria import Case
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.identity import Identity
@@ -37,7 +37,7 @@ _SAMPLED = frozenset({Outcome.ALLOWED, Outcome.SIGN_IN, Outcome.STEP_UP})
 
 
 @dataclass(slots=True)  # not frozen: one is made for each decision that is kept
-class Judged:
+class DecisionLogEntry:
     """One decision with what it rested on; it took `seconds`.
 
     `decision` is None where there could be none: then `failure` stands for its outcome, and `problem` says why.  `refused_token` is
@@ -51,8 +51,8 @@ class Judged:
     seconds: float
     client_address: str
     at: float = 0.0
-    sources: Sources | None = None
-    would_be: WouldBe | None = None
+    sources: IdentitySources | None = None
+    would_be: ShadowOutcome | None = None
     failure: str = ""
     problem: str = ""
     refused_token: str = ""
@@ -63,23 +63,23 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class DecisionLogSettings:
     """What the configuration says of the log.  `configuration` is the checksum of the one that decides now."""
 
     size: int
     age: float  # seconds
     sample_rate: float
-    looked: Looked
+    looked: ComparedNames
     configuration: str
 
     @classmethod
-    def of(cls, options: Options, configuration: str) -> "Keeping":
+    def of(cls, options: Options, configuration: str) -> "DecisionLogSettings":
         rate, age = float(options.decision_log_sample_rate), options.decision_log_age.total_seconds()
         return cls(options.decision_log_size, age, rate, looked_at(options.policy), configuration)
 
 
-Entry = tuple[Judged, Keeping]
-Write = Callable[[Sequence[Entry]], None]
+QueuedEntry = tuple[DecisionLogEntry, DecisionLogSettings]
+Write = Callable[[Sequence[QueuedEntry]], None]
 
 
 class DecisionLog:
@@ -99,8 +99,8 @@ class DecisionLog:
         self._chance = chance
         self._pause = pause
         self._most_waiting = most_waiting
-        self._keeping: Keeping | None = None
-        self._waiting: deque[Entry] = deque()
+        self._keeping: DecisionLogSettings | None = None
+        self._waiting: deque[QueuedEntry] = deque()
         self._firsts: set[tuple[str, str]] = set()
         self._firsts_began = 0.0
 
@@ -108,9 +108,11 @@ class DecisionLog:
         return f"<DecisionLog {len(self._waiting)} waiting>"
 
     def use(self, options: Options, configuration: str) -> None:
-        self._keeping = Keeping.of(options, configuration) if options.decision_log_size else None
+        self._keeping = DecisionLogSettings.of(options, configuration) if options.decision_log_size else None
 
-    def keeps(self, decision: Decision | None, identity: Identity | None, refused_token: str, would_be: WouldBe | None = None) -> bool:
+    def keeps(
+        self, decision: Decision | None, identity: Identity | None, refused_token: str, would_be: ShadowOutcome | None = None
+    ) -> bool:
         """What is refused, or would be decided otherwise, always is; the rest by chance, and the first of each person on a route."""
         if self._keeping is None:
             return False
@@ -128,7 +130,7 @@ class DecisionLog:
         self._firsts.add((user_id, route_id))
         return len(self._firsts) > known
 
-    def keep(self, judged: Judged) -> None:
+    def keep(self, judged: DecisionLogEntry) -> None:
         """One for which `keeps` said yes.  Where too many wait the oldest is dropped: the newest are what somebody asks about."""
         if (keeping := self._keeping) is None:
             return

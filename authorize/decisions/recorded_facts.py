@@ -18,18 +18,18 @@ LONGEST_PATH = 2048
 LONGEST_TEXT = 1024
 MOST_VALUES = 1000
 
-Facts = dict[str, Any]
+RecordedFacts = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ComparedNames:
     """The names of the headers and claims that rules compare."""
 
     headers: frozenset[bytes]
     claims: frozenset[str]
 
 
-def looked_at(routes: Iterable[Route]) -> Looked:
+def looked_at(routes: Iterable[Route]) -> ComparedNames:
     headers, claims = set[bytes](), set[str]()
     for route in routes:
         claims.update(route.allowed_idp_claims)
@@ -40,10 +40,10 @@ def looked_at(routes: Iterable[Route]) -> Looked:
                 headers.add(comparison.argument.encode("ascii"))
             elif comparison.criterion in ("claim", "acr"):
                 claims.add(comparison.argument or "acr")
-    return Looked(frozenset(headers), frozenset(claims))
+    return ComparedNames(frozenset(headers), frozenset(claims))
 
 
-def bounded(request: AccessRequest, looked: Looked) -> AccessRequest:
+def bounded(request: AccessRequest, looked: ComparedNames) -> AccessRequest:
     """What may wait in memory: without the query, where applications put secrets, and with the headers that rules look at."""
     headers = (
         tuple((name, value[: LONGEST_TEXT + 1]) for name, value in request.headers if name in looked.headers) if looked.headers else ()
@@ -63,12 +63,12 @@ def bounded(request: AccessRequest, looked: Looked) -> AccessRequest:
     )
 
 
-def request_facts(request: AccessRequest, looked: Looked) -> Facts:
+def request_facts(request: AccessRequest, looked: ComparedNames) -> RecordedFacts:
     """Of what `bounded` gave.  `looked_headers` are those whose every value is here."""
     sent = [(name.decode("ascii"), value) for name, value in request.headers]
     left_out = {name for name, value in sent if is_secret_header(name) or len(value) > LONGEST_TEXT}
     shown = request.client_certificate
-    facts: Facts = {
+    facts: RecordedFacts = {
         "method": request.method,
         "host": request.host,
         "port": request.port,
@@ -86,7 +86,7 @@ def request_facts(request: AccessRequest, looked: Looked) -> Facts:
     return {name: value for name, value in facts.items() if value not in (None, "", [])}
 
 
-def _certificate(shown: ClientCertificate) -> Facts:
+def _certificate(shown: ClientCertificate) -> RecordedFacts:
     return {
         "fingerprint": shown.fingerprint,
         "spki_hash": shown.spki_hash,
@@ -95,7 +95,7 @@ def _certificate(shown: ClientCertificate) -> Facts:
     }
 
 
-def request_of(facts: Facts) -> AccessRequest:
+def request_of(facts: RecordedFacts) -> AccessRequest:
     certificate = facts.get("certificate")
     return AccessRequest(
         method=facts.get("method", ""),
@@ -110,13 +110,13 @@ def request_of(facts: Facts) -> AccessRequest:
     )
 
 
-def identity_facts(identity: Identity, looked: Looked) -> Facts:
+def identity_facts(identity: Identity, looked: ComparedNames) -> RecordedFacts:
     """Without tokens, and without claims that no rule looks at.  `looked_claims` are those of which every value is here."""
     found = {name: identity.claims[name] for name in looked.claims & identity.claims.keys()}
     left_out = {
         name for name, values in found.items() if len(values) > MOST_VALUES or any(len(str(value)) > LONGEST_TEXT for value in values)
     }
-    facts: Facts = {
+    facts: RecordedFacts = {
         "user_id": identity.user_id,
         "subject": identity.subject,
         "provider": identity.provider,
@@ -134,7 +134,7 @@ def identity_facts(identity: Identity, looked: Looked) -> Facts:
     return {name: value for name, value in facts.items() if value not in ("", [], {})}
 
 
-def identity_of_facts(facts: Facts | None) -> Identity | None:
+def identity_of_facts(facts: RecordedFacts | None) -> Identity | None:
     if facts is None:
         return None
     return Identity(
@@ -155,7 +155,7 @@ def identity_of_facts(facts: Facts | None) -> Identity | None:
     )
 
 
-def missing_for(route: Route, request: Facts, identity: Facts | None) -> str:
+def missing_for(route: Route, request: RecordedFacts, identity: RecordedFacts | None) -> str:
     """What the rules of this route look at and nobody wrote down; "" where it is all there."""
     looked = looked_at([route])
     lacking = [request.get("cut", ""), (identity or {}).get("cut", "")]

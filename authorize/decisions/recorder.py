@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from authorize.client import Authorizer, Check
-from authorize.decisions.log import DecisionLog, Judged
+from authorize.decisions.log import DecisionLog, DecisionLogEntry
 from authorize.decisions.shadow import tell_shadow
 from authorize.policy.request import AccessRequest
 from foundation.errors import BrokerError, GateError
@@ -12,7 +12,7 @@ from foundation.errors import BrokerError, GateError
 Saw = Callable[[str, float, str], None]
 
 
-class Recorder:
+class DecisionRecorder:
     """`saw` hears of each request that is let in with a session: session id, when, the host."""
 
     def __init__(self, decisions: DecisionLog, saw: Saw, clock: Callable[[], float] = time.time):
@@ -24,7 +24,7 @@ class Recorder:
         """As `authorize.check`.  Without a request id it is no request (a stream that is judged anew), and nothing is kept."""
         if not request_id:
             return await authorize.check(request, cookies)
-        judged, began = Judged(request_id, request, None, None, 0.0, request.source_ip), time.perf_counter()
+        judged, began = DecisionLogEntry(request_id, request, None, None, 0.0, request.source_ip), time.perf_counter()
         try:
             check = await authorize.check(request, cookies)
         except GateError as error:
@@ -44,6 +44,6 @@ class Recorder:
         self._keep(judged)
         return check
 
-    def _keep(self, judged: Judged) -> None:
+    def _keep(self, judged: DecisionLogEntry) -> None:
         if self._decisions.keeps(judged.decision, judged.identity, judged.refused_token, judged.would_be):
             self._decisions.keep(judged)

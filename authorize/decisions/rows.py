@@ -8,7 +8,7 @@ from typing import Any
 from django.db import Error, connection, transaction
 from django.db.models import Max
 
-from authorize.decisions.log import Entry, Judged, Keeping
+from authorize.decisions.log import DecisionLogEntry, DecisionLogSettings, QueuedEntry
 from authorize.decisions.recorded_facts import LONGEST_PATH, identity_facts, request_facts
 from authorize.explain.explanation import marked
 from authorize.models import LoggedDecision
@@ -25,7 +25,7 @@ LONGEST_WANTED = 300
 Row = dict[str, Any]
 
 
-def write(entries: Sequence[Entry]) -> None:
+def write(entries: Sequence[QueuedEntry]) -> None:
     """All in one short transaction; BrokerError where the database can't.  Leaves no connection open behind it."""
     rows = [row_of(*entry) for entry in entries]
     try:
@@ -50,7 +50,7 @@ def _insert(rows: Sequence[Row]) -> None:
         cursor.executemany(statement, values)
 
 
-def _clear(keeping: Keeping, now: datetime) -> None:
+def _clear(keeping: DecisionLogSettings, now: datetime) -> None:
     """By the primary key and an index, so that it costs the same however many there are."""
     newest = LoggedDecision.objects.aggregate(newest=Max("pk"))["newest"] or 0
     too_old = LoggedDecision.objects.filter(at__lt=now - timedelta(seconds=keeping.age)).order_by("at")
@@ -59,7 +59,7 @@ def _clear(keeping: Keeping, now: datetime) -> None:
         LoggedDecision.objects.filter(pk__in=list(rows.values_list("pk", flat=True)[:CLEARED])).delete()
 
 
-def row_of(judged: Judged, keeping: Keeping) -> Row:
+def row_of(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> Row:
     """The columns of LoggedDecision."""
     decision, identity, request = judged.decision, judged.identity, judged.request
     route = decision.route.route if decision and decision.route else None
@@ -85,7 +85,7 @@ def row_of(judged: Judged, keeping: Keeping) -> Row:
     return {name: storable(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
-def _facts(judged: Judged, keeping: Keeping) -> dict[str, Any]:
+def _facts(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> dict[str, Any]:
     decision, would_be = judged.decision, judged.would_be
     facts: dict[str, Any] = {"request": request_facts(judged.request, keeping.looked)}
     if judged.identity is not None:

@@ -23,7 +23,7 @@ Identify = Callable[[], Awaitable[Identity | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class WouldBe:
+class ShadowOutcome:
     """`route` is the one that would have decided, None where there would be none; `outcome` is an Outcome's value or TWO_READINGS."""
 
     route: CompiledRoute | None
@@ -32,7 +32,7 @@ class WouldBe:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EnforcedDecision:
     """A request that was judged: the decision that counts, on whom, and when."""
 
     request: AccessRequest
@@ -41,27 +41,27 @@ class Asked:
     now: float
 
 
-class Shadow:
+class ShadowPolicy:
     """A second table, in which what is in shadow counts, for requests to be held against and never to be answered by."""
 
     def __init__(self, options: Options):
         self._table = route_table(options, with_shadow=True) if any(route.has_shadow for route in options.policy) else None
 
     def __repr__(self) -> str:
-        return f"<Shadow {self._table or 'of nothing'}>"
+        return f"<ShadowPolicy {self._table or 'of nothing'}>"
 
     def __bool__(self) -> bool:
         """Is anything in shadow?"""
         return self._table is not None
 
-    async def would_be(self, asked: Asked, identify: Identify, certificates: ClientCertificates) -> WouldBe | None:
+    async def would_be(self, asked: EnforcedDecision, identify: Identify, certificates: ClientCertificates) -> ShadowOutcome | None:
         """None where nothing in shadow bears on this request.  `identify` is asked where only the person could tell."""
         if self._table is None:
             return None
         try:
             route = self._table.match(asked.request)
         except BadRequest as error:
-            return WouldBe(None, TWO_READINGS, error.in_full)
+            return ShadowOutcome(None, TWO_READINGS, error.in_full)
         if route is None:
             return None if asked.decision.route is None else _told(NO_ROUTE)
         if not route.route.has_shadow:
@@ -74,11 +74,11 @@ class Shadow:
         return _told(decision)
 
 
-def _told(decision: Decision) -> WouldBe:
-    return WouldBe(decision.route, decision.outcome.value, decision.trace[-1].reason.value if decision.trace else "")
+def _told(decision: Decision) -> ShadowOutcome:
+    return ShadowOutcome(decision.route, decision.outcome.value, decision.trace[-1].reason.value if decision.trace else "")
 
 
-def tell_shadow(request_id: str, decision: Decision, identity: Identity | None, would_be: WouldBe) -> None:
+def tell_shadow(request_id: str, decision: Decision, identity: Identity | None, would_be: ShadowOutcome) -> None:
     """Counted each time, and logged where it would have come out otherwise."""
     route, enforced = name_of(would_be.route.route) if would_be.route else "", decision.outcome.value
     metrics.shadow_decisions.labels(route, would_be.outcome, enforced).inc()

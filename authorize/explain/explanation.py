@@ -7,7 +7,7 @@ from typing import Any
 
 from authorize.decisions.recorded_facts import identity_of_facts, request_of
 from authorize.identity.client_certificates import ClientCertificates
-from authorize.identity.loader import Sources
+from authorize.identity.loader import IdentitySources
 from authorize.policy import explain
 from authorize.policy.decision import Decision, decide
 from authorize.policy.identity import Identity
@@ -23,7 +23,12 @@ CHANGED = "The configuration has changed since; the routes shown are today's, al
 
 
 def explained(
-    request: AccessRequest, identity: Identity | None, options: Options, table: RouteTable, now: float, sources: Sources | None = None
+    request: AccessRequest,
+    identity: Identity | None,
+    options: Options,
+    table: RouteTable,
+    now: float,
+    sources: IdentitySources | None = None,
 ) -> Explanation:
     """By the same table and rules as every request."""
     decision: Decision | None = None

@@ -8,9 +8,9 @@ from asgiref.sync import async_to_sync
 from django.db.models import F, Q
 from django.utils import timezone
 
-from authorize.explain.invented_request import Described, described_identity
+from authorize.explain.invented_request import InventedPerson, described_identity
 from authorize.identity.account_identity import PROVIDER, identity_of
-from authorize.identity.loader import Sources
+from authorize.identity.loader import IdentitySources
 from authorize.policy.identity import Identity
 from databroker.models import User
 from databroker.records import SERVICE_ACCOUNT, ServiceAccount
@@ -19,15 +19,15 @@ ACCOUNT_PREFIX = f"{PROVIDER}/"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPerson:
     """`note` says how the identity was come by, where that matters."""
 
     identity: Identity | None
-    sources: Sources | None = None
+    sources: IdentitySources | None = None
     note: str = ""
 
 
-def found_person(written: str, own: Any) -> Found:
+def found_person(written: str, own: Any) -> FoundPerson:
     """`written` is an e-mail address, `provider/subject` or `service_account/name`, "" for nobody.
 
     `own` is what views find at `request.scope["gate"]`.
@@ -35,25 +35,25 @@ def found_person(written: str, own: Any) -> Found:
     With a living session of theirs it is the identity that their next request would have, made of the same records.
     """
     if not written:
-        return Found(None)
+        return FoundPerson(None)
     if written.startswith(ACCOUNT_PREFIX):
         record = async_to_sync(own.broker.get)(SERVICE_ACCOUNT, written.removeprefix(ACCOUNT_PREFIX))
         if record is None:
-            return Found(described_identity(Described(written), own.options), note="There is no such service account.")
-        return Found(identity_of(ServiceAccount.from_record(record), time.time()))
+            return FoundPerson(described_identity(InventedPerson(written), own.options), note="There is no such service account.")
+        return FoundPerson(identity_of(ServiceAccount.from_record(record), time.time()))
     known = User.objects.filter(_named(written, own.options.idp_provider)).order_by(F("last_sign_in").desc(nulls_last=True)).first()
     session = known and known.sessions.filter(expires__gt=timezone.now()).order_by("-since").first()
     if session:
         identity = async_to_sync(own.authorize.identity_of_session)(session.pk)
         if identity is not None:
-            return Found(identity, own.authorize.sources_of(identity))
+            return FoundPerson(identity, own.authorize.sources_of(identity))
     groups = tuple(known.groups.values_list("pk", flat=True)) if known else ()
     note = (
         "No session of this person is alive: judged by the e-mail address and the directory's groups, without claims."
         if known
         else "gate knows nobody of this name: judged as somebody with nothing but that."
     )
-    return Found(described_identity(Described(written, groups), own.options), note=note)
+    return FoundPerson(described_identity(InventedPerson(written, groups), own.options), note=note)
 
 
 def _named(written: str, provider: str) -> Q:

@@ -14,11 +14,11 @@ from databroker.adminsite.directory_runs import last_reading
 LONGEST = 4096
 
 
-class NotThere(ValueError):
+class DecisionNotLogged(ValueError):
     """Nothing of this name is known."""
 
 
-class Asking:
+class ExplainForm:
     """`request` is the id of a request that was; the others describe one that is invented.  Errors are ValueErrors."""
 
     FIELDS = ("request", "url", "person", "method", "address", "headers", "at")
@@ -48,7 +48,7 @@ class Asking:
     def _past(self, own: Any) -> Explanation:
         row = LoggedDecision.objects.filter(request_id=self.request).order_by("pk").last()
         if row is None:
-            raise NotThere("This request is not in the decision log: not yet, no longer, or it was let in and not sampled.")
+            raise DecisionNotLogged("This request is not in the decision log: not yet, no longer, or it was let in and not sampled.")
         return {**explained_again(row, own.options, own.configuration.checksum), "directory": last_reading(row.at.timestamp())}
 
     def _invented(self, own: Any) -> Explanation:

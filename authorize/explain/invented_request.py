@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from authorize.identity.account_identity import PROVIDER
 from authorize.identity.account_identity import identity_of as account_identity
-from authorize.identity.person_records import Facts, identity_of
+from authorize.identity.person_records import PersonRecords, identity_of
 from authorize.policy.identity import Identity
 from authorize.policy.request import CONNECT, AccessRequest, access_request
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
@@ -28,7 +28,7 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")  # urlsplit drops some of them silent
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class InventedPerson:
     """`user` is as an entry of `allowed_users`: an e-mail address, `provider/subject`, or a subject; None for nobody.
 
     `signed_in` is when, in Unix seconds; None for just now.
@@ -88,7 +88,7 @@ def described_request(url: str, method: str, ports: frozenset[int], **facts: Any
         raise ValueError(f"the URL {url!a} can't be used: {error}") from None
 
 
-def described_identity(person: Described, options: Options) -> Identity | None:
+def described_identity(person: InventedPerson, options: Options) -> Identity | None:
     """Made of records as those of a sign-in are, so that the same rules decide what counts."""
     if person.user is None:
         return None
@@ -117,7 +117,7 @@ def described_identity(person: Described, options: Options) -> Identity | None:
     if provider == JWT:
         verified = said.get("email_verified", False)  # as of a token (authenticate/bearer_tokens.py)
     user = User(user_id, email or "", verified, name or "", said)
-    identity = identity_of(Facts(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups))), claimed_groups(options))
+    identity = identity_of(PersonRecords(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups))), claimed_groups(options))
     # Described as signed in at that time, they proved then who they are, unless their claims say otherwise.
     return identity if "auth_time" in said else replace(identity, authenticated=signed_in)
 

@@ -18,7 +18,7 @@ _UNDECIDED = frozenset({"unavailable"})
 
 
 @dataclass(slots=True)
-class Change:
+class ChangedOutcome:
     """What comes out otherwise for one person on one route; `last` is the request id of the newest, `reason` why now."""
 
     kind: str
@@ -30,21 +30,21 @@ class Change:
 
 
 @dataclass(slots=True)
-class Report:
+class ReplayReport:
     replayed: int = 0
-    changes: dict[tuple[str, str, str], Change] = field(default_factory=dict)
+    changes: dict[tuple[str, str, str], ChangedOutcome] = field(default_factory=dict)
     not_replayed: Counter[str] = field(default_factory=Counter)
 
     def add(self, row: Any, kind: str, reason: str) -> None:
         key = kind, row.route or row.url.partition("/")[0], row.person or "nobody"
-        change = self.changes.setdefault(key, Change(*key))
+        change = self.changes.setdefault(key, ChangedOutcome(*key))
         change.requests += 1
         change.last, change.reason = row.request_id, reason
 
 
-def replay(rows: Iterable[Any], table: RouteTable) -> Report:
+def replay(rows: Iterable[Any], table: RouteTable) -> ReplayReport:
     """`rows` are LoggedDecisions, the oldest first."""
-    report = Report()
+    report = ReplayReport()
     for row in rows:
         problem = _replay(row, table, report)
         if problem:
@@ -54,7 +54,7 @@ def replay(rows: Iterable[Any], table: RouteTable) -> Report:
     return report
 
 
-def _replay(row: Any, table: RouteTable, report: Report) -> str:
+def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
     """Why it could not be done; "" where it was."""
     if row.outcome in _UNDECIDED:
         return "the data broker was away when it was asked"
@@ -81,7 +81,7 @@ def _replay(row: Any, table: RouteTable, report: Report) -> str:
     return ""
 
 
-def _compare(row: Any, outcome: Outcome | None, reason: str, report: Report) -> None:
+def _compare(row: Any, outcome: Outcome | None, reason: str, report: ReplayReport) -> None:
     """Who is led to sign-in may still get in, so from there, too, there is a way down."""
     was_allowed, was_asked = row.outcome == Outcome.ALLOWED.value, row.outcome in _ASKED
     if outcome is Outcome.ALLOWED:

@@ -6,7 +6,7 @@ from databroker.records import Session, User
 from foundation.challenges import RefusedToken
 
 
-class Bearer(Protocol):
+class VerifiedBearer(Protocol):
     """Somebody whom a good token names.  There is no record of the session: it ends with the token."""
 
     @property
@@ -16,8 +16,8 @@ class Bearer(Protocol):
     def user(self) -> User: ...
 
 
-class Bearers(Protocol):
-    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Bearer | RefusedToken:
+class BearerVerifier(Protocol):
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> VerifiedBearer | RefusedToken:
         """RefusedToken for one that this route does not take; ProviderError where nobody can tell.  While a token is remembered, the same
         object.  `asker` is the address that it came from, "" where that is in doubt."""
         ...

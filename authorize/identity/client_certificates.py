@@ -29,7 +29,7 @@ _BAD = (ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound, x50
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
+class _ChainValidity:
     """`problem` is "" for a good chain; it counts from `first` to `last`, in Unix seconds."""
 
     problem: str
@@ -41,7 +41,7 @@ class ClientCertificates:
     """Verdicts are kept for as long as every certificate of the chain is valid; that one is bad is found out anew each time."""
 
     def __init__(self) -> None:
-        self._good: BoundedCache[tuple[str, tuple[bytes, ...]], _Verdict] = BoundedCache(MAX_CACHED, 16 * MIB)
+        self._good: BoundedCache[tuple[str, tuple[bytes, ...]], _ChainValidity] = BoundedCache(MAX_CACHED, 16 * MIB)
 
     def __repr__(self) -> str:
         return f"<ClientCertificates {len(self._good)} good chains>"
@@ -102,7 +102,7 @@ def _read(chain: tuple[bytes, ...]) -> ClientCertificate | None:
     )
 
 
-def verify(chain: tuple[bytes, ...], authority_pem: bytes, now: float) -> _Verdict:
+def verify(chain: tuple[bytes, ...], authority_pem: bytes, now: float) -> _ChainValidity:
     """The way from the client's own certificate, over what it sent along, to one of these authorities (RFC 5280 6).
 
     Everything is checked for this moment: signatures, validity, basic constraints, key usage, and that the certificate is for
@@ -127,15 +127,15 @@ def verify(chain: tuple[bytes, ...], authority_pem: bytes, now: float) -> _Verdi
         return _bad(f"it can't be read ({type(error).__name__})")
     if len(verified) < 2:
         return _bad("it is an authority's own, not one that was issued to a client")
-    return _Verdict(
+    return _ChainValidity(
         "",
         max(each.not_valid_before_utc.timestamp() for each in verified),
         min(each.not_valid_after_utc.timestamp() for each in verified),
     )
 
 
-def _bad(problem: str) -> _Verdict:
-    return _Verdict(problem, 0.0, 0.0)
+def _bad(problem: str) -> _ChainValidity:
+    return _ChainValidity(problem, 0.0, 0.0)
 
 
 def _in_words(error: VerificationError, certificate: x509.Certificate, now: float) -> str:

@@ -8,7 +8,7 @@ from typing import overload
 
 import structlog
 
-from authorize.identity.person_records import Facts, identity_of
+from authorize.identity.person_records import PersonRecords, identity_of
 from authorize.policy.identity import Identity
 from config.routes.bearer_tokens import JWT
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, Record, Session, User
@@ -30,7 +30,7 @@ NOTHING = frozen_data({})
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class IdentitySources:
     """The records that an identity was made of, without their data; as long as the replica holds the same versions, it stands."""
 
     session: Record
@@ -73,7 +73,7 @@ class IdentityLoader:
         self._groups_claim = groups_claim
         self._expects_groups = expects_groups
         self._expects_record = expects_record
-        self._cached: BoundedCache[str, tuple[Sources, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._cached: BoundedCache[str, tuple[IdentitySources, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
         self._bearers: BoundedCache[str, tuple[Session, int | None, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
         self._generation = 0
         # The replica outlives a reload and this loader does not, so it must not be kept alive by its own callback.
@@ -91,7 +91,7 @@ class IdentityLoader:
         sources, identity = cached
         return identity if now < identity.expires and sources.are_current(self._replica, identity.user_id) else None
 
-    def sources_of(self, identity: Identity) -> Sources | None:
+    def sources_of(self, identity: Identity) -> IdentitySources | None:
         sources, cached = self._cached.get(identity.session_id) or (None, None)
         return sources if cached is identity else None
 
@@ -137,17 +137,19 @@ class IdentityLoader:
             self._bearers.put(session.id, held, weight_of(held))
         return identity
 
-    async def _build(self, session: Session, record: Record) -> tuple[Sources, Identity]:
+    async def _build(self, session: Session, record: Record) -> tuple[IdentitySources, Identity]:
         user_record, directory_record = await asyncio.gather(
             self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)
         )
         user = user_of(session, user_record)
-        return Sources(_stamp(record), _stamp(user_record), _stamp(directory_record)), await self._identity(session, user, directory_record)
+        return IdentitySources(_stamp(record), _stamp(user_record), _stamp(directory_record)), await self._identity(
+            session, user, directory_record
+        )
 
     async def _identity(self, session: Session, user: User, directory_record: Record | None) -> Identity:
         person = person_of(session, directory_record)
         groups = await self._groups(session, person.group_ids if person else ())
-        facts = Facts(
+        facts = PersonRecords(
             session=session,
             user=user,
             person=person,
@@ -166,7 +168,7 @@ class IdentityLoader:
         same_ids = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, name) for name in names))
         return frozenset(name for name, same_id in zip(names, same_ids, strict=True) if same_id is None)
 
-    def _remember(self, session_id: str, sources: Sources, identity: Identity) -> None:
+    def _remember(self, session_id: str, sources: IdentitySources, identity: Identity) -> None:
         self._cached.put(session_id, (sources, identity), weight_of(identity))
 
     def forget(self, change: Change) -> None:

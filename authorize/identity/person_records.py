@@ -13,7 +13,7 @@ OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid", "nonce", "jti", "i
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PersonRecords:
     """`rule_group_names` are the names and e-mails that rules may compare; `group_names` are those that upstreams are told.
 
     `person` is None where the directory has no record of them.
@@ -26,7 +26,7 @@ class Facts:
     rule_group_names: frozenset[str] = frozenset()
 
 
-def identity_of(facts: Facts, groups_claim: str | None, *, expects_groups: bool = False, expects_record: bool = False) -> Identity:
+def identity_of(facts: PersonRecords, groups_claim: str | None, *, expects_groups: bool = False, expects_record: bool = False) -> Identity:
     """`expects_groups`: the provider is to tell everybody's groups in that claim, so where it is missing they are not told.
 
     `expects_record`: a directory is to tell them, and of who is in no group it has a record that says so.
@@ -64,7 +64,7 @@ def identity_of(facts: Facts, groups_claim: str | None, *, expects_groups: bool 
     )
 
 
-def _has_untold_groups(facts: Facts, claims: Mapping[str, Any], groups_claim: str, is_expected: bool) -> bool:
+def _has_untold_groups(facts: PersonRecords, claims: Mapping[str, Any], groups_claim: str, is_expected: bool) -> bool:
     """Does the provider keep them elsewhere, or did it not give the claim that is to name them, in a form that can be read?
 
     An empty list says that there are none; no claim says nothing.
@@ -105,7 +105,7 @@ def _scalars(value: Any) -> tuple[Any, ...]:
     return tuple(item for item in values if isinstance(item, (str, int, float)))
 
 
-def _may_match_by_email(facts: Facts) -> bool:
+def _may_match_by_email(facts: PersonRecords) -> bool:
     """Every source that says anything about it must say yes."""
     said = (facts.user.email_verified, facts.user.claims.get("email_verified"), facts.session.claims.get("email_verified"))
     return all(_is_yes(value) for value in said if value is not None)

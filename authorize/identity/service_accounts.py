@@ -17,7 +17,7 @@ MAX_CACHED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedAccount:
     life: int  # of the replica
     version: int
     account: ServiceAccount
@@ -29,7 +29,7 @@ class ServiceAccountLoader:
 
     def __init__(self, replica: Replica):
         self._replica = replica
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CachedAccount] = {}
 
     def __repr__(self) -> str:
         return f"<ServiceAccountLoader {len(self._known)} known>"
@@ -38,8 +38,8 @@ class ServiceAccountLoader:
         """Raises BrokerError."""
         if not (name := name_in(token)):
             return RefusedToken("service account: the secret is mistyped or cut short")
-        known: _Known | RefusedToken | None = self._known.get(name)
-        if not isinstance(known, _Known) or now >= known.identity.expires or not self._is_current(name, known):
+        known: _CachedAccount | RefusedToken | None = self._known.get(name)
+        if not isinstance(known, _CachedAccount) or now >= known.identity.expires or not self._is_current(name, known):
             known = await self._load(name, now)
         if isinstance(known, RefusedToken):
             return known
@@ -47,10 +47,10 @@ class ServiceAccountLoader:
             return RefusedToken(f"service account {name}: it has another secret")
         return known.identity
 
-    def _is_current(self, name: str, known: _Known) -> bool:
+    def _is_current(self, name: str, known: _CachedAccount) -> bool:
         return known.life == self._replica.life and known.version == self._replica.version(SERVICE_ACCOUNT, name)
 
-    async def _load(self, name: str, now: float) -> _Known | RefusedToken:
+    async def _load(self, name: str, now: float) -> _CachedAccount | RefusedToken:
         self._known.pop(name, None)
         life = self._replica.life
         record = await self._replica.get(SERVICE_ACCOUNT, name)
@@ -64,7 +64,7 @@ class ServiceAccountLoader:
             return RefusedToken(f"service account {name}: its record is malformed")
         if account.name != name or now >= identity.expires:
             return RefusedToken(f"service account {name}: it has expired")
-        known = self._known[name] = _Known(life, record.version, account, identity)
+        known = self._known[name] = _CachedAccount(life, record.version, account, identity)
         if len(self._known) > MAX_CACHED:
             del self._known[next(iter(self._known))]
         return known

@@ -4,24 +4,26 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from authorize.policy.criterion import NOTHING, Answers, Case, Criterion, Step, on_person, on_request
+from authorize.policy.criterion import NOTHING, Case, Criterion, CriterionReasons, TraceStep, on_person, on_request
 from authorize.policy.email_address import canonical_domain
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from authorize.policy.user_entry import EntryKind, user_entry
 
-__all__ = ["NOTHING", "Answers", "Case", "Criterion", "Reason", "Step", "on_person", "on_request"]
+__all__ = ["NOTHING", "Case", "Criterion", "CriterionReasons", "Reason", "TraceStep", "on_person", "on_request"]
 
-USER = Answers(Reason.USER_LISTED, Reason.USER_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
-GROUPS = Answers(Reason.GROUP_LISTED, Reason.GROUP_NOT_LISTED, Reason.GROUPS_UNTOLD, Reason.NO_GROUPS)
-DOMAIN = Answers(Reason.DOMAIN_LISTED, Reason.DOMAIN_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
-TRUST = Answers(Reason.CERTIFICATE_GOOD, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_MISSING)
-CLAIM = Answers(Reason.CLAIM_LISTED, Reason.CLAIM_NOT_LISTED, Reason.CLAIM_MISSING)
+USER = CriterionReasons(Reason.USER_LISTED, Reason.USER_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
+GROUPS = CriterionReasons(Reason.GROUP_LISTED, Reason.GROUP_NOT_LISTED, Reason.GROUPS_UNTOLD, Reason.NO_GROUPS)
+DOMAIN = CriterionReasons(Reason.DOMAIN_LISTED, Reason.DOMAIN_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
+TRUST = CriterionReasons(
+    Reason.CERTIFICATE_GOOD, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_MISSING
+)
+CLAIM = CriterionReasons(Reason.CLAIM_LISTED, Reason.CLAIM_NOT_LISTED, Reason.CLAIM_MISSING)
 
 
 def always(rule: str, reason: Reason) -> Criterion:
-    return on_request(Criterion(rule, "true", lambda case: "true"), Answers(reason, reason, reason), lambda case: TRUE)
+    return on_request(Criterion(rule, "true", lambda case: "true"), CriterionReasons(reason, reason, reason), lambda case: TRUE)
 
 
 def preflight() -> Criterion:
@@ -33,12 +35,12 @@ def preflight() -> Criterion:
         return TRUE if asks else FALSE
 
     criterion = Criterion("cors_allow_preflight", "OPTIONS with Origin and Access-Control-Request-Method", lambda case: case.request.method)
-    return on_request(criterion, Answers(Reason.PREFLIGHT, Reason.NOT_PREFLIGHT, Reason.NOT_PREFLIGHT), judge)
+    return on_request(criterion, CriterionReasons(Reason.PREFLIGHT, Reason.NOT_PREFLIGHT, Reason.NOT_PREFLIGHT), judge)
 
 
 def any_user(rule: str = "allow_any_authenticated_user") -> Criterion:
     criterion = Criterion(rule, "anybody signed in", compared_person)
-    answers = Answers(Reason.SIGNED_IN, Reason.NOT_SIGNED_IN, Reason.NOT_SIGNED_IN)
+    answers = CriterionReasons(Reason.SIGNED_IN, Reason.NOT_SIGNED_IN, Reason.NOT_SIGNED_IN)
     return on_person(criterion, answers, lambda identity: FALSE if identity.is_foreign else TRUE)
 
 

@@ -56,7 +56,7 @@ class Case:
         return folded
 
 
-class Step(NamedTuple):  # several are made for each rule of each route
+class TraceStep(NamedTuple):  # several are made for each rule of each route
     """One look at one rule: `rule` is the route key it comes from, `value` one of policy/truth.py, `criterion` says more on demand."""
 
     rule: str
@@ -70,24 +70,24 @@ class Step(NamedTuple):  # several are made for each rule of each route
 
 
 # Evaluates a case, and leaves a Step for each criterion it looked at.
-Evaluation = Callable[[Case, list[Step]], int]
+Evaluation = Callable[[Case, list[TraceStep]], int]
 
 
-class Look(NamedTuple):  # taken apart for each criterion of each request
+class CriterionLook(NamedTuple):  # taken apart for each criterion of each request
     """How one criterion is asked: `judge` answers TRUE, FALSE, UNKNOWN or NOTHING, and `steps` has the Step for each.
 
-    `judge` is shown the case, or the identity where `subject` is 1.  `nobody` is the Step before anybody has signed in, None where
-    that makes no difference.  `yes` is the one Step that holds.
+    `judge` is shown the case, or the identity where `subject` is 1.  `nobody` is the TraceStep before anybody has signed in, None where
+    that makes no difference.  `yes` is the one TraceStep that holds.
     """
 
     judge: Callable[[Any], int]
     subject: int
-    nobody: Step | None
-    steps: tuple[Step, ...]
-    yes: Step
+    nobody: TraceStep | None
+    steps: tuple[TraceStep, ...]
+    yes: TraceStep
 
 
-def every(looks: Iterable[Look]) -> Evaluation:
+def every(looks: Iterable[CriterionLook]) -> Evaluation:
     """All must hold.  The one place where criteria are evaluated: what can't be is unknown.
 
     A loop and no call for each: the long lists are of this kind.
@@ -95,7 +95,7 @@ def every(looks: Iterable[Look]) -> Evaluation:
     # Plain tuples, which are taken apart in half the time.
     asked = [(look.judge, look.subject, look.nobody, look.steps, look.yes) for look in looks]
 
-    def evaluate(case: Case, trace: list[Step]) -> int:
+    def evaluate(case: Case, trace: list[TraceStep]) -> int:
         value, identity, look_at = TRUE, case.identity, trace.append
         subjects = (case, identity)
         for judge, subject, nobody, steps, yes in asked:
@@ -127,24 +127,24 @@ class Criterion:
     rule: str
     wants: str | Callable[[], str]
     compared: Callable[[Case], str]
-    look: Look = field(init=False)
+    look: CriterionLook = field(init=False)
     is_told: bool = True
 
     @property
     def wanted(self) -> str:
         return self.wants if isinstance(self.wants, str) else self.wants()
 
-    def test(self, case: Case) -> Step:
-        trace: list[Step] = []
+    def test(self, case: Case) -> TraceStep:
+        trace: list[TraceStep] = []
         every((self.look,))(case, trace)
         return trace[0]
 
-    def __call__(self, request: AccessRequest, identity: Identity | None, now: float = 0.0) -> Step:
+    def __call__(self, request: AccessRequest, identity: Identity | None, now: float = 0.0) -> TraceStep:
         return self.test(Case(request, identity, now))
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class CriterionReasons:
     """The reasons of a rule that holds, does not, or can't be evaluated; `nothing` is the reason of NOTHING."""
 
     yes: Reason
@@ -154,36 +154,36 @@ class Answers:
 
 
 def on_request(
-    criterion: Criterion, answers: Answers, judge: Callable[[Case], int], *, is_negated: bool = False, needs_person: bool = False
+    criterion: Criterion, answers: CriterionReasons, judge: Callable[[Case], int], *, is_negated: bool = False, needs_person: bool = False
 ) -> Criterion:
     """What the case decides; with `needs_person` the answer is MAYBE before anybody has signed in."""
     return _asked(criterion, answers, judge, 0, is_negated=is_negated, needs_person=needs_person)
 
 
-def on_person(criterion: Criterion, answers: Answers, judge: Callable[[Identity], int], *, is_negated: bool = False) -> Criterion:
+def on_person(criterion: Criterion, answers: CriterionReasons, judge: Callable[[Identity], int], *, is_negated: bool = False) -> Criterion:
     """As `on_request`, for what only the person decides; before anybody has signed in the answer is MAYBE."""
     return _asked(criterion, answers, judge, 1, is_negated=is_negated, needs_person=True)
 
 
 def _asked(
-    criterion: Criterion, answers: Answers, judge: Callable[[Any], int], subject: int, *, is_negated: bool, needs_person: bool
+    criterion: Criterion, answers: CriterionReasons, judge: Callable[[Any], int], subject: int, *, is_negated: bool, needs_person: bool
 ) -> Criterion:
     """The Steps are made once: a decision is too frequent to build them again."""
     steps = _steps(criterion, answers, is_negated=is_negated)
-    nobody = Step(criterion.rule, MAYBE, Reason.NOT_SIGNED_IN, criterion) if needs_person else None
-    criterion.look = Look(judge, subject, nobody, steps, steps[FALSE if is_negated else TRUE])
+    nobody = TraceStep(criterion.rule, MAYBE, Reason.NOT_SIGNED_IN, criterion) if needs_person else None
+    criterion.look = CriterionLook(judge, subject, nobody, steps, steps[FALSE if is_negated else TRUE])
     return criterion
 
 
-def _steps(criterion: Criterion, answers: Answers, *, is_negated: bool) -> tuple[Step, ...]:
+def _steps(criterion: Criterion, answers: CriterionReasons, *, is_negated: bool) -> tuple[TraceStep, ...]:
     """By the answer of `judge`, whose yes and no change places under a negated operator."""
     holds = FALSE if is_negated else TRUE
     fails = TRUE if is_negated else FALSE
     # What an inverted rule says of a person would read the wrong way round.
     criterion.is_told = criterion.is_told and not is_negated
-    unknown = Step(criterion.rule, UNKNOWN, answers.unknown, criterion)
+    unknown = TraceStep(criterion.rule, UNKNOWN, answers.unknown, criterion)
     steps = [unknown] * 8
-    steps[NOTHING] = Step(criterion.rule, fails, answers.nothing or answers.no, criterion)
-    steps[TRUE] = Step(criterion.rule, holds, answers.yes, criterion)
-    steps[FALSE] = Step(criterion.rule, fails, answers.no, criterion)
+    steps[NOTHING] = TraceStep(criterion.rule, fails, answers.nothing or answers.no, criterion)
+    steps[TRUE] = TraceStep(criterion.rule, holds, answers.yes, criterion)
+    steps[FALSE] = TraceStep(criterion.rule, fails, answers.no, criterion)
     return tuple(steps)

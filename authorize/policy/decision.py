@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from authorize.policy.compiled_route import CompiledRoute
-from authorize.policy.criteria import Case, Reason, Step
+from authorize.policy.criteria import Case, Reason, TraceStep
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
@@ -26,7 +26,7 @@ class Decision:
 
     outcome: Outcome
     route: CompiledRoute | None
-    trace: tuple[Step, ...]
+    trace: tuple[TraceStep, ...]
     case: Case | None = None
 
     @property
@@ -59,7 +59,7 @@ def judge(request: AccessRequest, identity: Identity | None, route: CompiledRout
 
 
 def _judged(request: AccessRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
-    case, trace = Case(request, identity, now), list[Step]()
+    case, trace = Case(request, identity, now), list[TraceStep]()
     for requirement in route.requirements:
         step = requirement.test(case)
         trace.append(step)
@@ -76,7 +76,7 @@ def _judged(request: AccessRequest, identity: Identity | None, route: CompiledRo
     return _granted(case, trace, route, is_open_question=is_open_question)
 
 
-def _granted(case: Case, trace: list[Step], route: CompiledRoute, *, is_open_question: bool) -> Decision:
+def _granted(case: Case, trace: list[TraceStep], route: CompiledRoute, *, is_open_question: bool) -> Decision:
     """`is_open_question`: who is asking decides a deny, and nobody has signed in yet."""
     # Without a policy of its own every route asks people to sign in before it says no.
     could_help = not route.has_policy
@@ -96,7 +96,7 @@ def _unless_weak(decision: Decision, route: CompiledRoute) -> Decision:
     is_open = route.policy_judges_strength and decision.outcome is Outcome.FORBIDDEN and case is not None and case.identity is not None
     if case is None or decision.is_preflight or not (decision.is_allowed or is_open):
         return decision
-    steps: list[Step] = []
+    steps: list[TraceStep] = []
     for strength in route.strengths:
         steps.append(step := strength.test(case))
         if not step.holds:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from authorize.policy.compiled_route import CONDITIONS, compile_route
-from authorize.policy.criteria import Reason, Step
+from authorize.policy.criteria import Reason, TraceStep
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.paths.readings import readings
 from authorize.policy.request import AccessRequest
@@ -63,7 +63,7 @@ def rows(decision: Decision) -> list[dict[str, Any]]:
     return [_row(step, decision) for step in decision.trace]
 
 
-def _row(step: Step, decision: Decision) -> dict[str, Any]:
+def _row(step: TraceStep, decision: Decision) -> dict[str, Any]:
     row: dict[str, Any] = {
         "rule": step.rule,
         "holds": step.holds,

@@ -9,11 +9,11 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 
 from authorize.client import Attestation, Authorizer, Check
 from authorize.policy.compiled_route import CompiledRoute
-from authorize.policy.criteria import Reason, Step
+from authorize.policy.criteria import Reason, TraceStep
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
-from authorize.route_hosts import Hosts
+from authorize.route_hosts import RouteHosts
 from authorize.rpc import attributes
 from authorize.rpc.ext_authz import CHECK
 from authorize.upstream.identity_headers import ASSERTION, Headers, identity_header_names
@@ -25,7 +25,7 @@ _FIELDS = frozenset(each.name for each in fields(Identity) if each.init)
 NOBODY_IN_PARTICULAR = AccessRequest(method="GET", host="", port=None, path="/")
 
 
-class RemoteAuthorizer(Hosts):
+class RemoteAuthorizer(RouteHosts):
     """Its own routes say which one a request is for; authorize must find the same one, and decides.
 
     `seen` gives the version of the records that this process knows of, so that no older ones decide.
@@ -82,7 +82,7 @@ class RemoteAuthorizer(Hosts):
 def _decision(facts: dict[str, Any], route: CompiledRoute) -> Decision:
     """BrokerError where the answer is none that we know: what is not understood lets nobody in."""
     try:
-        trace = tuple(Step(step["rule"], int(step["value"]), Reason[step["reason"]]) for step in facts.get("trace", ()))
+        trace = tuple(TraceStep(step["rule"], int(step["value"]), Reason[step["reason"]]) for step in facts.get("trace", ()))
         outcome = Outcome[facts["outcome"]]
     except (KeyError, TypeError) as error:
         raise BrokerError("authorize answered what this release does not know") from error

@@ -12,8 +12,8 @@ from envoy.type.v3 import http_status_pb2
 from google.rpc import code_pb2, status_pb2
 
 from authorize.client import Attestation, Authorizer, Check
-from authorize.decisions.recorder import Recorder
-from authorize.policy.criteria import Step
+from authorize.decisions.recorder import DecisionRecorder
+from authorize.policy.criteria import TraceStep
 from authorize.policy.decision import Outcome
 from authorize.policy.identity import Identity
 from authorize.policy.paths.canonical import require_plain
@@ -85,7 +85,7 @@ class ExtAuthz:
         authorize: Callable[[], Authorizer],
         responder: Callable[[], Responder],
         replica: Replica,
-        recorder: Recorder,
+        recorder: DecisionRecorder,
         *,
         patience: float = PATIENCE,
     ):
@@ -173,7 +173,7 @@ def _decided(check: Check) -> pb.CheckResponse:
     return answer
 
 
-def _told(trace: Sequence[Step]) -> Sequence[Step]:
+def _told(trace: Sequence[TraceStep]) -> Sequence[TraceStep]:
     """What the proxy may tell a refused person from, and the last, which decided."""
     return [step for step in trace if step is trace[-1] or step.criterion is None or step.criterion.is_told]
 

@@ -16,7 +16,7 @@ import httpx
 import jwt
 import structlog
 
-from config.groups.service_account import ServiceAccount, service_account
+from config.groups.service_account import CloudServiceAccount, service_account
 from config.options import Options
 from foundation.errors import CredentialsError
 from foundation.tasks import spawn
@@ -104,7 +104,7 @@ class IdentityTokens:
             raise CredentialsError("what answered is no metadata server")
         return answer.text.strip()
 
-    async def _from_account(self, account: ServiceAccount, audience: str) -> str:
+    async def _from_account(self, account: CloudServiceAccount, audience: str) -> str:
         now, url = int(self._clock()), str(account.token_url)
         claims = {"iss": account.email, "sub": account.email, "aud": url, "iat": now, "exp": now + ASSERTION_SECONDS}
         assertion = jwt.encode({**claims, "target_audience": audience}, account.private_key, "RS256", headers={"kid": account.key_id})

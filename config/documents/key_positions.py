@@ -28,7 +28,7 @@ class _Level:
 
 
 @dataclass
-class Located:
+class KeyPositions:
     positions: dict[KeyPath, int] = field(default_factory=dict)
     twice: list[tuple[KeyPath, int]] = field(default_factory=list)
 
@@ -49,9 +49,9 @@ def _words(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str],
         yield found, packed(line, start - line_start + 1)
 
 
-def locate_json(text: str) -> Located:
+def locate_json(text: str) -> KeyPositions:
     """There may be hundreds of thousands of keys."""
-    located = Located()
+    located = KeyPositions()
     above: list[tuple[KeyPath, int | None]] = []
     # Where we are: the path of the innermost array or object, in an array the next index, and the path of the value that comes next.
     base: KeyPath = ()
@@ -81,7 +81,7 @@ def _next(level: _Level) -> None:
         level.expects_key = True
 
 
-def locate_toml(text: str) -> Located:
+def locate_toml(text: str) -> KeyPositions:
     return _Toml().run(text)
 
 
@@ -89,11 +89,11 @@ class _Toml:
     """Statement by statement: a table's header, or a key with its value, which may hold arrays and inline tables."""
 
     def __init__(self) -> None:
-        self.located = Located()
+        self.located = KeyPositions()
         self._table: KeyPath = ()
         self._tables: dict[KeyPath, int] = {}  # array of tables -> index of its last one
 
-    def run(self, text: str) -> Located:
+    def run(self, text: str) -> KeyPositions:
         words = ((found[0], position) for found, position in _words(_TOML_WORD, text) if not found[0].startswith("#"))
         for word, position in words:
             if word == "[":

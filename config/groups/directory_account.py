@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from config.groups.service_account import ServiceAccount, service_account
+from config.groups.service_account import CloudServiceAccount, service_account
 from foundation.values import SecretText
 
 # Provider -> the members of its account, as they are written in JSON.
@@ -31,7 +31,7 @@ class DirectoryAccount:
     """`values` are the members by name; `key` and `subject` are Google's: a service account, and whom it acts for."""
 
     values: Mapping[str, SecretText] = field(repr=False)
-    key: ServiceAccount | None = None
+    key: CloudServiceAccount | None = None
     subject: str = ""
 
     def reveal(self, name: str) -> str:

@@ -13,21 +13,21 @@ from foundation.values import Url, is_confidential, parse_url
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceAccount:
+class CloudServiceAccount:
     email: str
     key_id: str
     token_url: Url
     private_key: RSAPrivateKey = field(repr=False)
 
 
-def service_account(content: bytes) -> ServiceAccount:
+def service_account(content: bytes) -> CloudServiceAccount:
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
         raise ValueError("is not the JSON of a service account's key file") from None
     if not isinstance(document, dict) or document.get("type") != "service_account":
         raise ValueError('must be the key file of a service account: JSON with "type": "service_account"')
-    return ServiceAccount(
+    return CloudServiceAccount(
         email=_text(document, "client_email"),
         key_id=_text(document, "private_key_id"),
         token_url=_token_url(_text(document, "token_uri")),

@@ -11,7 +11,7 @@ _NARROWING = frozenset({"policy", "path", "prefix", "regex", "tls_downstream_cli
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ForeignKey:
     """A key of the foreign file; `line` is None where the format does not tell it."""
 
     key: str
@@ -22,7 +22,7 @@ class Source:
 
 
 @dataclass(slots=True)
-class Note:
+class ConversionNote:
     """`mark` is `from`, `CHECK` (carried over with a difference), `LOST` (not carried over) or `NEW` (nothing there said it)."""
 
     mark: str
@@ -30,45 +30,49 @@ class Note:
 
 
 @dataclass(slots=True)
-class Entry:
+class ConvertedEntry:
     """One key of ours with the notes above it; without a key, only notes."""
 
-    notes: list[Note]
+    notes: list[ConversionNote]
     key: str = ""
     value: Any = None
 
 
 @dataclass(slots=True)
-class Part:
+class ConvertedPart:
     """The top level, or one route."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[ConvertedEntry] = field(default_factory=list)
 
-    def set(self, source: Source | None, key: str, value: Any, check: str = "", new: str = "") -> None:
-        notes = [] if source is None or (source.key == key and not check) else [Note("CHECK" if check else "from", _said(source, check))]
+    def set(self, source: ForeignKey | None, key: str, value: Any, check: str = "", new: str = "") -> None:
+        notes = (
+            []
+            if source is None or (source.key == key and not check)
+            else [ConversionNote("CHECK" if check else "from", _said(source, check))]
+        )
         if new:
-            notes.append(Note("NEW", new))
-        self.entries.append(Entry(notes, key, value))
+            notes.append(ConversionNote("NEW", new))
+        self.entries.append(ConvertedEntry(notes, key, value))
 
-    def lose(self, source: Source, why: str) -> None:
-        self.entries.append(Entry([Note("LOST", f"{source}: {why}")]))
+    def lose(self, source: ForeignKey, why: str) -> None:
+        self.entries.append(ConvertedEntry([ConversionNote("LOST", f"{source}: {why}")]))
 
-    def note(self, source: Source, text: str) -> None:
-        self.entries.append(Entry([Note("from", f"{source}: {text}")]))
+    def note(self, source: ForeignKey, text: str) -> None:
+        self.entries.append(ConvertedEntry([ConversionNote("from", f"{source}: {text}")]))
 
     def has(self, key: str) -> bool:
         return self.find(key) is not None
 
-    def find(self, key: str) -> Entry | None:
+    def find(self, key: str) -> ConvertedEntry | None:
         return next((entry for entry in self.entries if entry.key == key and key), None)
 
-    def refuse(self, entry: Entry, why: str) -> None:
+    def refuse(self, entry: ConvertedEntry, why: str) -> None:
         """Instead of the key there is a note; a route that it kept narrow is closed."""
         key, entry.key, entry.value = entry.key, "", None
-        entry.notes.append(Note("LOST", f"{key}: {why}"))
+        entry.notes.append(ConversionNote("LOST", f"{key}: {why}"))
         if key in _NARROWING and self.has("from"):
             self.close()
-            entry.notes.append(Note("LOST", f"{key}: without it the route would be wider, so nobody passes until you say who"))
+            entry.notes.append(ConversionNote("LOST", f"{key}: without it the route would be wider, so nobody passes until you say who"))
 
     def close(self) -> None:
         """Nobody passes."""
@@ -80,7 +84,7 @@ class Part:
             if entry.key in keys:
                 entry.key, entry.value = "", None
 
-    def notes(self) -> Iterator[Note]:
+    def notes(self) -> Iterator[ConversionNote]:
         for entry in self.entries:
             yield from entry.notes
 
@@ -90,11 +94,11 @@ class Converted:
     """`product` is what the file was written for."""
 
     product: str
-    top: Part = field(default_factory=Part)
-    routes: list[Part] = field(default_factory=list)
+    top: ConvertedPart = field(default_factory=ConvertedPart)
+    routes: list[ConvertedPart] = field(default_factory=list)
 
     @property
-    def written_routes(self) -> list[Part]:
+    def written_routes(self) -> list[ConvertedPart]:
         """Those of which more than notes is left."""
         return [route for route in self.routes if any(entry.key for entry in route.entries)]
 
@@ -110,5 +114,5 @@ class Converted:
         return sum(note.mark == mark for part in (self.top, *self.routes) for note in part.notes())
 
 
-def _said(source: Source, check: str) -> str:
+def _said(source: ForeignKey, check: str) -> str:
     return f"{source}: {check}" if check else f"{source}"

@@ -9,7 +9,7 @@ from typing import Any
 from config.documents.document import Document, DocumentError, key_path, packed
 from config.documents.parse import parse
 from config.documents.yaml_reader import plain_value
-from config.importing.converted import Source
+from config.importing.converted import ForeignKey
 from config.types.files import LARGEST_CONFIGURATION, read_capped
 from foundation.errors import ConfigError, Problem
 
@@ -31,7 +31,7 @@ _OAUTH2_PROXY_KEYS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ForeignConfig:
     """`values` as the file holds them; `base` is where its relative paths begin."""
 
     product: str
@@ -39,16 +39,16 @@ class Foreign:
     document: Document
     base: Path
 
-    def source(self, *path: str | int) -> Source:
+    def source(self, *path: str | int) -> ForeignKey:
         place = self.document.place_of(path)
-        return Source(key_path(path), None if place is None else place[0])
+        return ForeignKey(key_path(path), None if place is None else place[0])
 
-    def items(self) -> Iterator[tuple[str, Any, Source]]:
+    def items(self) -> Iterator[tuple[str, Any, ForeignKey]]:
         for key, value in self.values.items():
             yield key, value, self.source(key)
 
 
-def read(path: Path) -> Foreign:
+def read(path: Path) -> ForeignConfig:
     """YAML, JSON, TOML (also named .cfg), or lines of NAME=value.  ConfigError where it is none of them, or nobody's."""
     try:
         content = read_capped(path, LARGEST_CONFIGURATION)
@@ -59,7 +59,7 @@ def read(path: Path) -> Foreign:
         raise ConfigError([Problem("", str(error), error.line, error.column, str(path))]) from None
     if not isinstance(document.value, dict) or not document.value:
         raise ConfigError([Problem("", f"{path}: holds no settings")])
-    return Foreign(product_of(document.value, path), document.value, document, path.absolute().parent)
+    return ForeignConfig(product_of(document.value, path), document.value, document, path.absolute().parent)
 
 
 def product_of(values: dict[str, Any], path: Path) -> str:

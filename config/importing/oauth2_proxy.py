@@ -12,24 +12,24 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from config.importing.converted import Converted, Entry, Note, Part, Source
-from config.importing.foreign_file import OAUTH2_PROXY, Foreign
+from config.importing.converted import ConversionNote, Converted, ConvertedEntry, ConvertedPart, ForeignKey
+from config.importing.foreign_file import OAUTH2_PROXY, ForeignConfig
 from config.importing.oauth2_proxy_alpha import flat
 from config.importing.oauth2_proxy_keys import CHECKED, CLOSING, HANDLED, LOST, PROVIDERS, SAME
 
 
 @dataclass(slots=True)
-class _Work:
+class _Conversion:
     """What the handlers share; `new_secret` gives 32 random bytes."""
 
-    foreign: Foreign
+    foreign: ForeignConfig
     values: dict[str, Any]
-    sources: dict[str, Source]
+    sources: dict[str, ForeignKey]
     new_secret: Callable[[], bytes]
     converted: Converted = field(default_factory=lambda: Converted(OAUTH2_PROXY))
 
     @property
-    def top(self) -> Part:
+    def top(self) -> ConvertedPart:
         return self.converted.top
 
     def list(self, key: str) -> list[Any]:
@@ -37,9 +37,9 @@ class _Work:
         return value if isinstance(value, list) else [] if value in (None, "") else [part.strip() for part in str(value).split(",")]
 
 
-def convert(foreign: Foreign, new_secret: Callable[[], bytes]) -> Converted:
+def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converted:
     values, sources = flat(foreign)
-    work = _Work(foreign, values, sources, new_secret)
+    work = _Conversion(foreign, values, sources, new_secret)
     host = _hosts(work)
     _provider(work)
     _secrets(work)
@@ -49,7 +49,7 @@ def convert(foreign: Foreign, new_secret: Callable[[], bytes]) -> Converted:
     return work.converted
 
 
-def _plain(work: _Work, key: str, value: Any) -> None:
+def _plain(work: _Conversion, key: str, value: Any) -> None:
     source = work.sources[key]
     ours, check = CHECKED.get(key, (SAME.get(key, ""), ""))
     if ours:
@@ -58,7 +58,7 @@ def _plain(work: _Work, key: str, value: Any) -> None:
         work.top.lose(source, LOST.get(key, "gate has no such setting"))
 
 
-def _hosts(work: _Work) -> str:
+def _hosts(work: _Conversion) -> str:
     """The protected host; the sign-in gets a name beside it, because gate serves many hosts with one sign-in."""
     url = urlsplit(str(work.values.get("redirect_url", "")))
     source = work.sources.get("redirect_url")
@@ -74,7 +74,7 @@ def _hosts(work: _Work) -> str:
     return url.netloc
 
 
-def _provider(work: _Work) -> None:
+def _provider(work: _Conversion) -> None:
     source, name = work.sources.get("provider"), str(work.values.get("provider", "google"))
     ours = PROVIDERS.get(name)
     if ours is None:
@@ -90,7 +90,7 @@ def _provider(work: _Work) -> None:
         work.top.lose(work.sources["client_secret_file"], "write what is in the file as idp_client_secret, or give it as IDP_CLIENT_SECRET")
 
 
-def _secrets(work: _Work) -> None:
+def _secrets(work: _Conversion) -> None:
     source, raw = work.sources.get("cookie_secret"), _decoded(str(work.values.get("cookie_secret", "")))
     if raw is not None and source is not None:
         work.top.set(source, "cookie_secret", base64.b64encode(raw).decode())
@@ -128,7 +128,7 @@ def _decoded(secret: str) -> bytes | None:
     return raw if len(raw) == 32 else None
 
 
-def _routes(work: _Work, host: str) -> None:
+def _routes(work: _Conversion, host: str) -> None:
     for key in ("skip_auth_routes", "skip_auth_regex"):
         for index, written in enumerate(work.list(key)):
             _open_route(work, host, work.foreign.source(key, index) if key in work.foreign.values else work.sources[key], str(written))
@@ -140,7 +140,7 @@ def _routes(work: _Work, host: str) -> None:
         work.converted.routes.append(route)
 
 
-def _upstream(work: _Work, index: int, written: Any) -> tuple[Source, str, str] | None:
+def _upstream(work: _Conversion, index: int, written: Any) -> tuple[ForeignKey, str, str] | None:
     source = work.foreign.source("upstreams", index) if "upstreams" in work.foreign.values else work.sources["upstreams"]
     url = urlsplit(str(written))
     if url.scheme not in ("http", "https") or not url.netloc:
@@ -149,8 +149,8 @@ def _upstream(work: _Work, index: int, written: Any) -> tuple[Source, str, str] 
     return source, f"{url.scheme}://{url.netloc}", url.path or "/"
 
 
-def _route(work: _Work, host: str, source: Source, target: str, path: str) -> Part:
-    route = Part()
+def _route(work: _Conversion, host: str, source: ForeignKey, target: str, path: str) -> ConvertedPart:
+    route = ConvertedPart()
     route.set(source, "from", f"https://{host}")
     route.set(None, "to", target)
     if path != "/":
@@ -172,7 +172,7 @@ def _route(work: _Work, host: str, source: Source, target: str, path: str) -> Pa
     return route
 
 
-def _open_route(work: _Work, host: str, source: Source, written: str) -> None:
+def _open_route(work: _Conversion, host: str, source: ForeignKey, written: str) -> None:
     before, _, after = written.partition("=")
     method, expression = (before, after) if before.isupper() else ("", written)
     if method or written.startswith("!"):
@@ -181,7 +181,7 @@ def _open_route(work: _Work, host: str, source: Source, written: str) -> None:
     targets = [target for target in map(str, work.list("upstreams")) if urlsplit(target).scheme in ("http", "https")]
     if not targets:
         return
-    route = Part()
+    route = ConvertedPart()
     route.set(source, "from", f"https://{host}", check="an expression matches the whole path here: it was widened to mean the same")
     route.set(None, "regex", whole(expression))
     to = urlsplit(min(targets, key=lambda target: len(urlsplit(target).path)))
@@ -203,7 +203,7 @@ def whole(expression: str) -> str:
     return begin[:-1] if begin.endswith("$") and not begin.endswith(r"\$") else f"(?:{begin}).*"
 
 
-def _rules(work: _Work, route: Part) -> None:
+def _rules(work: _Conversion, route: ConvertedPart) -> None:
     """Who may enter.  A restriction that can't be carried over leaves the route closed, never open."""
     demands = [demand for demand in (_email_demand(work), _group_demand(work)) if demand is not None]
     closed = False
@@ -233,16 +233,20 @@ def _rules(work: _Work, route: Part) -> None:
         )
 
 
-def _nobody() -> Entry:
-    return Entry(
-        [Note("NEW", "nobody was let in there, and nobody is here: say who with allowed_users, allowed_groups or allowed_domains")]
+def _nobody() -> ConvertedEntry:
+    return ConvertedEntry(
+        [
+            ConversionNote(
+                "NEW", "nobody was let in there, and nobody is here: say who with allowed_users, allowed_groups or allowed_domains"
+            )
+        ]
     )
 
 
-Demand = tuple[Source, str, list[Any], dict[str, Any]]
+Demand = tuple[ForeignKey, str, list[Any], dict[str, Any]]
 
 
-def _email_demand(work: _Work) -> Demand | None:
+def _email_demand(work: _Conversion) -> Demand | None:
     domains = [str(domain).removeprefix("@") for domain in work.list("email_domains") if not str(domain).startswith(".")]
     people = _people(work)
     if "*" in domains or not (domains or people):
@@ -256,7 +260,7 @@ def _email_demand(work: _Work) -> Demand | None:
     return work.sources["email_domains"], "allowed_domains", domains, {"domain": {"in": domains}}
 
 
-def _people(work: _Work) -> list[str]:
+def _people(work: _Conversion) -> list[str]:
     named = work.values.get("authenticated_emails_file")
     if not named:
         return []
@@ -268,6 +272,6 @@ def _people(work: _Work) -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def _group_demand(work: _Work) -> Demand | None:
+def _group_demand(work: _Conversion) -> Demand | None:
     groups = [str(group) for group in work.list("allowed_groups")]
     return (work.sources["allowed_groups"], "allowed_groups", groups, {"groups": {"in": groups}}) if groups else None

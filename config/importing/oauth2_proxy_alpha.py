@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from config.importing.converted import Source
-from config.importing.foreign_file import Foreign
+from config.importing.converted import ForeignKey
+from config.importing.foreign_file import ForeignConfig
 
 
-def flat(foreign: Foreign) -> tuple[dict[str, Any], dict[str, Source]]:
+def flat(foreign: ForeignConfig) -> tuple[dict[str, Any], dict[str, ForeignKey]]:
     """The alpha configuration says the same in other places: brought to the names of the ordinary one."""
     values: dict[str, Any] = {}
-    sources: dict[str, Source] = {}
+    sources: dict[str, ForeignKey] = {}
     for key, value, source in foreign.items():
         if key not in ALPHA:
             values[key], sources[key] = value, source

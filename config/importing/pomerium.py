@@ -6,8 +6,8 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from config.documents.document import key_path
-from config.importing.converted import Converted, Part, Source
-from config.importing.foreign_file import POMERIUM, Foreign
+from config.importing.converted import Converted, ConvertedPart, ForeignKey
+from config.importing.foreign_file import POMERIUM, ForeignConfig
 from config.importing.templates import request_headers
 from config.load import raw_routes
 from config.options import Options
@@ -89,7 +89,7 @@ MTLS_CRL = ("client_crl", "client_crl_file")
 MTLS_LOST = ("crl", "crl_file", "match_subject_alt_names")
 
 
-def convert(foreign: Foreign) -> Converted:
+def convert(foreign: ForeignConfig) -> Converted:
     converted = Converted(POMERIUM)
     identity_for_all = foreign.values.get("pass_identity_headers") is True
     for key, value, source in foreign.items():
@@ -118,7 +118,7 @@ def convert(foreign: Foreign) -> Converted:
     return converted
 
 
-def _refusals(foreign: Foreign) -> Iterator[tuple[Source, str]]:
+def _refusals(foreign: ForeignConfig) -> Iterator[tuple[ForeignKey, str]]:
     """(where, what) of client certificates that were refused, and would count here."""
     for key in MTLS_CRL:
         if foreign.values.get(key):
@@ -129,7 +129,7 @@ def _refusals(foreign: Foreign) -> Iterator[tuple[Source, str]]:
             yield foreign.source("downstream_mtls", key), "choice among an authority's certificates, but of single ones (docs/policy.md)"
 
 
-def _routes(top: Part, foreign: Foreign, key: str, value: Any, identity_for_all: bool) -> list[Part]:
+def _routes(top: ConvertedPart, foreign: ForeignConfig, key: str, value: Any, identity_for_all: bool) -> list[ConvertedPart]:
     """As a list, or as in the environment: base64 of one."""
     try:
         routes = raw_routes(value)
@@ -139,7 +139,7 @@ def _routes(top: Part, foreign: Foreign, key: str, value: Any, identity_for_all:
     return [_route(raw, foreign, (key, index), identity_for_all) for index, raw in enumerate(routes)]
 
 
-def _provider(top: Part, source: Source, value: Any) -> None:
+def _provider(top: ConvertedPart, source: ForeignKey, value: Any) -> None:
     name = PROVIDERS[value]
     if name is None:
         top.lose(source, f"{value} is not known to gate: name a provider of OpenID Connect")
@@ -147,7 +147,7 @@ def _provider(top: Part, source: Source, value: Any) -> None:
         top.set(source, "idp_provider", name, check=f"{value} is a generic provider here: idp_provider_url names it")
 
 
-def _client_certificates(top: Part, foreign: Foreign, value: dict[str, Any]) -> None:
+def _client_certificates(top: ConvertedPart, foreign: ForeignConfig, value: dict[str, Any]) -> None:
     """Without `enforcement`, or with any, whoever has no good certificate is refused here."""
     for key, content in value.items():
         source = foreign.source("downstream_mtls", key)
@@ -159,7 +159,7 @@ def _client_certificates(top: Part, foreign: Foreign, value: dict[str, Any]) -> 
             top.lose(source, NOT_HERE)
 
 
-def _same(part: Part, source: Source, key: str, value: Any) -> None:
+def _same(part: ConvertedPart, source: ForeignKey, key: str, value: Any) -> None:
     name = RENAMED.get(key, key)
     if key in WHY_LOST:
         part.lose(source, WHY_LOST[key])
@@ -171,25 +171,25 @@ def _same(part: Part, source: Source, key: str, value: Any) -> None:
         part.set(source, name, value)
 
 
-def _storage_type(top: Part, source: Source, value: Any) -> None:
+def _storage_type(top: ConvertedPart, source: ForeignKey, value: Any) -> None:
     name = STORAGE_TYPES.get(str(value), value)
     top.set(source, "databroker_storage_type", name, check="" if name == value else f"{value} is called {name}")
 
 
-def _connection(top: Part, source: Source, value: Any) -> None:
+def _connection(top: ConvertedPart, source: ForeignKey, value: Any) -> None:
     if str(value).startswith(("postgres://", "postgresql://")):
         top.set(source, "database_url", value, check="the storage type `database` keeps its records in Django's database")
     else:
         top.set(source, source.key, value)
 
 
-def _claim_headers(top: Part, source: Source, value: dict[str, Any]) -> None:
+def _claim_headers(top: ConvertedPart, source: ForeignKey, value: dict[str, Any]) -> None:
     renamed = [f"{claim} was sent as {header}" for header, claim in value.items()]
     top.set(source, source.key, list(value.values()), check=f"headers are named X-Gate-Claim-...: {', '.join(renamed)}")
 
 
-def _route(raw: Any, foreign: Foreign, at: tuple[str | int, ...], identity_for_all: bool) -> Part:
-    route = Part()
+def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity_for_all: bool) -> ConvertedPart:
+    route = ConvertedPart()
     if not isinstance(raw, dict):
         route.lose(foreign.source(*at), "is no route")
         return route
@@ -216,7 +216,7 @@ def _route(raw: Any, foreign: Foreign, at: tuple[str | int, ...], identity_for_a
     return route
 
 
-def _policy(route: Part, source: Source, value: Any) -> None:
+def _policy(route: ConvertedPart, source: ForeignKey, value: Any) -> None:
     """Pomerium's policy language and ours are built alike; what ours does not understand is not guessed."""
     ours = _in_our_words(value)
     try:

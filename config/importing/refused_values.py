@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import yaml
 
 from config.documents.document import path_of
-from config.importing.converted import Converted, Entry, Note, Part
+from config.importing.converted import ConversionNote, Converted, ConvertedEntry, ConvertedPart
 from foundation.errors import Problem
 
 # The problems of a configuration, as YAML.
@@ -24,7 +24,7 @@ def leave_out_refused(converted: Converted, check: Check) -> None:
         if len(left) == len(problems):
             break
     for problem in problems:
-        converted.top.entries.append(Entry([Note("NEW", f"checkconfig will say: {problem.key}: {problem.message}")]))
+        converted.top.entries.append(ConvertedEntry([ConversionNote("NEW", f"checkconfig will say: {problem.key}: {problem.message}")]))
 
 
 def _plain(converted: Converted) -> bytes:
@@ -32,11 +32,11 @@ def _plain(converted: Converted) -> bytes:
     return yaml.safe_dump({**_values(converted.top), "policy": routes}).encode()
 
 
-def _values(part: Part) -> dict[str, object]:
+def _values(part: ConvertedPart) -> dict[str, object]:
     return {entry.key: entry.value for entry in part.entries if entry.key}
 
 
-def _taken_out(top: Part, routes: list[Part], problem: Problem) -> bool:
+def _taken_out(top: ConvertedPart, routes: list[ConvertedPart], problem: Problem) -> bool:
     path = path_of(problem.key)
     if path[:1] == ("policy",) and len(path) > 1 and isinstance(path[1], int):
         return _out_of_route(routes[path[1]], str(path[2]) if len(path) > 2 else "", problem.message)
@@ -48,12 +48,12 @@ def _taken_out(top: Part, routes: list[Part], problem: Problem) -> bool:
     return True
 
 
-def _out_of_route(route: Part, key: str, message: str) -> bool:
+def _out_of_route(route: ConvertedPart, key: str, message: str) -> bool:
     entry = route.find(key)
     if key == "from":
         why = f"from: {message}; the whole route was left out"
         route.drop(*(entry.key for entry in route.entries))
-        route.entries.insert(0, Entry([Note("LOST", why)]))
+        route.entries.insert(0, ConvertedEntry([ConversionNote("LOST", why)]))
     if not route.has("from"):
         return True
     if entry is None or _names_a_file(key):
@@ -65,7 +65,7 @@ def _out_of_route(route: Part, key: str, message: str) -> bool:
     return True
 
 
-def _lead_nowhere(route: Part) -> None:
+def _lead_nowhere(route: ConvertedPart) -> None:
     """A route that is gone would leave its requests to the next one, which may be open to more people."""
     is_tcp = str(_values(route).get("from", "")).startswith("tcp+")
     route.close()

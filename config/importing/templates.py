@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from config.importing.converted import Converted, Part, Source
+from config.importing.converted import Converted, ConvertedPart, ForeignKey
 
 # `${pomerium.jwt}` and `$pomerium.jwt`; `$$` is the sign itself.
 _REFERENCE = re.compile(r"\$(?:\{|[A-Za-z_])")
@@ -19,7 +19,7 @@ WORDS = {
 }
 
 
-def request_headers(route: Part, source: Source, value: Any) -> None:
+def request_headers(route: ConvertedPart, source: ForeignKey, value: Any) -> None:
     """`set_request_headers`, header by header."""
     if not isinstance(value, dict):
         if isinstance(value, str) and "$" in value:
@@ -32,7 +32,7 @@ def request_headers(route: Part, source: Source, value: Any) -> None:
     for name, content in value.items():
         bare = content.replace("$$", "") if isinstance(content, str) else ""
         if _REFERENCE.search(bare):
-            route.lose(Source(f"{source.key}.{name}", source.line), f"{content}: {_why(bare)}")
+            route.lose(ForeignKey(f"{source.key}.{name}", source.line), f"{content}: {_why(bare)}")
         elif isinstance(content, str) and "$$" in content:
             kept[name] = content.replace("$$", "$")
             unescaped.append(str(name))

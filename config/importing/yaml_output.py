@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from config.importing.converted import Converted, Entry, Part
+from config.importing.converted import Converted, ConvertedEntry, ConvertedPart
 
 _WIDTH = 150
 
@@ -28,7 +28,7 @@ def _head(converted: Converted, file: str) -> Iterator[str]:
     yield ""
 
 
-def _route(route: Part) -> Iterator[str]:
+def _route(route: ConvertedPart) -> Iterator[str]:
     before = True  # a comment can't stand between the dash and its first key
     for entry in route.entries:
         lines = list(_entry(entry, "" if before and entry.key else "    "))
@@ -41,12 +41,12 @@ def _route(route: Part) -> Iterator[str]:
         yield from lines
 
 
-def _part(part: Part, indent: str) -> Iterator[str]:
+def _part(part: ConvertedPart, indent: str) -> Iterator[str]:
     for entry in part.entries:
         yield from _entry(entry, indent)
 
 
-def _entry(entry: Entry, indent: str) -> Iterator[str]:
+def _entry(entry: ConvertedEntry, indent: str) -> Iterator[str]:
     for note in entry.notes:
         yield from _comment(f"{note.mark} {note.text}", indent)
     if entry.key:

@@ -40,7 +40,7 @@ _UNITS = (("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelt
 
 
 @dataclass(frozen=True)
-class Key:
+class SettingKey:
     """One key as an author of configurations sees it.  `owner` is the model that declares it."""
 
     name: str
@@ -96,11 +96,11 @@ def _kinds(annotation: Any) -> Iterator[Any]:
         yield from _kinds(argument)
 
 
-def keys(model: type[Settings]) -> tuple[Key, ...]:
-    return tuple(Key(name, model, model.model_fields[attribute]) for name, attribute in model.attributes().items())
+def keys(model: type[Settings]) -> tuple[SettingKey, ...]:
+    return tuple(SettingKey(name, model, model.model_fields[attribute]) for name, attribute in model.attributes().items())
 
 
-def settings() -> dict[str, tuple[Key, ...]]:
+def settings() -> dict[str, tuple[SettingKey, ...]]:
     """Title -> the settings of that group; `policy` comes last."""
     groups = {title: keys(model) for title, model in GROUPS.items()}
     grouped = {key.name for group in groups.values() for key in group}
@@ -108,17 +108,17 @@ def settings() -> dict[str, tuple[Key, ...]]:
     return {**groups, "Routes": rest}
 
 
-def route_keys() -> tuple[Key, ...]:
+def route_keys() -> tuple[SettingKey, ...]:
     return keys(Route)
 
 
-def nested(declared: Iterable[Key]) -> Iterator[tuple[Key, type[Settings]]]:
+def nested(declared: Iterable[SettingKey]) -> Iterator[tuple[SettingKey, type[Settings]]]:
     """The keys that hold objects of ours, and the models of these, to the bottom; routes are not among them."""
     for key in declared:
-        if key.reader is None and key.model not in (None, Route):
-            assert key.model is not None
-            yield key, key.model
-            yield from nested(keys(key.model))
+        model = key.model
+        if key.reader is None and model is not None and model is not Route:
+            yield key, model
+            yield from nested(keys(model))
 
 
 def written(value: Any) -> Any:

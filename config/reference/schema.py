@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from config.reference.all_settings import Key, keys, route_keys, settings
+from config.reference.all_settings import SettingKey, keys, route_keys, settings
 from config.routes.route import Route
 from config.types.reader import BASE64, Shape
 from config.validation import Settings
@@ -14,7 +14,7 @@ AS_TEXT = frozenset({"policy"})
 
 def json_schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
-    properties = _properties([key for group in settings().values() for key in group], definitions, nullable=True)
+    properties = properties_of([key for group in settings().values() for key in group], definitions, nullable=True)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "gate",
@@ -26,25 +26,29 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _properties(declared: Iterable[Key], definitions: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
+def properties_of(declared: Iterable[SettingKey], definitions: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
     """`nullable`: a key with nothing behind it is unset, wherever it may be."""
     return {key.name: _property(key, definitions, nullable=nullable) for key in sorted(declared, key=lambda key: key.name)}
 
 
-def _property(key: Key, definitions: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
-    shape = dict(key.reader.shape) if key.reader else _shape_of_models(key, definitions)
+def _property(key: SettingKey, definitions: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
+    shape = _shape(key, definitions)
     described = {"description": key.field.description, **(_or_null(shape) if nullable or key.may_be_null else shape)}
     if key.default is not None:
         described["default"] = key.default
     return {**described, "examples": key.field.examples}
 
 
-def _shape_of_models(key: Key, definitions: dict[str, Any]) -> dict[str, Any]:
-    assert key.model is not None
-    reference = {"$ref": f"#/$defs/{key.model.__name__}"}
-    if key.model.__name__ not in definitions:
-        definitions[key.model.__name__] = {}  # a model may hold itself
-        definitions[key.model.__name__] = _object(key.model, definitions)
+def _shape(key: SettingKey, definitions: dict[str, Any]) -> dict[str, Any]:
+    if key.reader is not None:
+        return dict(key.reader.shape)
+    model = key.model
+    if model is None:
+        raise TypeError(f"{key.name} has neither a Reader nor a model")
+    reference = {"$ref": f"#/$defs/{model.__name__}"}
+    if model.__name__ not in definitions:
+        definitions[model.__name__] = {}  # a model may hold itself
+        definitions[model.__name__] = _object(model, definitions)
     shape = {"type": "array", "items": reference} if key.is_list_of_models else reference
     return {"anyOf": [shape, BASE64]} if key.name in AS_TEXT else shape
 
@@ -55,7 +59,7 @@ def _object(model: type[Settings], definitions: dict[str, Any]) -> dict[str, Any
         "type": "object",
         "description": model.__doc__,
         "additionalProperties": False,
-        "properties": _properties(declared, definitions, nullable=False),
+        "properties": properties_of(declared, definitions, nullable=False),
     }
     if required := [key.name for key in declared if key.is_required]:
         shape["required"] = required

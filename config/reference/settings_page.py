@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from config.reference.all_settings import FILE_ONLY, Key, keys, nested, route_keys, settings
+from config.reference.all_settings import FILE_ONLY, SettingKey, keys, nested, route_keys, settings
 
 _HEAD = """# Settings
 
@@ -42,12 +42,12 @@ def _lines() -> Iterator[str]:
     yield from _tables_of_objects(route_keys())
 
 
-def _tables_of_objects(group: Iterable[Key]) -> Iterator[str]:
+def _tables_of_objects(group: Iterable[SettingKey]) -> Iterator[str]:
     for key, model in nested(group):
         yield from _table(f"Keys of an object in `{key.name}`" if key.is_list_of_models else f"Keys of `{key.name}`", keys(model))
 
 
-def _table(title: str, group: Sequence[Key], *, environment: bool = False) -> Iterator[str]:
+def _table(title: str, group: Sequence[SettingKey], *, environment: bool = False) -> Iterator[str]:
     if not group:
         return
     yield f"## {title}"
@@ -68,7 +68,7 @@ def _table(title: str, group: Sequence[Key], *, environment: bool = False) -> It
     yield ""
 
 
-def _default(key: Key) -> str:
+def _default(key: SettingKey) -> str:
     if key.is_required:
         return "required"
     if key.when_unset is not None:
@@ -76,7 +76,7 @@ def _default(key: Key) -> str:
     return "" if key.default in (None, [], {}, "") else _code(key.default)
 
 
-def _meaning(key: Key) -> str:
+def _meaning(key: SettingKey) -> str:
     meaning = str(key.field.description).replace("|", "\\|")
     choices = key.reader.shape.get("enum", ()) if key.reader else ()
     if choices:

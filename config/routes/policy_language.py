@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from config.routes.policy_values import CRITERIA, Kind, time_zone
+from config.routes.policy_values import CRITERIA, CriterionKind, time_zone
 
 EFFECTS = ("allow", "deny")
 ENFORCE, SHADOW = MODES = ("enforce", "shadow")
@@ -57,7 +57,7 @@ def policy_blocks(value: Any) -> tuple[Block, ...]:
     """For pydantic: the blocks, or every mistake in them at its own place."""
     if isinstance(value, tuple):
         return value
-    reader = _Reader()
+    reader = _PolicyReader()
     blocks = tuple(reader.blocks(value))
     if reader.findings:
         raise PydanticCustomError("rules", "breaks a rule", {"findings": reader.findings})
@@ -74,11 +74,11 @@ def comparisons(blocks: Iterable[Block]) -> Iterator[Comparison]:
             waiting.extend(expression.parts)
 
 
-class _Wrong(Exception):
+class _InvalidPart(Exception):
     """A finding was noted; this part of the tree has no value."""
 
 
-class _Reader:
+class _PolicyReader:
     def __init__(self) -> None:
         self.findings: list[tuple[Place, str]] = []
         self._count = 0
@@ -92,7 +92,7 @@ class _Reader:
             place: Place = (index,) if isinstance(value, list) else ()
             try:
                 yield from self._block(block, place)
-            except _Wrong:
+            except _InvalidPart:
                 continue
 
     def _block(self, block: Any, place: Place) -> Iterator[Block]:
@@ -110,7 +110,7 @@ class _Reader:
                 continue
             try:
                 yield Block(_key((*place, effect)), effect, self._expression(expression, (*place, effect), 0), mode)
-            except _Wrong:
+            except _InvalidPart:
                 continue
 
     def _expression(self, value: Any, place: Place, depth: int) -> Expression:
@@ -136,10 +136,10 @@ class _Reader:
         for index, part in enumerate(value):
             try:
                 parts.append(self._expression(part, (*place, index), depth + 1))
-            except _Wrong:
+            except _InvalidPart:
                 continue
         if len(parts) < len(value):
-            raise _Wrong
+            raise _InvalidPart
         return tuple(parts)
 
     def _negated(self, value: Any, place: Place, depth: int) -> Expression:
@@ -167,7 +167,7 @@ class _Reader:
         written_operators, zone = self._operators(kind, value, place)
         found = [self._comparison(kind, (name, argument), operator, place, zone) for operator in written_operators]
         if any(comparison is None for comparison in found):
-            raise _Wrong
+            raise _InvalidPart
         parts = tuple(comparison for comparison in found if comparison is not None)
         return parts[0] if len(parts) == 1 else self._together(name, parts, place)
 
@@ -181,7 +181,7 @@ class _Reader:
                 return Combination("or", parts)
         return Combination("and", parts)
 
-    def _operators(self, kind: Kind, value: Any, place: Place) -> tuple[list[tuple[str, Any, Place]], str]:
+    def _operators(self, kind: CriterionKind, value: Any, place: Place) -> tuple[list[tuple[str, Any, Place]], str]:
         """Each operator with its operand and the place where that is written: in the short form the criterion's own."""
         if not isinstance(value, Mapping):
             short = kind.short_list if isinstance(value, list) else kind.short
@@ -200,7 +200,7 @@ class _Reader:
         return operators, zone
 
     def _comparison(
-        self, kind: Kind, criterion: tuple[str, str], written: tuple[str, Any, Place], place: Place, zone: str
+        self, kind: CriterionKind, criterion: tuple[str, str], written: tuple[str, Any, Place], place: Place, zone: str
     ) -> Comparison | None:
         name, value, value_place = written
         operator = name.removeprefix("not_")
@@ -216,9 +216,9 @@ class _Reader:
             return None
         return Comparison(_key(place), *criterion, operator, is_negated, operand, zone)
 
-    def _wrong(self, place: Place, message: str) -> _Wrong:
+    def _wrong(self, place: Place, message: str) -> _InvalidPart:
         self.findings.append((place, message))
-        return _Wrong()
+        return _InvalidPart()
 
 
 def _unknown(written: Any, known: Iterable[str], otherwise: str) -> str:

@@ -33,7 +33,7 @@ TEXT = ("is", "in", "starts_with", "ends_with", "contains", "matches")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CriterionKind:
     """`short` and `short_list` are the operators meant where a plain value, or a list, stands in place of a map of operators."""
 
     operators: tuple[str, ...]
@@ -237,20 +237,22 @@ def time_zone(value: Any) -> str:
         raise ValueError("must be a time zone such as Europe/Berlin") from None
 
 
-CRITERIA: dict[str, Kind] = {
-    "email": Kind(TEXT, _email_operand, TEXT),
-    "domain": Kind(("is", "in", "ends_with", "matches"), _domain_operand, ("is", "in", "ends_with", "matches")),
-    "user": Kind(("is", "in"), _text_operand, ("is", "in")),
-    "groups": Kind(("is", "in", "starts_with", "ends_with", "matches"), _text_operand, ("is", "in", "starts_with", "ends_with", "matches")),
-    "claim": Kind((*TEXT, "exists"), _claim_operand, TEXT, argument="path"),
-    "source_ip": Kind(("is", "in", "cidr"), _networks, ("is", "in", "cidr")),
-    "http_method": Kind(("is", "in"), _methods, ("is", "in")),
-    "http_path": Kind(TEXT, _path_operand, TEXT),
-    "http_header": Kind((*TEXT, "exists"), _text_operand, TEXT, argument="Name", read_argument=_header_name),
-    "time_of_day": Kind(("after", "before"), _time_of_day, short="", short_list="", has_zone=True),
-    "day_of_week": Kind(("is", "in"), _days, ("is", "in"), has_zone=True),
-    "date": Kind(("is", "after", "before"), _date, ("is",), short_list="", has_zone=True),
-    "client_certificate": Kind(("fingerprint", "spki"), _certificate_hash, ("fingerprint", "spki"), short="", short_list=""),
-    "acr": Kind(("is", "in"), _text_operand, ("is", "in")),
-    "session_age": Kind(("at_most", "at_least"), _age, short="at_most", short_list=""),
+CRITERIA: dict[str, CriterionKind] = {
+    "email": CriterionKind(TEXT, _email_operand, TEXT),
+    "domain": CriterionKind(("is", "in", "ends_with", "matches"), _domain_operand, ("is", "in", "ends_with", "matches")),
+    "user": CriterionKind(("is", "in"), _text_operand, ("is", "in")),
+    "groups": CriterionKind(
+        ("is", "in", "starts_with", "ends_with", "matches"), _text_operand, ("is", "in", "starts_with", "ends_with", "matches")
+    ),
+    "claim": CriterionKind((*TEXT, "exists"), _claim_operand, TEXT, argument="path"),
+    "source_ip": CriterionKind(("is", "in", "cidr"), _networks, ("is", "in", "cidr")),
+    "http_method": CriterionKind(("is", "in"), _methods, ("is", "in")),
+    "http_path": CriterionKind(TEXT, _path_operand, TEXT),
+    "http_header": CriterionKind((*TEXT, "exists"), _text_operand, TEXT, argument="Name", read_argument=_header_name),
+    "time_of_day": CriterionKind(("after", "before"), _time_of_day, short="", short_list="", has_zone=True),
+    "day_of_week": CriterionKind(("is", "in"), _days, ("is", "in"), has_zone=True),
+    "date": CriterionKind(("is", "after", "before"), _date, ("is",), short_list="", has_zone=True),
+    "client_certificate": CriterionKind(("fingerprint", "spki"), _certificate_hash, ("fingerprint", "spki"), short="", short_list=""),
+    "acr": CriterionKind(("is", "in"), _text_operand, ("is", "in")),
+    "session_age": CriterionKind(("at_most", "at_least"), _age, short="at_most", short_list=""),
 }

@@ -32,7 +32,7 @@ def _needs_an_effect(redirect: Any) -> Iterator[Finding]:
         yield (), "changes nothing, so it would lead to itself for ever"
 
 
-class Redirect(Settings):
+class RouteRedirect(Settings):
     """Answers with a redirect instead of proxying."""
 
     RULES = (_needs_an_effect,)

@@ -20,7 +20,7 @@ from config.routes.balancing import (
 from config.routes.bearer_tokens import BearerTokenKeys, bearer_tokens_are_whole
 from config.routes.policy_language import ENFORCE, MODES, SHADOW, Block, comparisons, policy_blocks
 from config.routes.policy_values import regular_expression
-from config.routes.redirect import Redirect
+from config.routes.redirect import RouteRedirect
 from config.routes.rewrites import (
     HeaderName,
     HostSubstitution,
@@ -117,7 +117,7 @@ class Route(BearerTokenKeys):
         "Without a trailing slash the request's path is appended as it is; with one, it is placed below.",
         examples=["http://127.0.0.1:8001", ["https://upstream.internal/base/"]],
     )
-    redirect: Redirect | None = Field(
+    redirect: RouteRedirect | None = Field(
         None, description="Answers with a redirect instead of proxying; needs no sign-in.", examples=[{"host_redirect": "app.example.com"}]
     )
     path: AbsolutePath | None = Field(None, description="Matches only this exact path.", examples=["/robots.txt"])

@@ -7,7 +7,7 @@ from config.routes.route import Route
 from config.types.files import watched_files
 
 
-class KnownRoutes:
+class RouteCache:
     """The good routes of the configuration that was read last, by what is written of them.
 
     Written the same means the same, but for files: a route that names one is read anew each time.

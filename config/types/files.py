@@ -16,7 +16,7 @@ LARGEST_CONFIGURATION = 16 * 1024 * 1024
 _LARGEST_REFERENCED = 1024 * 1024
 
 
-class Files:
+class SettingFiles:
     """Resolves relative paths against the directory of the configuration file.  Errors are ValueErrors."""
 
     def __init__(self, directory: Path):

@@ -27,7 +27,7 @@ _BOLD, _RED, _YELLOW, _GREEN, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ConfigReport:
     """`path` is None where the environment is all there is; names are shown relative to `cwd`."""
 
     path: Path | None
@@ -51,7 +51,7 @@ class Report:
             return file
 
 
-def as_text(report: Report, *, in_colour: bool = False) -> str:
+def as_text(report: ConfigReport, *, in_colour: bool = False) -> str:
     def coloured(text: str, *codes: str) -> str:
         return f"{''.join(codes)}{text}{_PLAIN}" if in_colour else text
 
@@ -63,7 +63,7 @@ def as_text(report: Report, *, in_colour: bool = False) -> str:
     return "\n".join([*lines, _summary(report, coloured)])
 
 
-def _summary(report: Report, coloured: Any) -> str:
+def _summary(report: ConfigReport, coloured: Any) -> str:
     if not report.errors and not report.warnings:
         tests = f", {_counted(report.policy_tests, 'policy test')} passed" if report.policy_tests else ""
         return f"{coloured('The configuration has no problems', _GREEN)}: {_counted(report.routes, 'route')}{tests}."
@@ -75,7 +75,7 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def as_json(report: Report) -> str:
+def as_json(report: ConfigReport) -> str:
     problems = [
         {
             "severity": severity,
@@ -92,7 +92,7 @@ def as_json(report: Report) -> str:
     return json.dumps({"file": str(report.path) if report.path else None, **counts, "problems": problems}, indent=2)
 
 
-def as_sarif(report: Report) -> str:
+def as_sarif(report: ConfigReport) -> str:
     """SARIF 2.1.0 (OASIS), with what code-review tools ask for: rules, levels, and places relative to the working directory."""
     rules = [{"id": kind, "shortDescription": {"text": text}} for kind, text in KINDS.items()]
     driver = {"name": "gate checkconfig", "version": version(), "rules": rules}
@@ -104,7 +104,7 @@ def as_sarif(report: Report) -> str:
     return json.dumps({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _result(report: Report, severity: str, problem: Problem) -> dict[str, Any]:
+def _result(report: ConfigReport, severity: str, problem: Problem) -> dict[str, Any]:
     file = problem.file or (str(report.path) if report.path else "")
     result: dict[str, Any] = {
         "ruleId": problem.rule,

@@ -17,8 +17,11 @@ SETTING = "metrics_address"
 
 class MetricsListener:
     def __init__(self) -> None:
-        self._address: HostPort | None = None
-        self._door: SideDoor | None = None
+        self._served: tuple[HostPort, SideDoor] | None = None
+
+    @property
+    def _address(self) -> HostPort | None:
+        return None if self._served is None else self._served[0]
 
     def take(self, options: Options) -> socket.socket | None:
         """The port of a new address; None where there is nothing new.  ConfigError where it can't be had."""
@@ -30,20 +33,18 @@ class MetricsListener:
         try:
             return self.take(options)
         except ConfigError:
-            before, address = self._address, options.metrics_address
-            if before is None or address is None or before.port != address.port:
+            served, address = self._served, options.metrics_address
+            if served is None or address is None or served[0].port != address.port:
                 raise
-            return await self._in_the_place_of(before, address)
+            return await self._in_the_place_of(*served, address)
 
-    async def _in_the_place_of(self, before: HostPort, address: HostPort) -> socket.socket:
-        assert self._door is not None, "an address is served by a door"
-        self._address, closed = None, self._door.close()
+    async def _in_the_place_of(self, before: HostPort, door: SideDoor, address: HostPort) -> socket.socket:
+        self._served, closed = None, door.close()
         await closed
         try:
             return bind(address, SETTING)
         except ConfigError:
-            self._door = SideDoor(metrics, bind(before, SETTING))
-            self._address = before
+            self._served = before, SideDoor(metrics, bind(before, SETTING))
             raise
 
     def serve(self, options: Options, taken: socket.socket | None) -> None:
@@ -51,10 +52,10 @@ class MetricsListener:
         if options.metrics_address == self._address:
             return
         self.close()
-        self._address = options.metrics_address
-        self._door = SideDoor(metrics, taken) if taken is not None else None
-        log.info("metrics are served at", address=None if self._address is None else str(self._address))
+        address = options.metrics_address
+        self._served = None if address is None or taken is None else (address, SideDoor(metrics, taken))
+        log.info("metrics are served at", address=None if address is None else str(address))
 
     def close(self) -> None:
-        if self._door is not None:
-            self._door.close()
+        if self._served is not None:
+            self._served[1].close()

@@ -18,7 +18,7 @@ from authenticate.service import AuthenticateService
 from authorize.client import Authorizer
 from authorize.decisions import rows
 from authorize.decisions.log import DecisionLog
-from authorize.decisions.recorder import Recorder
+from authorize.decisions.recorder import DecisionRecorder
 from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import ExtAuthz
 from authorize.service import AuthorizeService
@@ -38,7 +38,7 @@ from gateproject.process.metrics_listener import MetricsListener
 from gateproject.process.restart_only import without_restart_only_changes
 from gateproject.process.rpc_services import RpcServices
 from gateproject.process.services import Services, served
-from gateproject.process.takeover import ConfigurationStatus, Step, Takeover
+from gateproject.process.takeover import ConfigurationStatus, Takeover, TakeoverStep
 from gateproject.settings import cookie_settings
 from proxy.autocert.service import Autocert
 from proxy.carrying import Carrying
@@ -139,7 +139,7 @@ class Runtime:
 
     def open_grpc(self) -> None:
         """Take the port of `grpc_address`; ConfigError.  Called before the event loop runs, so that a taken port starts nothing."""
-        recorder = Recorder(self._carrying.decisions, self._carrying.saw, self.clock)
+        recorder = DecisionRecorder(self._carrying.decisions, self._carrying.saw, self.clock)
         ext_authz = ExtAuthz(
             lambda: served(self.services.authorize), lambda: served(self.services.ext_authz), self._databroker.replica, recorder
         )
@@ -231,7 +231,7 @@ class Runtime:
         """Access first: whom the new policy keeps out is out whatever becomes of the rest."""
         options, carrying = services.options, self._carrying
         state = None if services.proxy is None else services.proxy.dataplane.state
-        steps: list[tuple[str, Step]] = [
+        steps: list[tuple[str, TakeoverStep]] = [
             ("open streams", carrying.streams.policy_changed),
             ("metrics", lambda: self._metrics.serve(options, taken)),
             ("tracing", lambda: tracer.use(services.tracing)),

@@ -12,7 +12,7 @@ from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
-Step = Callable[[], Awaitable[object] | object]
+TakeoverStep = Callable[[], Awaitable[object] | object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Takeover:
     def __init__(self) -> None:
         self.problems: tuple[Problem, ...] = ()
 
-    async def tell(self, part: str, step: Step) -> None:
+    async def tell(self, part: str, step: TakeoverStep) -> None:
         """Never raises, whatever the step does: after the swap there is no way back that could be told truthfully."""
         try:
             said = step()

@@ -24,7 +24,7 @@ class NotSignedIn(TunnelFailed):
 
 
 @dataclass
-class Tunnels:
+class TunnelClient:
     """`destination` is host:port as the route names it; `sign_in` gets a token from a person, None where nobody may be asked."""
 
     destination: str
@@ -42,9 +42,9 @@ class Tunnels:
         try:
             return await self._asked(used)
         except NotSignedIn:
-            if self.sign_in is None:
+            if (sign_in := self.sign_in) is None:
                 raise
-        return await self._asked(await self._another(used))
+        return await self._asked(await self._another(used, sign_in))
 
     async def _asked(self, token: str) -> tuple[TlsConnection, bytes]:
         answer, connection = await ask(self.url, self.context, "CONNECT", self.destination, self.destination, token)
@@ -53,14 +53,13 @@ class Tunnels:
         kind = NotSignedIn if answer.status == 401 else TunnelFailed
         raise kind(f"refused: {' '.join(answer.body.split()) or answer.status}")
 
-    async def _another(self, refused: str) -> str:
+    async def _another(self, refused: str, sign_in: SignIn) -> str:
         """The token of a sign-in; of one that another connection has begun, if it has."""
         async with self._signing_in:
             if (token := self.tokens.read()) and token != refused:
                 return token
             self.tokens.forget(refused)
-            assert self.sign_in is not None, "nobody may be asked"
-            token = await self.sign_in()
+            token = await sign_in()
             self.tokens.write(token)
             return token
 

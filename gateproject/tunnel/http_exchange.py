@@ -15,13 +15,13 @@ _MOST = 256 * 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TunnelResponse:
     status: int
     body: str
     rest: bytes = b""  # what came behind a 200 to CONNECT
 
 
-class _Reader(asyncio.Protocol):
+class _ResponseReader(asyncio.Protocol):
     """Gathers what comes, until there is enough of it, or no more."""
 
     def __init__(self, *, is_connect: bool):
@@ -50,12 +50,14 @@ class _Reader(asyncio.Protocol):
             self.finished.set_result(None)
 
 
-async def ask(url: Url, context: ssl.SSLContext, method: str, target: str, host: str, token: str = "") -> tuple[Answer, TlsConnection]:
+async def ask(
+    url: Url, context: ssl.SSLContext, method: str, target: str, host: str, token: str = ""
+) -> tuple[TunnelResponse, TlsConnection]:
     """The connection is a tunnel after a 200 to CONNECT, over otherwise.  Raises TunnelFailed."""
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Accept: text/plain"]
     lines += [f"Authorization: Gate {token}"] if token else []
     lines += [] if method == "CONNECT" else ["Connection: close"]
-    reader = _Reader(is_connect=method == "CONNECT")
+    reader = _ResponseReader(is_connect=method == "CONNECT")
     connection = await connect(url, context, reader)
     try:
         connection.write("\r\n".join([*lines, "", ""]).encode("ascii"))
@@ -70,18 +72,18 @@ async def ask(url: Url, context: ssl.SSLContext, method: str, target: str, host:
         raise
 
 
-def _answer(received: bytes, method: str) -> Answer:
+def _answer(received: bytes, method: str) -> TunnelResponse:
     response = http.client.HTTPResponse(_Bytes(received), method=method)  # type: ignore[arg-type]
     try:
         response.begin()
         if method == "CONNECT" and response.status == 200:
-            return Answer(200, "", received.partition(b"\r\n\r\n")[2])
+            return TunnelResponse(200, "", received.partition(b"\r\n\r\n")[2])
         body = b""
         with contextlib.suppress(http.client.IncompleteRead):
             body = response.read()
     except (http.client.HTTPException, ValueError, OSError):
         raise TunnelFailed("the answer is not HTTP: does this address lead to gate?") from None
-    return Answer(response.status, body.decode("utf-8", "replace"))
+    return TunnelResponse(response.status, body.decode("utf-8", "replace"))
 
 
 class _Bytes:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from foundation.values import Url
 from gateproject.tunnel.connection import TunnelFailed
 from gateproject.tunnel.http_exchange import ask
-from gateproject.tunnel.peer import ROOT, is_of_another_user
+from gateproject.tunnel.socket_owner import ROOT, is_of_another_user
 from gateproject.tunnel.token_file import is_token
 
 SIGN_IN_SECONDS = 600.0
@@ -30,7 +30,7 @@ async def sign_in(
     The sign-in is as strong and as recent as the route of the one at `tunnel_port` asks for.  `uid` is that of the person, by default
     ours; root waits for anybody, because nobody's browser runs as root.
     """
-    waiting = _Waiting(os.getuid() if uid is None else uid)
+    waiting = _LoopbackReceiver(os.getuid() if uid is None else uid)
     server = await asyncio.start_server(waiting.answer, "127.0.0.1", 0, limit=_MOST_HEAD)
     async with server:
         port = server.sockets[0].getsockname()[1]
@@ -60,7 +60,7 @@ def _reason(body: str) -> str:
     return " ".join(body.split())[:300]
 
 
-class _Waiting:
+class _LoopbackReceiver:
     """`state` tells our browser's request from that of any other page that knows the port.
 
     Other users of this machine see the browser's arguments, and `state` among them: they could sign in at that address themselves, and

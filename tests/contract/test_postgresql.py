@@ -20,7 +20,7 @@ from databroker.store.base import StartOver
 from databroker.store.database import DatabaseStore
 from databroker.store.database_threads import THREADS
 from foundation.errors import BrokerError
-from gateproject.patient_postgresql.base import PatientConnection
+from gateproject.postgresql_engine.base import DeadlineConnection
 from tests.support.faulty_line import FaultyLine
 from tests.support.stores import use_postgresql
 
@@ -106,7 +106,7 @@ async def test_a_connection_is_looked_at_however_many_files_are_open(database_on
 
 def test_nobody_waits_for_ever_for_a_server_that_hangs(postgresql, monkeypatch):
     """Django's own threads, which have no deadline of ours: the admin's tables, the decision log, the admin's pages."""
-    monkeypatch.setattr(PatientConnection, "patience", 0.5)
+    monkeypatch.setattr(DeadlineConnection, "patience", 0.5)
     with FaultyLine(postgresql.port) as line:
         use_postgresql(postgresql.url.replace(str(postgresql.port), str(line.port)), monkeypatch)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from authorize.explain.invented_request import Described, described_identity
+from authorize.explain.invented_request import InventedPerson, described_identity
 from authorize.identity.account_identity import identity_of as account_identity
-from authorize.identity.person_records import Facts, identity_of
+from authorize.identity.person_records import PersonRecords, identity_of
 from authorize.policy.decision import decide
 from authorize.policy.identity import Identity
 from authorize.service import AuthorizeService
@@ -40,7 +40,7 @@ def _of_records(user_id: str, sub: str, provider: str, claims: dict[str, Any], e
     session = Session(session_id, user_id, sub, provider, 1000.0, 9000.0, said)
     in_directory = DirectoryUser(user_id, EMAIL, "", ("engineering",)), ("Engineers",), frozenset({"Engineers"})
     person = in_directory if provider == "jwt" else (DirectoryUser(user_id),)
-    facts = Facts(session, User(user_id, email, claims.get("email_verified"), "", said), *person)
+    facts = PersonRecords(session, User(user_id, email, claims.get("email_verified"), "", said), *person)
     return identity_of(facts, "groups")
 
 
@@ -187,7 +187,7 @@ def test_no_two_callers_have_one_id() -> None:
 def test_a_described_person_is_the_one_that_the_entry_names(tmp_path: Path) -> None:
     options = make_options(tmp_path)
     for entry in ENTRIES:
-        who = described_identity(Described(entry), options)
+        who = described_identity(InventedPerson(entry), options)
         assert who is not None
         assert by_route(allowed_users=[entry])(who), entry
         others = {other for other in ENTRIES if other != entry and by_route(allowed_users=[other])(who)}

@@ -89,8 +89,8 @@ authenticate.without("a configured parameter can't replace state, nonce or PKCE"
 load = door("config/load.py", "unit/config/test_load.py")
 load.without(
     "a configuration with any mistake is refused whole",
-    "return Checked(None if errors else options, errors,",
-    "return Checked(options, errors,",
+    "return CheckedConfig(None if errors else options, errors,",
+    "return CheckedConfig(options, errors,",
 )
 
 checks = door("authorize/config_checks.py", "unit/authorize/test_config_checks.py")
@@ -192,7 +192,7 @@ metrics_listener = door(
 )
 metrics_listener.without(
     "an address that can't be had leaves the metrics where they were",
-    "            self._door = SideDoor(metrics, bind(before, SETTING))\n            self._address = before\n",
+    "            self._served = before, SideDoor(metrics, bind(before, SETTING))\n",
     "",
 )
 takeover.without(
@@ -203,7 +203,7 @@ takeover.without(
 )
 source.without(
     "a reload runs the policy tests",
-    "[judge for judge in judges if not judge.warns]",
+    "[check for check in checks if not check.warns]",
     "[]",
     f"{RELOAD}::test_policy_tests_that_fail_keep_the_last_good_configuration",
 )

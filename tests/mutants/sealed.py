@@ -208,7 +208,7 @@ replica.without(
     "                    position = ANEW\n                    continue",
 )
 
-patient = door("gateproject/patient_postgresql/base.py", "unit/gateproject/patient_postgresql/test_base.py")
+patient = door("gateproject/postgresql_engine/base.py", "unit/gateproject/postgresql_engine/test_base.py")
 patient.without("nobody waits for ever for a server that hangs", "None if bound == inf else bound)", "None)")
 patient.without("an answer that came too late is nobody's", "            self.pgconn.finish()  # the", "            pass  # the")
 

@@ -245,7 +245,7 @@ waiting.without(
     "if False and is_of_another_user(",
 )
 
-peer = door("gateproject/tunnel/peer.py", "unit/gateproject/tunnel/test_peer.py")
+peer = door("gateproject/tunnel/socket_owner.py", "unit/gateproject/tunnel/test_socket_owner.py")
 peer.without("who has left is nobody", " and columns[3] == _ESTABLISHED", "")
 peer.without("a socket for IPv6 has an owner, too", "for is_mapped in (False, True)", "for is_mapped in (False,)")
 

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
 from config.load import check_configuration, parse_options
-from gateproject.management.commands.checkconfig import ALL_JUDGES
+from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -82,7 +82,7 @@ def prepare(directory: Path) -> "subprocess.CompletedProcess[str]":
 def test_what_is_prepared_for_a_service_is_what_its_configuration_names(prepared: Path, name: str) -> None:
     path = prepared / name / f"{name}.yaml"
     assert "PUT-" not in path.read_text()
-    checked = check_configuration(path, {}, ALL_JUDGES)
+    checked = check_configuration(path, {}, ALL_CONFIG_CHECKS)
     assert [str(problem) for problem in (*checked.errors, *checked.warnings)] == []
     config = yaml.safe_load(path.read_text())
     named = {Path(value).name for key, value in config.items() if key.endswith("_file")}

@@ -15,7 +15,7 @@ from authenticate.directory.file import read
 from config.load import check_configuration, load_options
 from config.reference.schema import json_schema
 from foundation.errors import ConfigError
-from gateproject.management.commands.checkconfig import ALL_JUDGES
+from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
 from tests.support.certs import CertificateFiles, certificate_files
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +72,7 @@ def files_named(value: Any) -> Iterator[tuple[str, str]]:
 
 @each_example
 def test_checkconfig_finds_nothing_wrong_with_an_example(example: Path, tmp_path: Path, certificate: CertificateFiles) -> None:
-    checked = check_configuration(completed(example, tmp_path, certificate), secrets(example, certificate), ALL_JUDGES)
+    checked = check_configuration(completed(example, tmp_path, certificate), secrets(example, certificate), ALL_CONFIG_CHECKS)
     assert [str(problem) for problem in (*checked.errors, *checked.warnings)] == []
     assert checked.options
     options = checked.options

@@ -10,8 +10,8 @@ import yaml
 
 from config.groups.shared import CertificateFiles
 from config.options import Options
-from config.reference.all_settings import FILE_ONLY, Key, keys, nested, route_keys, settings
-from config.routes.redirect import Redirect
+from config.reference.all_settings import FILE_ONLY, SettingKey, keys, nested, route_keys, settings
+from config.routes.redirect import RouteRedirect
 from config.routes.route import Route
 from config.weaknesses import WEAKNESSES
 from gateproject.management.commands.settingsreference import DOCS, files
@@ -22,13 +22,13 @@ PACKAGES = ("gateproject", "authenticate", "authorize", "databroker", "proxy", "
 SPECIFICATION = yaml.safe_load((Path(__file__).parent / "specification.yaml").read_text())
 
 ALL_SETTINGS = [key for group in settings().values() for key in group]
-DECLARED = {"settings": ALL_SETTINGS, "route": route_keys(), "redirect": keys(Redirect), "certificates": keys(CertificateFiles)}
+DECLARED = {"settings": ALL_SETTINGS, "route": route_keys(), "redirect": keys(RouteRedirect), "certificates": keys(CertificateFiles)}
 MODELS = {model for _, model in nested([*ALL_SETTINGS, *route_keys()])}
 ALL_KEYS = [*ALL_SETTINGS, *route_keys(), *(key for model in sorted(MODELS, key=lambda model: model.__name__) for key in keys(model))]
 SPECIFIED = [(group, name) for group, specified in SPECIFICATION.items() for name in specified]
 
 
-def identified(key: Key) -> str:
+def identified(key: SettingKey) -> str:
     return f"{key.owner.__name__}.{key.name}"
 
 
@@ -52,7 +52,7 @@ def test_the_keys_of_the_specification_are_declared_as_it_says() -> None:
     assert {each: found for each, found in wrong.items() if found} == {}
 
 
-def differences(specified: Mapping[str, Any], key: Key) -> list[str]:
+def differences(specified: Mapping[str, Any], key: SettingKey) -> list[str]:
     found = []
     if not key.kind.startswith(specified["type"]):
         found.append(f"the type is {specified['type']}, not {key.kind}")
@@ -70,7 +70,7 @@ def differences(specified: Mapping[str, Any], key: Key) -> list[str]:
     return found
 
 
-def accepted(key: Key) -> set[str]:
+def accepted(key: SettingKey) -> set[str]:
     return set() if key.reader is None else set(key.reader.shape.get("enum", ()))
 
 
@@ -129,7 +129,7 @@ def test_every_key_is_read_by_somebody() -> None:
     assert [identified(key) for key in ALL_KEYS if not _is_read(key)] == []
 
 
-def _is_read(key: Key) -> bool:
+def _is_read(key: SettingKey) -> bool:
     (attribute,) = (attribute for name, attribute in key.owner.attributes().items() if name == key.name)
     has_one_value = key.reader is not None and len(key.reader.shape.get("enum", ())) == 1
     return attribute in READ or has_one_value

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from authorize.decisions.log import DecisionLog, Judged
+from authorize.decisions.log import DecisionLog, DecisionLogEntry
 from authorize.service import AuthorizeService
 from config.options import Options
 from databroker.client import LocalBroker
@@ -32,7 +32,7 @@ class Proxied:
     streams: OpenStreams
     seen: list[tuple[str, float, str]]
     decisions: DecisionLog
-    kept: list[Judged]
+    kept: list[DecisionLogEntry]
 
     async def ask(self, url: str, *body: bytes, **scope: Any) -> Answer:
         answer = Answer()
@@ -51,7 +51,7 @@ async def proxied(
         broker = LocalBroker(MemoryStore())
         authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
         seen: list[tuple[str, float, str]] = []
-        kept: list[Judged] = []
+        kept: list[DecisionLogEntry] = []
         decisions = DecisionLog(lambda entries: kept.extend(judged for judged, _ in entries), chance=lambda: 1.0)
         decisions.use(options, "c0ffee")
         carrying = Carrying(saw=lambda *who_when_where: seen.append(who_when_where), decisions=decisions, broker=broker)

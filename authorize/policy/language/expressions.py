@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from authorize.policy.criterion import Case, Criterion, Evaluation, Step, every
+from authorize.policy.criterion import Case, Criterion, Evaluation, TraceStep, every
 from authorize.policy.language.registry import TIMED, criterion_of
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import AND, FALSE, MAYBE, NOT, OR, TRUE, UNKNOWN
@@ -39,7 +39,7 @@ def compile_block(block: Block) -> CompiledBlock:
     inner = _evaluation(block.expression, is_told=is_allow)
     steps = _block_steps(block)
 
-    def evaluate(case: Case, trace: list[Step]) -> int:
+    def evaluate(case: Case, trace: list[TraceStep]) -> int:
         value = inner(case, trace)
         trace.append(steps[value])
         return value
@@ -52,14 +52,14 @@ def single(criterion: Criterion) -> Evaluation:
     return every((criterion.look,))
 
 
-def _block_steps(block: Block) -> tuple[Step, ...]:
+def _block_steps(block: Block) -> tuple[TraceStep, ...]:
     """By what the block may still come to: anything but a certain yes or no is told as its reason for not knowing."""
     reasons = _REASONS[block.effect]
     undecided = Criterion(block.key, block.effect, lambda case: "", is_told=True)
     steps = []
     for value in range(8):
         reason = reasons.get(value, Reason.NOT_SIGNED_IN if value & MAYBE else reasons[UNKNOWN])
-        steps.append(Step(block.key, value, reason, undecided))
+        steps.append(TraceStep(block.key, value, reason, undecided))
     return tuple(steps)
 
 
@@ -89,7 +89,7 @@ def _criterion(comparison: Comparison, *, is_told: bool) -> Criterion:
 
 
 def _all(parts: tuple[Evaluation, ...]) -> Evaluation:
-    def evaluate(case: Case, trace: list[Step]) -> int:
+    def evaluate(case: Case, trace: list[TraceStep]) -> int:
         value = TRUE
         for part in parts:
             value = AND[value][part(case, trace)]
@@ -101,7 +101,7 @@ def _all(parts: tuple[Evaluation, ...]) -> Evaluation:
 
 
 def _any(parts: tuple[Evaluation, ...]) -> Evaluation:
-    def evaluate(case: Case, trace: list[Step]) -> int:
+    def evaluate(case: Case, trace: list[TraceStep]) -> int:
         value = FALSE
         for part in parts:
             value = OR[value][part(case, trace)]
@@ -115,7 +115,7 @@ def _any(parts: tuple[Evaluation, ...]) -> Evaluation:
 def _none(parts: tuple[Evaluation, ...]) -> Evaluation:
     some = _any(parts)
 
-    def evaluate(case: Case, trace: list[Step]) -> int:
+    def evaluate(case: Case, trace: list[TraceStep]) -> int:
         return NOT[some(case, trace)]
 
     return evaluate

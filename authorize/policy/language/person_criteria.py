@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterable
 
 from authorize.policy import criteria
-from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_person, shown
+from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_person, shown
 from authorize.policy.email_address import canonical_domain, canonical_email
 from authorize.policy.identity import Identity
 from authorize.policy.language.text_operators import described, text_test
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy_language import Comparison
 
-EMAIL = Answers(Reason.EMAIL_LISTED, Reason.EMAIL_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
-STRENGTH = Answers(Reason.STRENGTH_ENOUGH, Reason.STRENGTH_OTHER, Reason.STRENGTH_UNKNOWN)
+EMAIL = CriterionReasons(Reason.EMAIL_LISTED, Reason.EMAIL_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
+STRENGTH = CriterionReasons(Reason.STRENGTH_ENOUGH, Reason.STRENGTH_OTHER, Reason.STRENGTH_UNKNOWN)
 
 
 def email(comparison: Comparison) -> Criterion:

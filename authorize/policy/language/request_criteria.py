@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import re2
 
-from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_request, shown
+from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_request, shown
 from authorize.policy.criterion import UNTOLD
 from authorize.policy.language.text_operators import described, text_test
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
@@ -19,11 +19,11 @@ from foundation.errors import BadRequest
 # Headers whose value is a secret are compared, and never shown.
 _NOT_SHOWN = ("authorization", "cookie", "token", "secret", "key", "password")
 
-ADDRESS = Answers(Reason.ADDRESS_LISTED, Reason.ADDRESS_NOT_LISTED, Reason.ADDRESS_UNKNOWN)
-METHOD = Answers(Reason.METHOD_LISTED, Reason.METHOD_NOT_LISTED, Reason.METHOD_UNKNOWN)
-PATH = Answers(Reason.PATH_LISTED, Reason.PATH_NOT_LISTED, Reason.PATH_IN_DOUBT)
-HEADER = Answers(Reason.HEADER_LISTED, Reason.HEADER_NOT_LISTED, Reason.HEADER_UNKNOWN)
-CERTIFICATE = Answers(Reason.CERTIFICATE_LISTED, Reason.CERTIFICATE_NOT_LISTED, Reason.CERTIFICATE_MISSING)
+ADDRESS = CriterionReasons(Reason.ADDRESS_LISTED, Reason.ADDRESS_NOT_LISTED, Reason.ADDRESS_UNKNOWN)
+METHOD = CriterionReasons(Reason.METHOD_LISTED, Reason.METHOD_NOT_LISTED, Reason.METHOD_UNKNOWN)
+PATH = CriterionReasons(Reason.PATH_LISTED, Reason.PATH_NOT_LISTED, Reason.PATH_IN_DOUBT)
+HEADER = CriterionReasons(Reason.HEADER_LISTED, Reason.HEADER_NOT_LISTED, Reason.HEADER_UNKNOWN)
+CERTIFICATE = CriterionReasons(Reason.CERTIFICATE_LISTED, Reason.CERTIFICATE_NOT_LISTED, Reason.CERTIFICATE_MISSING)
 
 
 def source_ip(comparison: Comparison) -> Criterion:

@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from authorize.policy.criteria import Answers, Case, Criterion, Reason, on_request
+from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_request
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy_language import Comparison
 
-TIME = Answers(Reason.OPEN_NOW, Reason.CLOSED_NOW, Reason.TIME_UNKNOWN)
-AGE = Answers(Reason.AGE_FITS, Reason.AGE_DIFFERS, Reason.AGE_UNKNOWN)
+TIME = CriterionReasons(Reason.OPEN_NOW, Reason.CLOSED_NOW, Reason.TIME_UNKNOWN)
+AGE = CriterionReasons(Reason.AGE_FITS, Reason.AGE_DIFFERS, Reason.AGE_UNKNOWN)
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 # A session that another process began is not from the future: their clocks differ.

@@ -7,13 +7,13 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from authorize.config_checks import JUDGES
-from config.load import Judge, check_configuration, config_path
+from authorize.config_checks import CONFIG_CHECKS
+from config.load import ConfigCheck, check_configuration, config_path
 from config.weaknesses import WEAKNESSES
-from gateproject.process.config_report import Report, as_json, as_sarif, as_text
+from gateproject.process.config_report import ConfigReport, as_json, as_sarif, as_text
 
-ALL_JUDGES = (*JUDGES, *(Judge("weak-setting", rule, warns=True) for rule in WEAKNESSES))
-FORMATS: dict[str, Callable[[Report], str]] = {"json": as_json, "sarif": as_sarif}
+ALL_CONFIG_CHECKS = (*CONFIG_CHECKS, *(ConfigCheck("weak-setting", rule, warns=True) for rule in WEAKNESSES))
+FORMATS: dict[str, Callable[[ConfigReport], str]] = {"json": as_json, "sarif": as_sarif}
 
 
 class Command(BaseCommand):
@@ -41,17 +41,17 @@ class Command(BaseCommand):
         return self.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
-def check(named: Path | None, *, is_online: bool = False) -> Report:
+def check(named: Path | None, *, is_online: bool = False) -> ConfigReport:
     cwd, environ = Path.cwd(), dict(os.environ)  # noqa: TID251 - an entry point
     path = named or config_path(environ, cwd)
-    checked = check_configuration(path, environ, (*ALL_JUDGES, *(_online() if is_online else ())))
+    checked = check_configuration(path, environ, (*ALL_CONFIG_CHECKS, *(_online() if is_online else ())))
     tests = len(checked.options.all_policy_tests) if checked.options else 0
     routes = len(checked.options.policy) if checked.options else 0
-    return Report(path, cwd, checked.errors, checked.warnings, routes=routes, policy_tests=tests)
+    return ConfigReport(path, cwd, checked.errors, checked.warnings, routes=routes, policy_tests=tests)
 
 
-def _online() -> Iterator[Judge]:
+def _online() -> Iterator[ConfigCheck]:
     # Clients of everything: most runs ask nobody, and would wait longer for these imports than for all the rest.
     from gateproject.management.online_checks import answers
 
-    yield Judge("no-answer", answers)
+    yield ConfigCheck("no-answer", answers)

@@ -14,7 +14,7 @@ from django.db import Error
 
 from authorize.explain.explanation import Explanation, explained, explained_again
 from authorize.explain.invented_request import (
-    Described,
+    InventedPerson,
     described_address,
     described_header,
     described_identity,
@@ -141,7 +141,7 @@ def _person(arguments: dict[str, Any], options: Options, now: float) -> Identity
     except ValueError as error:
         raise CommandError(f"--session-age {error}") from None
     try:
-        return described_identity(Described(user, groups, said, signed_in), options)
+        return described_identity(InventedPerson(user, groups, said, signed_in), options)
     except ValueError as error:
         raise CommandError(f"--user {error}") from None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from authorize.config_checks import JUDGES
+from authorize.config_checks import CONFIG_CHECKS
 from config.importing import oauth2_proxy, pomerium
 from config.importing.converted import Converted
 from config.importing.foreign_file import POMERIUM, read
@@ -39,6 +39,6 @@ def imported(path: Path) -> Converted:
     foreign = read(path)
     converted = pomerium.convert(foreign) if foreign.product == POMERIUM else oauth2_proxy.convert(foreign, lambda: os.urandom(32))
     leave_out_templates(converted)
-    judges = [judge for judge in JUDGES if not judge.warns]
-    leave_out_refused(converted, lambda content: check_content(content, ".yaml", {}, foreign.base, judges).errors)
+    checks = [check for check in CONFIG_CHECKS if not check.warns]
+    leave_out_refused(converted, lambda content: check_content(content, ".yaml", {}, foreign.base, checks).errors)
     return converted

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 from django.utils import timezone
 
-from authorize.explain.replay import ASKED, LET_IN, REFUSED, Report, replay
+from authorize.explain.replay import ASKED, LET_IN, REFUSED, ReplayReport, replay
 from authorize.models import LoggedDecision
 from config.types.fields import positive_duration
 from gateproject.management.commands.explainaccess import current_routes
@@ -49,12 +49,12 @@ def _rows(within: str | None) -> Any:
         raise CommandError(f"--within {error}") from None
 
 
-def _document(report: Report) -> dict[str, Any]:
+def _document(report: ReplayReport) -> dict[str, Any]:
     changes = [asdict(change) for change in report.changes.values()]
     return {"replayed": report.replayed, "changes": changes, "not_replayed": dict(report.not_replayed)}
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: ReplayReport) -> Iterator[str]:
     yield f"{report.replayed} recorded decisions replayed, {report.not_replayed.total()} could not be."
     for kind, title in _TITLES.items():
         found = sorted(

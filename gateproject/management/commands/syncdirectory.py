@@ -48,7 +48,7 @@ class Command(ConfiguredCommand):
 
     async def _read(self, options: Options, *, force: bool, dry_run: bool) -> DirectoryRun:
         source = _source_of(options)
-        bar = Bar()
+        bar = ProgressBar()
         try:
             async with opened_broker(options) as broker:
                 # A file is what somebody wrote on purpose, whatever it leaves out.
@@ -59,7 +59,7 @@ class Command(ConfiguredCommand):
             bar.end()
             await source.close()
 
-    def _show(self, bar: "Bar") -> Any:
+    def _show(self, bar: "ProgressBar") -> Any:
         def show(changes: Changes) -> None:
             bar.total = len(changes)
             if self._as_json:
@@ -120,7 +120,7 @@ def _summary(run: DirectoryRun, dry_run: bool) -> str:
     return f"{run.source}: {run.users} users, {run.groups} groups; {changes} {what}; {run.requests} requests in {run.seconds:.1f} s"
 
 
-class Bar:
+class ProgressBar:
     """How far the writing is, on one line of a terminal; nothing anywhere else."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from config.types.fields import host_port
 from foundation.values import HostPort, Url, parse_url
-from gateproject.tunnel.client import Tunnels
+from gateproject.tunnel.client import TunnelClient
 from gateproject.tunnel.connection import TunnelFailed
 from gateproject.tunnel.sign_in import sign_in
 from gateproject.tunnel.token_file import TokenFile, cache_directory, is_token
@@ -51,7 +51,7 @@ class Command(BaseCommand):
         except TunnelFailed as error:
             raise CommandError(f"tunnel to {tunnels.destination}: {error}") from None
 
-    def _tunnels(self, arguments: dict[str, Any]) -> Tunnels:
+    def _tunnels(self, arguments: dict[str, Any]) -> TunnelClient:
         destination = _read("HOST:PORT", _destination, arguments["destination"])
         port = destination.port or 0  # it has one
         url = _read("--url", _gate_url, arguments["url"] or f"https://{destination.host}")
@@ -66,7 +66,7 @@ class Command(BaseCommand):
             if not arguments["no_browser"]:
                 webbrowser.open(address)
 
-        return Tunnels(
+        return TunnelClient(
             destination.host_port,
             url,
             context,
@@ -76,7 +76,7 @@ class Command(BaseCommand):
             token,
         )
 
-    async def _listen(self, tunnels: Tunnels, address: HostPort) -> None:
+    async def _listen(self, tunnels: TunnelClient, address: HostPort) -> None:
         try:
             server = await asyncio.get_running_loop().create_server(tunnels.accept, address.host or None, address.port)
         except OSError as error:

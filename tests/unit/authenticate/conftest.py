@@ -20,7 +20,9 @@ async def idp() -> AsyncIterator[FakeIdP]:
 
 @pytest.fixture
 def django_pages() -> Iterator[ASGIHandler]:
-    with override_settings(ROOT_URLCONF="authenticate.urls", MIDDLEWARE=["gateproject.middleware.WithoutStore"], ALLOWED_HOSTS=["*"]):
+    with override_settings(
+        ROOT_URLCONF="authenticate.urls", MIDDLEWARE=["gateproject.middleware.StoreUnavailableMiddleware"], ALLOWED_HOSTS=["*"]
+    ):
         yield ASGIHandler()
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from authorize.decisions.log import DecisionLog
-from authorize.decisions.recorder import Recorder
+from authorize.decisions.recorder import DecisionRecorder
 from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest, access_request
@@ -38,6 +38,6 @@ def user(email: str = "ann@corp.com", **facts: Any) -> Identity:
     return Identity(**{**values, **facts})
 
 
-def recorder() -> Recorder:
+def recorder() -> DecisionRecorder:
     """One that keeps nothing."""
-    return Recorder(DecisionLog(lambda entries: None), lambda session_id, now, host: None)
+    return DecisionRecorder(DecisionLog(lambda entries: None), lambda session_id, now, host: None)

@@ -12,13 +12,13 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from authorize.config_checks import JUDGES, routes_without_people
-from authorize.explain.invented_request import Described, described_identity
+from authorize.config_checks import CONFIG_CHECKS, routes_without_people
+from authorize.explain.invented_request import InventedPerson, described_identity
 from authorize.policy.compiled_route import compile_route
 from authorize.policy.decision import decide
 from authorize.policy.request import AccessRequest, ClientCertificate
 from authorize.policy.route_table import RouteTable
-from config.load import Checked, check_configuration
+from config.load import CheckedConfig, check_configuration
 from config.routes.route import Route
 from foundation.errors import Problem
 from tests.support.certs import certificate_files
@@ -33,10 +33,10 @@ ROUTES: list[dict[str, Any]] = [
 ]
 
 
-def checked(directory: Path, **settings: Any) -> Checked:
+def checked(directory: Path, **settings: Any) -> CheckedConfig:
     path = directory / "config.yaml"
     path.write_text(yaml.safe_dump({**MINIMAL, "policy": ROUTES, **settings}, sort_keys=False))
-    return check_configuration(path, {}, JUDGES)
+    return check_configuration(path, {}, CONFIG_CHECKS)
 
 
 def failures(directory: Path, *tests: dict[str, Any]) -> list[str]:
@@ -211,7 +211,7 @@ def test_nobody_gets_where_a_route_is_said_to_let_nobody_in(rules: dict[str, Any
         AccessRequest("GET", "app.example.com", None, "/", client_certificate=certificate),
         AccessRequest("OPTIONS", "app.example.com", None, "/", "", "https://a", "GET", client_certificate=certificate),
     ]
-    people = [described_identity(person, options) for person in (Described(), Described("9"), Described("7", **PERSON))]
+    people = [described_identity(person, options) for person in (InventedPerson(), InventedPerson("9"), InventedPerson("7", **PERSON))]
     enters = any(decide(request, person, table, 0.0).is_allowed for request in asked for person in people)
     assert bool(list(routes_without_people(options))) <= (not enters)
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from authorize.route_hosts import Hosts
+from authorize.route_hosts import RouteHosts
 from tests.support.options import make_options
 from tests.unit.authorize.builders import request
 
 
 @pytest.fixture
-def hosts(tmp_path) -> Hosts:
+def hosts(tmp_path) -> RouteHosts:
     policy = [{"from": "https://*.example.com", "to": "http://up", "allow_any_authenticated_user": True}]
-    return Hosts(make_options(tmp_path, policy=policy))
+    return RouteHosts(make_options(tmp_path, policy=policy))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_the_host_of_tunnels_has_pages_where_browsers_reach_it_and_credentials_o
         {"from": "tcp+https://db.example.com:5432", "to": "tcp://db.internal:5432"},
         {"from": "https://app.example.com:8443", "to": "http://up"},
     ]
-    hosts = Hosts(make_options(tmp_path, policy=policy, authenticate_service_url="https://auth.example.com:444"))
+    hosts = RouteHosts(make_options(tmp_path, policy=policy, authenticate_service_url="https://auth.example.com:444"))
     assert [hosts.knows_host("db.example.com", port) for port in (None, 444, 8443, 5432, 9000)] == [True, True, True, False, False]
     assert not hosts.knows_host("other.example.com", None)
     assert [hosts.is_route_origin(f"https://db.example.com{port}") for port in ("", ":444", ":5432")] == [True, True, False]

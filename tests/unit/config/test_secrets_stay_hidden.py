@@ -13,18 +13,18 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authorize.config_checks import JUDGES
-from config.load import Judge, check_configuration
+from authorize.config_checks import CONFIG_CHECKS
+from config.load import ConfigCheck, check_configuration
 from config.reference.all_settings import route_keys
 from config.reference.all_settings import settings as declared_settings
 from config.weaknesses import WEAKNESSES
 from foundation.errors import ConfigError
-from gateproject.process.config_report import Report, as_json, as_sarif, as_text
+from gateproject.process.config_report import ConfigReport, as_json, as_sarif, as_text
 from tests.support.examples import examples
 from tests.support.options import MINIMAL
 
 MARK = "hunter2sEcReT"
-ALL_JUDGES = (*JUDGES, *(Judge("weak-setting", rule, warns=True) for rule in WEAKNESSES))
+ALL_CONFIG_CHECKS = (*CONFIG_CHECKS, *(ConfigCheck("weak-setting", rule, warns=True) for rule in WEAKNESSES))
 SECRET_WORDS = ("secret", "key", "token", "password", "service_account", "connection_string")
 NOT_SECRET = {"signing_key_algorithm"}
 
@@ -64,8 +64,8 @@ LEAKS = (MARK, base64.b64encode(MARK.encode()).decode()[:14])
 
 
 def everything_said(path: Path, environ: dict[str, str]) -> str:
-    checked = check_configuration(path, environ, ALL_JUDGES)
-    report = Report(path, path.parent, checked.errors, checked.warnings)
+    checked = check_configuration(path, environ, ALL_CONFIG_CHECKS)
+    report = ConfigReport(path, path.parent, checked.errors, checked.warnings)
     try:
         raise ConfigError(list(checked.errors))
     except ConfigError:
@@ -141,7 +141,7 @@ def test_a_damaged_file_shows_nothing_of_the_secrets_in_it(extension: str, damag
         path = Path(directory) / f"damaged.{extension}"
         path.write_text(text)
         said = everything_said(path, {})
-        keys = {problem.key for problem in check_configuration(path, {}, ALL_JUDGES).errors}
+        keys = {problem.key for problem in check_configuration(path, {}, ALL_CONFIG_CHECKS).errors}
     shown_keys = {part for key in keys for part in (key, key.split(".")[-1])}
     for key in itertools.chain(shown_keys, (json.dumps(key)[1:-1] for key in shown_keys)):
         said = said.replace(key, "") if key else said

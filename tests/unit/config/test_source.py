@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from config.load import Checked, check_configuration
+from config.load import CheckedConfig, check_configuration
 from config.source import ConfigSource
 from config.types.files import watched_files
 from foundation.errors import ConfigError
@@ -116,7 +116,7 @@ def _signing_key() -> bytes:
 
 
 def test_a_change_while_the_file_is_being_read_is_not_missed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_then_written(*where: Any) -> Checked:
+    def read_then_written(*where: Any) -> CheckedConfig:
         checked = check_configuration(*where)
         write(path, cookie_name="later")
         return checked

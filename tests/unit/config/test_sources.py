@@ -11,7 +11,7 @@ import yaml
 
 from config.load import load_options
 from config.options import Options
-from config.reference.all_settings import FILE_ONLY, Key, settings
+from config.reference.all_settings import FILE_ONLY, SettingKey, settings
 from tests.support.options import MINIMAL
 from tests.unit.config.conftest import COMPANIONS, Complete
 
@@ -62,7 +62,7 @@ def from_environment(values: dict[str, Any], directory: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("key", DECLARED, ids=lambda key: key.name)
 def test_every_example_means_the_same_from_every_source(
-    key: Key,
+    key: SettingKey,
     complete: Complete,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from config import weaknesses
-from config.load import Judge, check_configuration
+from config.load import ConfigCheck, check_configuration
 from config.options import Options
 from config.routes.route import Route
 from config.weaknesses import WEAKNESSES
@@ -21,13 +21,13 @@ STRONG = {
     "shared_secret": "v9Yq3m1Zk8Xw5Lr7Td2Bf6Hj4Np0Gs+QcVbEuIoAyKM=",
 }
 ROUTE = {"from": "https://a.example.com", "to": "https://u.example.net", "allow_any_authenticated_user": True}
-JUDGES = [Judge("weak-setting", rule, warns=True) for rule in WEAKNESSES]
+CONFIG_CHECKS = [ConfigCheck("weak-setting", rule, warns=True) for rule in WEAKNESSES]
 
 
 def weak(directory: Path, *routes: dict[str, Any], **settings: Any) -> set[str]:
     path = directory / "config.yaml"
     path.write_text(yaml.safe_dump({**STRONG, "policy": list(routes), **settings}))
-    return {problem.key for problem in check_configuration(path, {}, JUDGES).warnings}
+    return {problem.key for problem in check_configuration(path, {}, CONFIG_CHECKS).warnings}
 
 
 def test_a_strong_configuration_is_left_alone(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def weak_with_autocert(directory: Path, *routes: dict[str, Any], **settings: Any
     given = {key: value for key, value in {**STRONG, **AUTOCERT, **settings}.items() if value is not None}
     path = directory / "config.yaml"
     path.write_text(yaml.safe_dump({**given, "policy": list(routes)}))
-    return {problem.key for problem in check_configuration(path, {}, JUDGES).warnings}
+    return {problem.key for problem in check_configuration(path, {}, CONFIG_CHECKS).warnings}
 
 
 def test_with_autocert_public_names_on_known_ports_are_left_alone(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from django.test import RequestFactory
 from structlog.testing import capture_logs
 
 from foundation.errors import BadRequest, BrokerError
-from gateproject.middleware import AnswerHeaders, WithoutStore
+from gateproject.middleware import ResponseHeadersMiddleware, StoreUnavailableMiddleware
 
 
 def answer_to(path: str, error: Exception) -> HttpResponse | None:
     request = RequestFactory().get(path)
     request.scope = {"gate": SimpleNamespace(request_id="id1", incoming=SimpleNamespace(request_id="id1", told=""))}  # type: ignore[attr-defined]
-    return WithoutStore(lambda _: HttpResponse()).process_exception(request, error)
+    return StoreUnavailableMiddleware(lambda _: HttpResponse()).process_exception(request, error)
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_our_pages_say_what_their_status_owes(status: int, said: dict[str, str],
     request = RequestFactory().get("/.gate/callback/")
     request.scope = {"gate": SimpleNamespace(incoming=SimpleNamespace(own_headers=[]))}  # type: ignore[attr-defined]
     answer = HttpResponse(status=status, headers=said)
-    assert AnswerHeaders(lambda _: answer).process_response(request, answer).headers.get(name) == expected
+    assert ResponseHeadersMiddleware(lambda _: answer).process_response(request, answer).headers.get(name) == expected

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.decisions.log import DecisionLog, Judged
+from authorize.decisions.log import DecisionLog, DecisionLogEntry
 from authorize.service import AuthorizeService
 from databroker.client import LocalBroker
 from databroker.replica import Replica
@@ -32,7 +32,7 @@ POLICY = [
 class Place:
     def __init__(self, directory: Path):
         self.options, self.broker, self.streams = make_options(directory, policy=POLICY), LocalBroker(MemoryStore()), OpenStreams()
-        self.kept: list[Judged] = []
+        self.kept: list[DecisionLogEntry] = []
         decisions = DecisionLog(lambda entries: self.kept.extend(judged for judged, _ in entries), chance=lambda: 1.0)
         decisions.use(self.options, "c0ffee")
         self.decisions = decisions

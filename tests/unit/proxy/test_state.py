@@ -5,7 +5,7 @@ import pytest
 
 from authorize.client import Check, Withheld
 from authorize.policy.compiled_route import CompiledRoute
-from authorize.policy.criteria import Reason, Step
+from authorize.policy.criteria import Reason, TraceStep
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import TRUE
@@ -65,7 +65,7 @@ def test_which_credentials_go_along_follows_from_what_was_decided(tmp_path: Path
     forwarding = ProxyState((compiled,), options).forwarding(compiled)
     incoming = incoming_from("https://app.example.com/", headers={"cookie": "mine=1", "authorization": "Basic eDp5", "x-mine": "1"})
     names = {b"cookie", b"authorization", b"x-mine"}
-    preflight = Check(Decision(Outcome.ALLOWED, compiled, (Step("cors_allow_preflight", TRUE, Reason.PREFLIGHT),)), None)
+    preflight = Check(Decision(Outcome.ALLOWED, compiled, (TraceStep("cors_allow_preflight", TRUE, Reason.PREFLIGHT),)), None)
     bearer = Check(NO_ROUTE, user(session_id="bearer/1"))
     checks = (Check(NO_ROUTE, None), bearer, preflight)
     sent = [dict(forwarding.outgoing(incoming, Carry(compiled, (), check.withheld), (), "").headers) for check in checks]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from authorize.decisions.log import BATCH, FIRSTS, DecisionLog, Entry, Judged
+from authorize.decisions.log import BATCH, FIRSTS, DecisionLog, DecisionLogEntry, QueuedEntry
 from authorize.policy.decision import NO_ROUTE, decide
 from foundation.errors import BrokerError
 from foundation.telemetry import metrics
@@ -20,14 +20,14 @@ ANN, BOB = user(), user("bob@corp.com", subject="2")
 
 class Log(DecisionLog):
     def __init__(self, directory: Path, *, chance: float = 0.99, most_waiting: int = 1000, **settings: Any):
-        self.written: list[Entry] = []
+        self.written: list[QueuedEntry] = []
         self.now = NOW
         self.is_broken = False
         self.error: Exception = BrokerError("the database is away")
         super().__init__(self._take, clock=lambda: self.now, chance=lambda: chance, most_waiting=most_waiting)
         self.use(make_options(directory, **settings), "c0ffee")
 
-    def _take(self, entries: Sequence[Entry]) -> None:
+    def _take(self, entries: Sequence[QueuedEntry]) -> None:
         if self.is_broken:
             raise self.error
         self.written += entries
@@ -37,7 +37,7 @@ class Log(DecisionLog):
         decision = decide(asked, person, ROUTES, NOW)
         if not self.keeps(decision, person, ""):
             return False
-        self.keep(Judged(request_id, asked, decision, person, 0.001, "192.0.2.1"))
+        self.keep(DecisionLogEntry(request_id, asked, decision, person, 0.001, "192.0.2.1"))
         return True
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from authorize.decisions.log import DecisionLog, Entry, Judged
-from authorize.decisions.recorder import Recorder
+from authorize.decisions.log import DecisionLog, DecisionLogEntry, QueuedEntry
+from authorize.decisions.recorder import DecisionRecorder
 from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
 from foundation.crypto.session_cookie import SessionCookies
@@ -31,13 +31,13 @@ POLICY: list[dict[str, Any]] = [
 
 @dataclass
 class World:
-    recorder: Recorder
+    recorder: DecisionRecorder
     service: AuthorizeService
     broker: BreakableBroker
     log: DecisionLog
     cookie: bytes
     cookie_of_a_session_nobody_asked_for_yet: bytes
-    written: list[Entry]
+    written: list[QueuedEntry]
     seen: list[tuple[str, float, str]] = field(default_factory=list)
 
     async def ask(self, path: str, request_id: str = "r1", *, cookie: bytes | None = None) -> Outcome:
@@ -45,7 +45,7 @@ class World:
         cookies = [self.cookie if cookie is None else cookie]
         return (await self.recorder.check(self.service, asked, cookies, request_id)).decision.outcome
 
-    async def kept(self) -> list[Judged]:
+    async def kept(self) -> list[DecisionLogEntry]:
         await self.log.flush()
         return [judged for judged, _ in self.written]
 
@@ -59,7 +59,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         await broker.sign_in()
         await settled()
         service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
-        recorder = Recorder(log, lambda *told: seen.append(told), clock=lambda: NOW)
+        recorder = DecisionRecorder(log, lambda *told: seen.append(told), clock=lambda: NOW)
         own = SessionCookies(options)
         cookies = [signed_in(own, id, "app.example.com", issued=1000.0, expires=2000.0).encode() for id in ("s1", "s2")]
         yield World(recorder, service, broker, log, *cookies, written, seen)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from authorize.decisions.log import Judged, Keeping
+from authorize.decisions.log import DecisionLogEntry, DecisionLogSettings
 from authorize.decisions.rows import CLEARED, MOST_STEPS, row_of, write
-from authorize.decisions.shadow import WouldBe
-from authorize.identity.loader import Sources
+from authorize.decisions.shadow import ShadowOutcome
+from authorize.identity.loader import IdentitySources
 from authorize.models import LoggedDecision
 from authorize.policy.decision import decide
 from databroker.records import SESSION, USER, Record
@@ -21,22 +21,22 @@ from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 ROUTE = make_route(name="Wages", policy=[{"allow": {"groups": ["payroll"]}}], allowed_users=["boss@corp.com"])
 BOB = user("bob@corp.com", subject="2", group_ids=frozenset({"sales"}))
-SOURCES = Sources(Record(SESSION, "s1", {}, 7, 1000.0), Record(USER, "oidc/2", {}, 5, 900.0), None)
+SOURCES = IdentitySources(Record(SESSION, "s1", {}, 7, 1000.0), Record(USER, "oidc/2", {}, 5, 900.0), None)
 
 
 @pytest.fixture
 def keeping(tmp_path: Path):
-    return lambda **settings: Keeping.of(make_options(tmp_path, **settings), "c0ffee")
+    return lambda **settings: DecisionLogSettings.of(make_options(tmp_path, **settings), "c0ffee")
 
 
-def judged(number: int = 0, at: float = NOW, route=ROUTE, person=BOB, **facts: Any) -> Judged:
+def judged(number: int = 0, at: float = NOW, route=ROUTE, person=BOB, **facts: Any) -> DecisionLogEntry:
     asked = request("/a")
     decision = decide(asked, person, table(route), NOW)
-    return Judged(f"r{number}", asked, decision, person, 0.002, "192.0.2.1", at=at, sources=SOURCES, **facts)
+    return DecisionLogEntry(f"r{number}", asked, decision, person, 0.002, "192.0.2.1", at=at, sources=SOURCES, **facts)
 
 
 def test_a_row_says_who_where_what_why_and_by_how_old_data(keeping) -> None:
-    row = LoggedDecision(**row_of(judged(would_be=WouldBe(None, "allowed", "x")), keeping()))
+    row = LoggedDecision(**row_of(judged(would_be=ShadowOutcome(None, "allowed", "x")), keeping()))
     assert (row.request_id, row.person_id, row.person, row.url, row.route) == ("r0", "oidc/2", "bob@corp.com", "app.example.com/a", "Wages")
     assert (row.outcome, row.data_version, row.configuration, row.would_be) == ("forbidden", 7, "c0ffee", "allowed")
     facts = json.loads(row.facts)
@@ -55,7 +55,9 @@ def test_a_name_that_no_database_can_hold_takes_nobody_elses_decision_with_it(da
 
 def test_a_request_that_could_not_be_judged_says_why(keeping) -> None:
     row = LoggedDecision(
-        **row_of(Judged("r1", request("//a"), None, None, 0.0, "", at=NOW, failure="bad request", problem="two readings"), keeping())
+        **row_of(
+            DecisionLogEntry("r1", request("//a"), None, None, 0.0, "", at=NOW, failure="bad request", problem="two readings"), keeping()
+        )
     )
     assert (row.outcome, row.reason, row.person_id, row.data_version) == ("bad request", "two readings", "", None)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authorize.decisions.shadow import TWO_READINGS, Asked, Shadow, WouldBe
+from authorize.decisions.shadow import TWO_READINGS, EnforcedDecision, ShadowOutcome, ShadowPolicy
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import Identity
@@ -19,7 +19,7 @@ SHADOW = {"mode": "shadow"}
 OPEN = {"allow_any_authenticated_user": True}
 
 
-async def both(directory: Path, policy: list[dict[str, Any]], asked: Any, person: Identity | None) -> tuple[str, WouldBe | None]:
+async def both(directory: Path, policy: list[dict[str, Any]], asked: Any, person: Identity | None) -> tuple[str, ShadowOutcome | None]:
     """What the request comes to, and what it would come to."""
     options = make_options(directory, policy=policy)
     decision = decide(asked, person, route_table(options), NOW)
@@ -27,7 +27,7 @@ async def both(directory: Path, policy: list[dict[str, Any]], asked: Any, person
     async def nobody_else() -> Identity | None:
         return None
 
-    would_be = await Shadow(options).would_be(Asked(asked, decision, person, NOW), nobody_else, ClientCertificates())
+    would_be = await ShadowPolicy(options).would_be(EnforcedDecision(asked, decision, person, NOW), nobody_else, ClientCertificates())
     return decision.outcome.value, would_be
 
 
@@ -60,7 +60,7 @@ async def test_what_is_in_shadow_neither_allows_nor_denies_and_is_told(tmp_path:
 async def test_where_nothing_in_shadow_bears_on_a_request_nothing_is_told(tmp_path: Path) -> None:
     routes = [{**APP, **OPEN, **SHADOW, "prefix": "/new"}, {**APP, **OPEN}]
     assert await both(tmp_path, routes, request("/old"), user()) == ("allowed", None)
-    assert not Shadow(make_options(tmp_path, policy=[{**APP, **OPEN}]))
+    assert not ShadowPolicy(make_options(tmp_path, policy=[{**APP, **OPEN}]))
 
 
 async def test_a_host_that_only_routes_in_shadow_have_is_no_host_of_ours(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_a_host_that_only_routes_in_shadow_have_is_no_host_of_ours(tmp_pat
 async def test_a_route_in_shadow_keeps_no_wildcard_from_its_host_but_would(tmp_path: Path) -> None:
     routes = [{**APP, **OPEN, **SHADOW, "path": "/new"}, {**APP, "from": "https://*.example.com", **OPEN}]
     found, told = await both(tmp_path, routes, request("/old"), user())
-    assert (found, told) == ("allowed", WouldBe(None, Outcome.NO_ROUTE.value, ""))
+    assert (found, told) == ("allowed", ShadowOutcome(None, Outcome.NO_ROUTE.value, ""))
 
 
 async def test_a_path_that_a_route_in_shadow_makes_doubtful_is_told(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_on_a_route_that_is_open_to_all_it_is_asked_who_it_is(tmp_path: Pa
     async def ann() -> Identity | None:
         return user()
 
-    told = await Shadow(options).would_be(Asked(request(), decision, None, NOW), ann, ClientCertificates())
+    told = await ShadowPolicy(options).would_be(EnforcedDecision(request(), decision, None, NOW), ann, ClientCertificates())
     assert decision.is_allowed
     assert told is not None
     assert told.outcome == "allowed"

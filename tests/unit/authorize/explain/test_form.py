@@ -2,15 +2,15 @@
 
 import pytest
 
-from authorize.explain.form import Asking
+from authorize.explain.form import ExplainForm
 
 
 def test_a_question_needs_a_request_or_a_url() -> None:
-    assert not Asking({}).is_asked
-    assert not Asking({"person": "ann@corp.com"}).is_asked
-    assert Asking({"request": " a1 "}).request == "a1"
-    assert Asking({"url": "https://a.org"}).is_asked
+    assert not ExplainForm({}).is_asked
+    assert not ExplainForm({"person": "ann@corp.com"}).is_asked
+    assert ExplainForm({"request": " a1 "}).request == "a1"
+    assert ExplainForm({"url": "https://a.org"}).is_asked
     with pytest.raises(ValueError, match="request, or a URL"):
-        Asking({"person": "ann@corp.com"}).answer(None)
+        ExplainForm({"person": "ann@corp.com"}).answer(None)
     with pytest.raises(AttributeError):
-        _ = Asking().nothing
+        _ = ExplainForm().nothing

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.explain.invented_request import Described, described_identity, described_request
+from authorize.explain.invented_request import InventedPerson, described_identity, described_request
 from authorize.state import default_ports
 from tests.support.options import make_options
 
@@ -13,9 +13,9 @@ PORTS = frozenset({443})
 
 def test_a_user_is_an_address_an_id_or_a_bare_subject(tmp_path: Path) -> None:
     options = make_options(tmp_path)
-    by_email = described_identity(Described("Ann@Example.com", ["g"], {"team": "x"}), options)
-    by_id = described_identity(Described("other/7"), options)
-    bare = described_identity(Described("7"), options)
+    by_email = described_identity(InventedPerson("Ann@Example.com", ["g"], {"team": "x"}), options)
+    by_id = described_identity(InventedPerson("other/7"), options)
+    bare = described_identity(InventedPerson("7"), options)
     assert by_email is not None
     assert by_id is not None
     assert bare is not None
@@ -23,11 +23,11 @@ def test_a_user_is_an_address_an_id_or_a_bare_subject(tmp_path: Path) -> None:
     assert (by_email.rule_email, by_email.group_ids, by_email.claims["team"]) == ("ann@example.com", {"g"}, ("x",))
     assert (by_id.user_id, by_id.provider, by_id.own_subject, by_id.rule_email) == ("other/7", "", "", ""), "nobody of theirs signs in"
     assert (bare.user_id, bare.claims["sub"]) == ("oidc/7", ("7",))
-    assert described_identity(Described(), options) is None
+    assert described_identity(InventedPerson(), options) is None
 
 
 def test_an_address_that_is_not_verified_does_not_count(tmp_path: Path) -> None:
-    identity = described_identity(Described("ann@example.com", claims={"email_verified": False}), make_options(tmp_path))
+    identity = described_identity(InventedPerson("ann@example.com", claims={"email_verified": False}), make_options(tmp_path))
     assert identity is not None
     assert identity.rule_email == ""
 

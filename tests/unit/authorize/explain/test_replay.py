@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from authorize.explain.replay import ASKED, LET_IN, REFUSED, Report, replay
+from authorize.explain.replay import ASKED, LET_IN, REFUSED, ReplayReport, replay
 from authorize.models import LoggedDecision
 from authorize.state import route_table
 from tests.support.options import make_options
@@ -13,11 +13,11 @@ from tests.unit.authorize.logged import APP, POLICY, log_decision
 ANN, BOB = user(claims={"team": ("a",)}), user("bob@corp.com", subject="2")
 
 
-def replayed(directory: Path, policy: list[dict[str, Any]]) -> Report:
+def replayed(directory: Path, policy: list[dict[str, Any]]) -> ReplayReport:
     return replay(LoggedDecision.objects.order_by("pk"), route_table(make_options(directory, policy=policy)))
 
 
-def kinds(report: Report) -> list[tuple[str, str, int]]:
+def kinds(report: ReplayReport) -> list[tuple[str, str, int]]:
     return sorted((change.kind, change.person, change.requests) for change in report.changes.values())
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from authorize.policy.criterion import NOTHING, Answers, Case, Criterion, Step, every, on_person, on_request
+from authorize.policy.criterion import NOTHING, Case, Criterion, CriterionReasons, TraceStep, every, on_person, on_request
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, MAYBE, TRUE, UNKNOWN
 from tests.unit.authorize.builders import NOW, request, user
 
-ANSWERS = Answers(Reason.USER_LISTED, Reason.USER_NOT_LISTED, Reason.EMAIL_NOT_USABLE, Reason.NO_GROUPS)
+ANSWERS = CriterionReasons(Reason.USER_LISTED, Reason.USER_NOT_LISTED, Reason.EMAIL_NOT_USABLE, Reason.NO_GROUPS)
 
 
 def criterion() -> Criterion:
@@ -65,7 +65,7 @@ def test_before_anybody_has_signed_in_a_rule_on_people_may_be_either() -> None:
     ],
 )
 def test_all_must_hold_and_the_first_that_does_not_ends_it(answers: list[int], value: int, looked_at: int) -> None:
-    trace: list[Step] = []
+    trace: list[TraceStep] = []
     looks = [on_request(criterion(), ANSWERS, lambda case, answer=answer: answer).look for answer in answers]
     assert every(looks)(Case(request(), user(), NOW), trace) == value
     assert len(trace) == looked_at

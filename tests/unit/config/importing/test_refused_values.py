@@ -9,7 +9,7 @@ import yaml
 from config.importing.converted import GRANTS, OPEN
 from config.importing.yaml_output import as_yaml
 from config.load import check_configuration
-from gateproject.management.commands.checkconfig import ALL_JUDGES
+from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
 from gateproject.management.commands.importconfig import imported
 
 SECRET = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
@@ -113,7 +113,7 @@ def test_what_is_printed_is_accepted(tmp_path: Path, name: str, text: str) -> No
     (tmp_path / name).write_text(text)
     printed = as_yaml(imported(tmp_path / name), name)
     (tmp_path / "ours.yaml").write_text(printed)
-    errors = check_configuration(tmp_path / "ours.yaml", {}, ALL_JUDGES).errors
+    errors = check_configuration(tmp_path / "ours.yaml", {}, ALL_CONFIG_CHECKS).errors
     assert [error for error in errors if error.key not in TO_BE_GIVEN and not error.key.endswith("_file")] == []
     for error in errors:
         assert f"# NEW checkconfig will say: {error.key}" in printed

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from config.importing.converted import Converted, Part, Source
+from config.importing.converted import Converted, ConvertedPart, ForeignKey
 from config.importing.foreign_file import read
 from config.importing.pomerium import convert
 from config.importing.templates import leave_out_templates, request_headers
@@ -21,8 +21,8 @@ REFERENCES = [
 
 
 def headers(value: Any) -> tuple[dict[str, Any], str]:
-    route = Part()
-    request_headers(route, Source("routes[0].set_request_headers", 7), value)
+    route = ConvertedPart()
+    request_headers(route, ForeignKey("routes[0].set_request_headers", 7), value)
     text = as_yaml(Converted("x", route), "x")
     return yaml.safe_load(text), text
 
@@ -60,7 +60,7 @@ def test_no_reference_is_left_in_what_is_printed(tmp_path: Path) -> None:
 
 
 def test_an_expression_may_have_a_dollar_sign_and_braces() -> None:
-    route = Part()
+    route = ConvertedPart()
     route.set(None, "regex", "^/a${1}")
     leave_out_templates(Converted("x", routes=[route]))
     assert route.has("regex")

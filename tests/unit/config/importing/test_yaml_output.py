@@ -6,7 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.importing.converted import Converted, Part, Source
+from config.importing.converted import Converted, ConvertedPart, ForeignKey
 from config.importing.yaml_output import as_yaml
 from tests.support.examples import examples
 
@@ -17,10 +17,10 @@ values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(s
 @given(value=values, said=st.text())
 @examples(40)
 def test_values_come_back_and_notes_stay_comments(value: Any, said: str) -> None:
-    converted, route = Converted("other"), Part()
-    converted.top.set(Source("theirs"), "ours", value, check=said)
-    route.lose(Source(said), said)
-    route.set(Source("theirs"), "from", "https://a.example.com", check=said)
+    converted, route = Converted("other"), ConvertedPart()
+    converted.top.set(ForeignKey("theirs"), "ours", value, check=said)
+    route.lose(ForeignKey(said), said)
+    route.set(ForeignKey("theirs"), "from", "https://a.example.com", check=said)
     route.set(None, "deep", value)
     converted.routes.append(route)
     assert yaml.safe_load(as_yaml(converted, said)) == {"ours": value, "policy": [{"from": "https://a.example.com", "deep": value}]}
@@ -34,7 +34,7 @@ def test_a_scalar_is_written_plainly() -> None:
 
 def test_no_line_of_a_comment_is_very_long() -> None:
     converted = Converted("other")
-    converted.top.lose(Source("key"), "word " * 200)
+    converted.top.lose(ForeignKey("key"), "word " * 200)
     assert max(map(len, as_yaml(converted, "x").splitlines())) <= 170
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.reference.all_settings import Key, route_keys, settings, written, written_duration
+from config.reference.all_settings import SettingKey, route_keys, settings, written, written_duration
 from foundation.values import HostPort, Url
 
 SETTINGS = {key.name: key for group in settings().values() for key in group}
@@ -28,9 +28,9 @@ ROUTE_KEYS = {key.name: key for key in route_keys()}
         (ROUTE_KEYS["redirect"], "object", None, False),
         (ROUTE_KEYS["timeout"], "duration", None, False),
     ],
-    ids=lambda value: value.name if isinstance(value, Key) else "",
+    ids=lambda value: value.name if isinstance(value, SettingKey) else "",
 )
-def test_a_key_says_what_it_is(key: Key, kind: str, default: Any, is_required: bool) -> None:
+def test_a_key_says_what_it_is(key: SettingKey, kind: str, default: Any, is_required: bool) -> None:
     assert (key.kind, key.default, key.is_required) == (kind, default, is_required)
 
 

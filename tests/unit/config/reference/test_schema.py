@@ -11,11 +11,11 @@ from jsonschema import Draft202012Validator
 
 from config.groups.shared import CertificateFiles
 from config.load import parse_options
-from config.reference.all_settings import Key, keys, nested, route_keys, settings
-from config.reference.schema import json_schema
+from config.reference.all_settings import SettingKey, keys, nested, route_keys, settings
+from config.reference.schema import json_schema, properties_of
 from config.routes.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
 from config.routes.policy_tests import PolicyTest
-from config.routes.redirect import Redirect
+from config.routes.redirect import RouteRedirect
 from config.routes.upstream_health import (
     GrpcHealthCheck,
     HealthCheck,
@@ -63,7 +63,7 @@ def test_it_is_a_schema() -> None:
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
-def configuration(key: Key, value: Any) -> dict[str, Any]:
+def configuration(key: SettingKey, value: Any) -> dict[str, Any]:
     """A whole configuration with this value, wherever the key belongs."""
     if key in SETTINGS:
         return {**MINIMAL, **COMPANIONS.get(key.name, {}), key.name: value}
@@ -84,7 +84,7 @@ def checked(keys: dict[str, Any]) -> dict[str, Any]:
 # Where an object of each model stands, and what it needs besides.
 HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     CertificateFiles: lambda keys: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **keys}]},
-    Redirect: lambda keys: {"policy": [{"from": "https://a.example.com", "redirect": {"host_redirect": "b.example.com", **keys}}]},
+    RouteRedirect: lambda keys: {"policy": [{"from": "https://a.example.com", "redirect": {"host_redirect": "b.example.com", **keys}}]},
     LeastRequestSettings: lambda keys: balanced("LEAST_REQUEST", least_request_lb_config=keys),
     ActiveRequestBias: lambda keys: balanced("LEAST_REQUEST", least_request_lb_config={"active_request_bias": keys}),
     RingHashSettings: lambda keys: balanced("RING_HASH", ring_hash_lb_config=keys),
@@ -108,7 +108,7 @@ def test_every_model_is_among_those_that_are_tried() -> None:
 
 
 @pytest.mark.parametrize("key", DECLARED, ids=lambda key: f"{key.owner.__name__}.{key.name}")
-def test_schema_and_loader_agree_on_shapes(key: Key, complete: Complete, accepts: Accepts) -> None:
+def test_schema_and_loader_agree_on_shapes(key: SettingKey, complete: Complete, accepts: Accepts) -> None:
     verdicts = []
     for value in [*key.field.examples, *POOL]:
         whole = complete(configuration(key, value))
@@ -150,3 +150,11 @@ def test_any_part_may_come_from_the_environment() -> None:
 def test_what_the_loader_refuses_by_its_shape(wrong: Any, accepts: Accepts) -> None:
     assert not VALIDATOR.is_valid(wrong)
     assert not accepts({**MINIMAL, **wrong} if wrong else wrong)
+
+
+def test_a_key_that_has_neither_a_reader_nor_a_model_is_a_mistake_of_its_declaration():
+    class Undescribed(Settings):
+        colour: str = ""
+
+    with pytest.raises(TypeError, match="colour"):
+        properties_of(keys(Undescribed), {}, nullable=False)

@@ -3,13 +3,13 @@
 from datetime import date
 
 from config.routes.route import Route
-from config.routes.route_cache import KnownRoutes
+from config.routes.route_cache import RouteCache
 
 WRITTEN = {"from": "https://a.example.com", "to": "http://127.0.0.1:1"}
 
 
 def test_a_route_is_known_in_the_next_reading_and_forgotten_after_one_without_it() -> None:
-    known, route = KnownRoutes(), Route.model_validate(WRITTEN)
+    known, route = RouteCache(), Route.model_validate(WRITTEN)
     known.begin()
     assert known.find(WRITTEN) is None
     known.add(WRITTEN, route)
@@ -21,7 +21,7 @@ def test_a_route_is_known_in_the_next_reading_and_forgotten_after_one_without_it
 
 
 def test_true_is_not_one() -> None:
-    known, route = KnownRoutes(), Route.model_validate({**WRITTEN, "allow_websockets": True})
+    known, route = RouteCache(), Route.model_validate({**WRITTEN, "allow_websockets": True})
     known.begin()
     known.add({**WRITTEN, "allow_websockets": True}, route)
     known.begin()
@@ -30,7 +30,7 @@ def test_true_is_not_one() -> None:
 
 
 def test_the_same_text_is_the_same_whoever_made_it_and_a_date_of_toml_is_no_obstacle() -> None:
-    known, route = KnownRoutes(), Route.model_validate(WRITTEN)
+    known, route = RouteCache(), Route.model_validate(WRITTEN)
     written = {**WRITTEN, "name": date(2026, 1, 2), "allowed_users": ["ann", "ann"]}
     again = {
         "".join(key): value

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from config.types.files import Files, read_capped
+from config.types.files import SettingFiles, read_capped
 
 
 def test_relative_paths_start_at_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(b"pem")
-    files = Files(tmp_path)
+    files = SettingFiles(tmp_path)
     assert files.read("ca.pem").content == b"pem"
     assert files.read("ca.pem").path == tmp_path / "ca.pem"
     assert files.existing("ca.pem") == tmp_path / "ca.pem"
@@ -28,7 +28,7 @@ def test_what_is_no_readable_file_is_refused(tmp_path: Path) -> None:
     listener.bind(str(tmp_path / "socket"))
     listener.close()
     (tmp_path / "large").write_bytes(b"x" * (1024 * 1024 + 1))
-    files = Files(tmp_path)
+    files = SettingFiles(tmp_path)
     kinds = ("pipe", "loop", "dangling", "to a pipe", "socket", "/dev/tty", "/dev/null", "file/below", "a\0b")
     for written in (*kinds, "missing", ".", "large", "x" * 5000, "~nobody-of-that-name/x"):
         with pytest.raises(ValueError, match=r"can't be read|is not a file|is larger|home directory") as caught:
@@ -48,7 +48,7 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
 
 def test_a_files_content_is_not_shown(tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_bytes(b"hunter2")
-    assert "hunter2" not in repr(Files(tmp_path).read("key.pem"))
+    assert "hunter2" not in repr(SettingFiles(tmp_path).read("key.pem"))
 
 
 def test_a_file_without_permission_is_refused(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 import jsonschema
 
 from foundation.errors import Problem
-from gateproject.process.config_report import KINDS, Report, as_json, as_sarif, as_text
+from gateproject.process.config_report import KINDS, ConfigReport, as_json, as_sarif, as_text
 
 ERROR = Problem("policy[3].from", "must begin with https", 12, 5, "/work/gate/config.yaml")
 ELSEWHERE = Problem("policy_tests_file[0]", "fails", 2, 3, "/etc/a b.yaml", "policy-test")
 IN_ENVIRONMENT = Problem("COOKIE_SECRET", "is not valid base64 (in the environment)")
 WARNING = Problem("gate_debug", "is true", 4, 1, "/work/gate/config.yaml", "weak-setting")
-REPORT = Report(Path("/work/gate/config.yaml"), Path("/work/gate"), (ERROR, ELSEWHERE, IN_ENVIRONMENT), (WARNING,))
+REPORT = ConfigReport(Path("/work/gate/config.yaml"), Path("/work/gate"), (ERROR, ELSEWHERE, IN_ENVIRONMENT), (WARNING,))
 
 # What GitHub's code scanning asks for ("SARIF support for code scanning"), with the types of OASIS SARIF 2.1.0.
 CODE_REVIEW = {
@@ -107,7 +107,7 @@ def test_only_colours_differ_on_a_terminal() -> None:
 
 
 def test_what_is_right_says_how_much_of_it_there_is() -> None:
-    right = Report(None, Path("/"), (), (), routes=1, policy_tests=2)
+    right = ConfigReport(None, Path("/"), (), (), routes=1, policy_tests=2)
     assert as_text(right) == "The configuration has no problems: 1 route, 2 policy tests passed."
 
 
@@ -140,4 +140,4 @@ def test_sarif_has_what_code_review_asks_for() -> None:
 
 
 def test_without_problems_there_are_no_results() -> None:
-    assert json.loads(as_sarif(Report(None, Path("/"), (), ())))["runs"][0]["results"] == []
+    assert json.loads(as_sarif(ConfigReport(None, Path("/"), (), ())))["runs"][0]["results"] == []

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from authenticate.service import AuthenticateService
-from authorize.config_checks import JUDGES
+from authorize.config_checks import CONFIG_CHECKS
 from authorize.service import AuthorizeService
 from config.source import ConfigSource
 from databroker.client import LocalBroker
@@ -86,7 +86,7 @@ def test_reading_a_configuration_leaves_no_garbage(name: str, tmp_path: Path) ->
     make_options(tmp_path, policy=[ROUTE] * 50)
     path = tmp_path / name
     path.write_text(json.dumps(yaml.safe_load((tmp_path / "config.yaml").read_text())))
-    source = ConfigSource(path, {}, JUDGES)
+    source = ConfigSource(path, {}, CONFIG_CHECKS)
     source.load()
     gc.collect()
     gc.disable()

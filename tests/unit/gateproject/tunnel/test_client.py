@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateproject.tunnel.client import NotSignedIn, Tunnels
+from gateproject.tunnel.client import NotSignedIn, TunnelClient
 from gateproject.tunnel.token_file import TokenFile
 from tests.support.tunnel_server import Spoken, TunnelServer
 
@@ -27,7 +27,7 @@ class Stage:
     def __init__(self, server, directory, *, may_ask=True, token=""):
         self.asked, self.told = 0, []
         self.file = TokenFile(directory, "db.localhost", server.url.origin)
-        self.tunnels = Tunnels(
+        self.tunnels = TunnelClient(
             "db.localhost:22", server.url, server.context, self.file, self._sign_in if may_ask else None, self.told.append, token
         )
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from authorize.policy.criteria import Case, Step
+from authorize.policy.criteria import Case, TraceStep
 from authorize.policy.language.registry import MAKERS, TIMED, criterion_of
 from config.routes.policy_language import comparisons, policy_blocks
 from config.routes.policy_values import CRITERIA
@@ -21,6 +21,6 @@ def test_whatever_is_compared_can_be_shown(seed: int) -> None:
         for comparison in comparisons(policy_blocks({"allow": Cases(seed).expression(0)})):
             criterion = criterion_of(comparison)
             case = Case(request(), caller, NOW)
-            assert isinstance(criterion.test(case), Step)
+            assert isinstance(criterion.test(case), TraceStep)
             assert criterion.wanted
             assert isinstance(criterion.compared(case), str)

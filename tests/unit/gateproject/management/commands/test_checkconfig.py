@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateproject.management.commands.checkconfig import ALL_JUDGES, Command
+from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS, Command
 from gateproject.process.config_report import KINDS
 from tests.support.options import MINIMAL
 
@@ -109,4 +109,4 @@ def test_a_problem_of_the_environment_names_the_variable(tmp_path: Path, monkeyp
 
 
 def test_every_kind_of_problem_is_explained() -> None:
-    assert {judge.kind for judge in ALL_JUDGES} | {"invalid-configuration", "no-answer"} == set(KINDS)
+    assert {judge.kind for judge in ALL_CONFIG_CHECKS} | {"invalid-configuration", "no-answer"} == set(KINDS)

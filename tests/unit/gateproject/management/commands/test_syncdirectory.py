@@ -104,7 +104,7 @@ def test_the_bar_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for stream, is_seen in ((Terminal(), True), (StringIO(), False)):
         monkeypatch.setattr("sys.stderr", stream)
-        bar = syncdirectory.Bar()
+        bar = syncdirectory.ProgressBar()
         bar.total = 4
         for _ in range(4):
             bar.step(1)

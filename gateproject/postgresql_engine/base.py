@@ -17,7 +17,7 @@ from django_prometheus.db.backends.postgresql import base
 PATIENCE = 11.0
 
 
-class PatientConnection(psycopg.Connection[Any]):
+class DeadlineConnection(psycopg.Connection[Any]):
     """Waits `patience` seconds for an answer, never beyond `until` (of the monotonic clock); then OperationalError, and it is closed."""
 
     patience = PATIENCE
@@ -38,4 +38,4 @@ class PatientConnection(psycopg.Connection[Any]):
 class DatabaseWrapper(base.DatabaseWrapper):
     """As django-prometheus counts it, with patient connections."""
 
-    Database = SimpleNamespace(**{**vars(psycopg), "connect": PatientConnection.connect})
+    Database = SimpleNamespace(**{**vars(psycopg), "connect": DeadlineConnection.connect})

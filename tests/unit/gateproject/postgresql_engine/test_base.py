@@ -10,7 +10,7 @@ from math import inf
 import psycopg
 import pytest
 
-from gateproject.patient_postgresql.base import PATIENCE, DatabaseWrapper, PatientConnection
+from gateproject.postgresql_engine.base import PATIENCE, DatabaseWrapper, DeadlineConnection
 
 # PostgreSQL's protocol, version 3: AuthenticationOk, ReadyForQuery; CommandComplete, ReadyForQuery.
 WELCOME = b"R\0\0\0\x08\0\0\0\0" + b"Z\0\0\0\x05I"
@@ -34,7 +34,7 @@ class Server:
                 self._answers.wait(30)
                 line.sendall(DONE)
 
-    def connect(self) -> PatientConnection:
+    def connect(self) -> DeadlineConnection:
         port = self._listening.getsockname()[1]
         return DatabaseWrapper.Database.connect(f"host=127.0.0.1 port={port} user=gate sslmode=disable gssencmode=disable", autocommit=True)
 

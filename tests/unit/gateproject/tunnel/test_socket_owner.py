@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from gateproject.tunnel.peer import ROOT, is_of_another_user
+from gateproject.tunnel.socket_owner import ROOT, is_of_another_user
 from tests.support.other_user import OTHER, said_by
 
 OURS = os.getuid()
