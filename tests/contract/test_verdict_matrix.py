@@ -58,6 +58,7 @@ KINDS = {
 # The status says the verdict, in the order of the kinds above; "-": there is no such question.
 VERDICTS = """
                          | embedded                | envoy                   | forward auth            | ext_authz
+                         | get pst sse  ws spd tcp | get pst sse  ws spd tcp | get pst sse  ws spd tcp | get pst sse  ws spd tcp
 none                     | 302 302 302 401 401 401 | 302 302 302 401 401   - | 401 401 401 401 401   - | 302 302 302 302 302   -
 none, open to all        | 200 200 200 101 101 401 | 200 200 200 101 101   - | 200 200 200 200 200   - | 200 200 200 200 200   -
 cookie                   | 200 200 200 101 101 401 | 200 200 200 101 101   - | 200 200 200 200 200   - | 200 200 200 200 200   -
@@ -326,7 +327,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def expected_verdicts() -> dict[tuple[str, str, str], str]:
     """(credential, plane, kind) -> status."""
     found: dict[tuple[str, str, str], str] = {}
-    header, *rows = VERDICTS.strip("\n").splitlines()
+    header, _, *rows = VERDICTS.strip("\n").splitlines()
     planes = [name.strip() for name in header.split("|")[1:]]
     for row in rows:
         credential, *columns = (column.strip() for column in row.split("|"))

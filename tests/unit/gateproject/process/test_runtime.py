@@ -17,6 +17,7 @@ from foundation.telemetry import metrics
 from gateproject.process import runtime
 from gateproject.process.metrics_listener import MetricsListener
 from gateproject.process.runtime import Runtime
+from gateproject.process.takeover import Takeover
 from tests.support.options import make_options
 
 SOON = 10.0  # seconds; a bound for what must happen, never a measure
@@ -163,6 +164,19 @@ async def test_what_fails_after_the_swap_undoes_nothing_and_is_told_as_it_is(
     assert "the new configuration is in force, but a part of gate did not take it" in events
     assert "configuration reloaded" in events
     assert (success(), [problem.key for problem in running.status.problems]) == (0.0, [part])
+
+
+async def test_each_part_that_is_told_is_made_to_fail_above_and_access_is_told_first(
+    running: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    async def tell(self: Takeover, part: str, step: object) -> None:
+        told.append(part)
+
+    monkeypatch.setattr(Takeover, "tell", tell)
+    await running.reload()
+    assert told == ["open streams", *AFTER]
 
 
 async def test_an_envoy_that_is_silent_holds_up_no_policy(running: Runtime) -> None:
