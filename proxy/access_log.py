@@ -50,8 +50,13 @@ class RequestLog:
 
     def answered(self, verdict: Verdict, status: int) -> None:
         self.status = status
-        if isinstance(verdict, Refuse) and verdict.problem:
-            self.problem = verdict.problem
+        if isinstance(verdict, Refuse):
+            self.refused(verdict)
+
+    def refused(self, refusal: Refuse) -> Refuse:
+        """Said before it is sent: a client that has gone by then was refused all the same."""
+        self.status, self.problem = refusal.status, refusal.problem or self.problem
+        return refusal
 
     def tell(self) -> None:
         if self.status is None:

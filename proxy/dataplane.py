@@ -72,8 +72,7 @@ class DataPlane:
             else:
                 log.answered(verdict, await self._answers.send(log.incoming, verdict, send, judged.now))
         except (AccessEnded, BadRequest, BrokerError, CredentialsError, UpstreamError) as error:
-            refusal = refusal_of(error)
-            log.answered(refusal, await send_refusal(log.incoming, refusal, send))
+            await send_refusal(log.incoming, log.refused(refusal_of(error)), send)
         except ConnectionError:  # ASGI: `send` raises one where the client is gone
             log.status = CLIENT_LEFT
             raise

@@ -68,8 +68,7 @@ class ForwardAuth:
                 verdict = Redirect(302, f"{original.origin}/.gate/sign_in?{query}")
             log.answered(verdict, await self._answers.send(log.incoming, verdict, refuse, judged.now))
         except GateError as error:
-            refusal = refused(error, asker)
-            log.answered(refusal, await send_refusal(log.incoming, refusal, refuse))
+            await send_refusal(log.incoming, log.refused(refused(error, asker)), refuse)
         finally:
             log.tell()
 

@@ -214,8 +214,8 @@ class Carried:
         return response
 
     async def _instead(self, error: GateError) -> pb.ProcessingResponse:
-        said, refusal = CapturedResponse(), refusal_of(error)
-        self._log.answered(refusal, await send_refusal(self._incoming, refusal, said))
+        said = CapturedResponse()
+        await send_refusal(self._incoming, self._log.refused(refusal_of(error)), said)
         answer = pb.ImmediateResponse(body=said.body)
         answer.status.code = said.status
         for name, value in said.headers:

@@ -223,6 +223,21 @@ async def test_a_client_that_left_before_it_was_refused_is_no_failure_of_ours(
         assert json.loads(capsys.readouterr().out)["status"] == CLIENT_LEFT
 
 
+async def test_whose_refusal_was_not_received_was_refused_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def gone(message: dict) -> None:
+        raise ConnectionResetError
+
+    caplog.set_level(logging.INFO, "gate.access")
+    async with proxied(tmp_path, {**PUBLIC, "to": "http://127.0.0.1:9"}) as gate:
+        capsys.readouterr()
+        with pytest.raises(ConnectionError):
+            await gate.plane(incoming_from(URL), body_of(), gone)
+        line = json.loads(capsys.readouterr().out)
+    assert (line["status"], "problem" in line) == (502, True)
+
+
 async def test_a_post_streams_its_body(tmp_path: Path) -> None:
     async with proxied(tmp_path, PUBLIC) as gate:
         answer = await gate.ask(URL, b"one", b"two", method="POST", headers={"transfer-encoding": "chunked"})
