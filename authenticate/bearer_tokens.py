@@ -17,8 +17,8 @@ from authenticate.provider.discovery import ACCEPTED_ALGORITHMS, PATH, is_safe
 from authenticate.provider.http import ProviderHttp
 from authenticate.provider.issuer import issuer_for, signs_for
 from authenticate.provider.key_set import KeySet
-from authenticate.provider.signed_token import MAX_TOKEN, Kind, UnknownKey
-from authenticate.provider.single_flight import Remembered
+from authenticate.provider.signed_token import MAX_TOKEN, TokenKind, UnknownKey
+from authenticate.provider.single_flight import SingleFlightCache
 from authenticate.providers.base import AccessRefused, ScopeMissing
 from authenticate.providers.oidc import is_verified
 from authenticate.providers.registry import provider_of
@@ -28,7 +28,7 @@ from config.routes.route import Route
 from databroker.records import Session, User, issuer_in
 from foundation.bounded_cache import MIB, BoundedCache, weight_of
 from foundation.challenges import RefusedToken
-from foundation.client_network import Places, client_network
+from foundation.client_network import ConcurrencyLimit, client_network
 from foundation.errors import ProviderError
 from foundation.tasks import spawn
 
@@ -47,9 +47,9 @@ DISCOVERY_LIFETIME = 3600.0
 SHORTEST = 8
 
 KINDS = {
-    ACCESS_TOKEN: Kind("access token", frozenset({"at+jwt", "jwt"})),
-    ID_TOKEN: Kind("ID token", frozenset({"jwt"})),
-    JWT: Kind("bearer token", frozenset({"at+jwt", "jwt"})),
+    ACCESS_TOKEN: TokenKind("access token", frozenset({"at+jwt", "jwt"})),
+    ID_TOKEN: TokenKind("ID token", frozenset({"jwt"})),
+    JWT: TokenKind("bearer token", frozenset({"at+jwt", "jwt"})),
 }
 # What tells tokens of one issuer apart that have the same `typ`, or none.
 OF_ID_TOKENS = ("nonce", "at_hash", "c_hash")
@@ -57,11 +57,11 @@ OF_ACCESS_TOKENS = ("scope", "scp")
 OF_LOGOUT_TOKENS = "events"
 
 Keys = tuple[Mapping[str, Any], ...]
-_Key = tuple["Trust", bytes]  # and the hash of a token
+_Key = tuple["TokenPolicy", bytes]  # and the hash of a token
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class TokenPolicy:
     """Whose tokens a route takes, and for whom they must be."""
 
     kind: str
@@ -71,7 +71,7 @@ class Trust:
     jwks: bytes = field(default=b"", repr=False)
 
     @classmethod
-    def of_route(cls, route: Route) -> "Trust":
+    def of_route(cls, route: Route) -> "TokenPolicy":
         return cls(
             route.bearer_token or "",
             route.bearer_token_issuer or "",
@@ -82,7 +82,7 @@ class Trust:
 
 
 @dataclass(frozen=True, slots=True)
-class Bearer:
+class VerifiedBearer:
     """Somebody whom a good token names; `session` has no record, and ends with the token."""
 
     session: Session
@@ -90,8 +90,8 @@ class Bearer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
-    bearer: Bearer | RefusedToken
+class _CachedResult:
+    bearer: VerifiedBearer | RefusedToken
     until: float
 
 
@@ -100,16 +100,16 @@ class BearerTokens:
         self._clock = clock
         self._http = ProviderHttp(options)
         self._provider = ProviderClient(options, provider_of(options), clock, http=self._http)
-        self._trusts: dict[str, Trust] = {}
+        self._trusts: dict[str, TokenPolicy] = {}
         for route in options.policy:
             if route.bearer_token:
-                self._trusts.setdefault(route.id, Trust.of_route(route))
+                self._trusts.setdefault(route.id, TokenPolicy.of_route(route))
         self._issuers = {trust: _Issuer(trust, self._http, clock) for trust in self._trusts.values() if trust.kind == JWT}
         # Apart, so that made-up tokens push out no good one.  What was good is remembered as such also when it must be judged again.
-        self._good: BoundedCache[_Key, _Verdict] = BoundedCache(MOST_KEPT, MOST_BYTES)
-        self._refused: BoundedCache[_Key, _Verdict] = BoundedCache(MOST_KEPT, MOST_BYTES)
-        self._questions: dict[_Key, asyncio.Task[_Verdict | ProviderError]] = {}
-        self._strangers = Places(MOST_AT_ONCE, MOST_OF_ONE)
+        self._good: BoundedCache[_Key, _CachedResult] = BoundedCache(MOST_KEPT, MOST_BYTES)
+        self._refused: BoundedCache[_Key, _CachedResult] = BoundedCache(MOST_KEPT, MOST_BYTES)
+        self._questions: dict[_Key, asyncio.Task[_CachedResult | ProviderError]] = {}
+        self._strangers = ConcurrencyLimit(MOST_AT_ONCE, MOST_OF_ONE)
 
     def __repr__(self) -> str:
         return f"<BearerTokens {len(self._trusts)} routes, {len(self._good) + len(self._refused)} tokens>"
@@ -118,7 +118,7 @@ class BearerTokens:
     def of(cls, options: Options, clock: Callable[[], float]) -> "BearerTokens | None":
         return cls(options, clock) if any(route.bearer_token for route in options.policy) else None
 
-    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Bearer | RefusedToken:
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> VerifiedBearer | RefusedToken:
         """Nobody for a token that this route does not take; ProviderError where that can't be told now.  `asker` is an address, or ""."""
         trust = self._trusts.get(route_id)
         if trust is None:
@@ -138,7 +138,7 @@ class BearerTokens:
         await asyncio.sleep(grace)
         await self._http.close()
 
-    def _asked_once(self, key: _Key, trust: Trust, token: str, asker: str) -> "asyncio.Task[_Verdict | ProviderError]":
+    def _asked_once(self, key: _Key, trust: TokenPolicy, token: str, asker: str) -> "asyncio.Task[_CachedResult | ProviderError]":
         """Requests that come with the same token meanwhile wait for the same answer."""
         if (question := self._questions.get(key)) is not None:
             return question
@@ -151,14 +151,14 @@ class BearerTokens:
             question.add_done_callback(lambda _: self._strangers.leave(network))
         return question
 
-    async def _judge(self, key: _Key, trust: Trust, token: str) -> _Verdict | ProviderError:
+    async def _judge(self, key: _Key, trust: TokenPolicy, token: str) -> _CachedResult | ProviderError:
         try:
             claims = await self._claims(trust, token)
             now = self._clock()
             bearer = self._bearer(trust, claims, key[1].hex()[:32], now)
-            verdict = _Verdict(bearer, min(now + KEPT, bearer.session.expires))
+            verdict = _CachedResult(bearer, min(now + KEPT, bearer.session.expires))
         except (_Refused, AccessRefused, ScopeMissing) as refusal:
-            verdict = _Verdict(RefusedToken(f"{trust.kind}: {refusal}"[:LONGEST_REASON]), self._clock() + REFUSED_KEPT)
+            verdict = _CachedResult(RefusedToken(f"{trust.kind}: {refusal}"[:LONGEST_REASON]), self._clock() + REFUSED_KEPT)
         except ProviderError as error:
             log.warning("a bearer token can't be judged", kind=trust.kind, issuer=trust.issuer, reason=str(error))
             return error
@@ -169,7 +169,7 @@ class BearerTokens:
         kept.put(key, verdict, weight_of(verdict))
         return verdict
 
-    async def _claims(self, trust: Trust, token: str) -> dict[str, Any]:
+    async def _claims(self, trust: TokenPolicy, token: str) -> dict[str, Any]:
         """_Refused, AccessRefused, ScopeMissing; ProviderError where nobody can tell."""
         if trust.kind == JWT:
             issuer = self._issuers[trust]
@@ -180,7 +180,7 @@ class BearerTokens:
             if not isinstance(claims.get("sub"), str) or not claims["sub"]:
                 raise _Refused("the provider does not say whose token it is")
             return self._provider.doubted(claims, discovery)
-        expected = trust if trust.kind == ACCESS_TOKEN else Trust(ID_TOKEN, audience=(self._provider.client_id,))
+        expected = trust if trust.kind == ACCESS_TOKEN else TokenPolicy(ID_TOKEN, audience=(self._provider.client_id,))
         claims = await verified(
             token,
             expected,
@@ -192,7 +192,7 @@ class BearerTokens:
         )
         return self._provider.doubted(claims, discovery)
 
-    def _bearer(self, trust: Trust, claims: dict[str, Any], id: str, now: float) -> Bearer:
+    def _bearer(self, trust: TokenPolicy, claims: dict[str, Any], id: str, now: float) -> VerifiedBearer:
         expires = min(float(claims.get("exp", now + KEPT)), now + ATTESTED)
         issued = float(claims.get("iat", now))
         if trust.kind == JWT:
@@ -204,7 +204,7 @@ class BearerTokens:
             user_id, provider, subject = user.id, self._provider.provider.name, self._provider.provider.subject(claims)
             # What userinfo says is the provider's, whatever it says of itself.
             issuer = self._provider.provider.issuer if trust.audience == (ANY_CLIENT,) else issuer_in(claims)
-        return Bearer(Session(f"bearer/{id}", user_id, subject, provider, issued, expires, claims, issuer=issuer), user)
+        return VerifiedBearer(Session(f"bearer/{id}", user_id, subject, provider, issued, expires, claims, issuer=issuer), user)
 
 
 class _Refused(Exception):
@@ -214,12 +214,12 @@ class _Refused(Exception):
 class _Issuer:
     """Another issuer's keys: from a file, from `bearer_token_jwks_url`, or from where its discovery document says."""
 
-    def __init__(self, trust: Trust, http: ProviderHttp, clock: Callable[[], float]):
+    def __init__(self, trust: TokenPolicy, http: ProviderHttp, clock: Callable[[], float]):
         self._trust = trust
         self._http = http
         self._fixed = key_set.parse(strict_json.parse_object(trust.jwks)) if trust.jwks else None
         self._key_set = KeySet(http, clock)
-        self._uri = Remembered(self._discovered, lifetime=DISCOVERY_LIFETIME, stale=DISCOVERY_LIFETIME, clock=clock)
+        self._uri = SingleFlightCache(self._discovered, lifetime=DISCOVERY_LIFETIME, stale=DISCOVERY_LIFETIME, clock=clock)
 
     async def keys(self) -> Keys:
         return self._fixed if self._fixed is not None else await self._key_set.keys(await self._jwks_uri())
@@ -243,7 +243,7 @@ class _Issuer:
 
 async def verified(
     token: str,
-    trust: Trust,
+    trust: TokenPolicy,
     issuer: str,
     algorithms: frozenset[str],
     keys: Callable[[], Any],
@@ -272,7 +272,9 @@ async def verified(
     raise _Refused(str(unknown))
 
 
-def _check_claims(kind: Kind, trust: Trust, header: Mapping[str, Any], payload: Mapping[str, Any], issuer: str, now: float) -> None:
+def _check_claims(
+    kind: TokenKind, trust: TokenPolicy, header: Mapping[str, Any], payload: Mapping[str, Any], issuer: str, now: float
+) -> None:
     """Before the signature: what can't be for us is no reason to fetch keys."""
     if payload.get("iss") != issuer:
         raise ProviderError("it is of another issuer")

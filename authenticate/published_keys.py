@@ -11,9 +11,9 @@ from typing import Any
 import structlog
 
 from config.options import Options
-from databroker.backoff import pauses
 from databroker.client import BrokerClient
 from databroker.records import SIGNING_KEY, PublishedKey
+from foundation.backoff import pauses
 from foundation.crypto.signing_key import SigningKey, checked_jwk
 from foundation.errors import BrokerError
 

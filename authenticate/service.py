@@ -6,26 +6,26 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from authenticate.after_sign_out import AfterSignOut
 from authenticate.directory.service import DirectoryService
+from authenticate.post_logout_redirect import PostLogoutRedirect
 from authenticate.provider.client import ProviderClient
 from authenticate.providers.registry import provider_of
 from authenticate.published_keys import PublishedKeys
+from authenticate.redirect_targets import RedirectTarget, RedirectTargets
 from authenticate.scim.access import ScimAccess
+from authenticate.scim.audit_trail import AuditTrail
 from authenticate.scim.directory import ScimDirectory
 from authenticate.scim.errors import ScimError
-from authenticate.scim.trail import Trail
 from authenticate.session.provider_logout import ProviderLogout
 from authenticate.session.refresh import SessionRefresh
 from authenticate.session.refresh_worker import RefreshWorker
 from authenticate.session.sessions import Sessions
-from authenticate.targets import Target, Targets
 from config.options import Options
-from databroker.backoff import pauses
 from databroker.client import BrokerClient
-from databroker.elected import run_elected
+from databroker.leader_election import run_elected
 from databroker.records import Session
-from foundation.client_network import Places
+from foundation.backoff import pauses
+from foundation.client_network import ConcurrencyLimit
 from foundation.crypto.csrf_token import CsrfTokens
 from foundation.crypto.hand_over import HandOvers
 from foundation.crypto.program_tokens import ProgramHandOvers, ProgramRequests
@@ -68,8 +68,8 @@ class AuthenticateService:
         self.attempts = SignInAttempts(options, purpose="provider")
         self.csrf = CsrfTokens(options)
         self.signer = UrlSigner(options)
-        self.targets = Targets(self.origin)
-        self.after_sign_out = AfterSignOut(options, self.targets)
+        self.targets = RedirectTargets(self.origin)
+        self.post_logout_redirect = PostLogoutRedirect(options, self.targets)
         self._hand_overs = HandOvers(options)
         self.program_requests = ProgramRequests(options)
         self._program_hand_overs = ProgramHandOvers(options)
@@ -77,9 +77,9 @@ class AuthenticateService:
         self.directory = directory or DirectoryService(options, broker, clock)
         self._own_client = self.provider_client.for_our_own_work()
         self.refresh = SessionRefresh(self._own_client, broker, clock)
-        self.places_at_provider = Places(MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK)
+        self.places_at_provider = ConcurrencyLimit(MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK)
         self.scim = ScimDirectory(options, broker, clock)
-        self.scim_trail = Trail()
+        self.scim_trail = AuditTrail()
         self.scim_access = ScimAccess(options.scim_token or ())
         self.published_keys = PublishedKeys.from_options(options, signing_key, broker, clock)
         self._background: list[asyncio.Task[None]] = []
@@ -143,14 +143,14 @@ class AuthenticateService:
         """Where a page of the authenticate host sends who is not signed in, or not as is `asked`; sign-in then leads back to `own_path`."""
         return self.signer.sign(self.origin + SIGN_IN_PATH, {"gate_redirect_uri": self.origin + own_path, **asked}, self.clock())
 
-    def way_back(self, session: Session, target: Target, attempt_id: str) -> str:
+    def way_back(self, session: Session, target: RedirectTarget, attempt_id: str) -> str:
         """Where the signed-in browser goes now: home at once, or to a route host with a token that gives that host the session."""
         if self.targets.is_own(target):
             return target.url
         token = self._hand_overs.seal(session.id, attempt_id, target.host_port, target.url, self.clock())
         return f"{target.origin}{CALLBACK_PATH}?gate_session={token}"
 
-    def way_to_program(self, session: Session, route: Target, redirect_uri: str) -> str:
+    def way_to_program(self, session: Session, route: RedirectTarget, redirect_uri: str) -> str:
         """Where the browser of who agreed goes now: to the route host, which makes the program's token and leads on to the program."""
         token = self._program_hand_overs.seal(session.id, route.host_port, redirect_uri, self.clock())
         return f"{route.origin}{CALLBACK_PATH}?gate_programmatic=true&gate_session={token}"

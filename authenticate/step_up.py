@@ -15,7 +15,7 @@ UNMET = "unmet_authentication_requirements"  # OpenID Connect Core Unmet Authent
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StepUpRequest:
     """`max_age` is in seconds; `is_pressed`: the provider must ask the person again, whatever it remembers of them."""
 
     acr_values: tuple[str, ...] = ()

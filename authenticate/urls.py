@@ -3,7 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 from django.urls import path, re_path
 
-from authenticate import after_sign_out
+from authenticate import post_logout_redirect
 from authenticate.scim.access import PATH as SCIM_PATH
 from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
 from authenticate.views.callback import callback
@@ -31,7 +31,7 @@ urlpatterns = [
     path(".gate/refresh", refresh),
     path(".gate/program", program),
     re_path(r"^\.gate/(?:signout/?|sign_out/?)$", sign_out),
-    path(after_sign_out.PATH[1:], signed_out),
+    path(post_logout_redirect.PATH[1:], signed_out),
     path(BACKCHANNEL_LOGOUT_PATH[1:], backchannel_logout),
     path(FRONTCHANNEL_LOGOUT_PATH[1:], frontchannel_logout),
     path(SCIM_PATH[1:], scim),

@@ -19,7 +19,7 @@ from authorize.explain.explanation import Explanation, explained_again
 from authorize.explain.form import DecisionNotLogged, ExplainForm
 from authorize.explain.invented_request import described_moment
 from authorize.models import LoggedDecision
-from databroker.admin import LookOnly
+from databroker.admin import ReadOnlyAdmin
 
 _SPANS = {
     "5m": ("Last 5 minutes", timedelta(minutes=5)),
@@ -65,7 +65,7 @@ class ShadowFilter(admin.AllValuesFieldListFilter):
         return (choice for choice in super().choices(changelist) if choice["display"])
 
 
-class DecisionAdmin(LookOnly):
+class DecisionAdmin(ReadOnlyAdmin):
     # What fits a screen; the decision's own page has the rest.
     list_display = ["when", "who", "outcome", "asked", "reason"]
     list_display_links = ["when"]

@@ -23,7 +23,7 @@ from config.groups.directory import groups_are_recorded
 from config.options import Options
 from config.routes.route import Route
 from databroker.replica import Replica
-from databroker.session_use import SessionReader
+from databroker.session_reader import SessionReader
 from foundation.challenges import RefusedToken
 from foundation.crypto.program_tokens import ProgramTokens
 from foundation.crypto.session_cookie import SessionCookies

@@ -17,8 +17,8 @@ import time
 from base64 import b64encode
 from pathlib import Path
 
-from authenticate.directory.reading import Reading
-from authenticate.directory.source import Source
+from authenticate.directory.reading import DirectoryReading
+from authenticate.directory.source import DirectorySource
 from authorize.identity.loader import IdentityLoader
 from authorize.policy.decision import decide
 from authorize.policy.request import access_request
@@ -29,7 +29,7 @@ from config.options import Options
 from databroker.client import LocalBroker
 from databroker.records import SESSION, USER, Session, User
 from databroker.replica import Replica
-from databroker.session_use import SessionReader
+from databroker.session_reader import SessionReader
 from databroker.store.memory import MemoryStore
 from foundation.tasks import spawn
 from foundation.telemetry.logs import configure_logs
@@ -75,12 +75,12 @@ def host(name: str) -> str:
 
 async def measure(options: Options) -> bool:
     broker = LocalBroker(MemoryStore())
-    source = Source.from_options(options)
+    source = DirectorySource.from_options(options)
     assert source is not None
     outcomes = []
     for what, goal in (("first", 90.0), ("second, unchanged", 90.0)):
         before = broker._store._version
-        run = await Reading(source, broker, 300.0).run()
+        run = await DirectoryReading(source, broker, 300.0).run()
         written = broker._store._version - before - 1  # the history's line
         facts = f"{run.users:,} users, {run.groups:,} groups, {run.requests} requests, {written:,} writes"
         print(f"{what} reading: {facts}; {run.error or 'good'}")

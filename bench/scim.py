@@ -38,7 +38,7 @@ def main() -> int:
         config.write_text(yaml.safe_dump({**settings, "scim_token": TOKEN}))
         process = stack.enter_context(child([sys.executable, "manage.py", "rungate", "-config", str(config)], core=1))
         wait_for(port)
-        provider = Provider(port)
+        provider = ScimProvider(port)
         before = resident(process.pid)
         ids, used, started = [], [processor(process.pid)], time.perf_counter()
         for number in range(users):
@@ -72,7 +72,7 @@ def main() -> int:
         return int(growth / 1024 > GROWTH_KIB or last / first > SLOWER or written != users + len(groups) or again != 0)
 
 
-class Provider:
+class ScimProvider:
     """Its side of one connection."""
 
     def __init__(self, port: int):

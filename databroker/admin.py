@@ -20,9 +20,9 @@ from django.views.decorators.csrf import csrf_protect
 
 from databroker.adminsite import search
 from databroker.adminsite.audit import AUDIT_COLUMNS, csv_lines, name_of, record_action, user_of
-from databroker.adminsite.cached_paginator import CountedPaginator
+from databroker.adminsite.cached_paginator import CachedPaginator
 from databroker.adminsite.details import asked, short_moment, shown_claims, shown_facts
-from databroker.adminsite.end_sessions import Ending
+from databroker.adminsite.end_sessions import EndSessionsAction
 from databroker.models import AuditEntry, Group, Session, User
 from databroker.records import DIRECTORY_USER, SESSION, USER, Record
 from foundation.errors import BrokerError
@@ -33,12 +33,12 @@ MOST_IN_CSV = 100_000
 SHOWN = 100  # the full list of a group's members has pages, this one has an end
 
 
-class LookOnly(admin.ModelAdmin):
+class ReadOnlyAdmin(admin.ModelAdmin):
     """Who was let into the admin may look at everything here; nobody edits rows, they are made from records."""
 
     actions: Any = None
     list_per_page = 50
-    paginator = CountedPaginator
+    paginator = CachedPaginator
     show_facets = admin.ShowFacets.NEVER
 
     def has_module_permission(self, request: HttpRequest) -> bool:
@@ -84,7 +84,7 @@ class LookOnly(admin.ModelAdmin):
         return format_html("{}{}", lines, more) if first else format_html("{}", self.get_empty_value_display())
 
 
-class EndsSessions(LookOnly):
+class EndSessionsAdmin(ReadOnlyAdmin):
     """Pages that offer to end sessions."""
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
@@ -95,8 +95,8 @@ class EndsSessions(LookOnly):
     def has_end_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
 
-    def end(self, request: HttpRequest, *works: Callable[[Ending], None]) -> None:
-        ending = Ending(request)
+    def end(self, request: HttpRequest, *works: Callable[[EndSessionsAction], None]) -> None:
+        ending = EndSessionsAction(request)
         try:
             for work in works:
                 work(ending)
@@ -111,7 +111,7 @@ class EndsSessions(LookOnly):
                 self.message_user(request, f"{_ended(ending)} There are more: ask again to go on.", messages.WARNING)
 
 
-class SessionAdmin(EndsSessions):
+class SessionAdmin(EndSessionsAdmin):
     list_display = ["person", "began", "ends", "seen", "last_route", "client_address", "browser"]
     list_display_links = ["person"]
     search_fields = ["id"]  # what is searched says `get_search_results`
@@ -193,13 +193,13 @@ class SessionAdmin(EndsSessions):
             return HttpResponseRedirect(self.url(Session, "changelist"))
 
     def delete_model(self, request: HttpRequest, obj: Session) -> None:
-        Ending(request).end_sessions([obj.pk])
+        EndSessionsAction(request).end_sessions([obj.pk])
 
     def log_deletions(self, request: HttpRequest, queryset: Any) -> None:
-        """`Ending` makes the entry."""
+        """`EndSessionsAction` makes the entry."""
 
 
-class UserAdmin(EndsSessions):
+class UserAdmin(EndSessionsAdmin):
     list_display = ["id", "email", "name", "last_sign_in"]
     list_filter = ["last_sign_in"]
     search_fields = ["id"]  # what is searched says `get_search_results`
@@ -236,7 +236,7 @@ class UserAdmin(EndsSessions):
         self.end(request, lambda ending: ending.end_all_sessions(people))
 
 
-class AuditAdmin(LookOnly):
+class AuditAdmin(ReadOnlyAdmin):
     list_display = ["when", "who", "action", "whom", "address"]
     list_filter = ["when", "action"]
     search_fields = [*(f"{field}__holds" for field in ("who", "account", "action", "object_words", "object_id")), "address__startswith"]
@@ -265,7 +265,7 @@ def register(site: admin.AdminSite) -> None:
     site.register(AuditEntry, AuditAdmin)
 
 
-def _ended(ending: Ending) -> str:
+def _ended(ending: EndSessionsAction) -> str:
     return f"{ending.ended} session{'s' if ending.ended != 1 else ''} ended."
 
 

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from databroker.records import SPENT, Record
-from databroker.store.base import ANEW, BackEnd, Change, Lease, StartOver, VersionConflict
+from databroker.store.base import ANEW, BackEnd, Lease, RecordChange, StartOver, VersionConflict
 from foundation.errors import BrokerError
 
 # Spent ids outlive what they guard by this many seconds, because the clocks of two machines may differ.
@@ -25,7 +25,7 @@ class BrokerClient(Protocol):
 
     async def page(self, type: str, after: str, limit: int) -> list[Record]: ...
 
-    def changes(self, since: int) -> AsyncGenerator[Change]: ...
+    def changes(self, since: int) -> AsyncGenerator[RecordChange]: ...
 
     async def server_version(self) -> str: ...
 

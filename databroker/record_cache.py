@@ -30,7 +30,7 @@ UNDECIDING: Final = TOKENS | {
 }
 
 
-class PackedRecords:
+class RecordCache:
     """Of one type, by id, at most `most` and MOST_BYTES, each at a third of what its Record weighs; None where it is known that there
     is none.
 
@@ -47,7 +47,7 @@ class PackedRecords:
         self._opened: dict[str, tuple[bytes, Record]] = {}  # each as long as the same bytes are held
 
     def __repr__(self) -> str:
-        return f"<PackedRecords {len(self._held)} of {self._type}>"
+        return f"<RecordCache {len(self._held)} of {self._type}>"
 
     def __contains__(self, id: str) -> bool:
         return id in self._held

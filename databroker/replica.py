@@ -9,11 +9,11 @@ from typing import Final
 
 import structlog
 
-from databroker.backoff import pauses
 from databroker.client import BrokerClient, version_of
-from databroker.record_cache import PackedRecords, to_decide_by
+from databroker.record_cache import RecordCache, to_decide_by
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
-from databroker.store.base import ANEW, Change, StartOver
+from databroker.store.base import ANEW, RecordChange, StartOver
+from foundation.backoff import pauses
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 
@@ -37,7 +37,7 @@ class Unknown(Enum):
 
 UNKNOWN: Final = Unknown.UNKNOWN
 # What callbacks get when anything may have changed: drop whatever was derived from records.
-EVERYTHING: Final = Change(0, "", "", None)
+EVERYTHING: Final = RecordChange(0, "", "", None)
 
 SEEN_AT_ONCE: Final = frozenset({SESSION, SERVICE_ACCOUNT})
 
@@ -73,9 +73,9 @@ class Replica:
         self.staleness = staleness
         self._shortest_silence = shortest_silence
         self._clock = clock
-        self._cache = {type: PackedRecords(type, max_records) for type in types}
+        self._cache = {type: RecordCache(type, max_records) for type in types}
         self._calls: dict[type_and_id, asyncio.Task[Record | BrokerError | None]] = {}
-        self._callbacks: list[Callable[[Change], None]] = []
+        self._callbacks: list[Callable[[RecordChange], None]] = []
         self._is_following = False
         self._end_of_staleness: asyncio.TimerHandle | None = None
         self._following: asyncio.Timeout | None = None
@@ -90,14 +90,14 @@ class Replica:
         """Up to where this copy is right, for another process's `catch_up`; empty while nothing is known."""
         return f"{self._server_version}:{self._position}" if self._is_following else ""
 
-    async def catch_up(self, seen: str, patience: float) -> None:
-        """Return when nothing here is older than `seen`, another replica's; what does not arrive within `patience` seconds is dropped.
+    async def catch_up(self, seen: str, timeout: float) -> None:
+        """Return when nothing here is older than `seen`, another replica's; what does not arrive within `timeout` seconds is dropped.
 
         So a process that heard of a change is never answered from what was true before it.
         """
         server_version, _, version = seen.rpartition(":")
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 while version and self._is_serving and not self._has_reached(server_version, int(version)):
                     await self._moved.wait()
         except TimeoutError:
@@ -142,7 +142,7 @@ class Replica:
             raise outcome
         return outcome
 
-    def on_change(self, callback: Callable[[Change], None]) -> None:
+    def on_change(self, callback: Callable[[RecordChange], None]) -> None:
         """Call `callback` inside the stream task for each change of our types, cached or not, after the cache has heard of it.
 
         It gets EVERYTHING (compare with `is`) when the cache was cleared.  Where it raises all begins anew, with EVERYTHING.
@@ -216,7 +216,7 @@ class Replica:
                 self._move(position)
                 log.info("replica follows the change stream", server_version=server_version, version=position)
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: RecordChange) -> None:
         key = (change.type, change.id)
         self._calls.pop(key, None)  # what this call brings may be older than the change
         cache = self._cache[change.type]
@@ -253,7 +253,7 @@ class Replica:
         if type in self._cache:
             self._cache[type].drop(id)
         self._calls.pop((type, id), None)
-        self._tell(Change(self._position, type, id, None))
+        self._tell(RecordChange(self._position, type, id, None))
 
     def _lose(self) -> None:
         """The stream is gone: what is cached is all that may be served, and not for long."""
@@ -286,6 +286,6 @@ class Replica:
             cache.clear()
         self._calls.clear()
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: RecordChange) -> None:
         for callback in self._callbacks:
             callback(change)

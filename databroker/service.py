@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from databroker import clock as clocks
-from databroker.backoff import pauses
+from databroker import clock_skew as clocks
 from databroker.client import BrokerClient, ForgettingBroker, LocalBroker
-from databroker.elected import run_elected
+from databroker.leader_election import run_elected
 from databroker.replica import Replica
 from databroker.store.base import BackEnd
 from databroker.store.sealed import SealedStore
 from databroker.tables import activity, rows
 from databroker.tables.projection import Projection
+from foundation.backoff import pauses
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 MIB = 1024 * 1024
 
 
-def remembered(most: int, *, longest: int, size: Callable[..., int] = len) -> Callable[[Callable[..., T]], Callable[..., T]]:
+def bounded_lru_cache(most: int, *, longest: int, size: Callable[..., int] = len) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """`lru_cache` for at most `most` calls whose arguments are no longer than `longest` together; any other is worked out anew.
 
     `size` gives the length of all arguments, in bytes or characters; `len` is for one alone.  What comes of them must not be longer

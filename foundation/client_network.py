@@ -3,10 +3,10 @@
 from collections import Counter
 from ipaddress import ip_address, ip_network
 
-from foundation.bounded_cache import remembered
+from foundation.bounded_cache import bounded_lru_cache
 
 
-@remembered(4096, longest=64)  # clients choose their addresses
+@bounded_lru_cache(4096, longest=64)  # clients choose their addresses
 def client_network(address: str) -> str:
     """An IPv4 address itself; of an IPv6 address its /64, because who has that network has all of its addresses; any other text itself."""
     try:
@@ -16,7 +16,7 @@ def client_network(address: str) -> str:
     return str(ip) if ip.version == 4 else str(ip_network((ip, 64), strict=False))
 
 
-class Places:
+class ConcurrencyLimit:
     """So many at a time, and of one network fewer, so that nobody alone takes the places of all others."""
 
     def __init__(self, of_all: int, of_one: int):

@@ -16,7 +16,7 @@ _UNREACHABLE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN
 _TLS_ALERT = (r"\x15\x03", "\x15\x03")  # the first bytes of an alert, as a parser of HTTP quotes them
 
 
-class Trouble(Enum):
+class ConnectionFault(Enum):
     """`words` continue "<host>:<port> "; `advice` tells the operator what to look at."""
 
     REFUSED = "refuses the connection", "nothing listens on that port, or a firewall turns us away"
@@ -46,14 +46,14 @@ class Trouble(Enum):
         return f"{self.words} ({self.advice})"
 
 
-def trouble_of(error: BaseException) -> Trouble:
+def connection_fault(error: BaseException) -> ConnectionFault:
     """What was in the way; the innermost cause counts, because libraries wrap it in words that are all alike."""
     causes = list(_causes(error))
     for judge in (_of_tls, _of_the_system, _of_the_protocol):
         for cause in causes:
             if (trouble := judge(cause)) is not None:
                 return trouble
-    return Trouble.UNKNOWN
+    return ConnectionFault.UNKNOWN
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -71,41 +71,41 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         waiting += [cause for cause in inner if isinstance(cause, BaseException)]
 
 
-def _of_tls(error: BaseException) -> Trouble | None:
+def _of_tls(error: BaseException) -> ConnectionFault | None:
     # aiohttp's own errors are ssl's by name too, without what ssl's say.
     if isinstance(error, ssl.SSLCertVerificationError) and (code := getattr(error, "verify_code", None)) is not None:
         if code in _OTHER_NAMES:
-            return Trouble.OTHER_NAME
-        return {_EXPIRED: Trouble.EXPIRED, _NOT_YET_VALID: Trouble.NOT_YET_VALID}.get(code, Trouble.UNTRUSTED)
+            return ConnectionFault.OTHER_NAME
+        return {_EXPIRED: ConnectionFault.EXPIRED, _NOT_YET_VALID: ConnectionFault.NOT_YET_VALID}.get(code, ConnectionFault.UNTRUSTED)
     # A handshake that was waiting when it was given up, or a connection that was reset, is told by what stopped it.
     if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLWantReadError | ssl.SSLWantWriteError):
         return None
     if not (reason := getattr(error, "reason", None)):
         return None
     if reason in _NO_TLS:
-        return Trouble.NO_TLS
-    return Trouble.WANTS_CERTIFICATE if any(name in reason for name in _WANTS_CERTIFICATE) else Trouble.NO_HANDSHAKE
+        return ConnectionFault.NO_TLS
+    return ConnectionFault.WANTS_CERTIFICATE if any(name in reason for name in _WANTS_CERTIFICATE) else ConnectionFault.NO_HANDSHAKE
 
 
-def _of_the_system(error: BaseException) -> Trouble | None:
+def _of_the_system(error: BaseException) -> ConnectionFault | None:
     if isinstance(error, socket.gaierror):
-        return Trouble.UNRESOLVED
+        return ConnectionFault.UNRESOLVED
     if isinstance(error, ConnectionRefusedError):
-        return Trouble.REFUSED
+        return ConnectionFault.REFUSED
     if not isinstance(error, OSError):
         return None
     if error.errno in _UNREACHABLE:
-        return Trouble.UNREACHABLE
-    return Trouble.NO_DESCRIPTORS if error.errno in (errno.EMFILE, errno.ENFILE) else None
+        return ConnectionFault.UNREACHABLE
+    return ConnectionFault.NO_DESCRIPTORS if error.errno in (errno.EMFILE, errno.ENFILE) else None
 
 
-def _of_the_protocol(error: BaseException) -> Trouble | None:
+def _of_the_protocol(error: BaseException) -> ConnectionFault | None:
     name = type(error).__name__
     if any(alert in str(error) for alert in _TLS_ALERT):
-        return Trouble.ONLY_TLS
+        return ConnectionFault.ONLY_TLS
     # Each library has timeouts of its own, which are no TimeoutError everywhere.
     if isinstance(error, TimeoutError) or name.endswith(("Timeout", "TimeoutError")):
-        return Trouble.TIMED_OUT
+        return ConnectionFault.TIMED_OUT
     if isinstance(error, ConnectionError | EOFError) or name in ("RemoteProtocolError", "ServerDisconnectedError"):
-        return Trouble.BROKE_OFF
+        return ConnectionFault.BROKE_OFF
     return None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from authorize.client import Authorizer
 from authorize.rpc.ext_authz import Denied, EnvoyRequest, LetThrough, Responder, require_same_route
 from config.options import Options
-from foundation.bounded_cache import remembered, together
+from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import GateError
 from foundation.telemetry.request_id import new_request_id
 from proxy.access_log import RequestLog
@@ -77,7 +77,7 @@ class ExtAuthzResponder(Responder):
         return tuple(replaced), tuple(sorted(removed))
 
 
-@remembered(256, longest=2048, size=together)  # browsers send the same names again and again
+@bounded_lru_cache(256, longest=2048, size=together)  # browsers send the same names again and again
 def _by_names(sent: tuple[bytes, ...]) -> tuple[frozenset[bytes], tuple[bytes, ...]]:
     """What follows from the names of a request's headers alone: each, and those that only we may tell an upstream."""
     names = frozenset(sent)

@@ -10,7 +10,7 @@ from authorize.client import Withheld
 from config.options import Options
 from config.routes.route import Route
 from config.routes.upstream_credentials import shows_credentials
-from foundation.bounded_cache import remembered, together
+from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.crypto import cookies
 from foundation.errors import UpstreamError
 
@@ -83,7 +83,7 @@ def is_identity_header(folded: bytes) -> bool:
     return is_internal_header(folded) and folded.replace(b"-", b"").startswith((b"xgate", b"impersonate"))
 
 
-@remembered(4096, longest=LONGEST_REMEMBERED)
+@bounded_lru_cache(4096, longest=LONGEST_REMEMBERED)
 def _known(name: bytes) -> tuple[int, bytes]:
     """(what to do with a client's header of this name, its folded name)."""
     folded = fold(name)
@@ -105,7 +105,7 @@ class TrustedPeers:
 
     def __init__(self, networks: Iterable[object]):
         self._networks = tuple(ipaddress.ip_network(str(network)) for network in networks)
-        self._cached = remembered(4096, longest=LONGEST_REMEMBERED)(self._is_inside)
+        self._cached = bounded_lru_cache(4096, longest=LONGEST_REMEMBERED)(self._is_inside)
 
     def __contains__(self, address: object) -> bool:
         return bool(self._networks) and self._cached(str(address))
@@ -225,7 +225,7 @@ def _without_named(kept: Headers, options: set[bytes]) -> Headers:
     return [pair for pair in kept if pair[0].lower() not in options or _known(pair[0])[0] in (COOKIE, AUTHORIZATION)]
 
 
-@remembered(1024, longest=1024, size=together)
+@bounded_lru_cache(1024, longest=1024, size=together)
 def _forwarding(address: str, scheme: str, host: bytes, trusted: tuple[Header, ...], append: bool) -> tuple[Header, ...]:
     """The forwarding headers: a trusted peer's values kept and extended by its address, or ours alone."""
     given: dict[bytes, list[bytes]] = {}
@@ -255,7 +255,7 @@ def _port(scheme: str, host: bytes) -> bytes:
     return port if colon and port.isdigit() else (b"443" if scheme == "https" else b"80")
 
 
-@remembered(4096, longest=LONGEST_REMEMBERED)
+@bounded_lru_cache(4096, longest=LONGEST_REMEMBERED)
 def _response_name(name: bytes) -> bytes | None:
     """The lower-case name, as ASGI wants it; None for what belongs to the upstream's connection and tells us nothing."""
     folded = name.lower()

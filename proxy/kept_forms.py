@@ -23,7 +23,7 @@ from config.options import Options
 from databroker.client import BrokerClient
 from databroker.records import KEPT_FORM
 from databroker.store.base import VersionConflict
-from foundation.client_network import Places, client_network
+from foundation.client_network import ConcurrencyLimit, client_network
 from foundation.crypto import cookies
 from foundation.crypto.sealing import NONCE_BYTES, Sealer, decrypted, derive_key, from_text, to_text
 from foundation.crypto.sign_in_attempts import ID_CHARACTERS, is_attempt_id
@@ -92,7 +92,7 @@ class KeptForms:
         self._places_key = derive_key(options.cookie_secret[0], "places of kept forms")
         self._broker = broker
         self._scheme_of = scheme_of
-        self._readers = Places(READ_AT_A_TIME, READ_OF_ONE)
+        self._readers = ConcurrencyLimit(READ_AT_A_TIME, READ_OF_ONE)
 
     async def keep(
         self, incoming: Incoming, client_address: str, receive: Receive, now: float, *, can_be_sent: bool = True

@@ -8,7 +8,7 @@ import structlog
 
 from databroker.records import SESSION
 from databroker.replica import EVERYTHING
-from databroker.store.base import Change
+from databroker.store.base import RecordChange
 from foundation.client_network import client_network
 from foundation.errors import BrokerError
 from proxy.forwarding.http import Leash
@@ -74,7 +74,7 @@ class OpenStreams:
         if not streams:
             del self._by_session[stream.session_id]
 
-    def on_change(self, change: Change) -> None:
+    def on_change(self, change: RecordChange) -> None:
         """For the replica: called for each change of a record."""
         self.changes += 1
         if change is not EVERYTHING and change.type == SESSION and change.record is None:

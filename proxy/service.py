@@ -6,7 +6,7 @@ from authorize.client import Authorizer
 from authorize.policy.request import CONNECT, AccessRequest, access_request
 from config.options import Options
 from config.routes.route import Route
-from databroker.session_use import SessionReader
+from databroker.session_reader import SessionReader
 from foundation.crypto.hand_over import HandOvers
 from foundation.crypto.program_tokens import ProgramHandOvers, ProgramTokens
 from foundation.crypto.session_cookie import SessionCookies

@@ -8,9 +8,9 @@ from copy import copy
 from typing import Any, Protocol
 from urllib.parse import urlencode, urljoin, urlsplit
 
-from authenticate.directory import patience
+from authenticate.directory import retry_delay
 from authenticate.directory.base import Budget, DirectoryError
-from authenticate.provider.http import Answer, ProviderHttp
+from authenticate.provider.http import ProviderHttp, ProviderResponse
 from foundation.errors import ProviderError
 
 MAX_BODY = 8 * 1024 * 1024  # of one page
@@ -20,11 +20,11 @@ AT_ONCE = 8  # requests
 Params = Mapping[str, str | int]
 Sleep = Callable[[float], Awaitable[None]]
 # The answer, and what it holds -> the address of the next page, "" for none.
-NextPage = Callable[[Answer, Any], str]
+NextPage = Callable[[ProviderResponse, Any], str]
 
 
 class Credentials(Protocol):
-    async def headers(self, api: "Api") -> Mapping[str, str]:
+    async def headers(self, api: "DirectoryApi") -> Mapping[str, str]:
         """What proves who we are, obtained by `api` where it must be."""
         ...
 
@@ -33,7 +33,7 @@ class Credentials(Protocol):
         ...
 
 
-class Pace:
+class RateLimiter:
     """At most so many requests a second, for all who share it; None is no limit."""
 
     def __init__(self, rate: float | None, *, now: Callable[[], float] = time.monotonic, sleep: Sleep = asyncio.sleep):
@@ -52,7 +52,7 @@ class Pace:
             await self._sleep(at - now)
 
 
-class Api:
+class DirectoryApi:
     """For one reading of one directory.  `base` is its address; nothing but it ever gets the credentials."""
 
     def __init__(
@@ -62,8 +62,8 @@ class Api:
         credentials: Credentials,
         budget: Budget,
         *,
-        pace: Pace,
-        is_limited: Callable[[Answer], bool] = patience.is_limited,
+        pace: RateLimiter,
+        is_limited: Callable[[ProviderResponse], bool] = retry_delay.is_limited,
         sleep: Sleep = asyncio.sleep,
         clock: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
@@ -78,28 +78,28 @@ class Api:
         self._clock = clock
         self._jitter = jitter
 
-    def proven_by(self, credentials: Credentials) -> "Api":
+    def proven_by(self, credentials: Credentials) -> "DirectoryApi":
         """The same reading, asked by somebody else."""
         other = copy(self)
         other._credentials = credentials
         return other
 
-    async def get(self, address: str, params: Params | None = None, *, accept: tuple[int, ...] = (200,)) -> Answer:
+    async def get(self, address: str, params: Params | None = None, *, accept: tuple[int, ...] = (200,)) -> ProviderResponse:
         """`address` is a path below the base, or a whole URL on its host.  DirectoryError for any status that is not accepted."""
         return await self._asked("GET", self._url(address, params), {}, b"", accept)
 
-    async def post(self, address: str, content: bytes) -> Answer:
+    async def post(self, address: str, content: bytes) -> ProviderResponse:
         """JSON."""
         return await self._asked("POST", self._url(address, None), {"Content-Type": "application/json"}, content, (200,))
 
-    async def token(self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Answer:
+    async def token(self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None) -> ProviderResponse:
         """What a token endpoint answers.  Its address is the operator's word, never the directory's."""
         sent = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
         return await self._persistent(lambda: self._http.send("POST", url, sent, urlencode(form).encode()), url, (200,))
 
     async def pages(
         self, address: str, params: Params | None, next_page: NextPage, *, accept: tuple[int, ...] = (200,)
-    ) -> AsyncIterator[tuple[Answer, Any]]:
+    ) -> AsyncIterator[tuple[ProviderResponse, Any]]:
         """Each page's answer and its JSON, until there is no next one.  A listing that goes in circles, or never ends, is an error."""
         url, seen = self._url(address, params), set[str]()
         while url:
@@ -112,8 +112,8 @@ class Api:
             following = next_page(answer, document)
             url = self._url(following, None) if following else ""
 
-    async def _asked(self, method: str, url: str, headers: Mapping[str, str], content: bytes, accept: tuple[int, ...]) -> Answer:
-        async def send() -> Answer:
+    async def _asked(self, method: str, url: str, headers: Mapping[str, str], content: bytes, accept: tuple[int, ...]) -> ProviderResponse:
+        async def send() -> ProviderResponse:
             return await self._http.send(method, url, {**headers, **await self._credentials.headers(self)}, content)
 
         answer = await self._persistent(send, url, (*accept, 401))
@@ -123,12 +123,12 @@ class Api:
             raise _refused(answer, url)
         return answer
 
-    async def _persistent(self, send: Callable[[], Awaitable[Answer]], url: str, accept: tuple[int, ...]) -> Answer:
+    async def _persistent(self, send: Callable[[], Awaitable[ProviderResponse]], url: str, accept: tuple[int, ...]) -> ProviderResponse:
         """Again and again, until there is an answer that is accepted, or one that will not change."""
         for attempt in range(self.budget.attempts):
             await self._pace.turn()
             self.budget.requests += 1
-            answer: Answer | None = None
+            answer: ProviderResponse | None = None
             try:
                 answer = await send()
             except DirectoryError:
@@ -139,14 +139,14 @@ class Api:
                 if answer.status in accept:
                     return answer
                 reason = _refused(answer, url)
-                if not self._is_limited(answer) and answer.status not in patience.PASSING:
+                if not self._is_limited(answer) and answer.status not in retry_delay.PASSING:
                     raise reason
             if attempt + 1 < self.budget.attempts:
                 await self._wait(answer, attempt, reason)
         raise reason
 
-    async def _wait(self, answer: Answer | None, attempt: int, reason: DirectoryError) -> None:
-        seconds = patience.pause(answer, attempt, self._clock(), self._jitter())
+    async def _wait(self, answer: ProviderResponse | None, attempt: int, reason: DirectoryError) -> None:
+        seconds = retry_delay.pause(answer, attempt, self._clock(), self._jitter())
         if seconds >= self.budget.left:
             raise DirectoryError(f"{reason}, and wants us to wait for {seconds:.0f} s: longer than idp_refresh_directory_timeout has left")
         await self._sleep(seconds)
@@ -162,7 +162,7 @@ class Api:
         return f"{url}{'&' if '?' in url else '?'}{urlencode(params)}" if params else url
 
 
-def parsed(answer: Answer, url: str) -> Any:
+def parsed(answer: ProviderResponse, url: str) -> Any:
     """The JSON object or list of a page."""
     try:
         return answer.json_list() if answer.body.lstrip()[:1] == b"[" else answer.json()
@@ -170,7 +170,7 @@ def parsed(answer: Answer, url: str) -> Any:
         raise DirectoryError(f"{_place(url)} did not answer with JSON") from error
 
 
-def _refused(answer: Answer, url: str) -> DirectoryError:
+def _refused(answer: ProviderResponse, url: str) -> DirectoryError:
     hint = {401: ": the credentials of idp_service_account are not accepted", 403: ": they may not read this"}.get(answer.status, "")
     return DirectoryError(f"{_place(url)} answered with status {answer.status}{hint}")
 

@@ -3,12 +3,12 @@
 from typing import Any
 from urllib.parse import urlencode
 
-from authenticate.directory.api import AT_ONCE, Api, Params
-from authenticate.directory.base import DirectoryError, DirectorySnapshot, Person
-from authenticate.directory.company import Company, entries, id_of, text_of
+from authenticate.directory.api import AT_ONCE, DirectoryApi, Params
+from authenticate.directory.base import DirectoryError, DirectoryPerson, DirectorySnapshot
+from authenticate.directory.builder import DirectoryBuilder, entries, id_of, text_of
 from authenticate.directory.credentials import FetchedToken
 from authenticate.directory.vendor import Vendor, segment
-from authenticate.provider.http import Answer
+from authenticate.provider.http import ProviderResponse
 from databroker.records import DirectoryGroup
 from foundation.tasks import in_parallel
 
@@ -22,7 +22,7 @@ class Auth0Directory(Vendor):
     def proof(self) -> FetchedToken:
         return FetchedToken(self._token, self.clock)
 
-    async def _token(self, api: Api) -> Answer:
+    async def _token(self, api: DirectoryApi) -> ProviderResponse:
         form = {
             "grant_type": "client_credentials",
             "client_id": self.account.reveal("client_id"),
@@ -31,28 +31,28 @@ class Auth0Directory(Vendor):
         }
         return await api.token(f"{api.base}/oauth/token", form)
 
-    async def fetch(self, api: Api) -> DirectorySnapshot:
-        company = Company(lists_everybody=False)
+    async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:
+        builder = DirectoryBuilder(lists_everybody=False)
         roles = await _numbered(api, f"{ROOT}/roles", "roles")
         for role in roles:
-            company.group(id_of(role), name=text_of(role, "name"))
+            builder.group(id_of(role), name=text_of(role, "name"))
 
         async def read_users(role: str) -> None:
             path, params = f"{ROOT}/roles/{segment(role)}/users", {"take": PAGE}
 
-            def following(answer: Answer, page: Any) -> str:
+            def following(answer: ProviderResponse, page: Any) -> str:
                 at = page.get("next") if isinstance(page, dict) else None
                 return f"{path}?{urlencode({**params, 'from': at})}" if at else ""
 
             async for _, page in api.pages(path, params, following):
                 for user in entries(page, "users"):
-                    company.user(id_of(user, "user_id"), email=text_of(user, "email"), name=text_of(user, "name"))
-                    company.members(role, (id_of(user, "user_id"),))
+                    builder.user(id_of(user, "user_id"), email=text_of(user, "email"), name=text_of(user, "name"))
+                    builder.members(role, (id_of(user, "user_id"),))
 
         await in_parallel([id_of(role) for role in roles], read_users, AT_ONCE)
-        return await self.assembled(company)
+        return await self.assembled(builder)
 
-    async def look_up(self, api: Api, subject: str, access_token: str) -> Person | None:
+    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
         path = f"{ROOT}/users/{segment(subject)}"
         answer = await api.get(path, accept=(200, 404))
         if answer.status == 404:
@@ -63,7 +63,7 @@ class Auth0Directory(Vendor):
         return self.person(subject, text_of(user, "email"), text_of(user, "name"), groups)
 
 
-async def _numbered(api: Api, path: str, key: str) -> list[Any]:
+async def _numbered(api: DirectoryApi, path: str, key: str) -> list[Any]:
     """All pages of a listing by page numbers, which is whole only where it has as many entries as it says."""
     listed: list[Any] = []
     total: Any = None
@@ -71,7 +71,7 @@ async def _numbered(api: Api, path: str, key: str) -> list[Any]:
     def params(page: int) -> Params:
         return {"per_page": PAGE, "page": page, "include_totals": "true"}
 
-    def following(answer: Answer, page: Any) -> str:
+    def following(answer: ProviderResponse, page: Any) -> str:
         at = page["start"] // PAGE + 1
         return f"{path}?{urlencode(params(at))}" if at * PAGE < page["total"] else ""
 

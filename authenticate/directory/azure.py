@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from authenticate.directory.api import Api, Params
-from authenticate.directory.base import DirectoryError, DirectorySnapshot, Person
-from authenticate.directory.company import Company, entries, id_of, text_of
+from authenticate.directory.api import DirectoryApi, Params
+from authenticate.directory.base import DirectoryError, DirectoryPerson, DirectorySnapshot
+from authenticate.directory.builder import DirectoryBuilder, entries, id_of, text_of
 from authenticate.directory.credentials import FetchedToken
 from authenticate.directory.vendor import Vendor, segment
-from authenticate.provider.http import Answer
+from authenticate.provider.http import ProviderResponse
 from config.issuers import TENANT, is_tenant
 from databroker.records import DirectoryGroup
 
@@ -27,7 +27,7 @@ ALL_ANEW_SECONDS = 24 * 3600.0  # what a delta might have missed is wrong for no
 
 
 @dataclass(slots=True)
-class Known:
+class DeltaState:
     """What was told until now, and where to go on.  The links are the directory's word, so they are checked like any next page."""
 
     since: float
@@ -38,17 +38,17 @@ class Known:
     groups_link: str = ""
     users_link: str = ""
 
-    def copy(self) -> "Known":
-        return Known(self.since, dict(self.users), dict(self.groups), dict(self.members), self.ids, self.groups_link, self.users_link)
+    def copy(self) -> "DeltaState":
+        return DeltaState(self.since, dict(self.users), dict(self.groups), dict(self.members), self.ids, self.groups_link, self.users_link)
 
 
-class Expired(Exception):
+class DeltaLinkExpired(Exception):
     """The directory no longer knows from where we want to go on."""
 
 
 class AzureDirectory(Vendor):
     provider = "azure"
-    _known: Known | None = None
+    _known: DeltaState | None = None
 
     def derived_base(self) -> str:
         return GRAPHS.get(urlsplit(self.provider_url).hostname or "", "https://graph.microsoft.com")
@@ -61,7 +61,7 @@ class AzureDirectory(Vendor):
     def proof(self) -> FetchedToken:
         return FetchedToken(self._token, self.clock)
 
-    async def _token(self, api: Api) -> Answer:
+    async def _token(self, api: DirectoryApi) -> ProviderResponse:
         form = {
             "grant_type": "client_credentials",
             "client_id": self.account.reveal("client_id"),
@@ -70,19 +70,19 @@ class AzureDirectory(Vendor):
         }
         return await api.token(f"{self.site}/{segment(self.account.reveal('directory_id'))}/oauth2/v2.0/token", form)
 
-    async def fetch(self, api: Api) -> DirectorySnapshot:
+    async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:
         now = self.clock()
-        known = self._known.copy() if self._known is not None and now - self._known.since < ALL_ANEW_SECONDS else Known(now)
+        known = self._known.copy() if self._known is not None and now - self._known.since < ALL_ANEW_SECONDS else DeltaState(now)
         try:
             await _follow(api, known)
-        except Expired:
-            known = Known(now)
+        except DeltaLinkExpired:
+            known = DeltaState(now)
             await _follow(api, known)
         snapshot = await self.assembled(await asyncio.to_thread(_company, known))
         self._known = known  # only what was read to its end
         return snapshot
 
-    async def look_up(self, api: Api, subject: str, access_token: str) -> Person | None:
+    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
         path = f"/v1.0/users/{segment(subject)}"
         answer = await api.get(path, {"$select": USERS[1]["$select"]}, accept=(200, 404))
         if answer.status == 404:
@@ -95,18 +95,18 @@ class AzureDirectory(Vendor):
         return self.person(subject, _email(user), text_of(user, "displayName"), groups)
 
 
-async def _follow(api: Api, known: Known) -> None:
+async def _follow(api: DirectoryApi, known: DeltaState) -> None:
     known.groups_link = await _read(api, GROUPS, known.groups_link, lambda entry: _take_group(known, entry))
     known.users_link = await _read(api, USERS, known.users_link, lambda entry: _take_user(known, entry))
 
 
-async def _read(api: Api, listing: tuple[str, dict[str, str]], link: str, take: Any) -> str:
+async def _read(api: DirectoryApi, listing: tuple[str, dict[str, str]], link: str, take: Any) -> str:
     """Every entry of this listing from `link` on; returns the link from which to go on next time."""
     address, params = (link, None) if link else listing
     last: Any = {}
     async for answer, last in api.pages(address, params, _next, accept=(200, GONE) if link else (200,)):
         if answer.status == GONE:
-            raise Expired
+            raise DeltaLinkExpired
         for entry in entries(last, "value"):
             take(entry)
     following = last.get("@odata.deltaLink") if isinstance(last, dict) else None
@@ -115,12 +115,12 @@ async def _read(api: Api, listing: tuple[str, dict[str, str]], link: str, take: 
     return following
 
 
-def _next(answer: Answer, page: Any) -> str:
+def _next(answer: ProviderResponse, page: Any) -> str:
     link = page.get("@odata.nextLink") if isinstance(page, dict) and answer.status != GONE else None
     return link if isinstance(link, str) else ""
 
 
-def _take_group(known: Known, entry: Any) -> None:
+def _take_group(known: DeltaState, entry: Any) -> None:
     id = id_of(entry)
     if "@removed" in entry:
         known.groups.pop(id, None)
@@ -139,7 +139,7 @@ def _take_group(known: Known, entry: Any) -> None:
     known.members[id] = tuple(members)
 
 
-def _take_user(known: Known, entry: Any) -> None:
+def _take_user(known: DeltaState, entry: Any) -> None:
     id = id_of(entry)
     if "@removed" in entry:
         known.users.pop(id, None)
@@ -158,15 +158,15 @@ def _email(user: Any) -> str:
     return "@".join(name.rsplit("_", 1)) if is_guest else name
 
 
-def _company(known: Known) -> Company:
-    company = Company()
+def _company(known: DeltaState) -> DirectoryBuilder:
+    builder = DirectoryBuilder()
     for id, (email, name) in known.users.items():
-        company.user(id, email=email, name=name)
+        builder.user(id, email=email, name=name)
     for id, name in known.groups.items():
-        company.group(id, name=name)
+        builder.group(id, name=name)
     for group, members in known.members.items():
-        company.members(group, (member for member in members if member in known.users))
+        builder.members(group, (member for member in members if member in known.users))
         for member in members:
             if member in known.groups:
-                company.nested(member, group)
-    return company
+                builder.nested(member, group)
+    return builder

@@ -27,7 +27,7 @@ class DirectorySnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class DirectoryPerson:
     """One user, and the groups that they are in, as the directory tells of them alone."""
 
     user: DirectoryUser

@@ -1,14 +1,11 @@
 """How do we prove to a directory who we are?  By headers that never change, or by a token that is fetched and kept for a while."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
 
+from authenticate.directory.api import DirectoryApi
 from authenticate.directory.base import DirectoryError
-from authenticate.provider.http import Answer
+from authenticate.provider.http import ProviderResponse
 from foundation.errors import ProviderError
-
-if TYPE_CHECKING:
-    from authenticate.directory.api import Api
 
 # A token is not used in its last seconds, when the directory's clock may already be past them.
 SPARE = 60.0
@@ -22,7 +19,7 @@ class FixedHeaders:
     def __repr__(self) -> str:
         return "<FixedHeaders>"
 
-    async def headers(self, api: "Api") -> Mapping[str, str]:
+    async def headers(self, api: DirectoryApi) -> Mapping[str, str]:
         return self._headers
 
     def forget(self) -> bool:
@@ -32,7 +29,9 @@ class FixedHeaders:
 class FetchedToken:
     """`fetch` asks for one; `scheme` is what stands before it in the Authorization header."""
 
-    def __init__(self, fetch: Callable[["Api"], Awaitable[Answer]], clock: Callable[[], float], *, scheme: str = "Bearer "):
+    def __init__(
+        self, fetch: Callable[[DirectoryApi], Awaitable[ProviderResponse]], clock: Callable[[], float], *, scheme: str = "Bearer "
+    ):
         self._fetch = fetch
         self._clock = clock
         self._scheme = scheme
@@ -42,7 +41,7 @@ class FetchedToken:
     def __repr__(self) -> str:
         return f"<FetchedToken {'held' if self._token else 'to be fetched'}>"
 
-    async def headers(self, api: "Api") -> Mapping[str, str]:
+    async def headers(self, api: DirectoryApi) -> Mapping[str, str]:
         if not self._token or self._clock() >= self._until:
             self._token, lifetime = _token_of(await self._fetch(api))
             self._until = self._clock() + max(lifetime - SPARE, SHORTEST)
@@ -53,7 +52,7 @@ class FetchedToken:
         return had_one
 
 
-def _token_of(answer: Answer) -> tuple[str, float]:
+def _token_of(answer: ProviderResponse) -> tuple[str, float]:
     """The token and its lifetime in seconds (RFC 6749 5.1)."""
     try:
         document = answer.json()

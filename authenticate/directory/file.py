@@ -36,14 +36,14 @@ def parse(content: bytes, suffix: str, provider: str) -> DirectorySnapshot:
         document = _from_csv(text) if suffix == ".csv" else yaml.load(text, _Loader)  # noqa: S506 - a safe loader
     except (UnicodeDecodeError, yaml.YAMLError, csv.Error, ValueError) as error:
         raise ConfigError([Problem("", f"the directory is not {suffix.removeprefix('.') or 'YAML'}: {error}")]) from error
-    return _Reader(provider).snapshot(document)
+    return _DirectoryFileReader(provider).snapshot(document)
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """The safe loader, in C where it is built, which is six times faster (PyYAML 6.0)."""
 
 
-class _Reader:
+class _DirectoryFileReader:
     def __init__(self, provider: str):
         self._provider = provider
         self._problems: list[Problem] = []

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from authenticate.directory.api import AT_ONCE, Api
-from authenticate.directory.base import DirectoryError, DirectorySnapshot, Person
-from authenticate.directory.company import Company, entries, id_of, text_of
+from authenticate.directory.api import AT_ONCE, DirectoryApi
+from authenticate.directory.base import DirectoryError, DirectoryPerson, DirectorySnapshot
+from authenticate.directory.builder import DirectoryBuilder, entries, id_of, text_of
 from authenticate.directory.credentials import FixedHeaders
 from authenticate.directory.vendor import Vendor, link_next, segment
 from authenticate.providers.github import api_url
@@ -44,38 +44,38 @@ class GitHubDirectory(Vendor):
         token = self.account.reveal("personal_access_token")
         return FixedHeaders({"Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json"})
 
-    async def fetch(self, api: Api) -> DirectorySnapshot:
-        company = Company(lists_everybody=False)
+    async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:
+        builder = DirectoryBuilder(lists_everybody=False)
         teams: list[tuple[str, str, str]] = []
         async for organisation in _listed(api, "/user/orgs"):
             login = id_of(organisation, "login")
             async for team in _listed(api, f"/orgs/{segment(login)}/teams"):
                 teams.append((login, id_of(team, "slug"), id_of(team)))
-                company.group(id_of(team), name=id_of(team, "slug"))
+                builder.group(id_of(team), name=id_of(team, "slug"))
 
         async def read_members(team: tuple[str, str, str]) -> None:
             organisation, slug, id = team
             async for member in _listed(api, f"/orgs/{segment(organisation)}/teams/{segment(slug)}/members"):
-                company.user(id_of(member, "login"))
-                company.members(id, (id_of(member, "login"),))
+                builder.user(id_of(member, "login"))
+                builder.members(id, (id_of(member, "login"),))
 
         await in_parallel(teams, read_members, AT_ONCE)
-        await self._name_people(api, company)
-        return await self.assembled(company)
+        await self._name_people(api, builder)
+        return await self.assembled(builder)
 
-    async def _name_people(self, api: Api, company: Company) -> None:
+    async def _name_people(self, api: DirectoryApi, builder: DirectoryBuilder) -> None:
         async def ask(login: str) -> None:
             answer = await api.get(f"/users/{segment(login)}", accept=(200, 404))
             user = _same(answer.json(), login) if answer.status == 200 else {}
             self._names[login] = text_of(user, "email"), text_of(user, "name")
 
-        logins = list(company.user_ids)
+        logins = list(builder.user_ids)
         await in_parallel([login for login in logins if login not in self._names][:NAMES_AT_ONCE], ask, AT_ONCE)
         for login in logins:
             email, name = self._names.get(login, ("", ""))
-            company.user(login, email=email, name=name)
+            builder.user(login, email=email, name=name)
 
-    async def look_up(self, api: Api, subject: str, access_token: str) -> Person | None:
+    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
         answer = await api.get(f"/users/{segment(subject)}", accept=(200, 404))
         if answer.status == 404:
             return None
@@ -85,7 +85,7 @@ class GitHubDirectory(Vendor):
             await self._teams(api, id_of(organisation, "login"), subject, groups)
         return self.person(subject, text_of(user, "email"), text_of(user, "name"), groups)
 
-    async def _teams(self, api: Api, organisation: str, login: str, groups: dict[str, DirectoryGroup]) -> None:
+    async def _teams(self, api: DirectoryApi, organisation: str, login: str, groups: dict[str, DirectoryGroup]) -> None:
         after = None
         for _ in range(MOST_PAGES_OF_ONE):
             query = {"query": TEAMS_OF, "variables": {"organisation": organisation, "login": login, "after": after}}
@@ -122,7 +122,7 @@ def _teams_in(document: Any) -> dict[str, Any]:
     return teams
 
 
-async def _listed(api: Api, path: str) -> Any:
+async def _listed(api: DirectoryApi, path: str) -> Any:
     async for _, page in api.pages(path, PAGE, link_next):
         for entry in entries(page):
             yield entry

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from authenticate.directory.api import AT_ONCE, Api
-from authenticate.directory.base import DirectorySnapshot, Person
-from authenticate.directory.company import Company, entries, id_of, text_of
+from authenticate.directory.api import AT_ONCE, DirectoryApi
+from authenticate.directory.base import DirectoryPerson, DirectorySnapshot
+from authenticate.directory.builder import DirectoryBuilder, entries, id_of, text_of
 from authenticate.directory.credentials import FixedHeaders
 from authenticate.directory.vendor import Vendor, link_next, segment
 from databroker.records import DirectoryGroup
@@ -21,23 +21,23 @@ class GitLabDirectory(Vendor):
     def proof(self) -> FixedHeaders:
         return FixedHeaders({"PRIVATE-TOKEN": self.account.reveal("private_token")})
 
-    async def fetch(self, api: Api) -> DirectorySnapshot:
-        company = Company(lists_everybody=False)
+    async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:
+        builder = DirectoryBuilder(lists_everybody=False)
         groups: list[str] = []
         async for group in _listed(api, "/api/v4/groups"):
             groups.append(id_of(group))
-            company.group(groups[-1], name=_name(group))
+            builder.group(groups[-1], name=_name(group))
 
         async def read_members(group: str) -> None:
             async for member in _listed(api, f"/api/v4/groups/{segment(group)}/members/all"):
                 if member.get("state", "active") == "active":
-                    company.user(id_of(member), email=_email(member), name=text_of(member, "name", "username"))
-                    company.members(group, (id_of(member),))
+                    builder.user(id_of(member), email=_email(member), name=text_of(member, "name", "username"))
+                    builder.members(group, (id_of(member),))
 
         await in_parallel(groups, read_members, AT_ONCE)
-        return await self.assembled(company)
+        return await self.assembled(builder)
 
-    async def look_up(self, api: Api, subject: str, access_token: str) -> Person | None:
+    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
         """The person's own token tells their groups; those count that ours tells of, because anybody can make more of any name."""
         answer = await api.get(f"/api/v4/users/{segment(subject)}", accept=(200, MISSING))
         if answer.status == MISSING:
@@ -50,7 +50,7 @@ class GitLabDirectory(Vendor):
         return self.person(subject, _email(user), text_of(user, "name", "username"), groups)
 
 
-async def _listed(api: Api, path: str, **params: int) -> Any:
+async def _listed(api: DirectoryApi, path: str, **params: int) -> Any:
     async for _, page in api.pages(path, {**PAGE, **params}, link_next):
         for entry in entries(page):
             yield entry

@@ -5,13 +5,13 @@ from urllib.parse import urlencode
 
 import jwt
 
-from authenticate.directory import patience
-from authenticate.directory.api import AT_ONCE, Api, NextPage, Params
-from authenticate.directory.base import DirectoryError, DirectorySnapshot, Person
-from authenticate.directory.company import Company, entries, id_of, text_of
+from authenticate.directory import retry_delay
+from authenticate.directory.api import AT_ONCE, DirectoryApi, NextPage, Params
+from authenticate.directory.base import DirectoryError, DirectoryPerson, DirectorySnapshot
+from authenticate.directory.builder import DirectoryBuilder, entries, id_of, text_of
 from authenticate.directory.credentials import FetchedToken
 from authenticate.directory.vendor import Vendor, segment
-from authenticate.provider.http import Answer
+from authenticate.provider.http import ProviderResponse
 from databroker.records import DirectoryGroup
 from foundation.errors import ProviderError
 from foundation.tasks import in_parallel
@@ -32,7 +32,7 @@ class GoogleDirectory(Vendor):
     def proof(self) -> FetchedToken:
         return FetchedToken(self._token, self.clock)
 
-    async def _token(self, api: Api) -> Answer:
+    async def _token(self, api: DirectoryApi) -> ProviderResponse:
         """RFC 7523: our own assertion for a token that acts as `impersonate_user`."""
         key, now = self.account.key, int(self.clock())
         if key is None:
@@ -42,29 +42,29 @@ class GoogleDirectory(Vendor):
         assertion = jwt.encode(claims, key.private_key, "RS256", headers={"kid": key.key_id})
         return await api.token(url, {"grant_type": JWT_BEARER, "assertion": assertion})
 
-    def is_limited(self, answer: Answer) -> bool:
-        return patience.is_limited(answer) or (answer.status == 403 and _reason(answer) in LIMITS)
+    def is_limited(self, answer: ProviderResponse) -> bool:
+        return retry_delay.is_limited(answer) or (answer.status == 403 and _reason(answer) in LIMITS)
 
-    async def fetch(self, api: Api) -> DirectorySnapshot:
-        company = Company(may_be_unlisted=True)
+    async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:
+        builder = DirectoryBuilder(may_be_unlisted=True)
         everybody: list[str] = []
         with_members: list[str] = []
         async for user in _listed(api, f"{ROOT}/users", {"customer": "my_customer", "maxResults": 500, "projection": "basic"}, "users"):
-            company.user(id_of(user), email=text_of(user, "primaryEmail"), name=_name(user))
+            builder.user(id_of(user), email=text_of(user, "primaryEmail"), name=_name(user))
             everybody.append(id_of(user))
         async for group in _listed(api, f"{ROOT}/groups", {"customer": "my_customer", "maxResults": 200}, "groups"):
-            company.group(id_of(group), name=text_of(group, "email"), email=text_of(group, "email"))
+            builder.group(id_of(group), name=text_of(group, "email"), email=text_of(group, "email"))
             if group.get("directMembersCount") not in ("0", 0):
                 with_members.append(id_of(group))
 
         async def read_members(group: str) -> None:
             async for member in _listed(api, f"{ROOT}/groups/{segment(group)}/members", {"maxResults": 200}, "members"):
-                _add(company, group, member, everybody)
+                _add(builder, group, member, everybody)
 
         await in_parallel(with_members, read_members, AT_ONCE)
-        return await self.assembled(company)
+        return await self.assembled(builder)
 
-    async def look_up(self, api: Api, subject: str, access_token: str) -> Person | None:
+    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
         answer = await api.get(f"{ROOT}/users/{segment(subject)}", {"projection": "basic"}, accept=(200, 403, 404))
         # 403: somebody of another domain, who can be in our groups all the same.
         user = answer.json() if answer.status == 200 else {}
@@ -84,21 +84,21 @@ class GoogleDirectory(Vendor):
         return self.person(subject, text_of(user, "primaryEmail"), _name(user), groups)
 
 
-def _add(company: Company, group: str, member: Any, everybody: list[str]) -> None:
+def _add(builder: DirectoryBuilder, group: str, member: Any, everybody: list[str]) -> None:
     id = id_of(member)
     kind = member.get("type")
     if kind == "GROUP":
-        company.nested(id, group)
+        builder.nested(id, group)
     elif kind == "CUSTOMER":
-        company.members(group, everybody)
+        builder.members(group, everybody)
     elif kind == "USER":
-        company.user(id, email=text_of(member, "email"))
-        company.members(group, (id,))
+        builder.user(id, email=text_of(member, "email"))
+        builder.members(group, (id,))
     elif not isinstance(kind, str):
         raise DirectoryError("a member of a group has no type")
 
 
-async def _listed(api: Api, path: str, params: Params, key: str) -> Any:
+async def _listed(api: DirectoryApi, path: str, params: Params, key: str) -> Any:
     async for _, page in api.pages(path, params, _by_token(path, params)):
         for entry in entries(page, key) if not _is_empty(page, key) else ():
             yield entry
@@ -110,7 +110,7 @@ def _is_empty(page: Any, key: str) -> bool:
 
 
 def _by_token(path: str, params: Params) -> NextPage:
-    def next_page(answer: Answer, page: Any) -> str:
+    def next_page(answer: ProviderResponse, page: Any) -> str:
         token = page.get("nextPageToken") if isinstance(page, dict) else None
         return f"{path}?{urlencode({**params, 'pageToken': token})}" if token else ""
 
@@ -122,7 +122,7 @@ def _name(user: Any) -> str:
     return text_of(name, "fullName") if isinstance(name, dict) else ""
 
 
-def _reason(answer: Answer) -> str:
+def _reason(answer: ProviderResponse) -> str:
     try:
         return str(answer.json()["error"]["errors"][0]["reason"])
     except (ProviderError, KeyError, IndexError, TypeError):

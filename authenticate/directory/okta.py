@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from authenticate.directory.api import AT_ONCE, Api
-from authenticate.directory.base import DirectoryError, DirectorySnapshot, Person
-from authenticate.directory.company import Company, entries, id_of, text_of
+from authenticate.directory.api import AT_ONCE, DirectoryApi
+from authenticate.directory.base import DirectoryError, DirectoryPerson, DirectorySnapshot
+from authenticate.directory.builder import DirectoryBuilder, entries, id_of, text_of
 from authenticate.directory.credentials import FixedHeaders
 from authenticate.directory.vendor import Vendor, link_next, segment
 from databroker.records import DirectoryGroup
@@ -17,7 +17,7 @@ ALL_ANEW_SECONDS = 24 * 3600.0
 
 
 @dataclass(slots=True)
-class Known:
+class KnownMembers:
     """Group id -> when its members last changed, as Okta writes it, and who they were."""
 
     since: float
@@ -26,19 +26,19 @@ class Known:
 
 class OktaDirectory(Vendor):
     provider = "okta"
-    _known: Known | None = None
+    _known: KnownMembers | None = None
 
     def proof(self) -> FixedHeaders:
         return FixedHeaders({"Authorization": f"SSWS {self.account.reveal('api_key')}"})
 
-    async def fetch(self, api: Api) -> DirectorySnapshot:
+    async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:
         now = self.clock()
-        before = self._known if self._known is not None and now - self._known.since < ALL_ANEW_SECONDS else Known(now)
-        known, company = Known(before.since), Company(may_be_unlisted=True)
+        before = self._known if self._known is not None and now - self._known.since < ALL_ANEW_SECONDS else KnownMembers(now)
+        known, builder = KnownMembers(before.since), DirectoryBuilder(may_be_unlisted=True)
         changed: dict[str, str] = {}
         async for group in _listed(api, "/api/v1/groups"):
             id, stamp = id_of(group), text_of(group, "lastMembershipUpdated")
-            company.group(id, name=_profile(group, "name"))
+            builder.group(id, name=_profile(group, "name"))
             if stamp and id in before.members and before.members[id][0] == stamp:
                 known.members[id] = before.members[id]
             else:
@@ -50,14 +50,14 @@ class OktaDirectory(Vendor):
 
         await in_parallel(changed, read_members, AT_ONCE)
         async for user in _listed(api, "/api/v1/users"):
-            company.user(id_of(user), email=_profile(user, "email"), name=_name(user))
+            builder.user(id_of(user), email=_profile(user, "email"), name=_name(user))
         for id, (_, members) in known.members.items():
-            company.members(id, members)
-        snapshot = await self.assembled(company)
+            builder.members(id, members)
+        snapshot = await self.assembled(builder)
         self._known = known
         return snapshot
 
-    async def look_up(self, api: Api, subject: str, access_token: str) -> Person | None:
+    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
         path = f"/api/v1/users/{segment(subject)}"
         answer = await api.get(path, accept=(200, MISSING))
         if answer.status == MISSING:
@@ -67,7 +67,7 @@ class OktaDirectory(Vendor):
         return self.person(subject, _profile(user, "email"), _name(user), groups)
 
 
-async def _listed(api: Api, path: str, *, may_be_missing: bool = False) -> Any:
+async def _listed(api: DirectoryApi, path: str, *, may_be_missing: bool = False) -> Any:
     """A group that was deleted since it was listed has no members any more."""
     async for answer, page in api.pages(path, PAGE, link_next, accept=(200, MISSING) if may_be_missing else (200,)):
         for entry in entries(page) if answer.status != MISSING else ():

@@ -4,12 +4,12 @@ from base64 import b64encode
 from typing import Any
 from urllib.parse import urlsplit
 
-from authenticate.directory.api import Api
-from authenticate.directory.base import DirectorySnapshot, Person
-from authenticate.directory.company import Company, entries, id_of, text_of
+from authenticate.directory.api import DirectoryApi
+from authenticate.directory.base import DirectoryPerson, DirectorySnapshot
+from authenticate.directory.builder import DirectoryBuilder, entries, id_of, text_of
 from authenticate.directory.credentials import FetchedToken
 from authenticate.directory.vendor import Vendor, segment
-from authenticate.provider.http import Answer
+from authenticate.provider.http import ProviderResponse
 from databroker.records import DirectoryGroup
 
 PAGE = {"limit": 50}
@@ -28,22 +28,22 @@ class OneLoginDirectory(Vendor):
     def proof(self) -> FetchedToken:
         return FetchedToken(self._token, self.clock, scheme="bearer:")
 
-    async def _token(self, api: Api) -> Answer:
+    async def _token(self, api: DirectoryApi) -> ProviderResponse:
         client = f"{self.account.reveal('client_id')}:{self.account.reveal('client_secret')}"
         headers = {"Authorization": f"Basic {b64encode(client.encode()).decode()}"}
         return await api.token(f"{api.base}/auth/oauth2/v2/token", {"grant_type": "client_credentials"}, headers)
 
-    async def fetch(self, api: Api) -> DirectorySnapshot:
-        company = Company()
+    async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:
+        builder = DirectoryBuilder()
         async for group in _listed(api, "/api/1/groups"):
-            company.group(id_of(group), name=text_of(group, "name"))
+            builder.group(id_of(group), name=text_of(group, "name"))
         async for user in _listed(api, "/api/1/users"):
-            company.user(id_of(user), email=text_of(user, "email"), name=_name(user))
+            builder.user(id_of(user), email=text_of(user, "email"), name=_name(user))
             if user.get("group_id") is not None:
-                company.members(id_of(user, "group_id"), (id_of(user),))
-        return await self.assembled(company)
+                builder.members(id_of(user, "group_id"), (id_of(user),))
+        return await self.assembled(builder)
 
-    async def look_up(self, api: Api, subject: str, access_token: str) -> Person | None:
+    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
         answer = await api.get(f"/api/1/users/{segment(subject)}", accept=(200, 404))
         if answer.status == 404 or not (found := entries(answer.json(), "data")):
             return None
@@ -55,13 +55,13 @@ class OneLoginDirectory(Vendor):
         return self.person(subject, text_of(user, "email"), _name(user), groups)
 
 
-async def _listed(api: Api, path: str) -> Any:
+async def _listed(api: DirectoryApi, path: str) -> Any:
     async for _, page in api.pages(path, PAGE, _next):
         for entry in entries(page, "data"):
             yield entry
 
 
-def _next(answer: Answer, page: Any) -> str:
+def _next(answer: ProviderResponse, page: Any) -> str:
     pagination = page.get("pagination") if isinstance(page, dict) else None
     link = pagination.get("next_link") if isinstance(pagination, dict) else None
     return link if isinstance(link, str) else ""

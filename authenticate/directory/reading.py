@@ -9,9 +9,9 @@ from typing import Protocol
 import structlog
 
 from authenticate.directory.base import Budget, DirectorySnapshot
-from authenticate.directory.sync import Changes, Progress, apply, check_removals, difference
+from authenticate.directory.sync import DirectoryChanges, Progress, apply, check_removals, difference
 from databroker.client import BrokerClient
-from databroker.elected import run_alone
+from databroker.leader_election import run_alone
 from databroker.records import DIRECTORY_RUN, DirectoryRun
 from foundation.errors import BrokerError, ProviderError
 from foundation.telemetry import metrics
@@ -23,32 +23,32 @@ LEASE = "directory reading"
 WORKER, COMMAND = "schedule", "syncdirectory"
 
 
-class Readable(Protocol):
+class ReadableDirectory(Protocol):
     """`str()` names it in the history."""
 
     async def fetch(self, budget: Budget) -> DirectorySnapshot: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReadOptions:
     """How a reading is wanted.  `shown` is called with the changes before they are written, `progress` after each that is."""
 
     by: str = WORKER
     force: bool = False
     dry_run: bool = False
-    shown: Callable[[Changes], None] = lambda changes: None
+    shown: Callable[[DirectoryChanges], None] = lambda changes: None
     progress: Progress = lambda count: None
 
 
 @dataclass(slots=True)
-class Reading:
+class DirectoryReading:
     """`run` may be called once.  Times are Unix seconds."""
 
-    source: Readable
+    source: ReadableDirectory
     broker: BrokerClient
     timeout: float
     clock: Callable[[], float] = time.time
-    wish: Wish = field(default_factory=Wish)
+    wish: ReadOptions = field(default_factory=ReadOptions)
 
     async def run(self) -> DirectoryRun:
         """Alone, wherever it is asked for; DoneElsewhere, or BrokerError where there is nobody to ask."""

@@ -9,13 +9,14 @@ import structlog
 
 from authenticate.directory.api import Sleep
 from authenticate.directory.follower import DirectoryFollower
-from authenticate.directory.reading import Reading
-from authenticate.directory.source import Source
+from authenticate.directory.reading import DirectoryReading
+from authenticate.directory.source import DirectorySource
 from config.issuers import counts_for
 from config.options import Options
 from databroker.client import BrokerClient
-from databroker.elected import DoneElsewhere, run_elected
+from databroker.leader_election import DoneElsewhere, run_elected
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRun, DirectoryUser
+from foundation.backoff import delay
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
@@ -33,14 +34,14 @@ class DirectoryService:
         self._options = options
         self._broker = broker
         self._clock = clock
-        self._source = Source.from_options(options, clock)
+        self._source = DirectorySource.from_options(options, clock)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         if self._options.directory_file:
             work = DirectoryFollower(self._options.directory_file, self._broker, self._options.idp_provider).run
         elif self._source is not None:
-            work = Schedule(self._source, self._broker, self._options, self._clock).run
+            work = DirectorySchedule(self._source, self._broker, self._options, self._clock).run
         else:
             return
         self._task = spawn(run_elected(self._broker, "directory", work), name="election for the directory")
@@ -90,10 +91,12 @@ async def _later(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) 
     await work()
 
 
-class Schedule:
+class DirectorySchedule:
     """`run` is the work of `run_elected`: a reading at once, where the last is old enough, and then every interval."""
 
-    def __init__(self, source: Source, broker: BrokerClient, options: Options, clock: Callable[[], float], *, sleep: Sleep = asyncio.sleep):
+    def __init__(
+        self, source: DirectorySource, broker: BrokerClient, options: Options, clock: Callable[[], float], *, sleep: Sleep = asyncio.sleep
+    ):
         self._source = source
         self._broker = broker
         self._clock = clock
@@ -107,9 +110,9 @@ class Schedule:
             try:
                 wait = await self._until_due()
                 if wait <= 0:
-                    run = await Reading(self._source, self._broker, self._timeout, self._clock).run()
+                    run = await DirectoryReading(self._source, self._broker, self._timeout, self._clock).run()
                     failures = failures + 1 if run.error else 0
-                    wait = RETRY * 2 ** min(failures - 1, 20) if failures else self._interval
+                    wait = delay(failures - 1, RETRY, self._interval) if failures else self._interval
             except DoneElsewhere:
                 wait = RETRY
             except BrokerError as error:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import structlog
 
-from authenticate.directory.api import MAX_BODY, Api, Pace, Sleep
-from authenticate.directory.base import Budget, DirectoryError, DirectorySnapshot, Person
+from authenticate.directory.api import MAX_BODY, DirectoryApi, RateLimiter, Sleep
+from authenticate.directory.base import Budget, DirectoryError, DirectoryPerson, DirectorySnapshot
 from authenticate.directory.registry import vendor_of
 from authenticate.directory.vendor import Vendor
 from authenticate.provider.http import ProviderHttp
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 LOOK_UP_SECONDS = 5.0  # a sign-in waits for it
 
 
-class Source:
+class DirectorySource:
     """`look_up` and `fetch` may be under way at the same time."""
 
     def __init__(self, options: Options, vendor: Vendor, clock: Callable[[], float] = time.time, *, sleep: Sleep = asyncio.sleep):
@@ -28,10 +28,10 @@ class Source:
         self._clock = clock
         self._sleep = sleep
         self._http = ProviderHttp(options, max_body=MAX_BODY)
-        self._pace = Pace(float(options.idp_qps) if options.idp_qps is not None else None, sleep=sleep)
+        self._pace = RateLimiter(float(options.idp_qps) if options.idp_qps is not None else None, sleep=sleep)
 
     @classmethod
-    def from_options(cls, options: Options, clock: Callable[[], float] = time.time) -> "Source | None":
+    def from_options(cls, options: Options, clock: Callable[[], float] = time.time) -> "DirectorySource | None":
         vendor = vendor_of(options, clock)
         return cls(options, vendor, clock) if vendor is not None else None
 
@@ -43,7 +43,7 @@ class Source:
         with _malformed():
             return await self._vendor.fetch(self._api(budget))
 
-    async def look_up(self, user_id: str, access_token: str) -> Person | None:
+    async def look_up(self, user_id: str, access_token: str) -> DirectoryPerson | None:
         """ProviderError where it can't be told now; nothing is tried twice, because somebody waits."""
         provider, _, subject = user_id.partition("/")
         if provider != self._vendor.provider or not subject:
@@ -59,9 +59,9 @@ class Source:
     async def close(self) -> None:
         await self._http.close()
 
-    def _api(self, budget: Budget) -> Api:
+    def _api(self, budget: Budget) -> DirectoryApi:
         vendor = self._vendor
-        return Api(
+        return DirectoryApi(
             vendor.base,
             self._http,
             vendor.credentials,

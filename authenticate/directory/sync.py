@@ -23,7 +23,7 @@ class TooManyGone(DirectoryError):
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class DirectoryChanges:
     """What it takes to make the broker's directory equal to a snapshot; `known` is how many of each type it holds now."""
 
     put: tuple[tuple[str, Value], ...]
@@ -42,7 +42,7 @@ class Changes:
         return len(self.added), len(self.put) - len(self.added), len(self.delete)
 
 
-async def difference(snapshot: DirectorySnapshot, broker: BrokerClient, began: float = NEVER_SKIPPED) -> Changes:
+async def difference(snapshot: DirectorySnapshot, broker: BrokerClient, began: float = NEVER_SKIPPED) -> DirectoryChanges:
     """Records that changed after `began` (Unix seconds) stay: a look-up at sign-in knows better than a reading that began before it."""
     put: list[tuple[str, Value]] = []
     delete: list[tuple[str, str]] = []
@@ -83,7 +83,7 @@ async def difference(snapshot: DirectorySnapshot, broker: BrokerClient, began: f
         new = [value for id, value in values.items() if id not in seen]
         put += [(record_type, value) for value in new]
         added.update((record_type, value.id) for value in new)
-    return Changes(tuple(put), tuple(delete), frozenset(added), before, known, emptied)
+    return DirectoryChanges(tuple(put), tuple(delete), frozenset(added), before, known, emptied)
 
 
 def _held(value_type: Any, record: Any) -> Any:
@@ -93,7 +93,7 @@ def _held(value_type: Any, record: Any) -> Any:
         return None
 
 
-def check_removals(changes: Changes) -> None:
+def check_removals(changes: DirectoryChanges) -> None:
     """TooManyGone where more than half of the users, or of the groups, would be removed."""
     for record_type, word in ((DIRECTORY_USER, "users"), (DIRECTORY_GROUP, "groups")):
         gone = sum(type == record_type for type, _ in changes.delete) + (changes.emptied if record_type == DIRECTORY_USER else 0)
@@ -104,7 +104,7 @@ def check_removals(changes: Changes) -> None:
             )
 
 
-async def apply(changes: Changes, broker: BrokerClient, progress: Progress = lambda count: None) -> None:
+async def apply(changes: DirectoryChanges, broker: BrokerClient, progress: Progress = lambda count: None) -> None:
     """BrokerError in the middle leaves the rest to the next reading, which finds it again."""
 
     async def put(change: tuple[str, Value]) -> None:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
-from authenticate.directory import patience
-from authenticate.directory.api import Api, Credentials
-from authenticate.directory.base import DirectorySnapshot, Person
-from authenticate.directory.company import Company
-from authenticate.provider.http import Answer
+from authenticate.directory import retry_delay
+from authenticate.directory.api import Credentials, DirectoryApi
+from authenticate.directory.base import DirectoryPerson, DirectorySnapshot
+from authenticate.directory.builder import DirectoryBuilder
+from authenticate.provider.http import ProviderResponse
 from authenticate.providers.registry import PROVIDERS
 from config.groups.directory_account import DirectoryAccount
 from config.issuers import issuer_of
@@ -53,25 +53,25 @@ class Vendor(ABC):
     @abstractmethod
     def proof(self) -> Credentials: ...
 
-    def is_limited(self, answer: Answer) -> bool:
+    def is_limited(self, answer: ProviderResponse) -> bool:
         """Does this answer say that there were too many requests?"""
-        return patience.is_limited(answer)
+        return retry_delay.is_limited(answer)
 
     @abstractmethod
-    async def fetch(self, api: Api) -> DirectorySnapshot:
+    async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:
         """Everything; DirectoryError where any part of it can't be had."""
 
     @abstractmethod
-    async def look_up(self, api: Api, subject: str, access_token: str) -> Person | None:
+    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
         """This person alone, None where the directory does not know them.  `access_token` is the person's own, of this sign-in."""
 
-    async def assembled(self, company: Company) -> DirectorySnapshot:
+    async def assembled(self, builder: DirectoryBuilder) -> DirectorySnapshot:
         """Millions of memberships take seconds: beside the requests, not before them."""
-        return await asyncio.to_thread(company.snapshot, self.provider, self.issuer)
+        return await asyncio.to_thread(builder.snapshot, self.provider, self.issuer)
 
-    def person(self, subject: str, email: str, name: str, groups: Mapping[str, DirectoryGroup]) -> Person:
+    def person(self, subject: str, email: str, name: str, groups: Mapping[str, DirectoryGroup]) -> DirectoryPerson:
         user = DirectoryUser(f"{self.provider}/{subject}", email, name, tuple(sorted(groups)), issuer=self.issuer)
-        return Person(user, tuple(replace(groups[id], issuer=self.issuer) for id in sorted(groups)))
+        return DirectoryPerson(user, tuple(replace(groups[id], issuer=self.issuer) for id in sorted(groups)))
 
 
 def origin(url: str) -> str:
@@ -84,7 +84,7 @@ def segment(text: str) -> str:
     return quote(text, safe="") if text not in (".", "..") else text.replace(".", "%2E")
 
 
-def link_next(answer: Answer, document: Any) -> str:
+def link_next(answer: ProviderResponse, document: Any) -> str:
     """RFC 8288: the page that the Link header calls `next`."""
     match = _NEXT.search(answer.headers.get("link", ""))
     return match[1] if match else ""

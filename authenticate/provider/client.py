@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 import structlog
 
 from authenticate.provider import id_token, logout_token, tokens
-from authenticate.provider.discovery import Discovery, remembered_discovery
-from authenticate.provider.http import Answer, ProviderHttp
+from authenticate.provider.discovery import DiscoveryDocument, remembered_discovery
+from authenticate.provider.http import ProviderHttp, ProviderResponse
 from authenticate.provider.key_set import KeySet
 from authenticate.provider.signed_token import UnknownKey, WrongToken
 from authenticate.provider.tokens import Tokens
@@ -24,8 +24,8 @@ from foundation.values import parse_url
 # Claims about the token and not about the person: userinfo has no say in them.
 TOKEN_CLAIMS = frozenset({"iss", "aud", "azp", "exp", "iat", "nbf", "nonce", "at_hash", "c_hash", "auth_time", "acr", "amr", "jti", "sid"})
 
-# Seconds that a person who signs out waits for what the provider says of itself, mostly known already.
-PATIENCE = 3.0
+# Seconds that a person who signs out waits for the discovery document, mostly known already.
+DISCOVERY_TIMEOUT = 3.0
 REVOCATION = 30.0
 LONGEST_HINT = 6000
 
@@ -50,22 +50,22 @@ class ProviderClient:
         client.http = self._own_http
         return client
 
-    async def discovery(self) -> Discovery:
+    async def discovery(self) -> DiscoveryDocument:
         return await self._discovery.get()
 
-    async def tokens(self, form: dict[str, str], discovery: Discovery, *, needs_id_token: bool) -> Tokens:
+    async def tokens(self, form: dict[str, str], discovery: DiscoveryDocument, *, needs_id_token: bool) -> Tokens:
         """What the token endpoint gives for this grant; GrantRefused, ProviderError."""
         answer = await self.post_as_client(discovery.token_endpoint, form, discovery)
         return tokens.parse(answer, self._clock(), needs_id_token=needs_id_token)
 
     async def verified(
-        self, token: str, discovery: Discovery, *, nonce: str, access_token: str, refreshed: float | None = None
+        self, token: str, discovery: DiscoveryDocument, *, nonce: str, access_token: str, refreshed: float | None = None
     ) -> dict[str, Any]:
         """The claims of an ID token that passed every check; WrongToken, WrongTime, ProviderError where the keys can't be had.
 
         `refreshed` is when it came with a refresh, in Unix seconds; None: with a sign-in.
         """
-        expected = id_token.Expected(
+        expected = id_token.ExpectedIdToken(
             discovery.issuer, self.client_id, nonce, access_token, discovery.algorithms, is_refreshed=refreshed is not None
         )
         try:
@@ -78,10 +78,10 @@ class ProviderClient:
         except UnknownKey as error:
             raise WrongToken(str(error)) from error
 
-    async def keys(self, discovery: Discovery) -> tuple[Mapping[str, Any], ...]:
+    async def keys(self, discovery: DiscoveryDocument) -> tuple[Mapping[str, Any], ...]:
         return await self._key_set.keys(discovery.jwks_uri)
 
-    async def newer_keys(self, discovery: Discovery) -> tuple[Mapping[str, Any], ...]:
+    async def newer_keys(self, discovery: DiscoveryDocument) -> tuple[Mapping[str, Any], ...]:
         return await self._key_set.newer_keys(discovery.jwks_uri)
 
     async def verified_logout(self, token: str) -> logout_token.SignedOut:
@@ -104,7 +104,7 @@ class ProviderClient:
             raise WrongToken(str(error)) from error
 
     async def claims(
-        self, payload: dict[str, Any], access_token: str, discovery: Discovery, *, told_before: Iterable[str] = ()
+        self, payload: dict[str, Any], access_token: str, discovery: DiscoveryDocument, *, told_before: Iterable[str] = ()
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
         """What the provider says of the person: the ID token's `payload` ({} where there is none), overlaid with userinfo; and which
         claims userinfo has told since that token came.
@@ -125,7 +125,7 @@ class ProviderClient:
         still_said = {name: value for name, value in payload.items() if name not in gone}
         return self.doubted(merged(still_said, about_person), discovery), tuple(sorted({*told_before, *about_person}))
 
-    def doubted(self, claims: dict[str, Any], discovery: Discovery) -> dict[str, Any]:
+    def doubted(self, claims: dict[str, Any], discovery: DiscoveryDocument) -> dict[str, Any]:
         """An address that the provider leaves without its `email_verified`, though it tells that of others, is not vouched for.
 
         The person may have asked for one without the other: the request goes through their browser.
@@ -134,7 +134,7 @@ class ProviderClient:
             return claims
         return {**claims, "email_verified": False}
 
-    async def post_as_client(self, url: str, form: dict[str, str], discovery: Discovery) -> Answer:
+    async def post_as_client(self, url: str, form: dict[str, str], discovery: DiscoveryDocument) -> ProviderResponse:
         """Send a form with our client id and secret, in the way the provider accepts (OpenID Connect Core 1.0, section 9)."""
         methods = discovery.token_auth_methods
         if "client_secret_basic" in methods or "client_secret_post" not in methods:
@@ -161,13 +161,13 @@ class ProviderClient:
                 provider=self.provider.name,
             )
 
-    async def end_session_url(self, session: Session, more: Mapping[str, str], *, patience: float = PATIENCE) -> str:
+    async def end_session_url(self, session: Session, more: Mapping[str, str], *, timeout: float = DISCOVERY_TIMEOUT) -> str:
         """Where the browser ends its session at the provider (OpenID Connect RP-Initiated Logout 1.0), "" where it can't.
 
         `more` are further parameters of the request.
         """
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 endpoint = (await self.discovery()).end_session_endpoint
         except (ProviderError, TimeoutError):
             return ""

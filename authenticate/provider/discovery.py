@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from authenticate.provider.http import ProviderHttp
-from authenticate.provider.single_flight import Remembered
+from authenticate.provider.single_flight import SingleFlightCache
 from foundation.errors import ProviderError
 from foundation.values import is_confidential
 
@@ -19,7 +19,7 @@ ACCEPTED_ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
 
 
 @dataclass(frozen=True, slots=True)
-class Discovery:
+class DiscoveryDocument:
     """OpenID Connect Discovery 1.0, section 3; an endpoint that the provider lacks is empty."""
 
     issuer: str
@@ -38,11 +38,13 @@ class Discovery:
     takes_claims: bool = False  # the parameter `claims` of a request (OpenID Connect Core 5.5)
 
 
-def remembered_discovery(fetch: Callable[[], Awaitable[Discovery]], clock: Callable[[], float]) -> Remembered[Discovery]:
-    return Remembered(fetch, lifetime=LIFETIME, stale=STALE, clock=clock)
+def remembered_discovery(
+    fetch: Callable[[], Awaitable[DiscoveryDocument]], clock: Callable[[], float]
+) -> SingleFlightCache[DiscoveryDocument]:
+    return SingleFlightCache(fetch, lifetime=LIFETIME, stale=STALE, clock=clock)
 
 
-async def fetched(http: ProviderHttp, url: str, issuer: str) -> Discovery:
+async def fetched(http: ProviderHttp, url: str, issuer: str) -> DiscoveryDocument:
     """The document below `url`, which must name `issuer`."""
     answer = await http.get(url.rstrip("/") + PATH)
     if answer.status != 200:
@@ -50,7 +52,7 @@ async def fetched(http: ProviderHttp, url: str, issuer: str) -> Discovery:
     return parse(answer.json(), issuer)
 
 
-def parse(document: Mapping[str, Any], issuer: str) -> Discovery:
+def parse(document: Mapping[str, Any], issuer: str) -> DiscoveryDocument:
     """ProviderError where the document is another issuer's, lacks what the code flow needs, or would leave TLS."""
     named = document.get("issuer")
     if named != issuer:
@@ -59,7 +61,7 @@ def parse(document: Mapping[str, Any], issuer: str) -> Discovery:
     algorithms = frozenset(name for name in ACCEPTED_ALGORITHMS if isinstance(offered, list) and name in offered)
     if not algorithms:
         raise ProviderError(f"the provider signs ID tokens with none of {', '.join(ACCEPTED_ALGORITHMS)}")
-    return Discovery(
+    return DiscoveryDocument(
         issuer=issuer,
         authorization_endpoint=_endpoint(document, "authorization_endpoint"),
         token_endpoint=_endpoint(document, "token_endpoint"),

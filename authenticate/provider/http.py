@@ -16,7 +16,7 @@ import httpx
 
 from authenticate.provider import strict_json
 from config.options import Options
-from foundation.connection_errors import trouble_of
+from foundation.connection_errors import connection_fault
 from foundation.errors import ProviderError
 from foundation.telemetry.http_calls import HttpCalls
 from foundation.telemetry.tracing.spans import CLIENT, span
@@ -32,7 +32,7 @@ _SECRET = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProviderResponse:
     status: int
     media_type: str
     body: bytes
@@ -66,17 +66,17 @@ class ProviderHttp:
         # An httpx client keeps cookies and sends them with the next person's request (0.28.1); this jar takes none.
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
-    async def get(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
+    async def get(self, url: str, headers: Mapping[str, str] | None = None) -> ProviderResponse:
         return await self.send("GET", url, headers or {})
 
-    async def post(self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Answer:
+    async def post(self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None) -> ProviderResponse:
         sent = {"Content-Type": FORM, **(headers or {})}
         return await self.send("POST", url, sent, urlencode(form).encode())
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], content: bytes = b"") -> Answer:
+    async def send(self, method: str, url: str, headers: Mapping[str, str], content: bytes = b"") -> ProviderResponse:
         # Not compressed, so that the limit on the body is a limit on memory.
         sent = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "gate", **headers}
         began, status, size = time.monotonic(), "error", None
@@ -88,11 +88,11 @@ class ProviderHttp:
                     status, size = str(response.status_code), len(body)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             # The URL's host is enough for an operator, the rest of it may hold what must not be logged.
-            raise ProviderError(f"the identity provider at {_host(url)} {trouble_of(error)}") from error
+            raise ProviderError(f"the identity provider at {_host(url)} {connection_fault(error)}") from error
         finally:
             self._calls.ended(_host(url), method, status, time.monotonic() - began, len(content), size)
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return Answer(response.status_code, media_type, body, response.headers, _secrets(headers, content))
+        return ProviderResponse(response.status_code, media_type, body, response.headers, _secrets(headers, content))
 
 
 def _secrets(headers: Mapping[str, str], content: bytes) -> frozenset[str]:

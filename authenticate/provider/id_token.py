@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from authenticate.provider.issuer import issuer_for, signs_for
-from authenticate.provider.signed_token import Kind, WrongToken
+from authenticate.provider.signed_token import TokenKind, WrongToken
 from foundation.crypto.sealing import to_text
 from foundation.errors import ProviderError
 
-ID_TOKEN = Kind("ID token", frozenset({"jwt"}))
+ID_TOKEN = TokenKind("ID token", frozenset({"jwt"}))
 
 _HASHES = {"RS256": hashlib.sha256, "PS256": hashlib.sha256, "ES256": hashlib.sha256, "EdDSA": hashlib.sha512}
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedIdToken:
     """What a token must say.  `nonce` and `access_token` are those of this one sign-in.
 
     A token that came with a refresh (`is_refreshed`) needs no nonce; if it has one, it is the first sign-in's.
@@ -31,7 +31,7 @@ class Expected:
     is_refreshed: bool = False
 
 
-def verify(token: str, keys: tuple[Mapping[str, Any], ...], expected: Expected, now: float) -> dict[str, Any]:
+def verify(token: str, keys: tuple[Mapping[str, Any], ...], expected: ExpectedIdToken, now: float) -> dict[str, Any]:
     """The claims; UnknownKey where no key verifies it, WrongToken where it is not ours to believe, WrongTime where it is not of now."""
     header, payload = ID_TOKEN.parts(token)
     algorithm = ID_TOKEN.algorithm(header, expected.algorithms)
@@ -53,7 +53,7 @@ def payload_of(token: str) -> dict[str, Any]:
     return ID_TOKEN.parts(token)[1] if token else {}
 
 
-def _check_who(payload: Mapping[str, Any], expected: Expected, issuer: str) -> None:
+def _check_who(payload: Mapping[str, Any], expected: ExpectedIdToken, issuer: str) -> None:
     if payload.get("iss") != issuer:
         raise WrongToken("the ID token is of another issuer")
     audiences = ID_TOKEN.audiences(payload, expected.client_id)
@@ -64,7 +64,7 @@ def _check_who(payload: Mapping[str, Any], expected: Expected, issuer: str) -> N
     ID_TOKEN.text(payload, "sub")
 
 
-def _check_nonce(payload: Mapping[str, Any], expected: Expected) -> None:
+def _check_nonce(payload: Mapping[str, Any], expected: ExpectedIdToken) -> None:
     if expected.is_refreshed and "nonce" not in payload:
         return
     nonce = payload.get("nonce")

@@ -6,7 +6,7 @@ from typing import Any
 import jwt
 
 from authenticate.provider.http import ProviderHttp
-from authenticate.provider.single_flight import Remembered
+from authenticate.provider.single_flight import SingleFlightCache
 from foundation.errors import ProviderError
 
 LIFETIME = 3600.0
@@ -22,7 +22,7 @@ class KeySet:
     def __init__(self, http: ProviderHttp, clock: Callable[[], float]):
         self._http = http
         self._clock = clock
-        self._of_uri: dict[str, Remembered[tuple[Mapping[str, Any], ...]]] = {}
+        self._of_uri: dict[str, SingleFlightCache[tuple[Mapping[str, Any], ...]]] = {}
         self._refetched = float("-inf")
 
     async def keys(self, jwks_uri: str) -> tuple[Mapping[str, Any], ...]:
@@ -39,7 +39,7 @@ class KeySet:
             self._refetched = now
         return await self._remembered(jwks_uri).get(tried_after=self._refetched, fetched_after=than)
 
-    def _remembered(self, jwks_uri: str) -> Remembered[tuple[Mapping[str, Any], ...]]:
+    def _remembered(self, jwks_uri: str) -> SingleFlightCache[tuple[Mapping[str, Any], ...]]:
         async def fetch() -> tuple[Mapping[str, Any], ...]:
             answer = await self._http.get(jwks_uri)
             if answer.status != 200:
@@ -48,7 +48,7 @@ class KeySet:
 
         if jwks_uri not in self._of_uri:
             # Keys of a former jwks_uri are forgotten with it.
-            self._of_uri = {jwks_uri: Remembered(fetch, lifetime=LIFETIME, clock=self._clock)}
+            self._of_uri = {jwks_uri: SingleFlightCache(fetch, lifetime=LIFETIME, clock=self._clock)}
         return self._of_uri[jwks_uri]
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from authenticate.provider.issuer import is_issuer, signs_for
-from authenticate.provider.signed_token import LEEWAY, Kind, WrongToken
+from authenticate.provider.signed_token import LEEWAY, TokenKind, WrongToken
 
-LOGOUT_TOKEN = Kind("logout token", frozenset({"logout+jwt", "jwt"}))
+LOGOUT_TOKEN = TokenKind("logout token", frozenset({"logout+jwt", "jwt"}))
 EVENT = "http://schemas.openid.net/event/backchannel-logout"
 # Providers let them live for two minutes; one that lived for years would have to be remembered for as long.
 LONGEST = 3600.0

@@ -18,7 +18,7 @@ from mozilla_django_oidc.utils import generate_code_challenge
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
 from authenticate.provider.client import ProviderClient, with_query
-from authenticate.provider.discovery import Discovery
+from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.issuer import is_issuer
 from authenticate.provider.tokens import GrantRefused, Tokens
 from config.options import Options
@@ -40,7 +40,7 @@ class SignedIn:
     userinfo_claims: tuple[str, ...] = ()  # as the session remembers them
 
 
-class LessScope(ProviderError):
+class ScopeReduced(ProviderError):
     """The provider gave less than was asked: refused on its page, or taken out of the request on its way through the browser."""
 
     def __init__(self, missing: tuple[str, ...], asked: str, given: str):
@@ -56,7 +56,7 @@ class CodeRefused(BadRequest):
 
 
 def library_settings(
-    options: Options, provider_client: ProviderClient, discovery: Discovery, more: Mapping[str, str] | None = None
+    options: Options, provider_client: ProviderClient, discovery: DiscoveryDocument, more: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
     """Our Options and the provider's discovery document, in the library's words; `more` are parameters of this one request."""
     callback = options.authenticate_service_url.origin + options.authenticate_callback_path
@@ -163,7 +163,7 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
 class GateBackend(_OurSettings, OIDCAuthenticationBackend):
     """A code becomes a person.  It is not among Django's backends: people live in the data broker, not in Django's tables."""
 
-    def __init__(self, client: ProviderClient, discovery: Discovery, clock: Any, oidc_settings: Mapping[str, Any]):
+    def __init__(self, client: ProviderClient, discovery: DiscoveryDocument, clock: Any, oidc_settings: Mapping[str, Any]):
         self._client = client
         self._discovery = discovery
         self._clock = clock
@@ -172,7 +172,7 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
         super().__init__()
 
     async def authenticate(self, request: HttpRequest, *, code: str, nonce: str, code_verifier: str) -> SignedIn:
-        """CodeRefused where the provider does not take the code, LessScope, ProviderError where its answer can't be believed."""
+        """CodeRefused where the provider does not take the code, ScopeReduced, ProviderError where its answer can't be believed."""
         tokens = await self.get_token(
             {
                 "grant_type": "authorization_code",
@@ -190,11 +190,11 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
         return SignedIn(user, self._client.provider.subject(user.claims), tokens, self._userinfo_claims)
 
     def _check_scope(self, given: str) -> None:
-        """LessScope where rules would see less of the person.  What the rest would have told is unknown, which satisfies no rule."""
+        """ScopeReduced where rules would see less of the person.  What the rest would have told is unknown, which satisfies no rule."""
         asked = self.get_settings("OIDC_RP_SCOPES")
         missing = self._client.provider.missing_scopes(asked.split(), given)
         if missing.needed:
-            raise LessScope(missing.needed, asked, given)
+            raise ScopeReduced(missing.needed, asked, given)
         if missing.other:
             log.warning("the provider names less scope than was asked for", missing=list(missing.other), given=given[:MAX_TOLD])
 

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 
 from authenticate.provider.client import ProviderClient
-from authenticate.provider.discovery import Discovery
+from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.tokens import told_error
 from foundation.errors import ProviderError
 
 LONGEST = 2048  # characters of a request_uri
 
 
-async def pushed(client: ProviderClient, discovery: Discovery, params: Mapping[str, str]) -> dict[str, str]:
+async def pushed(client: ProviderClient, discovery: DiscoveryDocument, params: Mapping[str, str]) -> dict[str, str]:
     """What the browser carries instead of `params`.  ProviderError: a request that can't be pushed is not sent in the open instead."""
     answer = await client.post_as_client(discovery.pushed_request_endpoint, {**params, "client_id": client.client_id}, discovery)
     # RFC 9126 2.2 wants 201; some answer 200.

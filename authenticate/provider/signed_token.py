@@ -31,7 +31,7 @@ class UnknownKey(ProviderError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TokenKind:
     """`name` is for people; `types` are the values of `typ` that such a token may have, in lower case."""
 
     name: str

@@ -17,7 +17,7 @@ FAILURE_KEPT = 2.0  # seconds; else every waiting sign-in would try a dead provi
 NEVER = float("-inf")
 
 
-class Remembered(Generic[T]):
+class SingleFlightCache(Generic[T]):
     """Times are Unix seconds.  A failed renewal leaves the old value to those who do not ask for a newer one.
 
     For `stale` seconds after its lifetime the old value is still given, while a newer one is fetched in the background.

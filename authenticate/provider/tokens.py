@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from authenticate.provider.http import Answer
+from authenticate.provider.http import ProviderResponse
 from foundation.errors import ProviderError
 
 MAX_TOKEN = 64 * 1024
@@ -32,7 +32,7 @@ class Tokens:
     scope: str | None = None  # as the provider writes it; None where it says nothing, which means all that was asked for (RFC 6749 5.1)
 
 
-def parse(answer: Answer, now: float, *, needs_id_token: bool) -> Tokens:
+def parse(answer: ProviderResponse, now: float, *, needs_id_token: bool) -> Tokens:
     error = error_code(answer)
     # Auth0 says it with 403, GitHub with 200.
     if error in _OVER and answer.status < 500:
@@ -54,7 +54,7 @@ def parse(answer: Answer, now: float, *, needs_id_token: bool) -> Tokens:
     return tokens
 
 
-def error_code(answer: Answer) -> str:
+def error_code(answer: ProviderResponse) -> str:
     """The answer's `error`, "" where it has none that could be one."""
     try:
         code = answer.json().get("error")
@@ -63,7 +63,7 @@ def error_code(answer: Answer) -> str:
     return code if isinstance(code, str) and code.isascii() and code.isidentifier() else ""
 
 
-def told_error(answer: Answer) -> str:
+def told_error(answer: ProviderResponse) -> str:
     """The provider's own words for an operator: `error` and `error_description`, cleaned, bounded, and without the secrets that it was
     sent; "no error code" where it has none."""
     code = cleaned(error_code(answer), answer.secrets) or "no error code"
@@ -84,7 +84,7 @@ def cleaned(words: object, secrets: Iterable[str] = ()) -> str:
     return line if len(line) <= MAX_WORDS else line[: MAX_WORDS - 3] + "..."
 
 
-def bearer_error(answer: Answer) -> str:
+def bearer_error(answer: ProviderResponse) -> str:
     """Why a bearer token was not taken: `error` of the challenge (RFC 6750 3), or of the answer itself; "" where neither says it."""
     for name, quoted, plain in _PARAMETER.findall(answer.headers.get("www-authenticate", "")):
         if name.lower() == "error":

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from authenticate.provider.issuer import TENANT
-from authenticate.providers.base import Missing
+from authenticate.providers.base import MissingScopes
 from authenticate.providers.oidc import OIDCProvider
 from config.issuers import DEFAULT_URLS
 from databroker.records import User
@@ -22,7 +22,7 @@ class AzureProvider(OIDCProvider):
     default_url = DEFAULT_URLS["azure"]
     default_params = {"prompt": "select_account"}
 
-    def missing_scopes(self, asked: Iterable[str], given: str) -> Missing:
+    def missing_scopes(self, asked: Iterable[str], given: str) -> MissingScopes:
         """The answer names the scopes of one resource: where that is another than Microsoft Graph, those of OpenID Connect are not told.
 
         What `.default` stands for only the tenant knows.

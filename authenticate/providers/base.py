@@ -1,15 +1,12 @@
 """What identity providers may differ in; everything else is OpenID Connect and the same for all."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from authenticate.provider.discovery import Discovery
-from authenticate.provider.http import ProviderHttp
+from authenticate.provider.discovery import DiscoveryDocument
+from authenticate.provider.http import ProviderHttp, ProviderResponse
 from databroker.records import Session, User
 from foundation.errors import ProviderError
-
-if TYPE_CHECKING:
-    from authenticate.provider.client import ProviderClient
 
 
 class AccessRefused(ProviderError):
@@ -24,11 +21,25 @@ class AnotherPerson(ProviderError):
     """The provider describes another person than the one who signed in."""
 
 
-class Missing(NamedTuple):
+class MissingScopes(NamedTuple):
     """Scopes that were asked for and not given: those by which rules see people, and the rest."""
 
     needed: tuple[str, ...]
     other: tuple[str, ...]
+
+
+class OAuthClient(Protocol):
+    """Our registration at the provider, by which it is asked in our name (RFC 6749 2.3)."""
+
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def http(self) -> ProviderHttp: ...
+
+    def basic_credentials(self) -> dict[str, str]: ...
+
+    async def post_as_client(self, url: str, form: dict[str, str], discovery: DiscoveryDocument) -> ProviderResponse: ...
 
 
 class Provider(Protocol):
@@ -58,21 +69,21 @@ class Provider(Protocol):
     @property
     def groups_claim(self) -> str: ...  # "" where claims are not groups
 
-    def missing_scopes(self, asked: Iterable[str], given: str) -> Missing:
+    def missing_scopes(self, asked: Iterable[str], given: str) -> MissingScopes:
         """What the person, or whoever had the request on its way, may have taken out.  `given` is `scope` of the token answer."""
         ...
 
-    def tells_email_verified(self, discovery: Discovery) -> bool: ...  # as a rule: who leaves it out does not vouch for the address
+    def tells_email_verified(self, discovery: DiscoveryDocument) -> bool: ...  # as a rule: who leaves it out does not vouch for the address
 
-    async def discovery(self, http: ProviderHttp) -> Discovery: ...
+    async def discovery(self, http: ProviderHttp) -> DiscoveryDocument: ...
 
-    def asked_scopes(self, discovery: Discovery) -> tuple[str, ...]: ...
+    def asked_scopes(self, discovery: DiscoveryDocument) -> tuple[str, ...]: ...
 
-    async def userinfo(self, http: ProviderHttp, discovery: Discovery, access_token: str) -> dict[str, Any]:
+    async def userinfo(self, http: ProviderHttp, discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
         """What it tells about the person, {} where it tells nothing; AccessRefused, ScopeMissing, ProviderError."""
         ...
 
-    async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> bool:
+    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: Session) -> bool:
         """Ask it to forget the session's tokens; False where it can't, or not without ending other sessions of the person.
 
         ProviderError where it did not."""

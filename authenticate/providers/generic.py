@@ -1,33 +1,30 @@
 """`idp_provider: oidc`: any provider, of which only its discovery document is known."""
 
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
-from authenticate.provider.discovery import Discovery
+from authenticate.provider.discovery import DiscoveryDocument
+from authenticate.providers.base import OAuthClient
 from authenticate.providers.keycloak import KeycloakProvider, is_keycloak
 from authenticate.providers.oidc import OIDCProvider
 from databroker.records import Session
-
-if TYPE_CHECKING:
-    from authenticate.provider.client import ProviderClient
 
 
 class GenericProvider(OIDCProvider):
     """Nobody knows which scopes it has, and some (Cognito) refuse a sign-in that asks for one too many."""
 
-    def asked_scopes(self, discovery: Discovery) -> tuple[str, ...]:
+    def asked_scopes(self, discovery: DiscoveryDocument) -> tuple[str, ...]:
         usual = self._known(discovery).default_scopes
         if self.scopes or not discovery.scopes:
             return self.scopes or usual
         return tuple(scope for scope in usual if scope == "openid" or scope in discovery.scopes)
 
-    def tells_email_verified(self, discovery: Discovery) -> bool:
+    def tells_email_verified(self, discovery: DiscoveryDocument) -> bool:
         return self._known(discovery).tells_email_verified(discovery)
 
-    async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> bool:
+    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: Session) -> bool:
         return await self._known(discovery).revoke(client, discovery, session)
 
-    def _known(self, discovery: Discovery) -> OIDCProvider:
+    def _known(self, discovery: DiscoveryDocument) -> OIDCProvider:
         """As what its document gives it away, or as what the standard says."""
         kind = KeycloakProvider if is_keycloak(discovery) else OIDCProvider
         return kind(**{field.name: getattr(self, field.name) for field in fields(OIDCProvider)})

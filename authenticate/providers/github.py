@@ -1,18 +1,15 @@
 """GitHub, its own site or a server of one's own: plain OAuth 2.0, so what an ID token would say is asked of its API."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from authenticate.provider.discovery import Discovery
-from authenticate.provider.http import Answer, ProviderHttp
-from authenticate.providers.base import AccessRefused
+from authenticate.provider.discovery import DiscoveryDocument
+from authenticate.provider.http import ProviderHttp, ProviderResponse
+from authenticate.providers.base import AccessRefused, OAuthClient
 from authenticate.providers.oidc import OIDCProvider
 from config.issuers import DEFAULT_URLS
 from databroker.records import Session
 from foundation.errors import ProviderError
-
-if TYPE_CHECKING:
-    from authenticate.provider.client import ProviderClient
 
 # As GitHub's documentation of scopes has it; it leaves out what a wider one covers.
 _COVERED = {
@@ -38,8 +35,8 @@ class GitHubProvider(OIDCProvider):
     def _api(self) -> str:
         return api_url(self._site)
 
-    async def discovery(self, http: ProviderHttp) -> Discovery:
-        return Discovery(
+    async def discovery(self, http: ProviderHttp) -> DiscoveryDocument:
+        return DiscoveryDocument(
             issuer=self.issuer,
             authorization_endpoint=f"{self.issuer}/authorize",
             token_endpoint=f"{self.issuer}/access_token",
@@ -53,7 +50,7 @@ class GitHubProvider(OIDCProvider):
         names = super().scope_names(scopes)
         return names | frozenset(narrow for wide in names for narrow in _COVERED.get(wide, ()))
 
-    async def userinfo(self, http: ProviderHttp, discovery: Discovery, access_token: str) -> dict[str, Any]:
+    async def userinfo(self, http: ProviderHttp, discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
         headers = {"Authorization": f"token {access_token}", "Accept": "application/vnd.github+json"}
         user = _accepted(await http.get(self._api + "/user", headers)).json()
         login, number = user.get("login"), user.get("id")
@@ -65,7 +62,7 @@ class GitHubProvider(OIDCProvider):
             return claims
         return {**claims, **_primary_email(_accepted(emails))}
 
-    async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> bool:
+    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: Session) -> bool:
         """This token; `/grant` would be all that the person granted to us, also in their other browsers."""
         headers = {**client.basic_credentials(), "Content-Type": "application/json"}
         body = json.dumps({"access_token": session.access_token}).encode()
@@ -83,7 +80,7 @@ def api_url(site: str) -> str:
     return f"{site}/api/v3"
 
 
-def _accepted(answer: Answer) -> Answer:
+def _accepted(answer: ProviderResponse) -> ProviderResponse:
     if answer.status == 401:
         raise AccessRefused("GitHub does not take the access token")
     if answer.status != 200:
@@ -91,7 +88,7 @@ def _accepted(answer: Answer) -> Answer:
     return answer
 
 
-def _primary_email(answer: Answer) -> dict[str, Any]:
+def _primary_email(answer: ProviderResponse) -> dict[str, Any]:
     """The profile's address is left out: the person chooses whether it is there, and nobody says that it is theirs."""
     for entry in answer.json_list():
         if isinstance(entry, dict) and entry.get("primary") is True and entry.get("verified") is True:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from authenticate.provider.discovery import Discovery
+from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.http import ProviderHttp
 from authenticate.providers.oidc import OIDCProvider, RevocableTokens
 from config.issuers import DEFAULT_URLS
@@ -19,5 +19,5 @@ class GoogleProvider(OIDCProvider):
         """None: each stands for all that the person has granted to us, and its end would be that of their other browsers, too."""
         return ()
 
-    async def discovery(self, http: ProviderHttp) -> Discovery:
+    async def discovery(self, http: ProviderHttp) -> DiscoveryDocument:
         return replace(await super().discovery(http), token_auth_methods=frozenset({"client_secret_post"}))

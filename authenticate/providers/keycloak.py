@@ -6,7 +6,7 @@ Measured with 26.0: a refresh token comes with every sign-in; revoking one ends 
 
 from urllib.parse import urlsplit
 
-from authenticate.provider.discovery import Discovery
+from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.providers.oidc import OIDCProvider, RevocableTokens
 from databroker.records import Session
 
@@ -14,7 +14,7 @@ from databroker.records import Session
 class KeycloakProvider(OIDCProvider):
     default_scopes = ("openid", "profile", "email")
 
-    def tells_email_verified(self, discovery: Discovery) -> bool:
+    def tells_email_verified(self, discovery: DiscoveryDocument) -> bool:
         """Always, with an address, though its `claims_supported` does not list it."""
         return True
 
@@ -23,7 +23,7 @@ class KeycloakProvider(OIDCProvider):
         return ((session.access_token, "access_token"),)
 
 
-def is_keycloak(discovery: Discovery) -> bool:
+def is_keycloak(discovery: DiscoveryDocument) -> bool:
     issuer, endpoint = urlsplit(discovery.issuer), urlsplit(discovery.token_endpoint)
     # The host may be another: one that only servers reach.
     return "/realms/" in issuer.path and endpoint.path == f"{issuer.path}/protocol/openid-connect/token"

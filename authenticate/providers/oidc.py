@@ -4,20 +4,17 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from authenticate.provider.discovery import Discovery, fetched
+from authenticate.provider.discovery import DiscoveryDocument, fetched
 from authenticate.provider.http import ProviderHttp
 from authenticate.provider.tokens import bearer_error, error_code, told_error
-from authenticate.providers.base import AccessRefused, Missing, ScopeMissing, vouches
+from authenticate.providers.base import AccessRefused, MissingScopes, OAuthClient, ScopeMissing, vouches
 from config.groups.authorize import claimed_groups
 from config.issuers import issuer_of
 from config.options import Options
 from databroker.records import Session, User, issuer_in
 from foundation.errors import ProviderError
-
-if TYPE_CHECKING:
-    from authenticate.provider.client import ProviderClient
 
 RevocableTokens = tuple[tuple[str, str], ...]  # (token, its type hint)
 
@@ -61,27 +58,27 @@ class OIDCProvider:
     def issuer(self) -> str:
         return issuer_of(self.name, self.url)
 
-    async def discovery(self, http: ProviderHttp) -> Discovery:
+    async def discovery(self, http: ProviderHttp) -> DiscoveryDocument:
         return await fetched(http, self.url, self.issuer)
 
-    def asked_scopes(self, discovery: Discovery) -> tuple[str, ...]:
+    def asked_scopes(self, discovery: DiscoveryDocument) -> tuple[str, ...]:
         return self.scopes or self.default_scopes
 
-    def missing_scopes(self, asked: Iterable[str], given: str) -> Missing:
+    def missing_scopes(self, asked: Iterable[str], given: str) -> MissingScopes:
         asked = tuple(asked)
         asked_names, given_names = self.scope_names(" ".join(asked)), self.scope_names(given)
         needed = tuple(name for name in self.needed_scopes if name in asked_names and name not in given_names)
         other = (scope for scope in asked if not self.scope_names(scope) <= given_names | _UNPROVED)
-        return Missing(needed, tuple(scope for scope in other if scope not in needed))
+        return MissingScopes(needed, tuple(scope for scope in other if scope not in needed))
 
     def scope_names(self, scopes: str) -> frozenset[str]:
         """What these are called everywhere, whoever wrote them; some providers write commas between them."""
         return frozenset(name.removeprefix(_LONG) for name in re.split(r"[,\s]+", scopes) if name)
 
-    def tells_email_verified(self, discovery: Discovery) -> bool:
+    def tells_email_verified(self, discovery: DiscoveryDocument) -> bool:
         return discovery.tells_email_verified
 
-    async def userinfo(self, http: ProviderHttp, discovery: Discovery, access_token: str) -> dict[str, Any]:
+    async def userinfo(self, http: ProviderHttp, discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
         if not discovery.userinfo_endpoint:
             return {}
         answer = await http.get(discovery.userinfo_endpoint, {"Authorization": f"Bearer {access_token}"})
@@ -95,7 +92,7 @@ class OIDCProvider:
             raise ProviderError(f"the provider's userinfo endpoint answered with status {answer.status}: {told_error(answer)}")
         return answer.json()
 
-    async def revoke(self, client: "ProviderClient", discovery: Discovery, session: Session) -> bool:
+    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: Session) -> bool:
         if not discovery.revocation_endpoint:
             return False
         revocable = [(token, hint) for token, hint in self.revocable_tokens(session) if token]

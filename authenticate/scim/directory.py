@@ -19,19 +19,19 @@ import structlog
 
 from authenticate.scim.access_records import AccessRecords, every, is_active, issuer_of
 from authenticate.scim.errors import ScimError, invalid, not_found
-from authenticate.scim.index import Index, Keys
+from authenticate.scim.index import Keys, ScimIndex
 from authenticate.scim.patch import patched
 from authenticate.scim.resources import MAX_TEXT, group_of, said_of, says_active, user_of
 from config.issuers import counts_for
 from config.options import Options
 from databroker.client import BrokerClient
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, Record, Session
-from databroker.session_use import person_of
+from databroker.session_reader import person_of
 
 log = structlog.get_logger(__name__)
 
 LEASE = 300.0  # a group of fifty thousand takes a while
-PATIENCE = 10.0  # seconds that a change waits for the one before it
+LEASE_TIMEOUT = 10.0  # seconds that a change waits for the one before it
 CHANGES_AT_ONCE = 16
 
 
@@ -49,7 +49,7 @@ class ScimDirectory:
         self._group_id_is = options.scim_group_id
         self._broker = broker
         self._clock = clock
-        self._index = Index(broker)
+        self._index = ScimIndex(broker)
         self._access = AccessRecords(options, broker)
         self._one_at_a_time = asyncio.Lock()
 
@@ -260,7 +260,7 @@ class ScimDirectory:
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
         async with self._one_at_a_time:
-            until = self._clock() + PATIENCE
+            until = self._clock() + LEASE_TIMEOUT
             while (lease := await self._broker.acquire("scim", LEASE)) is None:
                 if self._clock() > until:
                     raise ScimError(503, "another change is under way; try again in a moment")

@@ -20,14 +20,14 @@ _LITERALS = {"true": True, "false": False, "null": None}
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class ScimFilter:
     """`equals` is (lower-case attribute, value) where the whole filter is one `eq` of a text: an index can answer that."""
 
     matches: Matches
     equals: tuple[str, str] | None = None
 
 
-def parse(text: str) -> Filter:
+def parse(text: str) -> ScimFilter:
     """ScimError where it is no filter."""
     if len(text) > LONGEST:
         raise _wrong(f"it is longer than {LONGEST} characters")
@@ -59,13 +59,13 @@ class _Parser:
     def __init__(self, tokens: list[str]):
         self.rest = tokens
 
-    def either(self, depth: int) -> Filter:
+    def either(self, depth: int) -> ScimFilter:
         return self._joined("or", self._both, any, depth)
 
-    def _both(self, depth: int) -> Filter:
+    def _both(self, depth: int) -> ScimFilter:
         return self._joined("and", self._one, all, depth)
 
-    def _joined(self, word: str, operand: Callable[[int], Filter], join: Callable[..., bool], depth: int) -> Filter:
+    def _joined(self, word: str, operand: Callable[[int], ScimFilter], join: Callable[..., bool], depth: int) -> ScimFilter:
         if depth > DEEPEST:
             raise _wrong("it is nested too deeply")
         operands = [operand(depth)]
@@ -74,14 +74,14 @@ class _Parser:
             operands.append(operand(depth))
         if len(operands) == 1:
             return operands[0]
-        return Filter(lambda resource: join(each.matches(resource) for each in operands))
+        return ScimFilter(lambda resource: join(each.matches(resource) for each in operands))
 
-    def _one(self, depth: int) -> Filter:
+    def _one(self, depth: int) -> ScimFilter:
         word = self._next("an attribute")
         if word.lower() == "not" and self.rest[:1] == ["("]:
             self.rest.pop(0)
             inner = self._grouped(")", depth)
-            return Filter(lambda resource: not inner.matches(resource))
+            return ScimFilter(lambda resource: not inner.matches(resource))
         if word == "(":
             return self._grouped(")", depth)
         if not _NAME.fullmatch(word):
@@ -92,19 +92,19 @@ class _Parser:
         if self.rest[:1] == ["["]:
             self.rest.pop(0)
             inner = self._grouped("]", depth)
-            return Filter(lambda resource: any(inner.matches(element) for element in values_at(resource, path)))
+            return ScimFilter(lambda resource: any(inner.matches(element) for element in values_at(resource, path)))
         return self._comparison(path)
 
-    def _grouped(self, end: str, depth: int) -> Filter:
+    def _grouped(self, end: str, depth: int) -> ScimFilter:
         inner = self.either(depth + 1)
         if self._next(repr(end)) != end:
             raise _wrong(f"a {end!r} is missing")
         return inner
 
-    def _comparison(self, path: Path) -> Filter:
+    def _comparison(self, path: Path) -> ScimFilter:
         operator = self._next("an operator").lower()
         if operator == "pr":
-            return Filter(lambda resource: any(value not in ("", [], {}) for value in values_at(resource, path)))
+            return ScimFilter(lambda resource: any(value not in ("", [], {}) for value in values_at(resource, path)))
         compare = _OPERATORS.get(operator)
         if compare is None:
             raise _wrong(f"{operator!r} is no operator")
@@ -118,7 +118,7 @@ class _Parser:
             return any(compare(each, wanted) for each in found)
 
         is_plain = operator == "eq" and len(path) == 1 and isinstance(value, str)
-        return Filter(matches, (path[0].lower(), str(value)) if is_plain else None)
+        return ScimFilter(matches, (path[0].lower(), str(value)) if is_plain else None)
 
     def _next(self, what: str) -> str:
         if not self.rest:

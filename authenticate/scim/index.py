@@ -15,7 +15,7 @@ UNIQUE = frozenset({"username", "externalid", "subject", "directory_id"})
 Keys = Mapping[str, str]  # lower-case attribute -> value
 
 
-class Index:
+class ScimIndex:
     """For who holds the lease of SCIM's changes: nothing else writes here."""
 
     def __init__(self, broker: BrokerClient):

@@ -13,7 +13,7 @@ from typing import Any
 from authenticate.scim import filters
 from authenticate.scim.attributes import Path, key_in, path_of, said_in
 from authenticate.scim.errors import ScimError, invalid
-from authenticate.scim.filters import Filter
+from authenticate.scim.filters import ScimFilter
 
 MOST_OPERATIONS = 1000
 # The server's own; who sends them along means no change.
@@ -23,16 +23,16 @@ _SIMPLE_EQ = re.compile(r'\s*([A-Za-z]\w*)\s+eq\s+"([^"\\]*)"\s*', re.IGNORECASE
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PatchTarget:
     """`chosen` says which elements of a list, `made` is the element that is made where there is none, `sub` an attribute of each."""
 
     path: Path
-    chosen: Filter | None
+    chosen: ScimFilter | None
     made: Mapping[str, Any]
     sub: str
 
 
-_ITSELF = Target((), None, {}, "")
+_ITSELF = PatchTarget((), None, {}, "")
 
 
 def patched(resource: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _apply(resource: dict[str, Any], operation: Mapping[str, Any]) -> None:
         _set(resource, target, value, is_addition=op == "add")
 
 
-def _target(text: str) -> Target:
+def _target(text: str) -> PatchTarget:
     match = _PATH.fullmatch(text.strip())
     if match is None or len(text) > filters.LONGEST:
         raise ScimError(400, "the path can't be read", "invalidPath")
@@ -73,29 +73,40 @@ def _target(text: str) -> Target:
     if match["filter"] is not None and not path:
         raise ScimError(400, "the path can't be read", "invalidPath")
     if match["filter"] is None:
-        return Target(path, None, {}, "")
+        return PatchTarget(path, None, {}, "")
     simple = _SIMPLE_EQ.fullmatch(match["filter"])
     made = {simple[1]: simple[2]} if simple else {}
-    return Target(path, filters.parse(match["filter"]), made, match["sub"] or "")
+    return PatchTarget(path, filters.parse(match["filter"]), made, match["sub"] or "")
 
 
-def _holder(resource: dict[str, Any], path: Path, *, make: bool) -> dict[str, Any] | None:
-    """The object that has the path's last step as its key."""
-    at: dict[str, Any] = resource
+def _holder(resource: dict[str, Any], path: Path) -> dict[str, Any] | None:
+    """The object that has the path's last step as its key; None where there is none."""
+    at = resource
     for step in path[:-1]:
-        key = key_in(at, step)
-        found = at.get(key)
-        if found is None and make:
-            found = at[key] = {}
-        if not isinstance(found, dict):
-            if found is None:
-                return None
-            raise ScimError(400, f"{step} has no attributes of its own", "invalidPath")
-        at = found
+        if (found := at.get(key_in(at, step))) is None:
+            return None
+        at = _complex(found, step)
     return at
 
 
-def _set(resource: dict[str, Any], target: Target, value: Any, *, is_addition: bool) -> None:
+def _made_holder(resource: dict[str, Any], path: Path) -> dict[str, Any]:
+    """As `_holder`; what is missing on the way is made."""
+    at = resource
+    for step in path[:-1]:
+        key = key_in(at, step)
+        if at.get(key) is None:
+            at[key] = {}
+        at = _complex(at[key], step)
+    return at
+
+
+def _complex(found: Any, step: str) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise ScimError(400, f"{step} has no attributes of its own", "invalidPath")
+    return found
+
+
+def _set(resource: dict[str, Any], target: PatchTarget, value: Any, *, is_addition: bool) -> None:
     if not target.path:
         if not isinstance(value, Mapping):
             raise invalid("without a path, value must be an object")
@@ -104,8 +115,7 @@ def _set(resource: dict[str, Any], target: Target, value: Any, *, is_addition: b
         return
     if target.path[0].lower() in READ_ONLY:
         return
-    holder = _holder(resource, target.path, make=True)
-    assert holder is not None  # it was made
+    holder = _made_holder(resource, target.path)
     key = key_in(holder, target.path[-1])
     if target.chosen is not None:
         _set_chosen(holder, key, target, value)
@@ -117,7 +127,7 @@ def _set(resource: dict[str, Any], target: Target, value: Any, *, is_addition: b
         holder[key] = value
 
 
-def _set_chosen(holder: dict[str, Any], key: str, target: Target, value: Any) -> None:
+def _set_chosen(holder: dict[str, Any], key: str, target: PatchTarget, value: Any) -> None:
     elements = holder.setdefault(key, [])
     if not isinstance(elements, list) or target.chosen is None:
         raise ScimError(400, f"{key} is no list", "invalidPath")
@@ -143,12 +153,12 @@ def _with(elements: list[Any], value: Any) -> list[Any]:
     return [*elements, *(element for element in added if _identity(element) not in known)]
 
 
-def _remove(resource: dict[str, Any], target: Target, value: Any) -> None:
+def _remove(resource: dict[str, Any], target: PatchTarget, value: Any) -> None:
     if not target.path:
         raise ScimError(400, "what is removed must be named by a path", "noTarget")
     if target.path[0].lower() in READ_ONLY:
         return
-    holder = _holder(resource, target.path, make=False)
+    holder = _holder(resource, target.path)
     if holder is None:
         return
     key = key_in(holder, target.path[-1])
@@ -162,7 +172,7 @@ def _remove(resource: dict[str, Any], target: Target, value: Any) -> None:
         holder.pop(key, None)
 
 
-def _remove_chosen(holder: dict[str, Any], key: str, found: list[Any], target: Target) -> None:
+def _remove_chosen(holder: dict[str, Any], key: str, found: list[Any], target: PatchTarget) -> None:
     chosen = [element for element in found if target.chosen is not None and target.chosen.matches(element)]
     if target.sub:
         for element in chosen:

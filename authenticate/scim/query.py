@@ -7,7 +7,7 @@ from typing import Any, Self
 from authenticate.scim import filters
 from authenticate.scim.attributes import Path, key_in, path_of
 from authenticate.scim.errors import invalid
-from authenticate.scim.filters import Filter
+from authenticate.scim.filters import ScimFilter
 
 DEFAULT_COUNT = 100
 MOST_RESULTS = 500
@@ -19,7 +19,7 @@ Paths = frozenset[Path]
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class AttributeSelection:
     """The attributes that are wanted (none: all), and those left out."""
 
     wanted: Paths
@@ -39,13 +39,13 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class ScimQuery:
     """The results from `start` (the first is 1), at most `count`."""
 
-    asked: Filter | None
+    asked: ScimFilter | None
     start: int
     count: int
-    selection: Selection
+    selection: AttributeSelection
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Self:
@@ -57,7 +57,7 @@ class Query:
             filters.parse(text) if text else None,
             max(_number("startIndex", start, 1), 1),
             min(max(_number("count", count, DEFAULT_COUNT), 0), MOST_RESULTS),
-            Selection.of(said),
+            AttributeSelection.of(said),
         )
 
 

@@ -14,11 +14,11 @@ from authenticate.provider.tokens import GrantRefused
 from authenticate.providers.base import AccessRefused, AnotherPerson
 from authenticate.session.refresh_schedule import tokens_due
 from authenticate.session.renewal import is_withdrawn, with_new_claims, with_new_tokens
-from databroker.backoff import pauses
 from databroker.client import BrokerClient
 from databroker.end_sessions import end_sessions
 from databroker.records import SESSION, USER, Record, Session, User
 from databroker.store.base import VersionConflict
+from foundation.backoff import pauses
 from foundation.errors import BrokerError, ProviderError
 from foundation.telemetry import metrics
 
@@ -33,15 +33,15 @@ FIRST_PAUSE = 0.1
 REFUSED, WRONG, UNREACHABLE = "refused", "wrong", "unreachable"
 
 
-class Ended(Exception):
+class SessionEnded(Exception):
     """The session is over; the text says why."""
 
 
-class UnderWay(Exception):
+class RefreshUnderWay(Exception):
     """Somebody else is renewing this session at this moment."""
 
 
-class Step(Enum):
+class RefreshStep(Enum):
     TOKENS = auto()
     CLAIMS = auto()
 
@@ -52,12 +52,12 @@ class SessionRefresh:
         self._broker = broker
         self._clock = clock
 
-    async def renew(self, session_id: str, step: Step, *, by_hand: bool = False) -> Session:
-        """Ended where it was over, or is now; UnderWay; ProviderError where the provider could not say, then all is as before."""
+    async def renew(self, session_id: str, step: RefreshStep, *, by_hand: bool = False) -> Session:
+        """Ended where it was over, or is now; RefreshUnderWay; ProviderError where the provider could not say, then all is as before."""
         async with self._alone(session_id):
             record = await self._broker.get(SESSION, session_id)
             if record is None:
-                raise Ended("it was ended by somebody else")
+                raise SessionEnded("it was ended by somebody else")
             session = Session.from_record(record)
             try:
                 return await self._renewed(record, session, step, by_hand)
@@ -77,20 +77,20 @@ class SessionRefresh:
                 reason = "its access token has expired, and the provider could not be asked for a new one"
                 await self._ended(session, UNREACHABLE, reason)
 
-    async def _ended(self, session: Session, kind: str, reason: object) -> Ended:
+    async def _ended(self, session: Session, kind: str, reason: object) -> SessionEnded:
         await end_sessions(self._broker, [session.id])
         metrics.sessions_not_renewed.labels(kind).inc()
         # What no provider should answer is for the operator to look at.
         tell = log.warning if kind == WRONG else log.info
         tell("session ended", session_id=session.id, user_id=session.user_id, kind=kind, reason=str(reason))
-        return Ended(str(reason))
+        return SessionEnded(str(reason))
 
-    async def _renewed(self, record: Record, session: Session, step: Step, by_hand: bool) -> Session:
+    async def _renewed(self, record: Record, session: Session, step: RefreshStep, by_hand: bool) -> Session:
         now = self._clock()
         if by_hand:
             record = await self._written(record, lambda current: replace(current, refreshed_by_hand=now))
         # Another process may have refreshed it since it was due.
-        if session.refresh_token and (by_hand or (step is Step.TOKENS and tokens_due(session) <= now)):
+        if session.refresh_token and (by_hand or (step is RefreshStep.TOKENS and tokens_due(session) <= now)):
             record = await self._with_new_tokens(record)
         try:
             return await self._with_new_claims(record)
@@ -115,7 +115,7 @@ class SessionRefresh:
                     unverified_id_token=renewed.unverified_id_token,
                 ),
             )
-        except Ended:
+        except SessionEnded:
             # Signed out while the provider answered: what it gave must not outlive the session.
             await self._client.revoke(renewed)
             raise
@@ -174,7 +174,7 @@ class SessionRefresh:
             except VersionConflict:
                 newer = await self._broker.get(SESSION, session.id)
                 if newer is None:
-                    raise Ended("it was ended by somebody else") from None
+                    raise SessionEnded("it was ended by somebody else") from None
                 record = newer
         raise ProviderError("the session's record was overtaken again and again")
 
@@ -183,7 +183,7 @@ class SessionRefresh:
         """A rotating refresh token used twice ends the session at the provider, so each session has one renewal anywhere."""
         lease = await self._broker.acquire(f"session refresh/{session_id}", LEASE)
         if lease is None:
-            raise UnderWay
+            raise RefreshUnderWay
         try:
             yield
         finally:

@@ -13,7 +13,7 @@ NEVER = math.inf
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class RefreshDue:
     """When the tokens are to be refreshed, and when the claims are to be read; Unix seconds."""
 
     tokens: float
@@ -43,14 +43,14 @@ def _within(session: Session, due: float) -> float:
     return due if due < session.expires else NEVER
 
 
-class Schedule:
+class RefreshSchedule:
     """`interval` lies between two readings of a session's claims, in seconds.  Holds an id and two times for each session."""
 
     def __init__(self, interval: float, clock: Callable[[], float], chance: Callable[[], float] = random.random):
         self._interval = interval
         self._clock = clock
         self._chance = chance
-        self._due: dict[str, Due] = {}
+        self._due: dict[str, RefreshDue] = {}
         self._heap: list[tuple[float, str]] = []
 
     def __repr__(self) -> str:
@@ -63,15 +63,15 @@ class Schedule:
         """A record that was written at `modified`: new, refreshed, or found at the start."""
         known = self._due.get(session.id)
         claims = known.claims if known is not None else self._first_reading(modified)
-        self.set(session, Due(tokens_due(session), claims))
+        self.set(session, RefreshDue(tokens_due(session), claims))
 
     def read(self, session: Session) -> None:
         """The claims are as of now."""
-        self.set(session, Due(tokens_due(session), self._clock() + self._interval))
+        self.set(session, RefreshDue(tokens_due(session), self._clock() + self._interval))
 
-    def set(self, session: Session, due: Due) -> None:
+    def set(self, session: Session, due: RefreshDue) -> None:
         claims = due.claims if can_read_claims(session, due.claims) else NEVER
-        due = Due(due.tokens, claims)
+        due = RefreshDue(due.tokens, claims)
         if due.first == NEVER:
             self.forget(session.id)
         elif self._due.get(session.id) != due:
@@ -91,7 +91,7 @@ class Schedule:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else NEVER
 
-    def pop(self, now: float) -> tuple[str, Due] | None:
+    def pop(self, now: float) -> tuple[str, RefreshDue] | None:
         """The first that is due by `now`.  It comes back by `set`, `read` or `saw`."""
         if self.next() > now:
             return None
@@ -103,7 +103,7 @@ class Schedule:
         due, now = modified + self._interval, self._clock()
         return due if due > now else now + self._interval * self._chance()
 
-    def _push(self, session_id: str, due: Due) -> None:
+    def _push(self, session_id: str, due: RefreshDue) -> None:
         heappush(self._heap, (due.first, session_id))
         # A session leaves an entry behind at each refresh.
         if len(self._heap) > 2 * len(self._due) + 1000:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from authenticate.session.refresh import Ended, SessionRefresh, Step, UnderWay
-from authenticate.session.refresh_schedule import NEVER, Due, Schedule
-from databroker.backoff import pauses
+from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
+from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSchedule
 from databroker.client import BrokerClient
 from databroker.records import SESSION, Record, Session
 from databroker.store.base import ANEW, StartOver
+from foundation.backoff import delay, pauses
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
 
@@ -24,11 +24,11 @@ TICK = 1.0  # the longest sleep, so that a clock that was set is noticed
 DRAIN = 5.0  # seconds for renewals under way at the end: an answer that nobody writes down is a lost refresh token
 UNDER_WAY_PAUSE = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
-PATIENCE = 60.0  # nobody is signed out before the provider was tried for as long, also after a pause of ours
+GRACE = 60.0  # seconds: nobody is signed out before the provider was tried for as long, also after a pause of ours
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class RefreshFailures:
     since: float
     failures: int
 
@@ -42,13 +42,13 @@ class RefreshWorker:
         self._clock = clock
         self._tick = tick
         self._interval = interval
-        self._schedule = Schedule(interval, clock)
-        self._trouble: dict[str, Trouble] = {}
+        self._schedule = RefreshSchedule(interval, clock)
+        self._failures: dict[str, RefreshFailures] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._news = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<RefreshWorker {len(self._schedule)} scheduled, {len(self._running)} under way, {len(self._trouble)} in trouble>"
+        return f"<RefreshWorker {len(self._schedule)} scheduled, {len(self._running)} under way, {len(self._failures)} failing>"
 
     async def run(self) -> None:
         follower = spawn(self._follow(), name="sessions to refresh")
@@ -60,7 +60,7 @@ class RefreshWorker:
             follower.cancel()
             await self._drain()
             self._schedule.clear()
-            self._trouble.clear()
+            self._failures.clear()
 
     def _begin_what_is_due(self) -> None:
         while len(self._running) < AT_ONCE and (popped := self._schedule.pop(self._clock())) is not None:
@@ -83,13 +83,13 @@ class RefreshWorker:
             for task in late:
                 task.cancel()
 
-    async def _renew(self, session_id: str, due: Due) -> None:
+    async def _renew(self, session_id: str, due: RefreshDue) -> None:
         try:
-            step = Step.TOKENS if due.tokens <= self._clock() else Step.CLAIMS
+            step = RefreshStep.TOKENS if due.tokens <= self._clock() else RefreshStep.CLAIMS
             self._done(await self._refresh.renew(session_id, step))
-        except Ended:
-            self._trouble.pop(session_id, None)
-        except UnderWay:
+        except SessionEnded:
+            self._failures.pop(session_id, None)
+        except RefreshUnderWay:
             await self._again(session_id, self._clock() + UNDER_WAY_PAUSE)
         except (ProviderError, BrokerError) as error:
             await self._failed(session_id, error)
@@ -100,36 +100,35 @@ class RefreshWorker:
             self._news.set()
 
     def _done(self, session: Session) -> None:
-        self._trouble.pop(session.id, None)
+        self._failures.pop(session.id, None)
         self._schedule.read(session)
 
     async def _failed(self, session_id: str, error: Exception) -> None:
         now = self._clock()
-        before = self._trouble.get(session_id, Trouble(now, 0))
-        trouble = self._trouble[session_id] = Trouble(before.since, before.failures + 1)
-        log.warning("a session can't be refreshed, it goes on", session_id=session_id, failures=trouble.failures, reason=str(error))
+        before = self._failures.get(session_id, RefreshFailures(now, 0))
+        failure = self._failures[session_id] = RefreshFailures(before.since, before.failures + 1)
+        log.warning("a session can't be refreshed, it goes on", session_id=session_id, failures=failure.failures, reason=str(error))
         session = await self._session(session_id)
         if session is None:
-            self._trouble.pop(session_id, None)
+            self._failures.pop(session_id, None)
             return
-        ends = max(session.access_token_expires or NEVER, trouble.since + PATIENCE) if session.refresh_token else NEVER
+        ends = max(session.access_token_expires or NEVER, failure.since + GRACE) if session.refresh_token else NEVER
         if now >= ends and isinstance(error, ProviderError):
             await self._give_up(session_id)
             return
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(before.failures, 10))
-        at = min(now + pause, max(ends, now + self._tick))
-        self._schedule.set(session, Due(at if session.refresh_token else NEVER, at))
+        at = min(now + delay(before.failures, FIRST_PAUSE, LONGEST_PAUSE), max(ends, now + self._tick))
+        self._schedule.set(session, RefreshDue(at if session.refresh_token else NEVER, at))
 
     async def _give_up(self, session_id: str) -> None:
-        self._trouble.pop(session_id, None)
+        self._failures.pop(session_id, None)
         try:
             await self._refresh.give_up(session_id)
-        except (UnderWay, BrokerError):
+        except (RefreshUnderWay, BrokerError):
             await self._again(session_id, self._clock() + UNDER_WAY_PAUSE)
 
     async def _again(self, session_id: str, at: float) -> None:
         if (session := await self._session(session_id)) is not None:
-            self._schedule.set(session, Due(at if session.refresh_token else NEVER, at))
+            self._schedule.set(session, RefreshDue(at if session.refresh_token else NEVER, at))
 
     async def _session(self, session_id: str) -> Session | None:
         """None where it has ended; where the broker is away it waits, else the session would be forgotten."""
@@ -176,7 +175,7 @@ class RefreshWorker:
     def _saw(self, session_id: str, record: Record | None) -> None:
         if record is None:
             self._schedule.forget(session_id)
-            self._trouble.pop(session_id, None)
+            self._failures.pop(session_id, None)
         elif session_id not in self._running:  # the renewal itself says when the next is due
             try:
                 self._schedule.saw(Session.from_record(record), record.modified)

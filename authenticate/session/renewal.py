@@ -6,12 +6,12 @@ from typing import Any
 import structlog
 
 from authenticate.provider.client import ProviderClient
-from authenticate.provider.discovery import Discovery
+from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.id_token import payload_of
 from authenticate.provider.signed_token import WrongTime
 from authenticate.providers.base import AnotherPerson
 from databroker.records import Session, User
-from databroker.session_use import vouches
+from databroker.session_reader import vouches
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ async def with_new_claims(client: ProviderClient, session: Session, now: float) 
     return replace(session, claims=claims, userinfo_claims=told, id_token=id_token, unverified_id_token=""), user
 
 
-async def _refreshed_payload(client: ProviderClient, session: Session, discovery: Discovery) -> dict[str, Any]:
+async def _refreshed_payload(client: ProviderClient, session: Session, discovery: DiscoveryDocument) -> dict[str, Any]:
     """Of the ID token that came with the last refresh, {} where none came: then the provider says nothing new in one.
 
     WrongToken: the answer is wrong, not late, and nothing of it may count.

@@ -11,7 +11,7 @@ from config.options import Options
 from databroker.client import BrokerClient
 from databroker.end_sessions import batches, end_sessions
 from databroker.records import SESSION, USER, Session
-from databroker.session_use import SessionReader
+from databroker.session_reader import SessionReader
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.errors import BadRequest, BrokerError
 

@@ -43,7 +43,7 @@ def provider_trouble(request: HttpRequest, error: Exception, retry_url: str) -> 
     return response
 
 
-class Crowded(ProviderError):
+class TooManySignIns(ProviderError):
     """As many sign-ins wait for the provider as may, or of this network."""
 
 
@@ -59,7 +59,7 @@ def place_at_provider(request: HttpRequest) -> Iterator[None]:
     if not places.take(network):
         metrics.sign_ins_turned_away.inc()
         log.warning("sign-in turned away: too many wait for the identity provider", network=network, request_id=gate.request_id)
-        raise Crowded("too many sign-ins wait for the provider")
+        raise TooManySignIns("too many sign-ins wait for the provider")
     try:
         yield
     finally:

@@ -6,12 +6,12 @@ from typing import Any
 import structlog
 from django.http import HttpRequest, HttpResponse
 
-from authenticate.provider.oidc import CodeRefused, GateCallbackView, LessScope
+from authenticate.provider.oidc import CodeRefused, GateCallbackView, ScopeReduced
 from authenticate.provider.tokens import cleaned
-from authenticate.step_up import UNMET, UNTOLD, WEAK, Asked
-from authenticate.targets import Target
+from authenticate.redirect_targets import RedirectTarget
+from authenticate.step_up import UNMET, UNTOLD, WEAK, StepUpRequest
 from authenticate.views import answers
-from authenticate.views.to_provider import Attempt, to_provider
+from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
 from foundation import responses
 from foundation.errors import BadRequest, ProviderError
 
@@ -26,7 +26,7 @@ class CallbackView(GateCallbackView):
         try:
             with answers.place_at_provider(request):
                 return await super().get(request)
-        except answers.Crowded:
+        except answers.TooManySignIns:
             return answers.crowded(request)
         except CodeRefused as error:
             self._tell(str(error))
@@ -34,12 +34,12 @@ class CallbackView(GateCallbackView):
         except BadRequest as error:
             self._tell(str(error))
             raise
-        except LessScope as error:
+        except ScopeReduced as error:
             return self._less_scope(error)
         except ProviderError as error:
             return self._and_forget(answers.provider_trouble(request, error, self._target_url()))
 
-    def _less_scope(self, error: LessScope) -> HttpResponse:
+    def _less_scope(self, error: ScopeReduced) -> HttpResponse:
         self._tell(str(error))
         response = responses.error_page(
             self.request,
@@ -86,7 +86,7 @@ class CallbackView(GateCallbackView):
         # Before there is a session: the first request already finds the groups.
         await service.directory.look_up(self.signed_in.user.id, self.signed_in.tokens.access_token)
         now = service.clock()
-        asked = Asked.from_attempt(self.attempt)
+        asked = StepUpRequest.from_attempt(self.attempt)
         if shortfall := asked.shortfall(self.signed_in.user.claims, now, now):
             return await self._weaker(asked, shortfall)
         session = await service.sessions.create(
@@ -111,14 +111,14 @@ class CallbackView(GateCallbackView):
         advice = "If that is a mistake, ask the people who run this site."
         return self._and_forget(responses.error_page(self.request, 403, "Your account is deactivated.", advice=advice))
 
-    async def _weaker(self, asked: Asked, shortfall: str) -> HttpResponse:
+    async def _weaker(self, asked: StepUpRequest, shortfall: str) -> HttpResponse:
         """Once more, and then the provider must ask the person; after that a page, never a third time.  The session stays as it was."""
         if shortfall == UNTOLD:
             return self._untold()
         target = self._target()
         if target is not None and not asked.is_pressed:
-            attempt = Attempt(target, self.attempt["attempt"], replace(asked, is_pressed=True))
-            return self._and_forget(await to_provider(self.request, self.service, attempt))
+            attempt = SignInAttempt(target, self.attempt["attempt"], replace(asked, is_pressed=True))
+            return self._and_forget(await redirect_to_provider(self.request, self.service, attempt))
         return self._too_weak(shortfall)
 
     def _untold(self) -> HttpResponse:
@@ -148,7 +148,7 @@ class CallbackView(GateCallbackView):
         )
         return self._and_forget(response)
 
-    def _target(self) -> Target | None:
+    def _target(self) -> RedirectTarget | None:
         """Judged anew: the routes may have changed since the attempt began."""
         if not self.attempt:
             return None

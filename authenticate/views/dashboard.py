@@ -13,7 +13,7 @@ from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from databroker.adminsite.details import claim_text
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, Session
-from databroker.session_use import group_of, person_of, user_of
+from databroker.session_reader import group_of, person_of, user_of
 from foundation import responses
 from foundation.errors import BrokerError
 

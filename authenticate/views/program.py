@@ -6,12 +6,12 @@ import structlog
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
+from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import CALLBACK_PATH, AuthenticateService
-from authenticate.step_up import Asked
-from authenticate.targets import Target
+from authenticate.step_up import StepUpRequest
 from authenticate.views import answers
 from databroker.records import USER, Session
-from databroker.session_use import user_of
+from databroker.session_reader import user_of
 from foundation import responses
 from foundation.crypto.csrf_token import FIELD
 from foundation.crypto.program_tokens import ProgramRequest
@@ -30,7 +30,7 @@ def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
     callback = service.targets.target(params.get("gate_callback_uri", ""), gate.authorize.is_route_origin)
     if callback is None or callback.rest != CALLBACK_PATH:
         raise BadRequest("this sign-in link leads to a place that does not belong to this site")
-    asked = Asked.from_url(params)
+    asked = StepUpRequest.from_url(params)
     wanted = ProgramRequest(callback.origin, params.get("gate_redirect_uri", ""), asked.acr_values, asked.max_age)
     sealed = service.program_requests.seal(wanted, service.clock())
     return responses.redirect(f"{service.origin}{PATH}?request={sealed}")
@@ -52,7 +52,7 @@ async def program(request: HttpRequest) -> HttpResponse:
     route = service.targets.target(wanted.origin, gate.authorize.is_route_origin)
     if route is None:
         return responses.error_page(request, 400, "The address that the program wants to use is not there any more.", advice=START_AGAIN)
-    now, asked = service.clock(), Asked(wanted.acr_values, wanted.max_age)
+    now, asked = service.clock(), StepUpRequest(wanted.acr_values, wanted.max_age)
     session = await service.session_of(answers.cookie_headers(request), service.host_port, now)
     if session is None or asked.shortfall(session.claims, session.issued, now):
         return responses.redirect(service.sign_in_url_for(f"{PATH}?request={sealed}", **asked.to_url()))
@@ -65,7 +65,9 @@ def _is_proven(request: HttpRequest, service: AuthenticateService, session: Sess
     return service.csrf.check(request.POST.get(FIELD, ""), answers.cookie_headers(request), service.clock(), bound_to=session.id)
 
 
-def _agreed(request: HttpRequest, service: AuthenticateService, session: Session, route: Target, wanted: ProgramRequest) -> HttpResponse:
+def _agreed(
+    request: HttpRequest, service: AuthenticateService, session: Session, route: RedirectTarget, wanted: ProgramRequest
+) -> HttpResponse:
     log.info(
         "program allowed", user_id=session.user_id, session_id=session.id, host=route.host_port, request_id=request.scope["gate"].request_id
     )
@@ -75,7 +77,7 @@ def _agreed(request: HttpRequest, service: AuthenticateService, session: Session
 
 
 async def _question(
-    request: HttpRequest, service: AuthenticateService, session: Session, route: Target, wanted: ProgramRequest, sealed: str
+    request: HttpRequest, service: AuthenticateService, session: Session, route: RedirectTarget, wanted: ProgramRequest, sealed: str
 ) -> HttpResponse:
     """Nothing has changed; the page asks, and its button carries the proof."""
     token, cookie = service.csrf.token_for(answers.cookie_headers(request), service.clock(), bound_to=session.id)

@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
 from authenticate.service import AuthenticateService
-from authenticate.session.refresh import Ended, Step, UnderWay
+from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded
 from authenticate.views import answers
 from databroker.records import Session
 from foundation import responses
@@ -36,10 +36,10 @@ async def refresh(request: HttpRequest) -> HttpResponse:
 
 async def _refreshed(request: HttpRequest, service: AuthenticateService, session: Session) -> HttpResponse:
     try:
-        await service.refresh.renew(session.id, Step.TOKENS, by_hand=True)
-    except UnderWay:
+        await service.refresh.renew(session.id, RefreshStep.TOKENS, by_hand=True)
+    except RefreshUnderWay:
         return _later(request, "Your session is being refreshed at this moment.", 5)
-    except Ended:
+    except SessionEnded:
         reason = "The sign-in service no longer vouches for this session, so it has ended."
         response = responses.error_page(request, 401, reason, links=(answers.SIGN_IN_AGAIN,))
         return responses.with_cookies(

@@ -14,7 +14,7 @@ from authenticate.scim import changes, filters, schemas
 from authenticate.scim.access import PATH
 from authenticate.scim.directory import ScimDirectory
 from authenticate.scim.errors import ScimError, not_found
-from authenticate.scim.query import SEARCH, Query, Selection
+from authenticate.scim.query import SEARCH, AttributeSelection, ScimQuery
 from authenticate.scim.resources import shown_group, shown_user, version_of
 from authenticate.service import AuthenticateService
 from databroker.adminsite.audit import Push
@@ -35,7 +35,7 @@ Show = Callable[[Record, str], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ResourceEndpoint:
     """What differs between users and groups."""
 
     type: str
@@ -48,7 +48,7 @@ class Endpoint:
 
 
 @dataclass(slots=True)
-class Change:
+class ResourceChange:
     """What one request changed; None was, or is, not there."""
 
     before: Record | None = None
@@ -60,8 +60,8 @@ class Change:
 
 _D = ScimDirectory
 ENDPOINTS = {
-    "Users": Endpoint(SCIM_USER, "user", shown_user, _D.create_user, _D.replace_user, _D.patch_user, _D.delete_user),
-    "Groups": Endpoint(SCIM_GROUP, "group", shown_group, _D.create_group, _D.replace_group, _D.patch_group, _D.delete_group),
+    "Users": ResourceEndpoint(SCIM_USER, "user", shown_user, _D.create_user, _D.replace_user, _D.patch_user, _D.delete_user),
+    "Groups": ResourceEndpoint(SCIM_GROUP, "group", shown_group, _D.create_group, _D.replace_group, _D.patch_group, _D.delete_group),
 }
 
 
@@ -93,7 +93,7 @@ async def _answer(request: HttpRequest, service: AuthenticateService, steps: lis
     if steps[-1] == SEARCH and len(steps) <= 2 and (name in ENDPOINTS or not rest):
         return await _searched(request, service.scim, [ENDPOINTS[name]] if rest else ENDPOINTS.values(), base)
     if steps == [""] and request.method == "GET":
-        return await _listed(service.scim, ENDPOINTS.values(), Query.of(request.GET.dict()), base)
+        return await _listed(service.scim, ENDPOINTS.values(), ScimQuery.of(request.GET.dict()), base)
     if name in ENDPOINTS and len(rest) <= 1:
         return await _resources(request, service.scim, ENDPOINTS[name], rest[0] if rest else "", base)
     if request.method != "GET":
@@ -111,12 +111,12 @@ async def _answer(request: HttpRequest, service: AuthenticateService, steps: lis
     return _json(200, found[0])
 
 
-async def _resources(request: HttpRequest, directory: ScimDirectory, endpoint: Endpoint, id: str, base: str) -> HttpResponse:
+async def _resources(request: HttpRequest, directory: ScimDirectory, endpoint: ResourceEndpoint, id: str, base: str) -> HttpResponse:
     # Read before anything is written: who asks for what can't be read gets nothing done.
-    if_match, change, selection = request.headers.get("If-Match", ""), Change(), Selection.of(request.GET.dict())
+    if_match, change, selection = request.headers.get("If-Match", ""), ResourceChange(), AttributeSelection.of(request.GET.dict())
     match request.method, bool(id):
         case "GET", False:
-            return await _listed(directory, [endpoint], Query.of(request.GET.dict()), base)
+            return await _listed(directory, [endpoint], ScimQuery.of(request.GET.dict()), base)
         case "GET", True:
             return _shown(200, await directory.find(endpoint.type, id), endpoint, base, selection)
         case "POST", False:
@@ -136,14 +136,14 @@ async def _resources(request: HttpRequest, directory: ScimDirectory, endpoint: E
             raise ScimError(405, f"{request.method} is not possible here")
 
 
-async def _searched(request: HttpRequest, directory: ScimDirectory, endpoints: Iterable[Endpoint], base: str) -> HttpResponse:
+async def _searched(request: HttpRequest, directory: ScimDirectory, endpoints: Iterable[ResourceEndpoint], base: str) -> HttpResponse:
     """A query in a body: filters name people, and URLs are in logs."""
     if request.method != "POST":
         raise ScimError(405, "only POST is possible here")
-    return await _listed(directory, endpoints, Query.of(_document(request)), base)
+    return await _listed(directory, endpoints, ScimQuery.of(_document(request)), base)
 
 
-async def _listed(directory: ScimDirectory, endpoints: Iterable[Endpoint], query: Query, base: str) -> HttpResponse:
+async def _listed(directory: ScimDirectory, endpoints: Iterable[ResourceEndpoint], query: ScimQuery, base: str) -> HttpResponse:
     total, page = 0, []
     for endpoint in endpoints:
         async for record in _candidates(directory, endpoint.type, query.asked):
@@ -155,7 +155,7 @@ async def _listed(directory: ScimDirectory, endpoints: Iterable[Endpoint], query
     return _json(200, _list(page, total, query.start))
 
 
-async def _candidates(directory: ScimDirectory, type: str, asked: filters.Filter | None) -> AsyncIterator[Record]:
+async def _candidates(directory: ScimDirectory, type: str, asked: filters.ScimFilter | None) -> AsyncIterator[Record]:
     attribute, value = asked.equals if asked is not None and asked.equals is not None else ("", "")
     if attribute not in INDEXED and attribute != "id":
         async for record in directory.all(type):
@@ -186,7 +186,7 @@ def _depth(value: Any) -> int:
     return 1 + max(map(_depth, inner), default=0)
 
 
-def _shown(status: int, record: Record, endpoint: Endpoint, base: str, selection: Selection) -> HttpResponse:
+def _shown(status: int, record: Record, endpoint: ResourceEndpoint, base: str, selection: AttributeSelection) -> HttpResponse:
     shown = endpoint.show(record, base)
     response = _json(status, selection.shown(shown))
     response.headers["ETag"] = version_of(record)
@@ -202,7 +202,7 @@ def _json(status: int, document: Mapping[str, Any]) -> HttpResponse:
     return finished(HttpResponse(json.dumps(document).encode(), status=status, content_type="application/scim+json"))
 
 
-async def _tell(request: HttpRequest, endpoint: Endpoint, what: str, id: str, change: Change, **more: Any) -> None:
+async def _tell(request: HttpRequest, endpoint: ResourceEndpoint, what: str, id: str, change: ResourceChange, **more: Any) -> None:
     """One line of the log, where what the resource says of a person does not belong, and a row of the audit log where anything is new."""
     gate = request.scope["gate"]
     facts = {name: value for name, value in more.items() if value is not None}

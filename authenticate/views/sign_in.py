@@ -5,12 +5,12 @@ from dataclasses import replace
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
+from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import SIGN_IN_PATH, AuthenticateService
-from authenticate.step_up import OLD, Asked
-from authenticate.targets import Target
+from authenticate.step_up import OLD, StepUpRequest
 from authenticate.views import answers
+from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
 from authenticate.views.program import begin as begin_programmatic
-from authenticate.views.to_provider import Attempt, to_provider
 from foundation import responses
 from foundation.crypto.sign_in_attempts import is_attempt_id
 from foundation.crypto.signed_urls import UrlExpired
@@ -37,13 +37,13 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
     attempt_id = params.get("gate_attempt", "")
     if target is None or not (service.targets.is_own(target) or is_attempt_id(attempt_id)):
         raise BadRequest("this sign-in link leads to a place that does not belong to this site")
-    asked = Asked.from_url(params)
+    asked = StepUpRequest.from_url(params)
     session = await service.session_of(answers.cookie_headers(request), service.host_port, now)
     if session is not None and not (shortfall := asked.shortfall(session.claims, session.issued, now)):
         return responses.redirect(service.way_back(session, target, attempt_id))
     # Whoever must prove again who they are is asked at once; for more strength the provider may know a shorter way.
     asked = replace(asked, is_pressed=session is not None and shortfall == OLD)
-    response = await to_provider(request, service, Attempt(target, attempt_id, asked))
+    response = await redirect_to_provider(request, service, SignInAttempt(target, attempt_id, asked))
     if session is not None:
         return response
     return responses.with_cookies(
@@ -51,7 +51,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _too_old(request: HttpRequest, target: Target | None) -> HttpResponse:
+def _too_old(request: HttpRequest, target: RedirectTarget | None) -> HttpResponse:
     links = (("Open the page again", target.url),) if target is not None else ()
     advice = "Sign-in links last a few minutes. Please open the page you wanted again."
     return responses.error_page(request, 400, "This sign-in link is too old.", advice=advice, links=links)

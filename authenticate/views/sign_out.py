@@ -37,14 +37,14 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
 
 async def _signed_out(request: HttpRequest, service: AuthenticateService, session: Session | None) -> HttpResponse:
     headers, now = answers.cookie_headers(request), service.clock()
-    next_url = service.after_sign_out.url(_field(request, "gate_redirect_uri"), request.scope["gate"].authorize.is_route_origin)
+    next_url = service.post_logout_redirect.url(_field(request, "gate_redirect_uri"), request.scope["gate"].authorize.is_route_origin)
     everywhere = session is not None and request.method == "POST" and EVERYWHERE in request.POST
     if session is not None:
         if everywhere:
             await service.sessions.end_all_of(session)
         await service.sessions.end(session)
         service.revoke_soon(session)
-        params = service.after_sign_out.params(next_url, service.clock())
+        params = service.post_logout_redirect.params(next_url, service.clock())
         next_url = await service.provider_client.end_session_url(session, params) or next_url
     await service.sessions.end_carried(headers, service.host_port, now)
     cleared = service.sessions.clear_cookies(headers, service.host_port, request.path)
@@ -56,7 +56,7 @@ async def signed_out(request: HttpRequest) -> HttpResponse:
     """Where the provider sends the browser when the session there has ended, too."""
     service: AuthenticateService = request.scope["gate"].authenticate
     states, is_route_origin = request.GET.getlist("state"), request.scope["gate"].authorize.is_route_origin
-    return _next(request, service.after_sign_out.url_of(states[0] if len(states) == 1 else "", is_route_origin, service.clock()))
+    return _next(request, service.post_logout_redirect.url_of(states[0] if len(states) == 1 else "", is_route_origin, service.clock()))
 
 
 def _next(request: HttpRequest, url: str, *, everywhere: bool = False) -> HttpResponse:

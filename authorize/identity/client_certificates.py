@@ -17,7 +17,7 @@ from cryptography.x509.verification import Criticality, ExtensionPolicy, Policy,
 
 from authorize.policy.compiled_route import ClientAuthority, CompiledRoute
 from authorize.policy.request import AccessRequest, ClientCertificate
-from foundation.bounded_cache import MIB, BoundedCache, remembered, together
+from foundation.bounded_cache import MIB, BoundedCache, bounded_lru_cache, together
 
 MAX_CACHED = 4096
 LONGEST_CHAIN = 8
@@ -86,7 +86,7 @@ def shown_certificate(chain: tuple[bytes, ...]) -> ClientCertificate | None:
 
 
 # A connection's requests all show the same chain; strangers show what they like, a hundred kilobytes of it in each handshake.
-@remembered(1024, longest=LONGEST_REMEMBERED, size=together)
+@bounded_lru_cache(1024, longest=LONGEST_REMEMBERED, size=together)
 def _read(chain: tuple[bytes, ...]) -> ClientCertificate | None:
     try:
         leaf = x509.load_der_x509_certificate(chain[0])

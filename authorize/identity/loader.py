@@ -13,8 +13,8 @@ from authorize.policy.identity import Identity
 from config.routes.bearer_tokens import JWT
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, Record, Session, User
 from databroker.replica import EVERYTHING, Replica
-from databroker.session_use import SessionReader, group_of, person_of, user_of
-from databroker.store.base import Change
+from databroker.session_reader import SessionReader, group_of, person_of, user_of
+from databroker.store.base import RecordChange
 from databroker.store.frozen import frozen_data
 from foundation.bounded_cache import MIB, BoundedCache, weight_of
 from foundation.challenges import RefusedToken
@@ -171,7 +171,7 @@ class IdentityLoader:
     def _remember(self, session_id: str, sources: IdentitySources, identity: Identity) -> None:
         self._cached.put(session_id, (sources, identity), weight_of(identity))
 
-    def forget(self, change: Change) -> None:
+    def forget(self, change: RecordChange) -> None:
         if change is EVERYTHING or change.type == DIRECTORY_GROUP:
             self._generation += 1
             self._cached.clear()
@@ -198,6 +198,6 @@ def _stamp(record: Record | None) -> Record | None:
     return None if record is None else replace(record, data=NOTHING)
 
 
-def _forget(loader: IdentityLoader | None, change: Change) -> None:
+def _forget(loader: IdentityLoader | None, change: RecordChange) -> None:
     if loader is not None:
         loader.forget(change)

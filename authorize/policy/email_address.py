@@ -5,7 +5,7 @@ import unicodedata
 from encodings import idna
 from typing import Any
 
-from foundation.bounded_cache import remembered
+from foundation.bounded_cache import bounded_lru_cache
 
 _LONGEST_EMAIL = 320  # RFC 3696 errata 1690: 64 + "@" + 255
 _LONGEST_DOMAIN = 253
@@ -28,7 +28,7 @@ def canonical_email(text: Any) -> str:
     return f"{local.translate(_ASCII_LOWER)}@{domain}"
 
 
-@remembered(1024, longest=_LONGEST_DOMAIN)  # thousands of routes name people of a few domains
+@bounded_lru_cache(1024, longest=_LONGEST_DOMAIN)  # thousands of routes name people of a few domains
 def canonical_domain(text: str) -> str:
     """ASCII lower-case A-labels (NFKC, then IDNA), or "" where this is not a domain."""
     if len(text) > _LONGEST_DOMAIN:

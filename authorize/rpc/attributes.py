@@ -11,7 +11,7 @@ from envoy.service.auth.v3 import attribute_context_pb2, external_auth_pb2
 from authorize.identity.client_certificates import shown_certificate
 from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.request import AccessRequest, ClientCertificate, access_request
-from foundation.bounded_cache import remembered
+from foundation.bounded_cache import bounded_lru_cache
 
 # Context extensions.  ROUTE is for every data plane; the others count only from ours (authorize/rpc/ext_authz.py).
 ROUTE = "gate_route"  # the id of the route that the data plane will use
@@ -95,7 +95,7 @@ def headers_of(http: Http) -> tuple[tuple[bytes, bytes], ...]:
     return tuple([(_name(name), raw(value)) for name, value in http.headers.items() if not name.startswith(":")])
 
 
-@remembered(4096, longest=64)  # clients choose the names
+@bounded_lru_cache(4096, longest=64)  # clients choose the names
 def _name(name: str) -> bytes:
     return raw(name.lower())
 

@@ -22,7 +22,7 @@ from authorize.rpc import attributes
 from authorize.upstream.identity_headers import ASSERTION
 from authorize.upstream.identity_headers import Headers as IdentityHeaders
 from databroker.replica import Replica
-from foundation.bounded_cache import remembered, together
+from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import BadRequest, BrokerError
 from foundation.rpc.shared_secret import TOKEN
 
@@ -200,7 +200,7 @@ def _identity(identity: Identity | None) -> dict[str, Any] | None:
 
 
 # Clients choose what is replaced and removed, and providers what identity headers hold.
-@remembered(2048, longest=LONGEST_REMEMBERED, size=lambda said: together(said.identity_headers, said.replaced, said.removed))
+@bounded_lru_cache(2048, longest=LONGEST_REMEMBERED, size=lambda said: together(said.identity_headers, said.replaced, said.removed))
 def _let_through(said: LetThrough) -> bytes:
     """The requests of one browser to one route are answered alike; each is judged, and then its answer need not be written anew."""
     answer = _ok((*said.identity_headers, *said.replaced))

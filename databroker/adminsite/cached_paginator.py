@@ -12,7 +12,7 @@ LARGE = 10_000
 KEPT_SECONDS = 30
 
 
-class CountedPaginator(Paginator):
+class CachedPaginator(Paginator):
     """Small lists are counted each time: there an ended session must be gone from the count as from the list."""
 
     @cached_property

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.formats import date_format
 from django.utils.timezone import localtime
 
-from databroker.admin import LookOnly
+from databroker.admin import ReadOnlyAdmin
 from databroker.models import DirectoryRun
 
 
@@ -22,7 +22,7 @@ def last_reading(now: float) -> str:
     return f"{run.began:%Y-%m-%dT%H:%M:%SZ}, {timedelta(seconds=int((at - run.began).total_seconds()))} before"
 
 
-class Outcome(admin.SimpleListFilter):
+class OutcomeFilter(admin.SimpleListFilter):
     title = "outcome"
     parameter_name = "outcome"
 
@@ -34,10 +34,10 @@ class Outcome(admin.SimpleListFilter):
         return wanted.get(self.value() or "", queryset)
 
 
-class DirectoryRunAdmin(LookOnly):
+class DirectoryRunAdmin(ReadOnlyAdmin):
     list_display = ["when", "by", "duration", "users", "groups", "added", "changed", "removed", "outcome"]
     list_display_links = ["when"]
-    list_filter = [Outcome]
+    list_filter = [OutcomeFilter]
     ordering = ["-id"]
     fields = ["began", "source", "by", "duration", "users", "groups", "added", "changed", "removed", "requests", "outcome"]
     readonly_fields = ["duration", "outcome"]

@@ -15,22 +15,22 @@ from foundation.errors import BrokerError
 
 AT_ONCE = 500
 # An administrator waits for the page no longer than this; what is left then is ended by asking again.
-PATIENCE = 15.0
+TIMEOUT = 15.0
 
 
 @dataclass(slots=True)
-class Ending:
+class EndSessionsAction:
     """One action of an administrator: at most so many seconds of it."""
 
     request: HttpRequest
     clock: Callable[[], float] = time.monotonic
-    patience: float = PATIENCE
+    timeout: float = TIMEOUT
     ended: int = 0
     is_complete: bool = True
     _until: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._until = self.clock() + self.patience
+        self._until = self.clock() + self.timeout
 
     def end_sessions(self, ids: Iterable[str]) -> None:
         """Raises BrokerError where the broker fails; `ended` counts those that had ended by then."""

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
 from config.groups.authorize import claimed_groups
-from databroker.admin import LookOnly
+from databroker.admin import ReadOnlyAdmin
 from databroker.models import Group, Membership, User
 
 NO_DIRECTORY = "The groups of a directory stand here, and none has been read (directory_file, SCIM, or the provider's own directory)."
@@ -17,7 +17,7 @@ CLAIMED = "Groups of the claim “{}” count all the same: rules match them, an
 UNCLAIMED = "No claim counts as groups either (groups_claim)."
 
 
-class GroupAdmin(LookOnly):
+class GroupAdmin(ReadOnlyAdmin):
     list_display = ["id", "name", "email", "size"]
     search_fields = ["id__holds", "name__holds", "email__holds"]
     ordering = ["name", "id"]

@@ -13,7 +13,7 @@ FEW = 1000
 
 
 @CharField.register_lookup
-class Holds(IContains):
+class ContainsIgnoringCase(IContains):
     """`icontains`, whose large and small letters PostgreSQL otherwise compares by language: four fifths of what a search takes there.
 
     Words of ASCII need no language.  No index serves a word in the middle of a text without an extension, which not everybody may install.

@@ -13,7 +13,7 @@ from django.utils.decorators import method_decorator
 from django.utils.formats import date_format
 from django.views.decorators.csrf import csrf_protect
 
-from databroker.admin import LookOnly
+from databroker.admin import ReadOnlyAdmin
 from databroker.adminsite.audit import record_actions, who
 from databroker.models import ServiceAccount
 from databroker.service_accounts import AccountError, ServiceAccounts, checked_name
@@ -40,7 +40,7 @@ class NewAccount(forms.Form):
         return timedelta(days=int(days)).total_seconds() if days else None
 
 
-class ServiceAccountAdmin(LookOnly):
+class ServiceAccountAdmin(ReadOnlyAdmin):
     list_display = ["id", "groups", "ends", "used", "last_route", "renewed", "made", "created_by"]
     search_fields = ["id", "groups", "created_by"]
     search_help_text = "Name, group, or who made it"

@@ -11,7 +11,7 @@ from databroker.records import Record
 from databroker.rpc import convert
 from databroker.rpc import databroker_pb2 as pb
 from databroker.rpc.server import HEARTBEAT
-from databroker.store.base import Change, Lease, StartOver, VersionConflict
+from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict
 from foundation.errors import BrokerError
 from foundation.rpc.channel import RpcChannel, RpcFailed
 
@@ -73,7 +73,7 @@ class RemoteBroker:
                 break
         return records
 
-    async def changes(self, since: int) -> AsyncGenerator[Change]:
+    async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
         """Goes on by itself where the connection reached its age, or broke once; a server that lost its memory is a StartOver."""
         position = since
         while True:
@@ -86,7 +86,7 @@ class RemoteBroker:
                             raise StartOver(Position(message.record_version, message.server_version))
                         for change in map(convert.change_from_pb, message.changes):
                             position = Position(change.version, message.server_version)
-                            yield Change(position, change.type, change.id, change.record)
+                            yield RecordChange(position, change.type, change.id, change.record)
                         position = Position(message.record_version, message.server_version)
             except RpcFailed as error:
                 # The first message is only a greeting: a stream that brought no other is no reason to trust the next one.

@@ -6,7 +6,7 @@ from typing import Any
 
 from databroker.records import Record
 from databroker.rpc import databroker_pb2 as pb
-from databroker.store.base import Change, Lease
+from databroker.store.base import Lease, RecordChange
 from databroker.store.frozen import FrozenDict, frozen_data
 
 SERVICE = "databroker.DataBrokerService"
@@ -43,14 +43,14 @@ def record_from_pb(record: pb.Record, data: Mapping[str, Any] | None = None) -> 
     return Record(record.type, record.id, held, record.version, record.modified, expires)
 
 
-def change_to_pb(change: Change, *, with_data: bool = True) -> pb.Change:
+def change_to_pb(change: RecordChange, *, with_data: bool = True) -> pb.Change:
     record = record_to_pb(change.record, with_data=with_data) if change.record is not None else None
     return pb.Change(version=change.version, type=change.type, id=change.id, record=record)
 
 
-def change_from_pb(change: pb.Change) -> Change:
+def change_from_pb(change: pb.Change) -> RecordChange:
     record = record_from_pb(change.record) if change.HasField("record") else None
-    return Change(change.version, change.type, change.id, record)
+    return RecordChange(change.version, change.type, change.id, record)
 
 
 def lease_to_pb(lease: Lease) -> pb.Lease:

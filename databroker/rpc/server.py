@@ -11,7 +11,7 @@ from databroker.client import BrokerClient
 from databroker.records import RECORD_TYPES, Record
 from databroker.rpc import convert
 from databroker.rpc import databroker_pb2 as pb
-from databroker.store.base import ANEW, Change, StartOver
+from databroker.store.base import ANEW, RecordChange, StartOver
 from foundation.errors import BadRequest, BrokerError
 from foundation.tasks import spawn
 
@@ -153,9 +153,9 @@ class DataBrokerRpc:
                 yield record
             after = page[-1].id
 
-    async def _batches(self, since: int) -> AsyncGenerator[tuple[int, list[Change]]]:
+    async def _batches(self, since: int) -> AsyncGenerator[tuple[int, list[RecordChange]]]:
         """(everything up to here was told, the changes): as they come, and an empty list as a heartbeat.  Raises as `changes` does."""
-        waiting: asyncio.Queue[Change | BrokerError] = asyncio.Queue(BATCH)
+        waiting: asyncio.Queue[RecordChange | BrokerError] = asyncio.Queue(BATCH)
         reader = spawn(self._read(since, waiting), name="gRPC reader of the change stream")
         position = since
         try:
@@ -171,7 +171,7 @@ class DataBrokerRpc:
             reader.cancel()
             await asyncio.wait({reader})
 
-    async def _read(self, since: int, waiting: "asyncio.Queue[Change | BrokerError]") -> None:
+    async def _read(self, since: int, waiting: "asyncio.Queue[RecordChange | BrokerError]") -> None:
         try:
             async with aclosing(self._broker.changes(since)) as changes:
                 async for change in changes:
@@ -180,15 +180,17 @@ class DataBrokerRpc:
             await waiting.put(error)
 
 
-async def _next_batch(waiting: "asyncio.Queue[Change | BrokerError]", heartbeat: float) -> tuple[list[Change], BrokerError | None]:
+async def _next_batch(
+    waiting: "asyncio.Queue[RecordChange | BrokerError]", heartbeat: float
+) -> tuple[list[RecordChange], BrokerError | None]:
     """What is there, or else the first that comes within a heartbeat; an error is always the last."""
-    batch: list[Change] = []
+    batch: list[RecordChange] = []
     try:
         async with asyncio.timeout(heartbeat):
             following = await waiting.get()
     except TimeoutError:
         return batch, None
-    while isinstance(following, Change):
+    while isinstance(following, RecordChange):
         batch.append(following)
         if waiting.empty():
             return batch, None

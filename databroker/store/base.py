@@ -26,7 +26,7 @@ class StartOver(BrokerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RecordChange:
     """One step of the change stream; `record` is None where it was deleted."""
 
     version: int
@@ -60,7 +60,7 @@ class Store(Protocol):
         """At most `limit` records of this type whose id sorts after `after`, in order of id."""
         ...
 
-    def changes(self, since: int) -> AsyncGenerator[Change]:
+    def changes(self, since: int) -> AsyncGenerator[RecordChange]:
         """Every change with a version above `since`, oldest first, then each new one as it comes; never ends by itself.
 
         A change that a later one of the same record has overtaken may be left out.  Where `since` is not a version that the

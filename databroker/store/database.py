@@ -14,7 +14,7 @@ from django.db.models.functions import Cast
 
 from databroker.models import StoredLease, StoredRecord, StoreState
 from databroker.records import Record
-from databroker.store.base import Change, Lease, StartOver, VersionConflict
+from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict
 from databroker.store.database_threads import DatabaseThreads
 from databroker.store.frozen import frozen_data
 from databroker.store.unreadable import unreadable
@@ -67,7 +67,7 @@ class DatabaseStore:
             after = rows[-1].record_id
         return found
 
-    async def changes(self, since: int) -> AsyncGenerator[Change]:
+    async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
         while True:
             if self._closed:
                 raise BrokerError("the store is closed")
@@ -76,7 +76,7 @@ class DatabaseStore:
             if not forgotten <= since <= version:
                 raise StartOver(version)
             for number, row in enumerate(rows, 1):
-                yield Change(row.version, row.type, row.record_id, None if row.is_deleted else _record(row))
+                yield RecordChange(row.version, row.type, row.record_id, None if row.is_deleted else _record(row))
                 if number % BURST == 0:
                     await asyncio.sleep(0)
             since = version if len(rows) < AT_ONCE else rows[-1].version

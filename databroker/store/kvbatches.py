@@ -14,7 +14,7 @@ Command = tuple[Any, ...]
 AT_ONCE = 64
 
 
-class Batches:
+class CommandBatches:
     """Belongs to one event loop.  Who stops waiting takes nothing from the others; what was sent is done all the same."""
 
     def __init__(self, send: Callable[[Sequence[Command]], Awaitable[list[Any]]], deadline: float):

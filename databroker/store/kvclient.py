@@ -24,7 +24,7 @@ from foundation.telemetry.metrics import kvstore_wait_count, kvstore_wait_durati
 MAX_CONNECTIONS = 64
 
 
-class Client(Protocol):
+class KvClient(Protocol):
     """What KvStore needs of redis-py's clients."""
 
     async def send(self, commands: Sequence[Command]) -> list[Any]:
@@ -52,19 +52,19 @@ class StorageTls:
     skip_verify: bool = False
 
 
-def open_client(url: StorageUrl, tls: StorageTls, timeout: float) -> Client:
+def open_client(url: StorageUrl, tls: StorageTls, timeout: float) -> KvClient:
     """Connects with the first command.  Nothing is sent twice by itself: whether the first try was done can't be known."""
     login = {"username": url.username, "password": url.password.reveal() if url.password else None}
     shared: dict[str, Any] = {**login, "socket_connect_timeout": timeout, "retry": Retry(NoBackoff(), 0)}
     # They are asked one after the other: those that are dead without a word must leave time for the others, and for the server.
     share = timeout / (len(url.hosts) + 1)
     if url.kind == "cluster":
-        patience = {"socket_connect_timeout": share}
-        return _Cluster({"ssl": url.tls, **shared, **patience, **(_tls_arguments(tls) if url.tls else {})}, _addresses(url))
+        timeouts = {"socket_connect_timeout": share}
+        return _Cluster({"ssl": url.tls, **shared, **timeouts, **(_tls_arguments(tls) if url.tls else {})}, _addresses(url))
     secured: dict[str, Any] = {"context": _context(tls)} if url.tls else {}
     if url.kind == "sentinel":
-        patience = {"socket_connect_timeout": share, "socket_timeout": share}
-        watch = {**patience, "retry": shared["retry"], **({"ssl": True, **_tls_arguments(tls)} if url.tls else {})}
+        timeouts = {"socket_connect_timeout": share, "socket_timeout": share}
+        watch = {**timeouts, "retry": shared["retry"], **({"ssl": True, **_tls_arguments(tls)} if url.tls else {})}
         sentinel = Sentinel(_addresses(url), sentinel_kwargs=watch)  # type: ignore[no-untyped-call]
         kind = _WatchedTlsConnection if url.tls else SentinelManagedConnection
         arguments = {**shared, **secured, "db": url.database, "connection_class": kind}

@@ -14,14 +14,14 @@ from typing import Any
 import structlog
 from redis.exceptions import NoScriptError, RedisError
 
-from databroker.backoff import pauses
 from databroker.records import Record
 from databroker.store import kvscripts
-from databroker.store.base import Change, Lease, StartOver, VersionConflict
+from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict
 from databroker.store.frozen import frozen_data
-from databroker.store.kvbatches import Batches
-from databroker.store.kvclient import Client
+from databroker.store.kvbatches import CommandBatches
+from databroker.store.kvclient import KvClient
 from databroker.store.unreadable import unreadable
+from foundation.backoff import pauses
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 from foundation.telemetry.metrics import watch_connections
@@ -46,7 +46,7 @@ class KvStore:
 
     def __init__(
         self,
-        client: Client,
+        client: KvClient,
         clock: Callable[[], float] = time.time,
         *,
         deadline: float = DEADLINE,
@@ -55,7 +55,7 @@ class KvStore:
         self._client = client
         self._clock = clock
         self._deadline = deadline
-        self._batches = Batches(client.send, deadline)
+        self._batches = CommandBatches(client.send, deadline)
         self._remembered_changes = remembered_changes
         self._news = asyncio.Event()
         self._news_version = 0
@@ -90,7 +90,7 @@ class KvStore:
         records = [_record(*_type_and_id(name), packed) for name, packed in zip(found[::2], found[1::2], strict=True)]
         return [record for record in records if record is not None]
 
-    async def changes(self, since: int) -> AsyncGenerator[Change]:
+    async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
         while True:
             if self._closed:
                 raise BrokerError("the store is closed")
@@ -248,10 +248,10 @@ def _record(type: str, id: str, packed: bytes) -> Record | None:
     return Record(type, id, data, int(version), modified, None if expires == NEVER else expires)
 
 
-def _change(name: bytes, packed: bytes) -> Change:
+def _change(name: bytes, packed: bytes) -> RecordChange:
     """What can't be read is told as deleted: no reader may go on with what it had before."""
     type, id = _type_and_id(name)
-    return Change(int(struct.unpack_from(">d", packed)[0]), type, id, _record(type, id, packed))
+    return RecordChange(int(struct.unpack_from(">d", packed)[0]), type, id, _record(type, id, packed))
 
 
 def _to_bytes(data: Mapping[str, Any]) -> bytes:

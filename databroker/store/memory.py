@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from databroker.records import Record
-from databroker.store.base import Change, Lease, StartOver, VersionConflict
+from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict
 from databroker.store.frozen import frozen_data
 from foundation.errors import BrokerError
 
@@ -36,7 +36,7 @@ class MemoryStore:
         self._expiries: list[tuple[float, int, type_and_id]] = []  # a heap; entries of overwritten records stay until they come up
         self._version = 0
         self._forgotten = 0  # changes up to this version are no longer in the log
-        self._log: OrderedDict[int, Change] = OrderedDict()
+        self._log: OrderedDict[int, RecordChange] = OrderedDict()
         self._last_change: dict[type_and_id, int] = {}
         self._news = asyncio.Event()
         self._server_version = uuid.uuid4().hex
@@ -59,7 +59,7 @@ class MemoryStore:
         self._records[key] = record
         if expires is not None:
             self._remember_expiry(expires, record.version, key)
-        self._tell(Change(record.version, type, id, record))
+        self._tell(RecordChange(record.version, type, id, record))
         return record
 
     async def delete(self, type: str, id: str) -> bool:
@@ -73,7 +73,7 @@ class MemoryStore:
         rest = (self._live((type, ids[at])) for at in range(bisect_right(ids, after), len(ids)))
         return list(islice((record for record in rest if record is not None), max(limit, 0)))
 
-    async def changes(self, since: int) -> AsyncGenerator[Change]:
+    async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
         while True:
             if self._closed:
                 raise BrokerError("the store is closed")
@@ -146,7 +146,7 @@ class MemoryStore:
         del self._records[key]
         ids = self._ids[type]
         del ids[bisect_left(ids, id)]
-        self._tell(Change(self._version + 1, type, id, None))
+        self._tell(RecordChange(self._version + 1, type, id, None))
 
     def _remember_expiry(self, expires: float, version: int, key: type_and_id) -> None:
         heappush(self._expiries, (expires, version, key))
@@ -155,7 +155,7 @@ class MemoryStore:
             self._expiries = [(r.expires, r.version, key) for key, r in self._records.items() if r.expires is not None]
             heapify(self._expiries)
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: RecordChange) -> None:
         self._version = change.version
         key = (change.type, change.id)
         self._log.pop(self._last_change.get(key, 0), None)

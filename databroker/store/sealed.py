@@ -10,7 +10,7 @@ from typing import Any
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from databroker.records import Record
-from databroker.store.base import BackEnd, Change, VersionConflict
+from databroker.store.base import BackEnd, RecordChange, VersionConflict
 from databroker.store.frozen import frozen_data
 from databroker.store.unreadable import unreadable
 from foundation.crypto.sealing import NONCE_BYTES, decrypted, derive_keys, from_text, to_text
@@ -81,7 +81,7 @@ class SealedStore:
             after = found[-1].id
         return []
 
-    async def changes(self, since: int) -> AsyncGenerator[Change]:
+    async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
         """A record that can't be read is told as deleted: no reader may go on with what it had before."""
         await self.check()
         async with aclosing(self._store.changes(since)) as changes:

@@ -14,7 +14,7 @@ log = structlog.get_logger(__name__)
 INTERVAL = 3.0
 MOST_SESSIONS = 100_000
 # A session's row comes a moment after the session; what has none after this many seconds has ended.
-PATIENCE = 60.0
+LONGEST_WAIT = 60.0
 
 # Who comes with a token of a provider has no session, and no row.
 NOT_KEPT = "bearer/"
@@ -65,7 +65,7 @@ class Activity:
             unwritten = await sync_to_async(self._write)(seen)
         except BrokerError as error:
             log.warning("when sessions were last seen can't be written", reason=str(error))
-        oldest = self._clock() - PATIENCE
+        oldest = self._clock() - LONGEST_WAIT
         for id in unwritten:
             if seen[id][0] > oldest and id not in self._seen:
                 self.saw(id, *seen[id])

@@ -8,12 +8,12 @@ import structlog
 from asgiref.sync import sync_to_async
 from django.db import Error, models
 
-from databroker.backoff import pauses
 from databroker.client import BrokerClient
 from databroker.models import LONGEST_ID, DirectoryRun, Group, ServiceAccount, Session, User
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, StartOver
 from databroker.tables import rows
+from foundation.backoff import pauses
 from foundation.errors import BrokerError
 
 log = structlog.get_logger(__name__)
@@ -91,13 +91,13 @@ class Projection:
         """
         for model, types in TYPES.items():
             loaded: set[str] = set()
-            batch = rows.Rows()
+            batch = rows.RowBatch()
             async for id, records in self._records(types):
                 _add(batch, model, id, *records)
                 loaded.add(id)
                 if len(batch.written) >= BATCH:
                     await self._save(batch)
-                    batch = rows.Rows()
+                    batch = rows.RowBatch()
             if batch.written:
                 await self._save(batch)
             await self._remove_all_but(model, loaded)
@@ -111,7 +111,7 @@ class Projection:
                 await self._write({(model, id) for id in left})
                 await asyncio.sleep(self._pause)
 
-    async def _save(self, batch: rows.Rows) -> None:
+    async def _save(self, batch: rows.RowBatch) -> None:
         await sync_to_async(rows.write)(batch)
         await asyncio.sleep(self._pause)
 
@@ -137,7 +137,7 @@ class Projection:
     async def _write(self, touched: Touched) -> None:
         if not touched:
             return
-        batch = rows.Rows()
+        batch = rows.RowBatch()
         for model, id in sorted(touched, key=lambda entry: entry[1]):
             _add(batch, model, id, *[await self._client.get(type, id) for type in TYPES[model]])
         await sync_to_async(rows.write)(batch)
@@ -151,7 +151,7 @@ def _tell(event: str, error: Exception) -> None:
         log.error(event, exc_info=error)
 
 
-def _add(batch: rows.Rows, model: type[models.Model], id: str, *records: Record | None) -> None:
+def _add(batch: rows.RowBatch, model: type[models.Model], id: str, *records: Record | None) -> None:
     """`records` are those of the model's types, in their order.  One that no row can say is left out: it must not stop the others."""
     if not rows.is_storable(id):
         log.warning("a record has an id that the admin's tables can't hold", table=model.__name__, id=id[:LONGEST_ID])
@@ -163,7 +163,7 @@ def _add(batch: rows.Rows, model: type[models.Model], id: str, *records: Record 
         batch.gone.append((model, id))
 
 
-def _add_rows(batch: rows.Rows, model: type[models.Model], id: str, *records: Record | None) -> None:
+def _add_rows(batch: rows.RowBatch, model: type[models.Model], id: str, *records: Record | None) -> None:
     if model is Session:
         rows.add_session(batch, id, *records)
     elif model is User:

@@ -24,7 +24,7 @@ ACCOUNT_PREFIX = "service_account/"
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowBatch:
     """One batch: rows to write and ids to remove.  `members` says who is in which group: (user id, group id)."""
 
     written: list[models.Model] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Rows:
     members: list[tuple[str, str]] = field(default_factory=list)
 
 
-def add_session(rows: Rows, id: str, session: Record | None) -> None:
+def add_session(rows: RowBatch, id: str, session: Record | None) -> None:
     if session is None:
         return rows.gone.append((Session, id))
     data = session.data
@@ -47,7 +47,7 @@ def add_session(rows: Rows, id: str, session: Record | None) -> None:
     return rows.written.append(row)
 
 
-def add_user(rows: Rows, id: str, user: Record | None, directory_user: Record | None) -> None:
+def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Record | None) -> None:
     """A person is described by two records; what they told us at sign-in is newer than what the directory has.
 
     Where it has another issuer's person of the same id, the row is of the one who has signed in.
@@ -73,13 +73,13 @@ def _are_one(said: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
     return not issuer or counts_for(str(known.get("issuer") or ""), str(issuer))
 
 
-def add_group(rows: Rows, id: str, group: Record | None) -> None:
+def add_group(rows: RowBatch, id: str, group: Record | None) -> None:
     if group is None:
         return rows.gone.append((Group, id))
     return rows.written.append(Group(id=id, name=_text(group.data, "name", 255), email=_text(group.data, "email", 255)))
 
 
-def add_service_account(rows: Rows, id: str, account: Record | None) -> None:
+def add_service_account(rows: RowBatch, id: str, account: Record | None) -> None:
     if account is None:
         return rows.gone.append((ServiceAccount, id))
     data = account.data
@@ -94,7 +94,7 @@ def add_service_account(rows: Rows, id: str, account: Record | None) -> None:
     return rows.written.append(row)
 
 
-def add_directory_run(rows: Rows, id: str, run: Record | None) -> None:
+def add_directory_run(rows: RowBatch, id: str, run: Record | None) -> None:
     if run is None:
         return rows.gone.append((DirectoryRun, id))
     data = run.data
@@ -105,7 +105,7 @@ def add_directory_run(rows: Rows, id: str, run: Record | None) -> None:
     )
 
 
-def write(rows: Rows) -> None:
+def write(rows: RowBatch) -> None:
     """What differs, in one short transaction; call it in a thread.  Leaves no connection open behind it."""
     try:
         # Looked at before the transaction, which keeps every other writer of SQLite waiting: mostly there is nothing to write.

@@ -106,7 +106,7 @@ class SecretCheck(grpc.aio.ServerInterceptor):
             self.calls.ended(method, grpc.StatusCode.UNAUTHENTICATED, 0.0, 0, 0)
             return _refusal(str(error))
         handler = await continuation(handler_call_details)
-        return handler and _answering(handler, Call(method, proof, self.calls, _trace(metadata)))
+        return handler and _answering(handler, ServedCall(method, proof, self.calls, _trace(metadata)))
 
     def _proof(self, method: str, metadata: Metadata) -> str:
         """What proves us to the caller; nothing for one who was let in without a token, and could not check it."""
@@ -132,7 +132,7 @@ def _refusal(reason: str) -> grpc.RpcMethodHandler:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ServedCall:
     """One that was let in: what proves us to its caller, and who counts it."""
 
     method: str
@@ -151,7 +151,7 @@ class Call:
             await context.send_initial_metadata(((PROOF, self.proof),))
 
 
-def _answering(handler: grpc.RpcMethodHandler, call: Call) -> grpc.RpcMethodHandler:
+def _answering(handler: grpc.RpcMethodHandler, call: ServedCall) -> grpc.RpcMethodHandler:
     """The same method; it proves itself before it answers, its errors are told in words that are for callers, and it is counted."""
     read, write = handler.request_deserializer or bytes, handler.response_serializer or bytes
 

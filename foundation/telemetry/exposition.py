@@ -15,7 +15,7 @@ _PLAIN = "text/plain; charset=utf-8"
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-class Everything:
+class AllMetrics:
     """Ours, and what libraries count by themselves: the process, the garbage collector, the database."""
 
     def __init__(self, *registries: CollectorRegistry):
@@ -36,7 +36,7 @@ async def metrics(scope: dict[str, Any], receive: object, send: Send) -> None:
         accepted = b",".join(value for name, value in scope["headers"] if name == b"accept").decode("latin-1")
         encode, content_type = choose_encoder(accepted)
         # Some collectors read files of the kernel, and there may be ten thousand series.
-        body = await asyncio.to_thread(encode, Everything(registry, LIBRARIES))
+        body = await asyncio.to_thread(encode, AllMetrics(registry, LIBRARIES))
         await _answer(send, 200, content_type, body)
 
 

@@ -17,10 +17,10 @@ Named = tuple[str, str, str]  # host, method, status
 class HttpCalls:
     """The requests of one side, by a `service` and a host that the caller keeps few: it names the host `other` where nobody knows it."""
 
-    def __init__(self, families: metrics.CallFamilies, service: str):
+    def __init__(self, families: metrics.CallMetrics, service: str):
         self._families = families
         self._service = service
-        self._series: dict[Named, metrics.CallFamilies] = {}
+        self._series: dict[Named, metrics.CallMetrics] = {}
 
     # One for each side and service, or each reload would have series, and a bound, of its own.
     @classmethod
@@ -42,7 +42,7 @@ class HttpCalls:
             series = self._begun(named)
         series.ended(seconds, request_bytes, response_bytes)
 
-    def _begun(self, named: Named) -> metrics.CallFamilies:
+    def _begun(self, named: Named) -> metrics.CallMetrics:
         host, method, status = named
         if method not in METHODS:
             named = (host, OTHER, status)

@@ -101,7 +101,7 @@ _HTTP_MILLISECONDS = (2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000,
 _HTTP_BYTES = tuple(2**power for power in (8, 10, 12, 14, 16, 18, 20, 23, 26, 30))  # 256 bytes to 1 GiB
 
 
-class CallFamilies(NamedTuple):
+class CallMetrics(NamedTuple):
     """What is told of calls, when they end; of a gRPC stream all of it together."""
 
     requests: Counter
@@ -109,8 +109,8 @@ class CallFamilies(NamedTuple):
     request_bytes: Histogram
     response_bytes: Histogram
 
-    def labels(self, *labels: str) -> "CallFamilies":
-        return CallFamilies(
+    def labels(self, *labels: str) -> "CallMetrics":
+        return CallMetrics(
             self.requests.labels(*labels),
             self.milliseconds.labels(*labels),
             self.request_bytes.labels(*labels),
@@ -129,11 +129,11 @@ class CallFamilies(NamedTuple):
 
 def _calls(
     prefix: str, words: str, labels: list[str], *, milliseconds: tuple[float, ...] = _MILLISECONDS, sizes: tuple[float, ...] = _BYTES
-) -> CallFamilies:
+) -> CallMetrics:
     def histogram(name: str, what: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(f"{prefix}_{name}", f"{what}: {words}.", labels, buckets=buckets, registry=registry)
 
-    return CallFamilies(
+    return CallMetrics(
         Counter(f"{prefix}_requests", f"How many: {words}.", labels, registry=registry),
         histogram("request_duration_ms", "How long they took, milliseconds", milliseconds),
         histogram("request_size_bytes", "How large what was asked was", sizes),
@@ -141,11 +141,11 @@ def _calls(
     )
 
 
-def _rpc(side: str, did: str, *labels: str) -> CallFamilies:
+def _rpc(side: str, did: str, *labels: str) -> CallMetrics:
     return _calls(f"grpc_{side}", f"gRPC calls that were {did}", [*labels, "grpc_method", "grpc_service", f"grpc_{side}_status"])
 
 
-def _http(side: str, words: str) -> CallFamilies:
+def _http(side: str, words: str) -> CallMetrics:
     labels = ["service", "host", "http_method", "http_status"]
     return _calls(f"http_{side}", words, labels, milliseconds=_HTTP_MILLISECONDS, sizes=_HTTP_BYTES)
 

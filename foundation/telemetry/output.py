@@ -27,7 +27,7 @@ LAST_WORDS = 2.0  # seconds: so long may what was said last take at the end of t
 DROPPED = "lines of the log were dropped: nobody read them in time"
 
 
-class Output(io.TextIOBase):
+class NonBlockingOutput(io.TextIOBase):
     """A text stream to a file descriptor whose `write` never waits.
 
     Lines keep their order; those that find no room are dropped until half of it is free again, and where they would have been stands
@@ -152,10 +152,10 @@ def speak_without_waiting() -> None:
     """
     for name in ("stdout", "stderr"):
         before = getattr(sys, name)
-        if isinstance(before, Output) or before is None or before is not getattr(sys, f"__{name}__"):
+        if isinstance(before, NonBlockingOutput) or before is None or before is not getattr(sys, f"__{name}__"):
             continue
         with suppress(OSError, ValueError):
             before.flush()
-            output = Output(before.fileno(), told=told_as_json)
+            output = NonBlockingOutput(before.fileno(), told=told_as_json)
             setattr(sys, name, output)
             atexit.register(output.finish)

@@ -13,11 +13,11 @@ UNKNOWN = ("unknown", "unknown")
 class RpcCalls:
     """The calls of one side: `answered` here, or `made` to one host."""
 
-    def __init__(self, families: metrics.CallFamilies, *labels: str):
+    def __init__(self, families: metrics.CallMetrics, *labels: str):
         self._families = families
         self._labels = labels
         self._names: dict[str, tuple[str, str]] = {}
-        self._series: dict[tuple[tuple[str, str], grpc.StatusCode], metrics.CallFamilies] = {}
+        self._series: dict[tuple[tuple[str, str], grpc.StatusCode], metrics.CallMetrics] = {}
 
     @classmethod
     def answered(cls, service: str) -> "RpcCalls":

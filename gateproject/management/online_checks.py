@@ -23,7 +23,7 @@ from config.documents.document import KeyPath
 from config.options import Options
 from config.validation import Finding
 from databroker.client import BrokerClient
-from foundation.connection_errors import Trouble, trouble_of
+from foundation.connection_errors import ConnectionFault, connection_fault
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
 from foundation.values import Url
@@ -124,13 +124,13 @@ async def _upstreams(options: Options) -> list[Finding]:
     return [*told, (("policy",), f"{len(late)} upstreams could not be tried within {ALL_PATIENCE:.0f} s")] if late else told
 
 
-async def _in_the_way(upstream: Upstream, family: int) -> Trouble | None:
+async def _in_the_way(upstream: Upstream, family: int) -> ConnectionFault | None:
     context = upstream.ssl if upstream.is_ssl() else None
     name = (upstream.server_hostname or upstream.host) if context else None
     return await _tried(upstream.host, upstream.port or 0, family=family, ssl=context, server_hostname=name)
 
 
-async def _tried(host: str, port: int, **how: Any) -> Trouble | None:
+async def _tried(host: str, port: int, **how: Any) -> ConnectionFault | None:
     """A connection is made, and closed."""
     writer = None
     try:
@@ -143,7 +143,7 @@ async def _tried(host: str, port: int, **how: Any) -> Trouble | None:
             except TimeoutError:
                 pass  # it waits for a request, as it should
     except (OSError, TimeoutError, ValueError) as error:
-        return trouble_of(error)
+        return connection_fault(error)
     finally:
         if writer is not None:
             writer.transport.abort()
@@ -177,8 +177,8 @@ async def _asked(place: KeyPath, question: Callable[[], Awaitable[None]]) -> lis
         async with asyncio.timeout(PATIENCE):
             await question()
     except BrokerError as error:
-        trouble = trouble_of(error)
-        return [(place, str(error) if trouble is Trouble.UNKNOWN else f"{str(error).rstrip('.')}: it {trouble}")]
+        trouble = connection_fault(error)
+        return [(place, str(error) if trouble is ConnectionFault.UNKNOWN else f"{str(error).rstrip('.')}: it {trouble}")]
     except TimeoutError:
         return [(place, f"does not answer within {PATIENCE:.0f} s")]
     return []

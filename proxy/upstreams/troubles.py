@@ -1,6 +1,6 @@
 """What is wrong with an upstream, in words: for the log line of a request, and for the admin while it lasts."""
 
-from foundation.connection_errors import Trouble, trouble_of
+from foundation.connection_errors import ConnectionFault, connection_fault
 from foundation.errors import NoDescriptors, UpstreamError, UpstreamTimeout
 from foundation.fd_limit import UPSTREAMS, say_short
 
@@ -31,22 +31,22 @@ class Troubles:
 
     def unconnected(self, place: Place, error: BaseException) -> UpstreamError:
         """What to raise where there is no connection."""
-        return self._told(place, trouble_of(error), str(trouble_of(error)))
+        return self._told(place, connection_fault(error), str(connection_fault(error)))
 
     def unanswered(self, place: Place, error: BaseException, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
         """What to raise where a connection brings no answer."""
-        trouble = trouble_of(error)
-        return self._told(place, trouble, MALFORMED if trouble is Trouble.UNKNOWN else str(trouble), kind)
+        trouble = connection_fault(error)
+        return self._told(place, trouble, MALFORMED if trouble is ConnectionFault.UNKNOWN else str(trouble), kind)
 
     def bad_answer(self, place: Place, words: str) -> UpstreamError:
-        return self._told(place, Trouble.UNKNOWN, words)
+        return self._told(place, ConnectionFault.UNKNOWN, words)
 
-    def told(self, place: Place, trouble: Trouble) -> UpstreamError:
+    def told(self, place: Place, trouble: ConnectionFault) -> UpstreamError:
         """As somebody else saw it."""
         return self._told(place, trouble, str(trouble))
 
     def late(self, place: Place) -> UpstreamError:
-        return self._told(place, Trouble.TIMED_OUT, "did not answer in time", UpstreamTimeout)
+        return self._told(place, ConnectionFault.TIMED_OUT, "did not answer in time", UpstreamTimeout)
 
     def answered(self, place: Place) -> None:
         if self._last:
@@ -59,8 +59,8 @@ class Troubles:
     def of(self, place: Place) -> str:
         return self._last.get(place, "")
 
-    def _told(self, place: Place, trouble: Trouble, words: str, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
-        if trouble is Trouble.NO_DESCRIPTORS:  # no fault of the upstream's
+    def _told(self, place: Place, trouble: ConnectionFault, words: str, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
+        if trouble is ConnectionFault.NO_DESCRIPTORS:  # no fault of the upstream's
             say_short(UPSTREAMS)
             return NoDescriptors(f"upstream {_shown(place)} {words}")
         self._last[place] = words

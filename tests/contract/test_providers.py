@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from authenticate.providers.registry import PROVIDERS
-from authenticate.session.refresh import Ended, Step
+from authenticate.session.refresh import RefreshStep, SessionEnded
 from databroker.records import Session
 from tests.support import fake_idp
 from tests.support.authenticate_site import Browser, Site
@@ -167,11 +167,11 @@ async def test_a_callback_works_once(site: Site, vendor: Vendor) -> None:
 
 async def test_the_session_is_refreshed_while_the_provider_agrees(site: Site, vendor: Vendor) -> None:
     _, session = await signed_in(site, vendor)
-    renewed = await site.service.refresh.renew(session.id, Step.TOKENS, by_hand=True)
+    renewed = await site.service.refresh.renew(session.id, RefreshStep.TOKENS, by_hand=True)
     assert (renewed.access_token != session.access_token) is vendor.can_refresh
     assert renewed.user_id == session.user_id
     assert renewed.claims["sub"] == session.claims["sub"]
-    again = await site.service.refresh.renew(session.id, Step.TOKENS, by_hand=True)
+    again = await site.service.refresh.renew(session.id, RefreshStep.TOKENS, by_hand=True)
     assert again.access_token
 
 
@@ -179,8 +179,8 @@ async def test_what_was_revoked_is_refused_from_then_on(site: Site, vendor: Vend
     _, session = await signed_in(site, vendor)
     await site.service.provider_client.revoke(session)
     if vendor.can_refresh and vendor.can_revoke:
-        with pytest.raises(Ended):
-            await site.service.refresh.renew(session.id, Step.TOKENS, by_hand=True)
+        with pytest.raises(SessionEnded):
+            await site.service.refresh.renew(session.id, RefreshStep.TOKENS, by_hand=True)
         assert await site.sessions() == []
 
 
@@ -189,7 +189,7 @@ async def test_an_access_token_that_the_provider_does_not_know_ends_the_session(
     forged = replace(session, id="forged", access_token="invented", refresh_token="", access_token_expires=time.time() + 600)
     await site.broker.put("session", "forged", forged.to_data(), expires=forged.expires)
     if vendor.tells_strangers:
-        with pytest.raises(Ended):
-            await site.service.refresh.renew("forged", Step.CLAIMS)
+        with pytest.raises(SessionEnded):
+            await site.service.refresh.renew("forged", RefreshStep.CLAIMS)
     remaining = [record.id for record in await site.sessions()]
     assert ("forged" in remaining) is not vendor.tells_strangers

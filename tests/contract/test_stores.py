@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 import pytest
 
 from databroker.records import DIRECTORY_USER, SESSION, SPENT, USER, DirectoryUser, Session
-from databroker.store.base import ANEW, BackEnd, Change, StartOver, Store, VersionConflict
+from databroker.store.base import ANEW, BackEnd, RecordChange, StartOver, Store, VersionConflict
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 
@@ -36,12 +36,12 @@ async def store(opener: Callable[[Clock], BackEnd], clock: Clock) -> AsyncIterat
     await store.close()
 
 
-async def read(store: Store, since: int, count: int) -> list[Change]:
+async def read(store: Store, since: int, count: int) -> list[RecordChange]:
     async with asyncio.timeout(30), aclosing(store.changes(since)) as changes:
         return [await anext(changes) for _ in range(count)]
 
 
-def summary(changes: list[Change]) -> list[tuple[str, bool]]:
+def summary(changes: list[RecordChange]) -> list[tuple[str, bool]]:
     return [(change.id, change.record is not None) for change in changes]
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from examples.demo.certificates import Authority
-from foundation.connection_errors import Trouble
+from foundation.connection_errors import ConnectionFault
 from tests.support.certs import PERMITTED, certificate_files
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
@@ -42,17 +42,19 @@ class Failing:
 
 
 FAILING = {
-    "refuses": Failing(502, (Trouble.REFUSED.words,)),
-    "unresolved": Failing(502, (Trouble.UNRESOLVED.words,)),
-    "untrusted": Failing(502, (Trouble.UNTRUSTED.words,)),
-    "other name": Failing(502, (Trouble.OTHER_NAME.words,)),
-    "expired": Failing(502, (Trouble.EXPIRED.words,)),
-    "plain on a TLS port": Failing(502, (Trouble.NO_TLS.words,)),
-    "TLS on a plain port": Failing(502, (Trouble.ONLY_TLS.words, Trouble.BROKE_OFF.words, NO_ANSWER)),
-    "wants a certificate": Failing(502, (Trouble.WANTS_CERTIFICATE.words, Trouble.BROKE_OFF.words)),  # Envoy keeps that alert to itself
+    "refuses": Failing(502, (ConnectionFault.REFUSED.words,)),
+    "unresolved": Failing(502, (ConnectionFault.UNRESOLVED.words,)),
+    "untrusted": Failing(502, (ConnectionFault.UNTRUSTED.words,)),
+    "other name": Failing(502, (ConnectionFault.OTHER_NAME.words,)),
+    "expired": Failing(502, (ConnectionFault.EXPIRED.words,)),
+    "plain on a TLS port": Failing(502, (ConnectionFault.NO_TLS.words,)),
+    "TLS on a plain port": Failing(502, (ConnectionFault.ONLY_TLS.words, ConnectionFault.BROKE_OFF.words, NO_ANSWER)),
+    "wants a certificate": Failing(
+        502, (ConnectionFault.WANTS_CERTIFICATE.words, ConnectionFault.BROKE_OFF.words)
+    ),  # Envoy keeps that alert to itself
     "silent": Failing(504, ("did not answer in time",)),
-    "resets": Failing(502, (Trouble.BROKE_OFF.words,)),
-    "closes": Failing(502, (Trouble.BROKE_OFF.words,)),
+    "resets": Failing(502, (ConnectionFault.BROKE_OFF.words,)),
+    "closes": Failing(502, (ConnectionFault.BROKE_OFF.words,)),
     "no HTTP": Failing(502, (NO_ANSWER,)),
     "status 000": Failing(502, ("the status 000", NO_ANSWER)),
     "status 099": Failing(502, ("the status 099", NO_ANSWER)),

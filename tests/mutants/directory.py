@@ -31,8 +31,8 @@ reading.without(
     "a dry run writes nothing", "if not self.wish.dry_run:\n                await apply", "if True:\n                await apply"
 )
 
-company = door("authenticate/directory/company.py", f"{UNIT}/test_company.py")
-company.without("a listed person is their issuer's", "belongs.pop(id, ())))), issuer=issuer)", "belongs.pop(id, ())))))")
+builder = door("authenticate/directory/builder.py", f"{UNIT}/test_builder.py")
+builder.without("a listed person is their issuer's", "belongs.pop(id, ())))), issuer=issuer)", "belongs.pop(id, ())))))")
 vendor = door("authenticate/directory/vendor.py", f"{UNIT}/test_vendor.py", f"{UNIT}/test_service.py")
 vendor.without("who is looked up is their issuer's person", "tuple(sorted(groups)), issuer=self.issuer)", "tuple(sorted(groups)))")
 vendor.without("a group that is looked up is their issuer's", "replace(groups[id], issuer=self.issuer)", "groups[id]")
@@ -69,4 +69,4 @@ service = door("authenticate/directory/service.py", f"{UNIT}/test_service.py")
 service.without("another issuer's group is another one", " or not counts_for(DirectoryGroup.from_record(known).issuer, group.issuer)", "")
 service.without("a restart is no reason to ask anew", "return last.began + self._interval - self._clock()", "return 0.0")
 
-DOORS = (api, sync, reading, company, vendor, azure, okta, gitlab, auth0, settings, account, service)
+DOORS = (api, sync, reading, builder, vendor, azure, okta, gitlab, auth0, settings, account, service)

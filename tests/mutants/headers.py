@@ -33,8 +33,8 @@ names.without("an upstream can't set our cookies", ' or (name == b"set-cookie" a
 
 names.without(
     "an upstream's names of headers fill no memory",
-    "@remembered(4096, longest=LONGEST_REMEMBERED)\ndef _response_name",
-    "@remembered(4096, longest=10**9)\ndef _response_name",
+    "@bounded_lru_cache(4096, longest=LONGEST_REMEMBERED)\ndef _response_name",
+    "@bounded_lru_cache(4096, longest=10**9)\ndef _response_name",
 )
 
 bounded = door("foundation/bounded_cache.py", "unit/foundation/test_bounded_cache.py")
@@ -197,7 +197,7 @@ interims.without("interim answers have an end", "for _ in range(MOST_INTERIM + 1
 by_envoy = door("proxy/envoy/carried.py", TROUBLED)
 by_envoy.without("Envoy's upstreams answer as HTTP says, too", "if bad := bad_status(status, is_upgrade=False):", 'if bad := "":')
 descriptors = door("proxy/upstreams/troubles.py", "unit/proxy/upstreams/test_troubles.py")
-descriptors.without("no upstream is blamed for what we lack", "if trouble is Trouble.NO_DESCRIPTORS:", "if False:")
+descriptors.without("no upstream is blamed for what we lack", "if trouble is ConnectionFault.NO_DESCRIPTORS:", "if False:")
 
 upstream = door("proxy/upstreams/client.py", "unit/proxy/upstreams/test_client.py")
 request_head = door("proxy/upstreams/request_head.py", "unit/proxy/upstreams/test_request_head.py")

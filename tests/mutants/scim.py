@@ -94,8 +94,8 @@ patch.without(
 )
 patch.without(
     "ids are the server's own",
-    "    if target.path[0].lower() in READ_ONLY:\n        return\n    holder = _holder(resource, target.path, make=True)",
-    "    holder = _holder(resource, target.path, make=True)",
+    "    if target.path[0].lower() in READ_ONLY:\n        return\n    holder = _made_holder(resource, target.path)",
+    "    holder = _made_holder(resource, target.path)",
 )
 
 resources = door("authenticate/scim/resources.py", "unit/authenticate/scim/test_resources.py", "unit/authenticate/views/test_scim.py")
@@ -111,7 +111,7 @@ filters = door("authenticate/scim/filters.py", "unit/authenticate/scim/test_filt
 filters.without("a filter is bounded in depth", "if depth > DEEPEST:", "if False:")
 filters.without("a filter is bounded in length", "if len(text) > LONGEST:", "if False:")
 
-trail = door("authenticate/scim/trail.py", "unit/authenticate/scim/test_trail.py", "unit/authenticate/views/test_scim.py")
+trail = door("authenticate/scim/audit_trail.py", "unit/authenticate/scim/test_audit_trail.py", "unit/authenticate/views/test_scim.py")
 trail.without("what waits to be told is bounded", "if len(self._waiting) >= MOST_WAITING:", "if False:")
 trail.without("what can't be told is done all the same", "    except Error as error:\n", "    except ZeroDivisionError as error:\n")
 

@@ -121,7 +121,7 @@ callback.without(
 loops = door("proxy/sign_in_loops.py", "unit/proxy/test_sign_in_loops.py")
 loops.without("a sign-in loop ends", ">= TOO_MANY", "> 10**9")
 
-targets = door("authenticate/targets.py", "unit/authenticate/test_targets.py")
+targets = door("authenticate/redirect_targets.py", "unit/authenticate/test_redirect_targets.py")
 targets.without(
     "a browser is sent to hosts of ours only",
     "if target is not None and (self.is_own(target) or is_route_origin(target.origin)):",
@@ -182,7 +182,7 @@ kvstore.without(
 )
 kvstore.without("news of a life that was wiped keep nobody busy", "                self._leave_life_above(version)\n", "")
 
-elected = door("databroker/elected.py", "unit/databroker/test_elected.py")
+elected = door("databroker/leader_election.py", "unit/databroker/test_leader_election.py")
 elected.without(
     "work stops when its lease is lost", "                    return False\n            ends", "                    pass\n            ends"
 )

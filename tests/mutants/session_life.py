@@ -5,7 +5,7 @@ from tests.mutants.mutant import door
 refresh = door("authenticate/session/refresh.py", "unit/authenticate/session/test_refresh.py")
 refresh.without(
     "a session has one renewal anywhere",
-    "        if lease is None:\n            raise UnderWay\n",
+    "        if lease is None:\n            raise RefreshUnderWay\n",
     "        if lease is None:\n            yield\n            return\n",
 )
 refresh.without("a delete wins over a refresh", ", only_if_version=record.version)", ")")
@@ -34,7 +34,7 @@ renewal.without(
     "if False:",
 )
 
-session_use = door("databroker/session_use.py", "unit/databroker/test_session_use.py", "unit/authorize/identity/test_loader.py")
+session_use = door("databroker/session_reader.py", "unit/databroker/test_session_reader.py", "unit/authorize/identity/test_loader.py")
 session_use.without("a session is of the configured issuer", "if not vouches(self._provider, self._issuer, session):", "if False:")
 session_use.without("a session is of the configured provider", "session.provider == provider and is_issuer", "is_issuer")
 session_use.without("whose name alone says little", " and is_issuer(issuer, session.vouched_by)", "")
@@ -54,7 +54,7 @@ worker = door("authenticate/session/refresh_worker.py", "unit/authenticate/sessi
 worker.without("an expired session ends in trouble", "if now >= ends and isinstance(error, ProviderError):", "if False:")
 worker.without(
     "the provider is tried for a minute first",
-    "max(session.access_token_expires or NEVER, trouble.since + PATIENCE)",
+    "max(session.access_token_expires or NEVER, failure.since + GRACE)",
     "(session.access_token_expires or NEVER)",
 )
 

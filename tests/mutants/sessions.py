@@ -154,7 +154,7 @@ database_clock = door(
     "databroker/store/database.py", "contract/test_stores.py::test_whose_clock_is_ahead_ends_nothing_that_is_good_for_others"
 )
 database_clock.without("a clock that is ahead ends nothing in the database", "return min(ours, _one_clock(ours))", "return ours")
-clock_watch = door("databroker/clock.py", "unit/databroker/test_clock.py")
+clock_watch = door("databroker/clock_skew.py", "unit/databroker/test_clock_skew.py")
 clock_watch.without("a clock that differs is told", "if abs(skew) <= BORNE:", "if True:")
 
 silence = door("databroker/replica.py", "unit/databroker/test_replica.py")

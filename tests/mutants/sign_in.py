@@ -136,8 +136,8 @@ answers = door("authenticate/views/answers.py", "unit/authenticate/views/test_ca
 answers.without("a network has no more than its share", "    if not places.take(network):\n", '    if not places.take(""):\n')
 pushed_request = door("authenticate/provider/pushed_request.py", "unit/authenticate/provider/test_pushed_request.py")
 pushed_request.without("a request that the provider did not take is not sent", "if answer.status not in (200, 201):", "if False:")
-to_provider = door("authenticate/views/to_provider.py", "unit/authenticate/provider/test_pushed_request.py")
-to_provider.without("requests are pushed where they can be", "push=push if is_pushed else None", "push=None")
+authorization_request = door("authenticate/views/authorization_request.py", "unit/authenticate/provider/test_pushed_request.py")
+authorization_request.without("requests are pushed where they can be", "push=push if is_pushed else None", "push=None")
 
 issuer = door("authenticate/provider/issuer.py", "unit/authenticate/provider/test_issuer.py", "unit/authenticate/provider/test_id_token.py")
 issuer.without("a tenant is a GUID", "if not isinstance(tenant, str) or not is_tenant(tenant):", "if not isinstance(tenant, str):")
@@ -182,7 +182,7 @@ DOORS = (
     provider_words,
     echoes,
     questions,
-    to_provider,
+    authorization_request,
     provider_http,
     oidc,
     client,

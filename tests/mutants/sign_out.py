@@ -53,20 +53,20 @@ backchannel.without(
     "    return responses.with_cookies(response, service.sessions.clear_cookies([], service.host_port, request.path))",
 )
 
-after_sign_out = door("authenticate/after_sign_out.py", "unit/authenticate/test_after_sign_out.py")
-after_sign_out.without(
+post_logout_redirect = door("authenticate/post_logout_redirect.py", "unit/authenticate/test_post_logout_redirect.py")
+post_logout_redirect.without(
     "sign-out leads to hosts of ours",
     "return target.short(MAX_URL) if target is not None else self._default",
     "return wanted or self._default",
 )
-after_sign_out.without("what is no longer ours is not gone to", "return self.url(wanted, is_route_origin)", "return wanted")
+post_logout_redirect.without("what is no longer ours is not gone to", "return self.url(wanted, is_route_origin)", "return wanted")
 
 provider_client = door(
     "authenticate/provider/client.py", "unit/authenticate/provider/test_client.py", "unit/authenticate/views/test_sign_out.py"
 )
 provider_client.without("a long token stays out of URLs", " if 0 < len(session.id_token) <= LONGEST_HINT else {}", "")
 provider_client.without(
-    "a silent provider keeps nobody signed in", "async with asyncio.timeout(patience):", "async with asyncio.timeout(None):"
+    "a silent provider keeps nobody signed in", "async with asyncio.timeout(timeout):", "async with asyncio.timeout(None):"
 )
 
 oidc_provider = door("authenticate/providers/oidc.py", "unit/authenticate/provider/test_client.py")
@@ -87,7 +87,7 @@ google.without(
 DOORS = (
     keycloak,
     google,
-    after_sign_out,
+    post_logout_redirect,
     provider_client,
     oidc_provider,
     logout_token,

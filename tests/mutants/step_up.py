@@ -43,26 +43,26 @@ renewal.without(
     "a refresh takes no strength away", "payload |= {name: session.claims[name] for name in OF_THE_SIGN_IN & session.claims.keys()}", "pass"
 )
 
-asked = door("authenticate/step_up.py", "unit/authenticate/test_step_up.py", "unit/authenticate/views/test_to_provider.py")
+asked = door("authenticate/step_up.py", "unit/authenticate/test_step_up.py", "unit/authenticate/views/test_authorization_request.py")
 asked.without("a weak answer is seen", 'if self.acr_values and claims.get("acr") not in self.acr_values:', "if False:")
 asked.without("an old answer is seen", "return OLD if now - authenticated > self.max_age else", "return")
 asked.without("an answer without its age is seen", "if authenticated <= 0.0:", "if False:")
 asked.without("the age is asked for by name", "            if takes_claims:\n", "            if False:\n")
 
-sign_in = door("authenticate/views/sign_in.py", "unit/authenticate/views/test_to_provider.py")
+sign_in = door("authenticate/views/sign_in.py", "unit/authenticate/views/test_authorization_request.py")
 sign_in.without(
     "a weak session goes not straight back",
     " and not (shortfall := asked.shortfall(session.claims, session.issued, now)):",
     ' and not (shortfall := ""):',
 )
-callback = door("authenticate/views/callback.py", "unit/authenticate/views/test_to_provider.py")
+callback = door("authenticate/views/callback.py", "unit/authenticate/views/test_authorization_request.py")
 callback.without(
     "a weak answer makes no session", "if shortfall := asked.shortfall(self.signed_in.user.claims, now, now):", 'if shortfall := "":'
 )
 callback.without("an answer without what was asked is refused at once", "if shortfall == UNTOLD:", "if False:")
 callback.without("a person is pressed once", "if target is not None and not asked.is_pressed:", "if target is not None:")
 
-sessions = door("authenticate/session/sessions.py", "unit/authenticate/views/test_to_provider.py")
+sessions = door("authenticate/session/sessions.py", "unit/authenticate/views/test_authorization_request.py")
 sessions.without("somebody else's session ends", "if before is None or before.user_id != user_id or", "if before is None or")
 sessions.without("a record stays small", " or len(before.earlier) >= MAX_EARLIER:", ":")
 

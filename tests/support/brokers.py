@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from databroker.client import LocalBroker
 from databroker.records import Record
-from databroker.store.base import BackEnd, Change
+from databroker.store.base import BackEnd, RecordChange
 from foundation.errors import BrokerError
 
 
@@ -56,7 +56,7 @@ class BrokerOverALine(LocalBroker):
         if self.silent is not None:
             await self.silent.wait()
 
-    async def _changes(self, since: int) -> AsyncGenerator[Change]:
+    async def _changes(self, since: int) -> AsyncGenerator[RecordChange]:
         await self._heard()
         cut = asyncio.create_task(self._cut.wait())
         async with aclosing(self._changes_now(since)) as changes:

@@ -10,9 +10,9 @@ async with FakeDirectory.of("okta") as directory:
 from pathlib import Path
 from typing import Any
 
-from authenticate.directory.reading import Reading, Wish
+from authenticate.directory.reading import DirectoryReading, ReadOptions
 from authenticate.directory.registry import vendor_of
-from authenticate.directory.source import Source
+from authenticate.directory.source import DirectorySource
 from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryRun, DirectoryUser
 from databroker.store.memory import MemoryStore
@@ -34,11 +34,11 @@ class Stage:
         self.options = make_options(tmp_path, **{**directory.settings(), **settings})
         self.source = self.new_source()
 
-    def new_source(self) -> Source:
+    def new_source(self) -> DirectorySource:
         """That remembers nothing."""
         vendor = vendor_of(self.options, self.clock)
         assert vendor is not None
-        return Source(self.options, vendor, self.clock, sleep=self.sleep)
+        return DirectorySource(self.options, vendor, self.clock, sleep=self.sleep)
 
     def clock(self) -> float:
         return self.now
@@ -49,14 +49,14 @@ class Stage:
 
     async def read(self, timeout: float = LONG) -> DirectoryRun:
         self.now += 1  # what is written later is newer
-        return await Reading(self.source, self.broker, timeout, self.clock).run()
+        return await DirectoryReading(self.source, self.broker, timeout, self.clock).run()
 
     async def read_anew(self, timeout: float = LONG) -> DirectoryRun:
         """As after a restart, and by force, so that nothing but the failure itself keeps what is known."""
         self.now += 1
         source = self.new_source()
         try:
-            return await Reading(source, self.broker, timeout, self.clock, Wish(force=True)).run()
+            return await DirectoryReading(source, self.broker, timeout, self.clock, ReadOptions(force=True)).run()
         finally:
             await source.close()
 

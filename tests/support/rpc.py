@@ -13,7 +13,7 @@ from databroker.records import Record
 from databroker.rpc import convert
 from databroker.rpc.client import RemoteBroker
 from databroker.rpc.server import DataBrokerRpc
-from databroker.store.base import BackEnd, Change, Lease
+from databroker.store.base import BackEnd, Lease, RecordChange
 from foundation.rpc.channel import RpcChannel
 from foundation.rpc.server import RpcServer
 from foundation.rpc.shared_secret import SharedSecret
@@ -84,7 +84,7 @@ class OverGrpc:
     async def page(self, type: str, after: str, limit: int) -> list[Record]:
         return await (await self._connected()).page(type, after, limit)
 
-    async def changes(self, since: int) -> AsyncGenerator[Change]:
+    async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
         async for change in (await self._connected()).changes(since):
             yield change
 

@@ -13,7 +13,7 @@ from authorize.policy.paths.canonical import canonical_setting_path, canonical_s
 from authorize.policy.paths.readings import expression_form, setting_forms
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy_language import Comparison
-from foundation.bounded_cache import remembered
+from foundation.bounded_cache import bounded_lru_cache
 from foundation.errors import BadRequest
 
 # Headers whose value is a secret are compared, and never shown.
@@ -29,7 +29,7 @@ CERTIFICATE = CriterionReasons(Reason.CERTIFICATE_LISTED, Reason.CERTIFICATE_NOT
 def source_ip(comparison: Comparison) -> Criterion:
     networks = comparison.operand
 
-    @remembered(4096, longest=64)
+    @bounded_lru_cache(4096, longest=64)
     def is_inside(text: str) -> int:
         address = ipaddress.ip_address(text)
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:

@@ -5,7 +5,7 @@ import re
 from urllib.parse import quote
 
 from authorize.policy.paths.escapes import decoding, octets, set_apart
-from foundation.bounded_cache import remembered
+from foundation.bounded_cache import bounded_lru_cache
 from foundation.errors import BadRequest
 
 UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -67,7 +67,7 @@ def canonical_setting_prefix(text: str) -> str:
     return canonical_setting_path(text + "x").removesuffix("x")
 
 
-@remembered(1024, longest=_LONGEST_HOST + len(".:65535"))
+@bounded_lru_cache(1024, longest=_LONGEST_HOST + len(".:65535"))
 def canonical_host(raw: bytes) -> tuple[str, int | None]:
     """Host and port of a Host header: lower-case, without trailing dot; the port as written, None where there is none."""
     found = _HOST.fullmatch(raw.lower())

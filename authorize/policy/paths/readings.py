@@ -6,7 +6,7 @@ Readers here are whatever may stand behind us: what they take for the path is wh
 import re
 from collections.abc import Iterable
 
-from foundation.bounded_cache import remembered
+from foundation.bounded_cache import bounded_lru_cache
 from foundation.errors import TooManyReadings
 
 # Escapes of characters that end nothing: a reader decodes them or not, and reads the same place.
@@ -84,7 +84,7 @@ def names_left(path: str) -> dict[str, list[str]]:
 
 
 # A path has some dozens of readings at worst, none much longer than itself: a few MiB in all.
-@remembered(256, longest=256)
+@bounded_lru_cache(256, longest=256)
 def _all(path: str) -> tuple[str, ...]:
     return _forms(_named(path))
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 Header = tuple[bytes, bytes]
 
@@ -27,7 +28,7 @@ NAMES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Parent:
+class ParentSpan:
     """The span of somebody else that ours goes below; `is_sampled` is None where they leave that to us."""
 
     trace_id: int
@@ -36,7 +37,7 @@ class Parent:
     state: str = ""
 
 
-def parent_of(headers: Iterable[Header], *, reads_b3: bool = False) -> Parent | None:
+def parent_of(headers: Iterable[Header], *, reads_b3: bool = False) -> ParentSpan | None:
     """`headers` with lower-case names.  What is there twice, or is not as it must be, names nothing."""
     given: dict[bytes, list[bytes]] = {}
     for name, value in headers:
@@ -47,18 +48,18 @@ def parent_of(headers: Iterable[Header], *, reads_b3: bool = False) -> Parent | 
     one = {name: values[0].strip(b" \t") for name, values in given.items() if len(values) == 1}
     if (parent := _of_traceparent(one.get(b"traceparent", b""))) is not None:
         state = b",".join(given.get(b"tracestate", ())).decode("latin-1")
-        return Parent(parent.trace_id, parent.span_id, parent.is_sampled, state if len(state) <= _LONGEST_STATE else "")
+        return ParentSpan(parent.trace_id, parent.span_id, parent.is_sampled, state if len(state) <= _LONGEST_STATE else "")
     return _of_b3(one) if reads_b3 else None
 
 
-def _of_traceparent(value: bytes) -> Parent | None:
+def _of_traceparent(value: bytes) -> ParentSpan | None:
     match = _TRACEPARENT.fullmatch(value)
     if match is None or (match[1] == b"00" and match[5]):
         return None
-    return Parent(int(match[2], 16), int(match[3], 16), bool(int(match[4], 16) & 1))
+    return ParentSpan(int(match[2], 16), int(match[3], 16), bool(int(match[4], 16) & 1))
 
 
-def _of_b3(headers: dict[bytes, bytes]) -> Parent | None:
+def _of_b3(headers: dict[bytes, bytes]) -> ParentSpan | None:
     """https://github.com/openzipkin/b3-propagation: the single header goes before the others."""
     if match := _B3_SINGLE.fullmatch(headers.get(b"b3", b"")):
         return _made(match[1], match[2], None if match[3] is None else match[3].lower() in _KEPT)
@@ -71,9 +72,16 @@ def _of_b3(headers: dict[bytes, bytes]) -> Parent | None:
     return _made(trace, span, None if sampled is None else sampled.lower() in _KEPT)
 
 
-def _made(trace: bytes, span: bytes, is_sampled: bool | None) -> Parent | None:
+def _made(trace: bytes, span: bytes, is_sampled: bool | None) -> ParentSpan | None:
     trace_id, span_id = int(trace, 16), int(span, 16)
-    return Parent(trace_id, span_id, is_sampled) if trace_id and span_id else None
+    return ParentSpan(trace_id, span_id, is_sampled) if trace_id and span_id else None
+
+
+def context_of(span: Any) -> Any:
+    """The OpenTelemetry SpanContext of a span that has ended; ValueError where it has none, then it can't be sent."""
+    if (found := span.get_span_context()) is None:
+        raise ValueError("a span without a context can't be sent")
+    return found
 
 
 def traceparent(trace_id: int, span_id: int) -> str:

@@ -7,6 +7,8 @@ import msgpack
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
+from foundation.telemetry.tracing.context import context_of
+
 _LOW = (1 << 64) - 1  # ids have 64 bits there; the upper half of a trace's travels in a tag
 _KINDS = {SpanKind.SERVER: "server", SpanKind.CLIENT: "client", SpanKind.INTERNAL: "internal"}
 _TYPES = {SpanKind.SERVER: "web", SpanKind.CLIENT: "http"}
@@ -14,20 +16,20 @@ KEEP = 1  # the sampling priority of what was chosen by chance
 
 
 def headers(spans: Sequence[ReadableSpan]) -> dict[str, str]:
-    traces = len({_context(span).trace_id for span in spans})
+    traces = len({context_of(span).trace_id for span in spans})
     return {"Content-Type": "application/msgpack", "X-Datadog-Trace-Count": str(traces), "Datadog-Meta-Lang": "python"}
 
 
 def encoded(spans: Sequence[ReadableSpan], service: str) -> bytes:
     traces: dict[int, list[dict[str, Any]]] = {}
     for span in spans:
-        traces.setdefault(_context(span).trace_id, []).append(_span(span, service))
+        traces.setdefault(context_of(span).trace_id, []).append(_span(span, service))
     packed: bytes = msgpack.packb(list(traces.values()))
     return packed
 
 
 def _span(span: ReadableSpan, service: str) -> dict[str, Any]:
-    own, start, end = _context(span), span.start_time or 0, span.end_time or 0
+    own, start, end = context_of(span), span.start_time or 0, span.end_time or 0
     meta: dict[str, str] = {"span.kind": _KINDS.get(span.kind, "internal"), "_dd.p.tid": f"{own.trace_id >> 64:016x}"}
     metrics: dict[str, float] = {}
     for name, value in (span.attributes or {}).items():
@@ -54,9 +56,3 @@ def _span(span: ReadableSpan, service: str) -> dict[str, Any]:
         "meta": meta,
         "metrics": metrics,
     }
-
-
-def _context(span: ReadableSpan) -> Any:
-    context = span.get_span_context()
-    assert context is not None, "a span that ended has a context"
-    return context

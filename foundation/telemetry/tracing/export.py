@@ -11,6 +11,7 @@ from opentelemetry.exporter.otlp.json.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from foundation.backoff import delay
 from foundation.telemetry.metrics import spans_not_sent
 from foundation.telemetry.tracing import datadog, jaeger, zipkin
 from foundation.values import HostPort, Url
@@ -24,7 +25,7 @@ Spans = Sequence[ReadableSpan]
 Send = Callable[[Spans], None]
 
 
-class NotTaken(Exception):
+class SpansRejected(Exception):
     """The back-end answered, and did not take the spans."""
 
 
@@ -35,23 +36,23 @@ class Exporter(SpanExporter):
         self._send = send
         self._target = target
         self._clock = clock
-        self._pause = 0.0
+        self._failures = 0
         self._not_before = 0.0
 
     def export(self, spans: Spans) -> SpanExportResult:
-        if self._pause and self._clock() < self._not_before:
+        if self._failures and self._clock() < self._not_before:
             return self._drop(spans)
         try:
             self._send(spans)
-        except (OSError, ValueError, httpx.HTTPError, NotTaken) as error:
-            if not self._pause:
+        except (OSError, ValueError, httpx.HTTPError, SpansRejected) as error:
+            if not self._failures:
                 log.warning("traces can't be sent; they are dropped until they can", target=self._target, problem=_words(error))
-            self._pause = min(self._pause * 2 or FIRST_PAUSE, LONGEST_PAUSE)
-            self._not_before = self._clock() + self._pause
+            self._not_before = self._clock() + delay(self._failures, FIRST_PAUSE, LONGEST_PAUSE)
+            self._failures += 1
             return self._drop(spans)
-        if self._pause:
+        if self._failures:
             log.info("traces are taken again", target=self._target)
-            self._pause = 0.0
+            self._failures = 0
         return SpanExportResult.SUCCESS
 
     def _drop(self, spans: Spans) -> SpanExportResult:
@@ -91,7 +92,7 @@ def _post(url: str, body: bytes, headers: dict[str, str], tls: ssl.SSLContext | 
         client.stream(method, url, content=body, headers={"User-Agent": "gate", **headers}) as answer,
     ):
         if not answer.is_success:
-            raise NotTaken(f"the answer has the status {answer.status_code}")
+            raise SpansRejected(f"the answer has the status {answer.status_code}")
 
 
 def _datagrams(address: HostPort, datagrams: list[bytes]) -> None:
@@ -111,4 +112,4 @@ def _trusting(authorities: bytes | None) -> ssl.SSLContext:
 
 def _words(error: Exception) -> str:
     """An answer's own words are not for our log."""
-    return str(error) if isinstance(error, NotTaken) else type(error).__name__
+    return str(error) if isinstance(error, SpansRejected) else type(error).__name__

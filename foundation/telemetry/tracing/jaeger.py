@@ -13,6 +13,8 @@ from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.Thrift import TMessageType, TType
 from thrift.transport.TTransport import TMemoryBuffer
 
+from foundation.telemetry.tracing.context import context_of
+
 MEDIA_TYPE = "application/x-thrift"
 LARGEST_DATAGRAM = 65_000  # bytes, which the agent reads at once
 SAMPLED = 1
@@ -49,8 +51,7 @@ def _batch(to: Any, spans: Spans, service: str) -> None:
 
 
 def _span(to: Any, span: ReadableSpan) -> None:
-    own, start, end = span.get_span_context(), span.start_time or 0, span.end_time or 0
-    assert own is not None, "a span that ended has a context"
+    own, start, end = context_of(span), span.start_time or 0, span.end_time or 0
     tags: list[tuple[str, object]] = list((span.attributes or {}).items())
     if span.kind is not SpanKind.INTERNAL:
         tags.append(("span.kind", span.kind.name.lower()))

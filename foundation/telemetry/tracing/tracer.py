@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from foundation.telemetry.tracing.context import TRACEPARENT, Header, Parent, parent_of
+from foundation.telemetry.tracing.context import TRACEPARENT, Header, ParentSpan, parent_of
 from foundation.telemetry.tracing.settings import SAME_AS, TracerSettings
 from foundation.telemetry.tracing.spans import SERVER, Span
 from foundation.values import HostPort, Url
@@ -69,13 +69,13 @@ class Tracer:
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter, QUEUE, SEND_EVERY, 512, 10_000))
         self._tracer = self._provider.get_tracer("gate")
 
-    def stop(self, patience: float = 2.0) -> None:
-        """Send what is left.  A back-end that takes no spans is left after `patience` seconds."""
+    def stop(self, timeout: float = 2.0) -> None:
+        """Send what is left.  A back-end that takes no spans is left after `timeout` seconds."""
         if self._provider is None:
             return
         end = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
         end.start()
-        end.join(patience)
+        end.join(timeout)
 
     def begin(self, name: str, headers: Iterable[Header], *, is_trusted: bool) -> Span | None:
         """The first span of a request, to be entered by `with`; None for one that is not traced.
@@ -95,7 +95,7 @@ class Tracer:
         """For a call by one of our own services, which names its span only where it is kept."""
         return self.begin(name, [(TRACEPARENT.encode(), named.encode("latin-1", "replace"))], is_trusted=True) if named else None
 
-    def _keeps(self, parent: Parent | None) -> bool:
+    def _keeps(self, parent: ParentSpan | None) -> bool:
         if parent is None or parent.is_sampled is None:
             return self._chance() < self._rate
         return parent.is_sampled and self._may_join()
@@ -107,7 +107,7 @@ class Tracer:
         self._joined += 1
         return self._joined <= MOST_JOINED
 
-    def _started(self, name: str, parent: Parent | None, linked: Parent | None) -> Span:
+    def _started(self, name: str, parent: ParentSpan | None, linked: ParentSpan | None) -> Span:
         from opentelemetry.context import Context
         from opentelemetry.trace import Link, NonRecordingSpan, SpanKind, set_span_in_context
 
@@ -117,7 +117,7 @@ class Tracer:
         return Span(self._tracer, self._tracer.start_span(name, above, SpanKind[SERVER], links=links), writes_b3=self._speaks_b3)
 
 
-def _remote(parent: Parent) -> Any:
+def _remote(parent: ParentSpan) -> Any:
     from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
     state = TraceState.from_header([parent.state]) if parent.state else None
@@ -126,14 +126,15 @@ def _remote(parent: Parent) -> Any:
 
 def target_of(options: TracerSettings, back_end: str) -> Url | HostPort:
     """Where spans go: the settings' rules have seen to it that there is such a place."""
-    found = {
+    target = {
         "monitor": options.tracing_monitor_address,
         "thrift": options.tracing_thrift_collector_endpoint or options.tracing_thrift_agent_endpoint,
         "span": options.tracing_span_endpoint,
         "otlp": options.tracing_span_endpoint,
     }[back_end]
-    assert found is not None, "a provider without its endpoint is refused when the configuration is loaded"
-    return found
+    if target is None:
+        raise ValueError("a tracing provider without its endpoint is refused when the configuration is loaded")
+    return target
 
 
 def _settings(options: TracerSettings) -> tuple[object, ...]:

@@ -7,6 +7,8 @@ from typing import Any
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
+from foundation.telemetry.tracing.context import context_of
+
 _KINDS = {SpanKind.SERVER: "SERVER", SpanKind.CLIENT: "CLIENT"}
 
 
@@ -19,8 +21,7 @@ def _span(span: ReadableSpan, service: str) -> dict[str, Any]:
     tags = {name: _text(value) for name, value in (span.attributes or {}).items()}
     if span.status.status_code is StatusCode.ERROR:
         tags["error"] = tags.get("error.type", "true")
-    own = span.get_span_context()
-    assert own is not None, "a span that ended has a context"
+    own = context_of(span)
     made: dict[str, Any] = {
         "traceId": f"{own.trace_id:032x}",
         "id": f"{own.span_id:016x}",

@@ -9,9 +9,9 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from authenticate.directory.follower import FileSource
-from authenticate.directory.reading import COMMAND, Reading, Wish
-from authenticate.directory.source import Source
-from authenticate.directory.sync import Changes, Value
+from authenticate.directory.reading import COMMAND, DirectoryReading, ReadOptions
+from authenticate.directory.source import DirectorySource
+from authenticate.directory.sync import DirectoryChanges, Value
 from config.options import Options
 from databroker.records import DIRECTORY_USER, DirectoryRun, DirectoryUser
 from foundation.errors import BrokerError
@@ -52,15 +52,15 @@ class Command(ConfiguredCommand):
         try:
             async with opened_broker(options) as broker:
                 # A file is what somebody wrote on purpose, whatever it leaves out.
-                wish = Wish(COMMAND, force or isinstance(source, FileSource), dry_run, self._show(bar), bar.step)
+                wish = ReadOptions(COMMAND, force or isinstance(source, FileSource), dry_run, self._show(bar), bar.step)
                 timeout = options.idp_refresh_directory_timeout.total_seconds()
-                return await Reading(source, broker, timeout, wish=wish).run()
+                return await DirectoryReading(source, broker, timeout, wish=wish).run()
         finally:
             bar.end()
             await source.close()
 
     def _show(self, bar: "ProgressBar") -> Any:
-        def show(changes: Changes) -> None:
+        def show(changes: DirectoryChanges) -> None:
             bar.total = len(changes)
             if self._as_json:
                 self._found.extend(_described(changes))
@@ -74,15 +74,15 @@ class Command(ConfiguredCommand):
         return show
 
 
-def _source_of(options: Options) -> Source | FileSource:
+def _source_of(options: Options) -> DirectorySource | FileSource:
     if options.directory_file:
         return FileSource(options.directory_file, options.idp_provider)
-    if (source := Source.from_options(options)) is None:
+    if (source := DirectorySource.from_options(options)) is None:
         raise CommandError("there is no directory to read: idp_service_account (docs/directory.md) or directory_file names one")
     return source
 
 
-def _described(changes: Changes) -> Iterator[dict[str, Any]]:
+def _described(changes: DirectoryChanges) -> Iterator[dict[str, Any]]:
     for kind, value in changes.put:
         change = "add" if (kind, value.id) in changes.added else "change"
         before = changes.before.get((kind, value.id))
@@ -91,7 +91,7 @@ def _described(changes: Changes) -> Iterator[dict[str, Any]]:
         yield {"change": "remove", "type": _word(kind), "id": id}
 
 
-def _lines(changes: Changes) -> Iterator[str]:
+def _lines(changes: DirectoryChanges) -> Iterator[str]:
     for kind, value in changes.put:
         before = changes.before.get((kind, value.id))
         sign = "+" if (kind, value.id) in changes.added else "~"

@@ -12,7 +12,7 @@ import jwt
 import pytest
 
 from authenticate import bearer_tokens
-from authenticate.bearer_tokens import Bearer, BearerTokens
+from authenticate.bearer_tokens import BearerTokens, VerifiedBearer
 from foundation.challenges import RefusedToken
 from foundation.errors import ProviderError
 from tests.support.fake_idp import (
@@ -62,7 +62,7 @@ class World:
         self.now += 1e-4
         return self.now
 
-    async def ask(self, name: str, token: str, asker: str = "") -> Bearer | None:
+    async def ask(self, name: str, token: str, asker: str = "") -> VerifiedBearer | None:
         answer = await self.tokens.bearer_of(self.routes[name].id, token, asker)
         self.refused = answer.reason if isinstance(answer, RefusedToken) else ""
         return None if isinstance(answer, RefusedToken) else answer
@@ -222,7 +222,7 @@ BAD_ID_TOKENS: dict[str, Bad] = {
     "a logout token with a nonce": lambda world: world.token(events={LOGOUT_EVENT: {}}, nonce="x"),
     "an access token": lambda world: world.token(scope="openid"),
     "an access token of Azure": lambda world: world.token(scp="openid"),
-    "Keycloak's bearer": lambda world: world.token(typ="Bearer"),
+    "Keycloak's bearer": lambda world: world.token(typ="VerifiedBearer"),
     "Keycloak's refresh token": lambda world: world.token(typ="Refresh"),
     "signature cut": lambda world: world.token()[:-4],
     "no signature": lambda world: world.token().rpartition(".")[0] + ".",
@@ -379,7 +379,7 @@ async def test_a_flood_of_made_up_tokens_is_bounded_at_the_provider(world: World
     assert await asyncio.gather(*asked) == [None] * bearer_tokens.MOST_AT_ONCE
 
 
-async def flooded(world: World, count: int, **asker: str) -> tuple[asyncio.Event, list[asyncio.Future[Bearer | None]]]:
+async def flooded(world: World, count: int, **asker: str) -> tuple[asyncio.Event, list[asyncio.Future[VerifiedBearer | None]]]:
     """So many made-up tokens that the provider has not judged yet."""
     hold = world.idp.bend.holds["/userinfo"] = asyncio.Event()
     asked = [asyncio.ensure_future(world.ask("opaque", f"made-up-{number}", **asker)) for number in range(count)]

@@ -11,8 +11,8 @@ from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
 
-from authenticate.session.refresh import Ended, Step
-from databroker.adminsite.end_sessions import Ending
+from authenticate.session.refresh import RefreshStep, SessionEnded
+from databroker.adminsite.end_sessions import EndSessionsAction
 from databroker.records import SESSION, Record
 from tests.support.authenticate_site import APP, ATTEMPT, ORIGIN, Browser, Site
 from tests.support.cookies import of_jar
@@ -106,18 +106,18 @@ async def by_an_administrator_of_the_person(site: Site, browser: Browser) -> Non
     await sync_to_async(administrator(site).end_all_sessions)(["oidc/alice"])
 
 
-def administrator(site: Site) -> Ending:
+def administrator(site: Site) -> EndSessionsAction:
     request: Any = HttpRequest()
     request.user = SimpleNamespace(pk=None, is_authenticated=False, get_username=lambda: "admin", email="", is_active=True, is_staff=True)
     request.scope = {"gate": SimpleNamespace(broker=site.broker, client_address="192.0.2.9")}
-    return Ending(request)
+    return EndSessionsAction(request)
 
 
 async def by_a_refused_refresh(site: Site, browser: Browser) -> None:
     site.idp.bend.answers["/token"] = Answer.json({"error": "invalid_grant"}, 400)
     site.clock.ahead = 3550
-    with pytest.raises(Ended):
-        await site.service.refresh.renew(await strong_id(site), Step.TOKENS)
+    with pytest.raises(SessionEnded):
+        await site.service.refresh.renew(await strong_id(site), RefreshStep.TOKENS)
 
 
 async def by_nobody_who_vouches(site: Site, browser: Browser) -> None:

@@ -5,40 +5,40 @@ from typing import Any
 
 import pytest
 
-from authenticate.step_up import OLD, UNTOLD, WEAK, Asked
+from authenticate.step_up import OLD, UNTOLD, WEAK, StepUpRequest
 from foundation.errors import BadRequest
 
 NOW = 1_800_000_000.0
-BOTH = Asked(("mfa", "hw"), 900)
+BOTH = StepUpRequest(("mfa", "hw"), 900)
 
 
 def test_it_comes_by_the_signed_url_and_stays_with_the_attempt() -> None:
-    assert Asked.from_url({"gate_acr_values": "mfa hw", "gate_max_age": "900"}) == BOTH
-    assert Asked.from_url({}) == Asked()
-    for asked in (BOTH, Asked(("mfa",)), Asked(max_age=60), Asked(("mfa",), 60, is_pressed=True), Asked()):
-        assert Asked.from_attempt(asked.to_attempt()) == asked
-    assert Asked(is_pressed=True).to_attempt() == {}
+    assert StepUpRequest.from_url({"gate_acr_values": "mfa hw", "gate_max_age": "900"}) == BOTH
+    assert StepUpRequest.from_url({}) == StepUpRequest()
+    for asked in (BOTH, StepUpRequest(("mfa",)), StepUpRequest(max_age=60), StepUpRequest(("mfa",), 60, is_pressed=True), StepUpRequest()):
+        assert StepUpRequest.from_attempt(asked.to_attempt()) == asked
+    assert StepUpRequest(is_pressed=True).to_attempt() == {}
 
 
 @pytest.mark.parametrize("age", ["-1", "1.5", "1e3", "²", "900 ", "x"])
 def test_what_is_no_time_is_refused(age: str) -> None:
     with pytest.raises(BadRequest):
-        Asked.from_url({"gate_max_age": age})
+        StepUpRequest.from_url({"gate_max_age": age})
 
 
 @pytest.mark.parametrize(
     ("asked", "prompt", "params"),
     [
         (BOTH, "", {"acr_values": "mfa hw", "max_age": "900"}),
-        (Asked(max_age=60, is_pressed=True), "", {"max_age": "60", "prompt": "login"}),
-        (Asked(max_age=60, is_pressed=True), "consent", {"max_age": "60", "prompt": "consent login"}),
-        (Asked(("mfa",), is_pressed=True), "login", {"acr_values": "mfa", "prompt": "login"}),
-        (Asked(("mfa",), is_pressed=True), "none", {"acr_values": "mfa", "prompt": "login"}),
-        (Asked(("mfa",)), "consent", {"acr_values": "mfa"}),
-        (Asked(), "consent", {}),
+        (StepUpRequest(max_age=60, is_pressed=True), "", {"max_age": "60", "prompt": "login"}),
+        (StepUpRequest(max_age=60, is_pressed=True), "consent", {"max_age": "60", "prompt": "consent login"}),
+        (StepUpRequest(("mfa",), is_pressed=True), "login", {"acr_values": "mfa", "prompt": "login"}),
+        (StepUpRequest(("mfa",), is_pressed=True), "none", {"acr_values": "mfa", "prompt": "login"}),
+        (StepUpRequest(("mfa",)), "consent", {"acr_values": "mfa"}),
+        (StepUpRequest(), "consent", {}),
     ],
 )
-def test_the_provider_is_asked_for_it(asked: Asked, prompt: str, params: dict[str, str]) -> None:
+def test_the_provider_is_asked_for_it(asked: StepUpRequest, prompt: str, params: dict[str, str]) -> None:
     assert asked.request_params({"prompt": prompt}, "login") == params
 
 
@@ -55,11 +55,11 @@ def test_the_provider_is_asked_for_it(asked: Asked, prompt: str, params: dict[st
     ],
 )
 def test_the_time_of_the_sign_in_is_asked_for_by_name_where_the_provider_looks_at_that(usual: str, claims: Any) -> None:
-    asked = Asked(max_age=60)
+    asked = StepUpRequest(max_age=60)
     found = asked.request_params({"claims": usual}, "login", takes_claims=True)["claims"]
     assert (usual if claims is None else json.dumps(claims, separators=(",", ":"))) == found
     assert "claims" not in asked.request_params({"claims": usual}, "login")
-    assert "claims" not in Asked(("mfa",)).request_params({}, "login", takes_claims=True)
+    assert "claims" not in StepUpRequest(("mfa",)).request_params({}, "login", takes_claims=True)
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_the_time_of_the_sign_in_is_asked_for_by_name_where_the_provider_looks_a
 )
 def test_the_answer_is_held_against_it(claims: dict[str, Any], issued: float, shortfall: str) -> None:
     assert BOTH.shortfall(claims, issued, NOW) == shortfall
-    assert Asked().shortfall(claims, issued, NOW) == ""
+    assert StepUpRequest().shortfall(claims, issued, NOW) == ""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from databroker import record_cache as packed_records
-from databroker.record_cache import PackedRecords
+from databroker.record_cache import RecordCache
 from databroker.records import SESSION, Record
 from databroker.store.frozen import frozen_data
 
@@ -23,8 +23,8 @@ class Number(int):
     pass
 
 
-def packed(*records: Record, most: int = 100) -> PackedRecords:
-    held = PackedRecords(SESSION, most)
+def packed(*records: Record, most: int = 100) -> RecordCache:
+    held = RecordCache(SESSION, most)
     for record in records:
         held.put(record.id, record)
     return held
@@ -134,7 +134,7 @@ def test_what_was_used_longest_ago_makes_room_and_a_change_is_no_use() -> None:
 
 def test_of_many_a_hundredth_makes_room_at_once() -> None:
     held = packed(*(record(str(number)) for number in range(501)), most=500)
-    assert repr(held) == "<PackedRecords 496 of session>"
+    assert repr(held) == "<RecordCache 496 of session>"
     assert ["4" in held, "5" in held, "500" in held] == [False, True, True]
 
 
@@ -152,7 +152,7 @@ def test_records_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A provider may have told a hundred times as much of each person as is usual."""
     monkeypatch.setattr(packed_records, "MOST_BYTES", 50_000)
     held = packed(*(record(str(number), claims="x" * 10_000) for number in range(20)))
-    assert "<PackedRecords 4 of" in repr(held)
+    assert "<RecordCache 4 of" in repr(held)
     held.put("19", record("19", version=2, claims="y"))
     held.put("19", record("19", version=3, claims="x" * 10_000))
     held.drop("18")

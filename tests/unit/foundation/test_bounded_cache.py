@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.bounded_cache import BoundedCache, remembered, together, weight_of
+from foundation.bounded_cache import BoundedCache, bounded_lru_cache, together, weight_of
 from tests.support.source_trees import parsed
 
 ROOT = Path(__file__).parents[3]
@@ -68,7 +68,7 @@ def test_every_cache_is_bounded_in_bytes_or_says_why_not() -> None:
 def test_what_is_longer_is_worked_out_and_not_remembered() -> None:
     asked = []
 
-    @remembered(2, longest=4)
+    @bounded_lru_cache(2, longest=4)
     def upper(text: str) -> str:
         asked.append(text)
         return text.upper()
@@ -81,7 +81,7 @@ def test_what_is_longer_is_worked_out_and_not_remembered() -> None:
 def test_several_arguments_are_measured_together() -> None:
     asked = []
 
-    @remembered(2, longest=10, size=together)
+    @bounded_lru_cache(2, longest=10, size=together)
     def joined(text: str, more: tuple[tuple[bytes, bytes], ...]) -> int:
         asked.append(text)
         return len(more)

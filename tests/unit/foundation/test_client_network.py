@@ -2,7 +2,7 @@
 
 import pytest
 
-from foundation.client_network import Places, client_network
+from foundation.client_network import ConcurrencyLimit, client_network
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_an_ipv6_network_is_one_client_s(address: str, network: str) -> None:
 
 
 def test_nobody_alone_takes_all_places() -> None:
-    places = Places(3, 2)
+    places = ConcurrencyLimit(3, 2)
     assert [places.take("a") for _ in range(3)] == [True, True, False]
     assert places.take("b")
     assert not places.take("c"), "there are three"
@@ -35,5 +35,5 @@ def test_nobody_alone_takes_all_places() -> None:
 
 
 def test_who_is_nobody_in_particular_is_bounded_by_the_number_of_all_only() -> None:
-    places = Places(3, 2)
+    places = ConcurrencyLimit(3, 2)
     assert [places.take("") for _ in range(4)] == [True, True, True, False]

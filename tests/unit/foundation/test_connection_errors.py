@@ -12,7 +12,7 @@ import aiohttp
 import httpx
 import pytest
 
-from foundation.connection_errors import Trouble, trouble_of
+from foundation.connection_errors import ConnectionFault, connection_fault
 from tests.support.certs import certificate_files
 from tests.support.children import free_port
 
@@ -84,48 +84,48 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
         yield Stage(tmp_path, stack)
 
 
-async def _refused(stage: Stage) -> tuple[str, Trouble]:
-    return f"http://127.0.0.1:{free_port()}/", Trouble.REFUSED
+async def _refused(stage: Stage) -> tuple[str, ConnectionFault]:
+    return f"http://127.0.0.1:{free_port()}/", ConnectionFault.REFUSED
 
 
-async def _refused_by_both_families(stage: Stage) -> tuple[str, Trouble]:
-    return f"https://localhost:{free_port()}/", Trouble.REFUSED
+async def _refused_by_both_families(stage: Stage) -> tuple[str, ConnectionFault]:
+    return f"https://localhost:{free_port()}/", ConnectionFault.REFUSED
 
 
-async def _unresolved(stage: Stage) -> tuple[str, Trouble]:
-    return "http://nobody.invalid/", Trouble.UNRESOLVED
+async def _unresolved(stage: Stage) -> tuple[str, ConnectionFault]:
+    return "http://nobody.invalid/", ConnectionFault.UNRESOLVED
 
 
-async def _tls_to_plain(stage: Stage) -> tuple[str, Trouble]:
-    return f"https://localhost:{await stage.port(_plain)}/", Trouble.NO_TLS
+async def _tls_to_plain(stage: Stage) -> tuple[str, ConnectionFault]:
+    return f"https://localhost:{await stage.port(_plain)}/", ConnectionFault.NO_TLS
 
 
-async def _plain_to_tls_that_says_so(stage: Stage) -> tuple[str, Trouble]:
-    return f"http://localhost:{await stage.port(_alert)}/", Trouble.ONLY_TLS
+async def _plain_to_tls_that_says_so(stage: Stage) -> tuple[str, ConnectionFault]:
+    return f"http://localhost:{await stage.port(_alert)}/", ConnectionFault.ONLY_TLS
 
 
-async def _plain_to_tls_that_closes(stage: Stage) -> tuple[str, Trouble]:
-    return f"http://localhost:{await stage.port(_plain, stage.tls())}/", Trouble.BROKE_OFF
+async def _plain_to_tls_that_closes(stage: Stage) -> tuple[str, ConnectionFault]:
+    return f"http://localhost:{await stage.port(_plain, stage.tls())}/", ConnectionFault.BROKE_OFF
 
 
-async def _untrusted(stage: Stage) -> tuple[str, Trouble]:
-    return f"https://localhost:{await stage.port(_plain, stage.tls(is_other=True))}/", Trouble.UNTRUSTED
+async def _untrusted(stage: Stage) -> tuple[str, ConnectionFault]:
+    return f"https://localhost:{await stage.port(_plain, stage.tls(is_other=True))}/", ConnectionFault.UNTRUSTED
 
 
-async def _other_name(stage: Stage) -> tuple[str, Trouble]:
-    return f"https://127.0.0.1:{await stage.port(_plain, stage.tls())}/", Trouble.OTHER_NAME
+async def _other_name(stage: Stage) -> tuple[str, ConnectionFault]:
+    return f"https://127.0.0.1:{await stage.port(_plain, stage.tls())}/", ConnectionFault.OTHER_NAME
 
 
-async def _too_slow(stage: Stage) -> tuple[str, Trouble]:
-    return f"http://localhost:{await stage.port(_silent)}/", Trouble.TIMED_OUT
+async def _too_slow(stage: Stage) -> tuple[str, ConnectionFault]:
+    return f"http://localhost:{await stage.port(_silent)}/", ConnectionFault.TIMED_OUT
 
 
-async def _handshake_too_slow(stage: Stage) -> tuple[str, Trouble]:
-    return f"https://localhost:{await stage.port(_silent)}/", Trouble.TIMED_OUT
+async def _handshake_too_slow(stage: Stage) -> tuple[str, ConnectionFault]:
+    return f"https://localhost:{await stage.port(_silent)}/", ConnectionFault.TIMED_OUT
 
 
-async def _closed(stage: Stage) -> tuple[str, Trouble]:
-    return f"http://localhost:{await stage.port(_mute)}/", Trouble.BROKE_OFF
+async def _closed(stage: Stage) -> tuple[str, ConnectionFault]:
+    return f"http://localhost:{await stage.port(_mute)}/", ConnectionFault.BROKE_OFF
 
 
 WAYS = (
@@ -136,11 +136,13 @@ WAYS = (
 
 @pytest.mark.parametrize("fetch", [_by_httpx, _by_aiohttp])
 @pytest.mark.parametrize("way", WAYS)
-async def test_each_way_to_fail_is_told_apart(stage: Stage, way: Callable[[Stage], Awaitable[tuple[str, Trouble]]], fetch: Fetch) -> None:
+async def test_each_way_to_fail_is_told_apart(
+    stage: Stage, way: Callable[[Stage], Awaitable[tuple[str, ConnectionFault]]], fetch: Fetch
+) -> None:
     url, expected = await way(stage)
     with pytest.raises(Exception) as caught:  # noqa: PT011 - each library has its own
         await fetch(url, stage.files.client_context())
-    assert trouble_of(caught.value) is expected
+    assert connection_fault(caught.value) is expected
 
 
 def _verification(code: int) -> ssl.SSLCertVerificationError:
@@ -158,29 +160,31 @@ def _tls_error(reason: str) -> ssl.SSLError:
 @pytest.mark.parametrize(
     ("error", "trouble"),
     [
-        (_verification(10), Trouble.EXPIRED),
-        (_verification(9), Trouble.NOT_YET_VALID),
-        (_verification(64), Trouble.OTHER_NAME),
-        (_verification(20), Trouble.UNTRUSTED),
-        (_tls_error("RECORD_LAYER_FAILURE"), Trouble.NO_TLS),
-        (_tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"), Trouble.WANTS_CERTIFICATE),
-        (_tls_error("UNSUPPORTED_PROTOCOL"), Trouble.NO_HANDSHAKE),
-        (OSError(errno.EHOSTUNREACH, "No route to host"), Trouble.UNREACHABLE),
-        (OSError(errno.EMFILE, "Too many open files"), Trouble.NO_DESCRIPTORS),
-        (ExceptionGroup("several addresses", [TimeoutError(), ConnectionRefusedError()]), Trouble.REFUSED),
-        (socket.gaierror(-2, "Name or service not known"), Trouble.UNRESOLVED),
-        (ValueError("something else"), Trouble.UNKNOWN),
+        (_verification(10), ConnectionFault.EXPIRED),
+        (_verification(9), ConnectionFault.NOT_YET_VALID),
+        (_verification(64), ConnectionFault.OTHER_NAME),
+        (_verification(20), ConnectionFault.UNTRUSTED),
+        (_tls_error("RECORD_LAYER_FAILURE"), ConnectionFault.NO_TLS),
+        (_tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"), ConnectionFault.WANTS_CERTIFICATE),
+        (_tls_error("UNSUPPORTED_PROTOCOL"), ConnectionFault.NO_HANDSHAKE),
+        (OSError(errno.EHOSTUNREACH, "No route to host"), ConnectionFault.UNREACHABLE),
+        (OSError(errno.EMFILE, "Too many open files"), ConnectionFault.NO_DESCRIPTORS),
+        (ExceptionGroup("several addresses", [TimeoutError(), ConnectionRefusedError()]), ConnectionFault.REFUSED),
+        (socket.gaierror(-2, "Name or service not known"), ConnectionFault.UNRESOLVED),
+        (ValueError("something else"), ConnectionFault.UNKNOWN),
     ],
 )
-def test_what_loopback_does_not_do_is_told_apart_too(error: Exception, trouble: Trouble) -> None:
-    assert trouble_of(error) is trouble
+def test_what_loopback_does_not_do_is_told_apart_too(error: Exception, trouble: ConnectionFault) -> None:
+    assert connection_fault(error) is trouble
 
 
 def test_a_circle_of_causes_ends() -> None:
     first, second = ValueError(), ValueError()
     first.__cause__, second.__cause__ = second, first
-    assert trouble_of(first) is Trouble.UNKNOWN
+    assert connection_fault(first) is ConnectionFault.UNKNOWN
 
 
 def test_no_two_have_the_same_words() -> None:
-    assert len({trouble.words for trouble in Trouble}) == len({trouble.advice for trouble in Trouble}) == len(Trouble)
+    assert (
+        len({trouble.words for trouble in ConnectionFault}) == len({trouble.advice for trouble in ConnectionFault}) == len(ConnectionFault)
+    )

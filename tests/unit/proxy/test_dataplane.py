@@ -9,7 +9,7 @@ import pytest
 
 from authorize.client import Check
 from authorize.policy.decision import NO_ROUTE
-from databroker.store.base import Change
+from databroker.store.base import RecordChange
 from foundation.telemetry import metrics
 from proxy.access_log import CLIENT_LEFT
 from proxy.open_streams import OpenStreams
@@ -257,7 +257,7 @@ async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
         incoming = incoming_from(URL, headers={"cookie": ann.cookie("app.example.com")})
         carried = asyncio.ensure_future(gate.plane(incoming, body_of(), answer.send))
         await asyncio.wait_for(answer.has_body.wait(), 5)
-        gate.streams.on_change(Change(9, "session", ann.session.id, None))
+        gate.streams.on_change(RecordChange(9, "session", ann.session.id, None))
         await asyncio.wait_for(carried, 5)
     assert answer.was_aborted
     assert not answer.ended
@@ -293,7 +293,7 @@ async def test_a_request_whose_session_ends_before_its_answer_is_401(tmp_path: P
         ann = await sign_in(gate.broker, gate.options)
         asked = asyncio.ensure_future(gate.ask(URL, headers={"cookie": ann.cookie("app.example.com")}))
         await asyncio.wait_for(heard.wait(), 5)
-        gate.streams.on_change(Change(9, "session", ann.session.id, None))
+        gate.streams.on_change(RecordChange(9, "session", ann.session.id, None))
         assert (await asyncio.wait_for(asked, 5)).status == 401
 
 

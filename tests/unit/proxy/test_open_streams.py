@@ -6,15 +6,15 @@ from structlog.testing import capture_logs
 
 from databroker.records import SESSION, USER, Record
 from databroker.replica import EVERYTHING
-from databroker.store.base import Change
+from databroker.store.base import RecordChange
 from foundation.errors import BrokerError
 from proxy.incoming import Incoming
 from proxy.open_streams import OpenStreams
 from tests.support.asgi import incoming_from
 
 INCOMING = incoming_from("https://app.example.com/")
-ENDED = Change(2, SESSION, "s1", None)
-CHANGED = Change(3, USER, "oidc/ann", Record(USER, "oidc/ann", {}, 3, 0.0))
+ENDED = RecordChange(2, SESSION, "s1", None)
+CHANGED = RecordChange(3, USER, "oidc/ann", Record(USER, "oidc/ann", {}, 3, 0.0))
 
 
 def opened(streams: OpenStreams, session_id: str, ended: list[str]) -> None:
@@ -90,8 +90,8 @@ async def test_a_stream_that_closes_before_its_turn_is_left_alone() -> None:
     assert ended == []
 
 
-@pytest.mark.parametrize("change", [CHANGED, EVERYTHING, Change(4, SESSION, "s1", Record(SESSION, "s1", {}, 4, 0.0))])
-async def test_any_other_change_has_open_streams_judged_anew(change: Change, running) -> None:
+@pytest.mark.parametrize("change", [CHANGED, EVERYTHING, RecordChange(4, SESSION, "s1", Record(SESSION, "s1", {}, 4, 0.0))])
+async def test_any_other_change_has_open_streams_judged_anew(change: RecordChange, running) -> None:
     streams, ended = OpenStreams(), []
     opened(streams, "s1", ended)
     running(streams, _answer(False))

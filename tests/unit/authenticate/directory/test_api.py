@@ -3,10 +3,10 @@
 import pytest
 
 from authenticate.directory import api as api_module
-from authenticate.directory.api import Api, Pace, parsed
+from authenticate.directory.api import DirectoryApi, RateLimiter, parsed
 from authenticate.directory.base import Budget, DirectoryError
 from authenticate.directory.credentials import FixedHeaders
-from authenticate.provider.http import Answer
+from authenticate.provider.http import ProviderResponse
 from foundation.errors import ProviderError
 
 BASE = "https://api.example.com/v1"
@@ -15,11 +15,11 @@ BASE = "https://api.example.com/v1"
 class Http:
     """Answers from a list, and remembers what it was asked."""
 
-    def __init__(self, *answers: Answer | ProviderError):
+    def __init__(self, *answers: ProviderResponse | ProviderError):
         self.answers = list(answers)
         self.asked: list[tuple[str, dict[str, str]]] = []
 
-    async def send(self, method: str, url: str, headers: dict[str, str], content: bytes = b"") -> Answer:
+    async def send(self, method: str, url: str, headers: dict[str, str], content: bytes = b"") -> ProviderResponse:
         self.asked.append((url, dict(headers)))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, ProviderError):
@@ -27,22 +27,22 @@ class Http:
         return answer
 
 
-def ok(body: bytes = b"{}") -> Answer:
-    return Answer(200, "application/json", body)
+def ok(body: bytes = b"{}") -> ProviderResponse:
+    return ProviderResponse(200, "application/json", body)
 
 
 class Asked:
-    def __init__(self, *answers: Answer | ProviderError, left: float = 100.0, attempts: int = 6):
+    def __init__(self, *answers: ProviderResponse | ProviderError, left: float = 100.0, attempts: int = 6):
         self.http = Http(*answers)
         self.slept: list[float] = []
         self.budget = Budget(ends=left, attempts=attempts, now=lambda: 0.0)
         credentials = FixedHeaders({"Authorization": "secret"})
-        self.api = Api(
+        self.api = DirectoryApi(
             BASE,
             self.http,
             credentials,
             self.budget,
-            pace=Pace(None),
+            pace=RateLimiter(None),
             sleep=self.sleep,
             clock=lambda: 0.0,
             jitter=lambda: 1.0,  # type: ignore[arg-type]
@@ -121,14 +121,14 @@ async def test_what_passes_is_tried_again_longer_each_time_and_not_for_ever() ->
 
 @pytest.mark.parametrize("status", [301, 302, 307, 400, 401, 403, 404, 410])
 async def test_what_will_not_change_is_not_tried_again(status: int) -> None:
-    asked = Asked(Answer(status, "", b""))
+    asked = Asked(ProviderResponse(status, "", b""))
     with pytest.raises(DirectoryError, match=f"status {status}"):
         await asked.api.get("/x")
     assert len(asked.http.asked) == 1
 
 
 async def test_nobody_waits_for_longer_than_there_is_time() -> None:
-    asked = Asked(Answer(429, "", b"", {"retry-after": "99"}), left=99.0)
+    asked = Asked(ProviderResponse(429, "", b"", {"retry-after": "99"}), left=99.0)
     with pytest.raises(DirectoryError, match="idp_refresh_directory_timeout"):
         await asked.api.get("/x")
     assert asked.slept == []
@@ -136,7 +136,7 @@ async def test_nobody_waits_for_longer_than_there_is_time() -> None:
 
 async def test_an_error_tells_no_query() -> None:
     with pytest.raises(DirectoryError) as raised:
-        await Asked(Answer(400, "", b"")).api.get("/x", {"cursor": "hunter2"})
+        await Asked(ProviderResponse(400, "", b"")).api.get("/x", {"cursor": "hunter2"})
     assert "hunter2" not in str(raised.value)
     assert "api.example.com/v1/x" in str(raised.value)
 
@@ -147,7 +147,7 @@ async def test_a_pace_is_shared_by_all() -> None:
     async def sleep(seconds: float) -> None:
         slept.append(round(seconds, 6))
 
-    pace = Pace(10, now=lambda: now, sleep=sleep)
+    pace = RateLimiter(10, now=lambda: now, sleep=sleep)
     for _ in range(4):
         await pace.turn()
     assert slept == [0.1, 0.2, 0.3]

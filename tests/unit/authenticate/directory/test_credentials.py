@@ -6,7 +6,7 @@ import pytest
 
 from authenticate.directory.base import DirectoryError
 from authenticate.directory.credentials import FetchedToken, FixedHeaders
-from authenticate.provider.http import Answer
+from authenticate.provider.http import ProviderResponse
 
 
 class Endpoint:
@@ -16,9 +16,9 @@ class Endpoint:
         self.now = 0.0
         self.token = FetchedToken(self._fetch, lambda: self.now)
 
-    async def _fetch(self, api: object) -> Answer:
+    async def _fetch(self, api: object) -> ProviderResponse:
         self.asked += 1
-        return Answer(200, "application/json", json.dumps(self.document).encode())
+        return ProviderResponse(200, "application/json", json.dumps(self.document).encode())
 
     async def headers(self) -> dict[str, str]:
         return dict(await self.token.headers(None))  # type: ignore[arg-type]

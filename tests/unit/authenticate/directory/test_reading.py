@@ -6,9 +6,9 @@ import pytest
 
 from authenticate.directory import reading
 from authenticate.directory.base import Budget, DirectorySnapshot
-from authenticate.directory.reading import COMMAND, Reading, Wish
+from authenticate.directory.reading import COMMAND, DirectoryReading, ReadOptions
 from databroker.client import LocalBroker
-from databroker.elected import DoneElsewhere
+from databroker.leader_election import DoneElsewhere
 from databroker.records import DIRECTORY_RUN, DIRECTORY_USER, DirectoryRun, DirectoryUser
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError, ProviderError
@@ -41,9 +41,9 @@ class Desk:
         self.broker = LocalBroker(MemoryStore(lambda: self.now))
         self.source = Held()
 
-    async def read(self, wish: Wish | None = None, timeout: float = 60.0) -> DirectoryRun:
+    async def read(self, wish: ReadOptions | None = None, timeout: float = 60.0) -> DirectoryRun:
         self.now += 10
-        return await Reading(self.source, self.broker, timeout, lambda: self.now, wish or Wish()).run()
+        return await DirectoryReading(self.source, self.broker, timeout, lambda: self.now, wish or ReadOptions()).run()
 
     async def known(self) -> int:
         return len(await self.broker.page(DIRECTORY_USER, "", 1000))
@@ -60,7 +60,7 @@ async def desk() -> Desk:
 async def test_the_history_tells_what_came_of_each(desk: Desk) -> None:
     await desk.read()
     desk.source.users = 2
-    await desk.read(Wish(COMMAND))
+    await desk.read(ReadOptions(COMMAND))
     desk.source.error = ProviderError("no")
     await desk.read()
     facts = [(run.by, run.users, run.added, run.changed, run.removed, run.requests, run.error) for run in await desk.history()]
@@ -84,13 +84,13 @@ async def test_more_than_half_gone_stops_it_unless_by_force(desk: Desk) -> None:
     desk.source.users = 1
     assert "2 of 3 users would be removed" in (await desk.read()).error
     assert await desk.known() == 3
-    assert (await desk.read(Wish(force=True))).removed == 2
+    assert (await desk.read(ReadOptions(force=True))).removed == 2
     assert await desk.known() == 1
 
 
 async def test_a_dry_run_shows_and_writes_nothing(desk: Desk) -> None:
     shown: list[int] = []
-    run = await desk.read(Wish(dry_run=True, shown=lambda changes: shown.append(len(changes))))
+    run = await desk.read(ReadOptions(dry_run=True, shown=lambda changes: shown.append(len(changes))))
     assert (run.added, shown) == (3, [3])
     assert await desk.known() == 0
     assert await desk.history() == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from authenticate.directory.service import RETRY, DirectoryService, Schedule
+from authenticate.directory.service import RETRY, DirectorySchedule, DirectoryService
 from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
@@ -42,7 +42,7 @@ class Clockwork:
                 raise Stop
 
         with pytest.raises(Stop):
-            await Schedule(self.source, self.broker, self.options, lambda: self.now, sleep=sleep).run()  # type: ignore[arg-type]
+            await DirectorySchedule(self.source, self.broker, self.options, lambda: self.now, sleep=sleep).run()  # type: ignore[arg-type]
         return self.slept
 
     async def known(self) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from authenticate.directory.vendor import Vendor, link_next, origin, segment
-from authenticate.provider.http import Answer
+from authenticate.provider.http import ProviderResponse
 from databroker.records import DirectoryGroup
 
 
@@ -32,7 +32,7 @@ def test_an_id_stays_one_part_of_a_path(text: str, path: str) -> None:
     ],
 )
 def test_the_next_page(link: str, url: str) -> None:
-    assert link_next(Answer(200, "", b"", {"link": link}), None) == url
+    assert link_next(ProviderResponse(200, "", b"", {"link": link}), None) == url
 
 
 def test_an_origin() -> None:

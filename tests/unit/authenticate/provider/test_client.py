@@ -151,7 +151,7 @@ async def test_nobody_waits_for_a_provider_that_says_nothing(client: ProviderCli
         await asyncio.Event().wait()
 
     monkeypatch.setattr(ProviderClient, "discovery", silent)
-    assert await client.end_session_url(BOTH, {}, patience=0.05) == ""
+    assert await client.end_session_url(BOTH, {}, timeout=0.05) == ""
 
 
 def test_a_query_is_added_to_a_url_that_has_one() -> None:

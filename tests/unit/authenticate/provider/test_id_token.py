@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from authenticate.provider.id_token import Expected, payload_of, verify
+from authenticate.provider.id_token import ExpectedIdToken, payload_of, verify
 from authenticate.provider.signed_token import UnknownKey
 from foundation.errors import ProviderError
 from tests.support.fake_idp import ABSENT, EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, encoded, public_jwk, signed
@@ -22,7 +22,7 @@ ISSUER = "https://idp.example.com"
 KEYS = (public_jwk(RSA_KEY, "RS256", "rsa"), public_jwk(EC_KEY, "ES256", "ec"), public_jwk(ED_KEY, "EdDSA", "ed"))
 PRIVATE = {"RS256": (RSA_KEY, "rsa"), "PS256": (RSA_KEY, "rsa"), "ES256": (EC_KEY, "ec"), "EdDSA": (ED_KEY, "ed")}
 ALL = frozenset(PRIVATE)
-EXPECTED = Expected(ISSUER, "gate", "the-nonce", "the-access-token", ALL)
+EXPECTED = ExpectedIdToken(ISSUER, "gate", "the-nonce", "the-access-token", ALL)
 CLAIMS = {"iss": ISSUER, "aud": "gate", "sub": "alice", "exp": NOW + 600, "iat": NOW, "nonce": "the-nonce"}
 
 
@@ -34,11 +34,11 @@ def token(algorithm: str = "RS256", header: dict[str, Any] | None = None, key: A
     return signed(members, said, key or default_key, algorithm)
 
 
-def accepted(text: str, keys: Any = KEYS, expected: Expected = EXPECTED) -> dict[str, Any]:
+def accepted(text: str, keys: Any = KEYS, expected: ExpectedIdToken = EXPECTED) -> dict[str, Any]:
     return verify(text, tuple(keys), expected, NOW)
 
 
-def refused(text: str, keys: Any = KEYS, expected: Expected = EXPECTED) -> str:
+def refused(text: str, keys: Any = KEYS, expected: ExpectedIdToken = EXPECTED) -> str:
     with pytest.raises(ProviderError) as caught:
         verify(text, tuple(keys), expected, NOW)
     return str(caught.value)
@@ -88,7 +88,7 @@ def test_the_key_of_one_tenant_signs_for_no_other() -> None:
 
 @pytest.mark.parametrize("algorithm", sorted(ALL))
 def test_an_algorithm_that_the_provider_does_not_offer_is_refused(algorithm: str) -> None:
-    expected = Expected(ISSUER, "gate", "the-nonce", "the-access-token", ALL - {algorithm})
+    expected = ExpectedIdToken(ISSUER, "gate", "the-nonce", "the-access-token", ALL - {algorithm})
     assert "algorithm" in refused(token(algorithm), expected=expected)
 
 

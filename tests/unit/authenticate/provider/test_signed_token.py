@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from authenticate.provider.signed_token import MAX_TOKEN, Kind
+from authenticate.provider.signed_token import MAX_TOKEN, TokenKind
 from foundation.errors import ProviderError
 from tests.support.fake_idp import RSA_KEY, signed
 
-KIND = Kind("letter", frozenset({"letter+jwt"}))
+KIND = TokenKind("letter", frozenset({"letter+jwt"}))
 
 
 @pytest.mark.parametrize("kind", ["letter+jwt", "application/letter+jwt", "Letter+JWT"])

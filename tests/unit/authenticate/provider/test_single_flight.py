@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from authenticate.provider.single_flight import Remembered
+from authenticate.provider.single_flight import SingleFlightCache
 from foundation.errors import ProviderError
 from tests.support.authenticate_site import Clock
 
@@ -33,7 +33,7 @@ def clock() -> Clock:
 
 
 async def test_who_asks_at_the_same_time_gets_the_same_fetch(source: Source, clock: Clock) -> None:
-    remembered = Remembered(source.fetch, lifetime=100, clock=clock)
+    remembered = SingleFlightCache(source.fetch, lifetime=100, clock=clock)
     assert await asyncio.gather(*(remembered.get() for _ in range(20))) == [1] * 20
     clock.ahead = 101
     assert await remembered.get() == 2
@@ -41,7 +41,7 @@ async def test_who_asks_at_the_same_time_gets_the_same_fetch(source: Source, clo
 
 async def test_who_waits_for_a_failure_shares_it(source: Source, clock: Clock) -> None:
     source.is_broken = True
-    remembered = Remembered(source.fetch, lifetime=100, clock=clock)
+    remembered = SingleFlightCache(source.fetch, lifetime=100, clock=clock)
     answers = await asyncio.gather(*(remembered.get() for _ in range(20)), return_exceptions=True)
     assert [str(answer) for answer in answers] == ["broken"] * 20
     assert source.fetches == 1
@@ -50,7 +50,7 @@ async def test_who_waits_for_a_failure_shares_it(source: Source, clock: Clock) -
 
 
 async def test_a_renewal_that_fails_leaves_the_old_value(source: Source, clock: Clock) -> None:
-    remembered = Remembered(source.fetch, lifetime=100, clock=clock)
+    remembered = SingleFlightCache(source.fetch, lifetime=100, clock=clock)
     await remembered.get()
     source.is_broken, clock.ahead = True, 50
     with pytest.raises(ProviderError):
@@ -62,7 +62,7 @@ async def test_a_renewal_that_fails_leaves_the_old_value(source: Source, clock: 
 
 
 async def test_an_old_value_is_given_at_once_while_a_newer_one_is_fetched(source: Source, clock: Clock) -> None:
-    remembered = Remembered(source.fetch, lifetime=100, stale=50, clock=clock)
+    remembered = SingleFlightCache(source.fetch, lifetime=100, stale=50, clock=clock)
     await remembered.get()
     clock.ahead = 101
     assert [await remembered.get(), await remembered.get()] == [1, 1]
@@ -72,7 +72,7 @@ async def test_an_old_value_is_given_at_once_while_a_newer_one_is_fetched(source
 
 
 async def test_an_old_value_does_not_stay_for_ever(source: Source, clock: Clock) -> None:
-    remembered = Remembered(source.fetch, lifetime=100, stale=50, clock=clock)
+    remembered = SingleFlightCache(source.fetch, lifetime=100, stale=50, clock=clock)
     await remembered.get()
     source.is_broken, clock.ahead = True, 149
     assert await remembered.get() == 1
@@ -82,7 +82,7 @@ async def test_an_old_value_does_not_stay_for_ever(source: Source, clock: Clock)
 
 
 async def test_a_cancelled_fetch_leaves_the_next_one_possible(source: Source, clock: Clock) -> None:
-    remembered = Remembered(source.fetch, lifetime=100, clock=clock)
+    remembered = SingleFlightCache(source.fetch, lifetime=100, clock=clock)
     waiting = asyncio.create_task(remembered.get())
     await asyncio.sleep(0)
     waiting.cancel()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.provider.http import Answer
+from authenticate.provider.http import ProviderResponse
 from authenticate.provider.tokens import GrantRefused, Tokens, bearer_error, parse
 from foundation.errors import ProviderError
 
@@ -14,7 +14,7 @@ GOOD = {"access_token": "a", "id_token": "i", "refresh_token": "r", "token_type"
 
 def parsed(status: int = 200, *, needs_id_token: bool = True, **members: Any) -> Tokens:
     document = {name: value for name, value in {**GOOD, **members}.items() if value is not None}
-    return parse(Answer(status, "application/json", json.dumps(document).encode()), 1000.0, needs_id_token=needs_id_token)
+    return parse(ProviderResponse(status, "application/json", json.dumps(document).encode()), 1000.0, needs_id_token=needs_id_token)
 
 
 def test_tokens_are_read() -> None:
@@ -69,7 +69,7 @@ def test_trouble_is_not_the_end_of_a_grant(status: int, error: Any) -> None:
     ],
 )
 def test_why_a_bearer_token_was_not_taken(challenge: str, body: bytes, error: str) -> None:
-    assert bearer_error(Answer(403, "application/json", body, {"www-authenticate": challenge})) == error
+    assert bearer_error(ProviderResponse(403, "application/json", body, {"www-authenticate": challenge})) == error
 
 
 def test_another_type_of_token_is_refused() -> None:

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from authenticate.provider.discovery import Discovery
+from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.providers.registry import provider_of
 from databroker.records import Session
 from tests.support.options import make_options
 
-ANY = Discovery("https://idp.example", "", "https://idp.example/token", "", frozenset())
+ANY = DiscoveryDocument("https://idp.example", "", "https://idp.example/token", "", frozenset())
 
 
 def test_only_scopes_that_the_provider_has_are_asked_for_by_default(tmp_path: Path) -> None:
-    published = Discovery("", "", "", "", frozenset(), scopes=frozenset({"email", "phone"}))
+    published = DiscoveryDocument("", "", "", "", frozenset(), scopes=frozenset({"email", "phone"}))
     assert provider_of(make_options(tmp_path)).asked_scopes(published) == ("openid", "email")
     assert provider_of(make_options(tmp_path, idp_scopes=["openid", "x"])).asked_scopes(published) == ("openid", "x")
     assert "offline_access" in provider_of(make_options(tmp_path)).asked_scopes(ANY)

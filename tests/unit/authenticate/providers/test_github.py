@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from authenticate.provider.discovery import Discovery
-from authenticate.provider.http import Answer
+from authenticate.provider.discovery import DiscoveryDocument
+from authenticate.provider.http import ProviderResponse
 from authenticate.providers.base import AccessRefused
 from authenticate.providers.registry import provider_of
 from foundation.errors import ProviderError
@@ -27,15 +27,15 @@ class Api:
         self._answers = {"/user": (status, user), "/user/emails": (emails_status, emails)}
         self.asked: list[str] = []
 
-    async def get(self, url: str, headers: dict[str, str]) -> Answer:
+    async def get(self, url: str, headers: dict[str, str]) -> ProviderResponse:
         self.asked.append(url)
         status, document = self._answers[url.partition("/api/v3")[2] or url.partition("api.github.com")[2]]
-        return Answer(status, "application/json", json.dumps(document).encode())
+        return ProviderResponse(status, "application/json", json.dumps(document).encode())
 
 
 async def claims(tmp_path: Path, api: Api, url: str | None = None) -> dict[str, Any]:
     provider = provider_of(make_options(tmp_path, idp_provider="github", idp_provider_url=url))
-    return await provider.userinfo(api, Discovery("", "", "", "", frozenset()), "token")  # type: ignore[arg-type]
+    return await provider.userinfo(api, DiscoveryDocument("", "", "", "", frozenset()), "token")  # type: ignore[arg-type]
 
 
 async def test_the_person_is_the_login_with_the_primary_address(tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from authenticate.provider.discovery import Discovery
+from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.providers.registry import provider_of
 from tests.support.options import make_options
 
-PUBLISHED = Discovery("", "", "", "", frozenset(), scopes=frozenset({"openid", "offline_access"}))
+PUBLISHED = DiscoveryDocument("", "", "", "", frozenset(), scopes=frozenset({"openid", "offline_access"}))
 
 
 def test_offline_access_is_never_asked_for(tmp_path: Path) -> None:

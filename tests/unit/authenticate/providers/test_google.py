@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from authenticate.provider.http import Answer
+from authenticate.provider.http import ProviderResponse
 from authenticate.providers.registry import provider_of
 from tests.support.options import make_options
 
@@ -11,7 +11,7 @@ from tests.support.options import make_options
 class Http:
     """Answers with the discovery document that Google publishes, as far as it matters here."""
 
-    async def get(self, url: str, headers: dict[str, str] | None = None) -> Answer:
+    async def get(self, url: str, headers: dict[str, str] | None = None) -> ProviderResponse:
         assert url == "https://accounts.google.com/.well-known/openid-configuration"
         document = {
             "issuer": "https://accounts.google.com",
@@ -21,7 +21,7 @@ class Http:
             "id_token_signing_alg_values_supported": ["RS256"],
             "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
         }
-        return Answer(200, "application/json", json.dumps(document).encode())
+        return ProviderResponse(200, "application/json", json.dumps(document).encode())
 
 
 async def test_the_secret_goes_into_the_form_whatever_is_published(tmp_path: Path) -> None:

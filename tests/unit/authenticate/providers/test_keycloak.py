@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from authenticate.provider.discovery import Discovery
+from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.providers.keycloak import is_keycloak
-from authenticate.session.refresh import Ended, Step
+from authenticate.session.refresh import RefreshStep, SessionEnded
 from databroker.records import USER, User
 from tests.support.authenticate_site import Browser, Site
 from tests.support.fake_idp import ABSENT
@@ -17,7 +17,7 @@ from tests.support.fake_keycloak import FakeKeycloak
 REALM = "https://sso.example/realms/corp"
 OLDER = "https://sso.example/auth/realms/corp"  # until 17
 OIDC = f"{REALM}/protocol/openid-connect"
-KNOWN = Discovery(REALM, f"{OIDC}/auth", f"{OIDC}/token", f"{OIDC}/certs", frozenset({"RS256"}))
+KNOWN = DiscoveryDocument(REALM, f"{OIDC}/auth", f"{OIDC}/token", f"{OIDC}/certs", frozenset({"RS256"}))
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ async def test_a_sign_out_ends_this_browser_s_session_and_no_other(site: Site, i
     await revocations_are_done(site)
     assert idp.revoked == ["access_token"]
     idp.sign_out(at_provider)
-    assert (await site.service.refresh.renew(of_phone.id, Step.TOKENS, by_hand=True)).refresh_token
+    assert (await site.service.refresh.renew(of_phone.id, RefreshStep.TOKENS, by_hand=True)).refresh_token
     assert [record.id for record in await site.sessions()] == [of_phone.id]
     # Nothing of the other is left at the provider, either.
     assert idp._refresh(of_desk.data["refresh_token"]).status == 400
@@ -61,8 +61,8 @@ async def test_a_session_that_ended_there_ends_here(site: Site, idp: FakeKeycloa
     await browser.sign_in()
     (record,) = await site.sessions()
     idp.end_session(record.data["claims"]["sid"])
-    with pytest.raises(Ended):
-        await site.service.refresh.renew(record.id, Step.TOKENS, by_hand=True)
+    with pytest.raises(SessionEnded):
+        await site.service.refresh.renew(record.id, RefreshStep.TOKENS, by_hand=True)
     assert await site.sessions() == []
 
 

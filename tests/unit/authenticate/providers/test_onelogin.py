@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from authenticate.provider.discovery import Discovery
+from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.providers.registry import provider_of
 from tests.support.options import make_options
 
@@ -10,7 +10,7 @@ from tests.support.options import make_options
 def test_groups_are_asked_for_by_their_scope_also_where_discovery_names_none(tmp_path: Path) -> None:
     provider = provider_of(make_options(tmp_path, idp_provider="onelogin", idp_provider_url=None))
     for published in (frozenset(), frozenset({"openid"})):
-        scopes = provider.asked_scopes(Discovery("", "", "", "", frozenset(), scopes=published))
+        scopes = provider.asked_scopes(DiscoveryDocument("", "", "", "", frozenset(), scopes=published))
         assert "groups" in scopes
         assert "offline_access" in scopes
 

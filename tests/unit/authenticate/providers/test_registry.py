@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from authenticate.provider.discovery import Discovery
+from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.providers.registry import PROVIDERS, provider_of
 from config.groups import authenticate as config
 from tests.support.options import make_options
 
-DISCOVERY = Discovery("", "", "", "", frozenset())
+DISCOVERY = DiscoveryDocument("", "", "", "", frozenset())
 OPENID = ("openid", "profile", "email")
 
 

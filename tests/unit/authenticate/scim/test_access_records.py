@@ -9,7 +9,7 @@ import pytest
 from authenticate.scim.directory import ScimDirectory
 from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, DirectoryGroup, DirectoryUser, Session
-from databroker.session_use import group_of, person_of
+from databroker.session_reader import group_of, person_of
 from databroker.store.memory import MemoryStore
 from tests.support.options import make_options
 

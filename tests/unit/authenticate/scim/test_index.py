@@ -3,7 +3,7 @@
 import pytest
 
 from authenticate.scim.errors import ScimError
-from authenticate.scim.index import Index
+from authenticate.scim.index import ScimIndex
 from databroker.client import LocalBroker
 from databroker.records import SCIM_INDEX, SCIM_USER
 from databroker.store.memory import MemoryStore
@@ -15,7 +15,7 @@ def broker() -> LocalBroker:
 
 
 async def test_what_is_put_is_found_in_any_case_and_forgotten(broker: LocalBroker) -> None:
-    index = Index(broker)
+    index = ScimIndex(broker)
     await index.put(SCIM_USER, "1", {"displayname": "Ann"})
     await index.put(SCIM_USER, "2", {"displayname": "ANN"})
     assert await index.ids(SCIM_USER, "displayname", "ann") == ("1", "2")
@@ -26,7 +26,7 @@ async def test_what_is_put_is_found_in_any_case_and_forgotten(broker: LocalBroke
 
 
 async def test_a_name_belongs_to_one_that_exists(broker: LocalBroker) -> None:
-    index = Index(broker)
+    index = ScimIndex(broker)
     await index.put(SCIM_USER, "1", {"username": "ann"})
     await index.check(SCIM_USER, "1", {"username": "ann"})
     await index.check(SCIM_USER, "2", {"username": "ann"})  # what was never written takes no name
@@ -37,6 +37,6 @@ async def test_a_name_belongs_to_one_that_exists(broker: LocalBroker) -> None:
 
 
 async def test_ids_of_the_provider_differ_in_case(broker: LocalBroker) -> None:
-    index = Index(broker)
+    index = ScimIndex(broker)
     await index.put(SCIM_USER, "1", {"subject": "Ab"})
     assert await index.ids(SCIM_USER, "subject", "ab") == ()

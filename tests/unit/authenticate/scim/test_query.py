@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authenticate.scim.errors import ScimError
-from authenticate.scim.query import MOST_RESULTS, Query, Selection
+from authenticate.scim.query import MOST_RESULTS, AttributeSelection, ScimQuery
 from databroker.store.frozen import frozen_data
 
 CORE = "urn:ietf:params:scim:schemas:core:2.0:User"
@@ -38,7 +38,7 @@ ALWAYS = {"schemas": [CORE], "id": "1"}
     ],
 )
 def test_what_is_wanted_is_shown(wanted: Any, shown: dict[str, Any]) -> None:
-    assert Selection.of({"Attributes": wanted}).shown(USER) == {**ALWAYS, **shown}
+    assert AttributeSelection.of({"Attributes": wanted}).shown(USER) == {**ALWAYS, **shown}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_is_wanted_is_shown(wanted: Any, shown: dict[str, Any]) -> None:
 )
 def test_what_is_left_out_is_not(left_out: Any, differs: dict[str, Any]) -> None:
     expected = {name: value for name, value in {**USER, **differs}.items() if value is not None}
-    assert Selection.of({"excludedAttributes": left_out}).shown(frozen_data(USER)) == expected
+    assert AttributeSelection.of({"excludedAttributes": left_out}).shown(frozen_data(USER)) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_what_is_left_out_is_not(left_out: Any, differs: dict[str, Any]) -> None
     ],
 )
 def test_a_page_has_bounds(said: dict[str, Any], start: int, count: int) -> None:
-    query = Query.of(said)
+    query = ScimQuery.of(said)
     assert (query.start, query.count) == (start, count)
 
 
@@ -81,5 +81,5 @@ def test_a_page_has_bounds(said: dict[str, Any], start: int, count: int) -> None
 )  # fmt: skip
 def test_what_can_not_be_read_is_refused(said: dict[str, Any]) -> None:
     with pytest.raises(ScimError) as refused:
-        Query.of(said)
+        ScimQuery.of(said)
     assert refused.value.status == 400

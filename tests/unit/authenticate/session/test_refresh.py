@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from authenticate.session.refresh import Ended, Step, UnderWay
+from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError, ProviderError
@@ -41,7 +41,7 @@ async def expiring(one: Renewals, **changes: object) -> None:
 async def test_a_refresh_is_written_with_its_claims(one: Renewals) -> None:
     await expiring(one)
     one.idp.bend.userinfo = {"name": "Alice Brown"}
-    renewed = await one.refresh.renew("session", Step.TOKENS)
+    renewed = await one.refresh.renew("session", RefreshStep.TOKENS)
     assert await one.session() == renewed
     assert (renewed.claims["name"], renewed.unverified_id_token) == ("Alice Brown", "")
     assert renewed.access_token_expires == pytest.approx(one.clock() + 3600, abs=2)
@@ -59,9 +59,9 @@ async def test_a_hundred_at_once_in_two_processes_ask_the_provider_once(processe
     idp.rotates = rotates
     await expiring(processes[0])
     outcomes = await asyncio.gather(
-        *(processes[number % 2].refresh.renew("session", Step.TOKENS) for number in range(100)), return_exceptions=True
+        *(processes[number % 2].refresh.renew("session", RefreshStep.TOKENS) for number in range(100)), return_exceptions=True
     )
-    assert {type(outcome).__name__ for outcome in outcomes} <= {"Session", "UnderWay"}
+    assert {type(outcome).__name__ for outcome in outcomes} <= {"Session", "RefreshUnderWay"}
     assert (idp.refreshed, idp.reused) == (1, 0)
     assert await processes[1].session() is not None
 
@@ -69,7 +69,7 @@ async def test_a_hundred_at_once_in_two_processes_ask_the_provider_once(processe
 async def test_who_comes_after_a_refresh_does_not_repeat_it(processes: list[Renewals]) -> None:
     await expiring(processes[0])
     for process in processes:
-        await process.refresh.renew("session", Step.TOKENS)
+        await process.refresh.renew("session", RefreshStep.TOKENS)
     assert processes[0].idp.refreshed == 1
 
 
@@ -81,11 +81,11 @@ async def test_sign_out_during_a_refresh_wins_and_the_new_tokens_are_revoked(one
         del one.idp.bend.answers["/token"]
         return one.idp._token(one.idp.requests[-1])
 
-    renewal = asyncio.create_task(one.refresh.renew("session", Step.TOKENS))
+    renewal = asyncio.create_task(one.refresh.renew("session", RefreshStep.TOKENS))
     while one.idp.count("/token") == 0:
         await asyncio.sleep(0.001)
     await one.broker.delete(SESSION, "session")
-    with pytest.raises(Ended):
+    with pytest.raises(SessionEnded):
         await renewal
     assert await one.session() is None
     assert one.idp.count("/revoke") == 2
@@ -107,19 +107,19 @@ async def test_trouble_at_the_provider_changes_nothing(one: Renewals, answer: An
     before = await one.session()
     one.idp.bend.answers["/token"] = answer
     with pytest.raises(ProviderError):
-        await one.refresh.renew("session", Step.TOKENS)
+        await one.refresh.renew("session", RefreshStep.TOKENS)
     assert await one.session() == before
     one.idp.bend.answers.clear()
-    assert (await one.refresh.renew("session", Step.TOKENS)).refresh_token
+    assert (await one.refresh.renew("session", RefreshStep.TOKENS)).refresh_token
 
 
 async def test_tokens_are_not_lost_where_the_claims_can_not_be_read(one: Renewals) -> None:
     await expiring(one)
     one.idp.bend.answers["/userinfo"] = Answer(500)
     with pytest.raises(ProviderError):
-        await one.refresh.renew("session", Step.TOKENS)
+        await one.refresh.renew("session", RefreshStep.TOKENS)
     one.idp.bend.answers.clear()
-    assert (await one.refresh.renew("session", Step.TOKENS)).unverified_id_token == ""
+    assert (await one.refresh.renew("session", RefreshStep.TOKENS)).unverified_id_token == ""
     assert (one.idp.refreshed, one.idp.reused) == (1, 0)
 
 
@@ -136,10 +136,10 @@ async def test_new_tokens_are_written_when_the_store_comes_back(one: Renewals, m
         raise failures.pop(0)
 
     monkeypatch.setattr(one.broker, "put", failing_first)
-    renewed = await one.refresh.renew("session", Step.TOKENS)
+    renewed = await one.refresh.renew("session", RefreshStep.TOKENS)
     assert await one.session() == renewed
     one.clock.ahead += 3600
-    await one.refresh.renew("session", Step.TOKENS)
+    await one.refresh.renew("session", RefreshStep.TOKENS)
     assert (one.idp.refreshed, one.idp.reused) == (2, 0)
 
 
@@ -148,7 +148,7 @@ async def test_what_a_later_release_wrote_into_a_session_stays(one: Renewals) ->
     record = await one.broker.get(SESSION, "session")
     assert record is not None
     await one.broker.put(SESSION, "session", {**record.data, "of_a_later_release": 1}, expires=record.expires)
-    await one.refresh.renew("session", Step.TOKENS)
+    await one.refresh.renew("session", RefreshStep.TOKENS)
     record = await one.broker.get(SESSION, "session")
     assert record is not None
     assert record.data["of_a_later_release"] == 1
@@ -156,8 +156,8 @@ async def test_what_a_later_release_wrote_into_a_session_stays(one: Renewals) ->
 
 async def test_a_refused_refresh_token_ends_the_session(one: Renewals) -> None:
     await expiring(one, refresh_token="revoked")
-    with pytest.raises(Ended):
-        await one.refresh.renew("session", Step.TOKENS)
+    with pytest.raises(SessionEnded):
+        await one.refresh.renew("session", RefreshStep.TOKENS)
     assert await one.session() is None
 
 
@@ -184,8 +184,8 @@ async def test_a_refreshed_id_token_that_is_wrong_ends_the_session(one: Renewals
     await expiring(one)
     for name, value in bend.items():
         setattr(one.idp.bend, name, value)
-    with pytest.raises(Ended):
-        await one.refresh.renew("session", Step.TOKENS)
+    with pytest.raises(SessionEnded):
+        await one.refresh.renew("session", RefreshStep.TOKENS)
     assert await one.session() is None
     assert metrics.registry.get_sample_value("gate_sessions_not_renewed_total", {"reason": "wrong"}) == before + 1
 
@@ -194,10 +194,10 @@ async def test_keys_that_can_not_be_had_are_late_and_not_wrong(one: Renewals) ->
     await expiring(one)
     one.idp.kid, one.idp.bend.answers["/jwks"] = "key-2", Answer(500)
     with pytest.raises(ProviderError):
-        await one.refresh.renew("session", Step.TOKENS)
+        await one.refresh.renew("session", RefreshStep.TOKENS)
     one.idp.bend.answers.clear()
     one.clock.ahead += 3  # a failure is remembered for two seconds
-    assert (await one.refresh.renew("session", Step.TOKENS)).unverified_id_token == ""
+    assert (await one.refresh.renew("session", RefreshStep.TOKENS)).unverified_id_token == ""
 
 
 async def test_keys_that_changed_a_moment_after_they_were_fetched_are_fetched_again(one: Renewals) -> None:
@@ -206,50 +206,50 @@ async def test_keys_that_changed_a_moment_after_they_were_fetched_are_fetched_ag
     discovery = await one.client.discovery()
     await one.client.newer_keys(discovery)
     one.idp.kid = "key-2"
-    assert (await one.refresh.renew("session", Step.TOKENS)).unverified_id_token == ""
+    assert (await one.refresh.renew("session", RefreshStep.TOKENS)).unverified_id_token == ""
 
 
 async def test_another_person_ends_the_session(one: Renewals) -> None:
     await expiring(one)
     one.idp.bend.userinfo = {"sub": "bob", **PEOPLE["bob"]}
-    with pytest.raises(Ended):
-        await one.refresh.renew("session", Step.CLAIMS)
+    with pytest.raises(SessionEnded):
+        await one.refresh.renew("session", RefreshStep.CLAIMS)
     assert await one.session() is None
 
 
 async def test_a_withdrawn_access_token_is_replaced_where_there_is_a_refresh_token(one: Renewals) -> None:
     await one.signed_in(access_token="withdrawn")
-    assert (await one.refresh.renew("session", Step.CLAIMS)).access_token != "withdrawn"
+    assert (await one.refresh.renew("session", RefreshStep.CLAIMS)).access_token != "withdrawn"
     assert one.idp.refreshed == 1
 
 
 async def test_a_withdrawn_access_token_ends_a_session_that_has_nothing_else(one: Renewals) -> None:
     await one.signed_in(access_token="withdrawn", refresh_token="")
-    with pytest.raises(Ended):
-        await one.refresh.renew("session", Step.CLAIMS)
+    with pytest.raises(SessionEnded):
+        await one.refresh.renew("session", RefreshStep.CLAIMS)
     assert await one.session() is None
 
 
 async def test_an_expired_access_token_ends_no_session_without_a_refresh_token(one: Renewals) -> None:
     await one.signed_in(access_token="expired", refresh_token="", access_token_expires=one.clock() - 1)
     with pytest.raises(ProviderError):
-        await one.refresh.renew("session", Step.CLAIMS)
+        await one.refresh.renew("session", RefreshStep.CLAIMS)
     assert await one.session() is not None
 
 
 async def test_unchanged_claims_are_not_written_again(one: Renewals) -> None:
     await one.signed_in()
     before = await one.broker.get(SESSION, "session")
-    await one.refresh.renew("session", Step.CLAIMS)
+    await one.refresh.renew("session", RefreshStep.CLAIMS)
     assert await one.broker.get(SESSION, "session") == before
 
 
 async def test_while_one_renews_the_other_is_told(processes: list[Renewals]) -> None:
     await expiring(processes[0])
     async with processes[0].refresh._alone("session"):
-        with pytest.raises(UnderWay):
-            await processes[1].refresh.renew("session", Step.TOKENS)
-    assert await processes[1].refresh.renew("session", Step.TOKENS)
+        with pytest.raises(RefreshUnderWay):
+            await processes[1].refresh.renew("session", RefreshStep.TOKENS)
+    assert await processes[1].refresh.renew("session", RefreshStep.TOKENS)
 
 
 async def test_giving_up_ends_only_what_has_expired(one: Renewals) -> None:
@@ -267,6 +267,6 @@ async def test_giving_up_ends_only_what_has_expired(one: Renewals) -> None:
 
 async def test_by_hand_is_remembered_and_refreshes_at_once(one: Renewals) -> None:
     await one.signed_in()
-    renewed = await one.refresh.renew("session", Step.TOKENS, by_hand=True)
+    renewed = await one.refresh.renew("session", RefreshStep.TOKENS, by_hand=True)
     assert renewed.refreshed_by_hand == pytest.approx(one.clock(), abs=2)
     assert one.idp.refreshed == 1

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.session.refresh_schedule import NEVER, Due, Schedule, can_read_claims, tokens_due
+from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSchedule, can_read_claims, tokens_due
 from databroker.records import Session
 
 SESSION = Session(
@@ -27,8 +27,8 @@ def now() -> Now:
 
 
 @pytest.fixture
-def schedule(now: Now) -> Schedule:
-    return Schedule(600.0, now, chance=lambda: 0.5)
+def schedule(now: Now) -> RefreshSchedule:
+    return RefreshSchedule(600.0, now, chance=lambda: 0.5)
 
 
 @pytest.mark.parametrize(
@@ -56,31 +56,31 @@ def test_claims_can_be_read_while_there_is_a_token() -> None:
     assert not can_read_claims(replace(SESSION, access_token=""), 1000.0)
 
 
-def test_a_session_comes_up_when_it_is_due_and_once(schedule: Schedule, now: Now) -> None:
+def test_a_session_comes_up_when_it_is_due_and_once(schedule: RefreshSchedule, now: Now) -> None:
     schedule.saw(SESSION, 1000.0)
     assert (schedule.next(), schedule.pop(1599.0)) == (1600.0, None)
-    assert schedule.pop(1600.0) == ("s", Due(4540.0, 1600.0))
+    assert schedule.pop(1600.0) == ("s", RefreshDue(4540.0, 1600.0))
     assert (schedule.pop(9999.0), len(schedule)) == (None, 0)
     now.at = 1601.0
     schedule.read(SESSION)
     assert schedule.next() == 2201.0
 
 
-def test_a_change_of_the_record_does_not_put_off_the_reading(schedule: Schedule, now: Now) -> None:
+def test_a_change_of_the_record_does_not_put_off_the_reading(schedule: RefreshSchedule, now: Now) -> None:
     schedule.saw(SESSION, 1000.0)
     now.at = 1500.0
     schedule.saw(replace(SESSION, access_token_expires=1700.0), 1500.0)
     assert schedule.next() == 1600.0
-    assert schedule.pop(1600.0) == ("s", Due(1640.0, 1600.0))
+    assert schedule.pop(1600.0) == ("s", RefreshDue(1640.0, 1600.0))
 
 
-def test_after_a_pause_the_readings_are_spread(schedule: Schedule, now: Now) -> None:
+def test_after_a_pause_the_readings_are_spread(schedule: RefreshSchedule, now: Now) -> None:
     now.at = 40_000.0
     schedule.saw(replace(SESSION, access_token_expires=41_000.0), 1000.0)
     assert schedule.next() == 40_300.0
 
 
-def test_what_has_ended_does_not_come_up(schedule: Schedule) -> None:
+def test_what_has_ended_does_not_come_up(schedule: RefreshSchedule) -> None:
     schedule.saw(SESSION, 1000.0)
     schedule.forget("s")
     assert (schedule.next(), schedule.pop(9999.0)) == (NEVER, None)
@@ -89,7 +89,7 @@ def test_what_has_ended_does_not_come_up(schedule: Schedule) -> None:
     assert len(schedule) == 0
 
 
-def test_a_hundred_refreshes_of_each_leave_no_heap_behind(schedule: Schedule, now: Now) -> None:
+def test_a_hundred_refreshes_of_each_leave_no_heap_behind(schedule: RefreshSchedule, now: Now) -> None:
     for round in range(100):
         now.at += 10.0
         for number in range(100):
@@ -98,7 +98,7 @@ def test_a_hundred_refreshes_of_each_leave_no_heap_behind(schedule: Schedule, no
     assert len(schedule._heap) <= 1201
 
 
-def test_it_says_how_many(schedule: Schedule) -> None:
+def test_it_says_how_many(schedule: RefreshSchedule) -> None:
     schedule.saw(SESSION, 1000.0)
     assert repr(schedule) == "<Schedule 1 sessions>"
     schedule.clear()

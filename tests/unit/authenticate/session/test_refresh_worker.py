@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from databroker.elected import run_elected
+from databroker.leader_election import run_elected
 from databroker.records import SESSION, Record
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -78,12 +78,12 @@ async def test_trouble_signs_nobody_out_before_the_token_expires(one: Renewals) 
         one.clock.ahead = 3545
         await until(lambda: _in_trouble(one))
         one.clock.ahead = 3590
-        await until(lambda: _is(one.worker._trouble["session"].failures == 2))
+        await until(lambda: _is(one.worker._failures["session"].failures == 2))
         assert await one.session() is not None
         one.idp.bend.answers.clear()
         one.clock.ahead = 3605  # the last try comes when the token expires
         await until(lambda: _is(one.idp.refreshed == 1))
-        await until(lambda: _is(not one.worker._trouble))
+        await until(lambda: _is(not one.worker._failures))
         assert await one.session() is not None
 
 
@@ -164,7 +164,7 @@ async def test_a_broker_that_stumbles_makes_nobody_forgotten(one: Renewals) -> N
         await until(lambda: _is(len(one.worker._schedule) == 1))
         one.broker.get = stumbling
         one.clock.ahead = 3545
-        await until(lambda: _is(bool(one.worker._trouble) and len(one.worker._schedule) == 1))
+        await until(lambda: _is(bool(one.worker._failures) and len(one.worker._schedule) == 1))
         one.clock.ahead = 3595
         await until(lambda: _is(one.idp.refreshed >= 1))
     assert await one.session() is not None
@@ -183,7 +183,7 @@ async def _is(value: bool) -> bool:
 
 
 async def _in_trouble(one: Renewals) -> bool:
-    return "1 in trouble" in repr(one.worker)
+    return "1 failing" in repr(one.worker)
 
 
 async def _ended(one: Renewals) -> bool:

@@ -12,7 +12,7 @@ from authorize.policy.identity import Identity
 from config.issuers import configured_issuer
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Session, User
 from databroker.replica import Replica
-from databroker.session_use import SessionReader
+from databroker.session_reader import SessionReader
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 from tests.support.options import make_options

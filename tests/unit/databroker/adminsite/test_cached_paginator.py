@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from django.core.cache import cache
 
-from databroker.adminsite.cached_paginator import LARGE, CountedPaginator
+from databroker.adminsite.cached_paginator import LARGE, CachedPaginator
 
 
 @dataclass
@@ -28,17 +28,17 @@ def _empty_cache() -> None:
 
 def test_a_large_list_is_counted_once() -> None:
     rows = Rows(LARGE, "SELECT 1")
-    assert [CountedPaginator(rows, 50).count for _ in range(3)] == [LARGE] * 3
+    assert [CachedPaginator(rows, 50).count for _ in range(3)] == [LARGE] * 3
     assert rows.counted == 1
 
 
 def test_a_small_list_is_counted_each_time() -> None:
     rows = Rows(LARGE - 1, "SELECT 1")
-    assert CountedPaginator(rows, 50).count == LARGE - 1
+    assert CachedPaginator(rows, 50).count == LARGE - 1
     rows.rows -= 1
-    assert CountedPaginator(rows, 50).count == LARGE - 2
+    assert CachedPaginator(rows, 50).count == LARGE - 2
 
 
 def test_another_search_has_its_own_count() -> None:
-    assert CountedPaginator(Rows(LARGE, "SELECT 1"), 50).count == LARGE
-    assert CountedPaginator(Rows(3, "SELECT 2"), 50).count == 3
+    assert CachedPaginator(Rows(LARGE, "SELECT 1"), 50).count == LARGE
+    assert CachedPaginator(Rows(3, "SELECT 2"), 50).count == 3

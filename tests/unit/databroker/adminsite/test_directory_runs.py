@@ -6,7 +6,7 @@ import pytest
 from django.contrib.admin import AdminSite
 
 from databroker.adminsite import directory_runs
-from databroker.adminsite.directory_runs import DirectoryRunAdmin, Outcome, last_reading
+from databroker.adminsite.directory_runs import DirectoryRunAdmin, OutcomeFilter, last_reading
 from databroker.models import DirectoryRun
 from databroker.records import DIRECTORY_RUN, Record
 from databroker.records import DirectoryRun as Run
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("database")
 
 def wrote(began: float, **facts: object) -> None:
     run = Run(f"{began:017.6f}", "okta at corp.okta.com", "schedule", began, **facts)  # type: ignore[arg-type]
-    batch = rows.Rows()
+    batch = rows.RowBatch()
     rows.add_directory_run(batch, run.id, Record(DIRECTORY_RUN, run.id, run.to_data(), 1, began))
     rows.write(batch)
 
@@ -32,7 +32,7 @@ def test_a_reading_is_a_row() -> None:
         datetime.fromtimestamp(NOON, UTC),
         *(10, 2, 3, 4, 5, 6, "no"),
     )
-    batch = rows.Rows()
+    batch = rows.RowBatch()
     rows.add_directory_run(batch, row.pk, None)
     rows.write(batch)
     assert not DirectoryRun.objects.exists()
@@ -66,7 +66,7 @@ def test_the_admin_shows_and_changes_nothing() -> None:
 def test_failures_can_be_looked_for(choice: str, errors: list[str]) -> None:
     wrote(NOON)
     wrote(NOON + 1, error="away")
-    chosen = Outcome(None, {"outcome": [choice]}, DirectoryRun, DirectoryRunAdmin)  # type: ignore[arg-type]
+    chosen = OutcomeFilter(None, {"outcome": [choice]}, DirectoryRun, DirectoryRunAdmin)  # type: ignore[arg-type]
     assert [run.error for run in chosen.queryset(None, DirectoryRun.objects.all())] == errors  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from django.db import Error, connection
 from django.http import HttpRequest
 from structlog.testing import capture_logs
 
-from databroker.adminsite.end_sessions import AT_ONCE, Ending
+from databroker.adminsite.end_sessions import AT_ONCE, EndSessionsAction
 from databroker.client import LocalBroker
 from databroker.models import AuditEntry, Session, User
 from databroker.records import SESSION
@@ -59,13 +59,13 @@ async def fill(store: MemoryStore, ids: list[str]) -> None:
 
 
 def end_sessions(store: MemoryStore, ids: list[str]) -> int:
-    ending = Ending(request_to(store))
+    ending = EndSessionsAction(request_to(store))
     ending.end_sessions(ids)
     return ending.ended
 
 
 def end_all_sessions(store: MemoryStore, people: list[str | None]) -> int:
-    ending = Ending(request_to(store))
+    ending = EndSessionsAction(request_to(store))
     ending.end_all_sessions(people)
     assert ending.is_complete
     return ending.ended
@@ -132,7 +132,7 @@ def test_an_end_that_failed_halfway_is_finished_by_asking_again():
         end_sessions(store, ["strong"])
     assert "strong" in left(store), "it names the others"
     store.deletions = 3
-    ending = Ending(SimpleNamespace(user=get_user_model().objects.get(), scope=request_scope(store)))
+    ending = EndSessionsAction(SimpleNamespace(user=get_user_model().objects.get(), scope=request_scope(store)))
     ending.end_sessions(["strong"])
     assert left(store) == []
 
@@ -143,7 +143,7 @@ def test_what_the_log_can_not_tell_of_is_not_done(store):
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE databroker_auditentry RENAME TO away")
     try:
-        for end in (Ending(request).end_sessions, Ending(request).end_all_sessions):
+        for end in (EndSessionsAction(request).end_sessions, EndSessionsAction(request).end_all_sessions):
             with pytest.raises(Error):
                 end(["s1", "oidc/bob"])
     finally:
@@ -167,7 +167,7 @@ def test_an_action_that_takes_too_long_stops_and_says_so(store):
     async_to_sync(fill)(store, ids)
     Session.objects.bulk_create([Session(id=id, user_id="oidc/bob") for id in ids])
     ticks = iter(range(1000))
-    ending = Ending(request_to(store), clock=lambda: float(next(ticks)), patience=2.0)
+    ending = EndSessionsAction(request_to(store), clock=lambda: float(next(ticks)), timeout=2.0)
     ending.end_all_sessions(["oidc/bob"])
     assert (ending.ended, ending.is_complete) == (AT_ONCE, False)
     assert len(left(store)) == AT_ONCE

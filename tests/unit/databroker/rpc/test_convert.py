@@ -4,7 +4,7 @@ import pytest
 
 from databroker.records import SESSION, Record
 from databroker.rpc import convert
-from databroker.store.base import Change, Lease
+from databroker.store.base import Lease, RecordChange
 from databroker.store.frozen import frozen_data
 
 DATA = {"n": 1, "big": 2**60, "f": 1.5, "none": None, "yes": True, "list": [1, "ü\u2028", {"a": []}], "lone": "\ud800"}
@@ -40,9 +40,9 @@ def test_what_json_can_not_say_is_refused_before_it_is_sent(data):
 
 def test_a_deletion_has_no_record_and_a_touched_one_no_data():
     record = Record(SESSION, "a", frozen_data({"token": "x"}), 3, 1.0)
-    for change in (Change(3, SESSION, "a", record), Change(4, SESSION, "a", None)):
+    for change in (RecordChange(3, SESSION, "a", record), RecordChange(4, SESSION, "a", None)):
         assert convert.change_from_pb(convert.change_to_pb(change)) == change
-    touched = convert.change_from_pb(convert.change_to_pb(Change(3, SESSION, "a", record), with_data=False))
+    touched = convert.change_from_pb(convert.change_to_pb(RecordChange(3, SESSION, "a", record), with_data=False))
     assert touched.record is not None
     assert touched.record.data == {}
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from config.groups.storage_url import storage_url
 from databroker.records import SESSION, USER
 from databroker.store import kvscripts
-from databroker.store.base import ANEW, Change, StartOver
+from databroker.store.base import ANEW, RecordChange, StartOver
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.kvstore import REMEMBERED, KvStore
 from foundation.errors import BrokerError
@@ -44,7 +44,7 @@ async def store(redis_server: RedisServer, clock: Clock) -> AsyncIterator[KvStor
     await store.close()
 
 
-async def following(store: KvStore, since: int, count: int) -> list[Change]:
+async def following(store: KvStore, since: int, count: int) -> list[RecordChange]:
     async with asyncio.timeout(10), aclosing(store.changes(since)) as changes:
         return [await anext(changes) for _ in range(count)]
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.tables.activity import PATIENCE, Activity
+from databroker.tables.activity import LONGEST_WAIT, Activity
 from foundation.errors import BrokerError
 
 NOW = 1_700_000_000.0
@@ -73,7 +73,7 @@ async def test_a_session_that_never_gets_a_row_is_forgotten(clock):
     table = Table()
     activity = Activity(table.write, clock=clock)
     activity.saw("a", NOW, "a.example.com")
-    clock.now += PATIENCE
+    clock.now += LONGEST_WAIT
     await activity.flush()
     assert repr(activity) == "<Activity 0 to write>"
 

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from databroker.models import Group, ServiceAccount, Session, User
 from databroker.records import DIRECTORY_USER, SERVICE_ACCOUNT, USER, Record
-from databroker.tables.rows import AT_ONCE, Rows, add_group, add_service_account, add_session, add_user, moment, write, write_seen
+from databroker.tables.rows import AT_ONCE, RowBatch, add_group, add_service_account, add_session, add_user, moment, write, write_seen
 from foundation.errors import BrokerError
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -34,7 +34,7 @@ def record(type: str, **data: object) -> Record:
     ],
 )
 def test_a_person_is_described_by_both_records(user, directory_user, email, name):
-    rows = Rows()
+    rows = RowBatch()
     add_user(
         rows,
         "oidc/1",
@@ -51,7 +51,7 @@ def test_what_is_no_time_is_none(seconds):
 
 
 def test_a_name_that_no_database_can_hold_stops_nobody_elses(database):
-    rows = Rows()
+    rows = RowBatch()
     add_user(rows, "oidc/1", record(USER, name="a\0b\ud800c"), record(DIRECTORY_USER, group_ids=["g\0"]))
     write(rows)
     assert User.objects.get().name == "ab?c"
@@ -59,14 +59,14 @@ def test_a_name_that_no_database_can_hold_stops_nobody_elses(database):
 
 
 def test_what_the_tables_hold_already_is_not_written_again(database):
-    def batch(name: str) -> Rows:
-        rows = Rows()
+    def batch(name: str) -> RowBatch:
+        rows = RowBatch()
         add_user(rows, "oidc/1", record(USER, name=name), record(DIRECTORY_USER, group_ids=["g1", "g2"]))
         add_group(rows, "g1", record(USER, name="group"))
         add_session(rows, "s", record(USER, user_id="oidc/1", issued=NOON.timestamp()))
         return rows
 
-    def written(rows: Rows) -> list[str]:
+    def written(rows: RowBatch) -> list[str]:
         with CaptureQueriesContext(connection) as asked:
             write(rows)
         return [each["sql"].split()[0] for each in asked if each["sql"].split()[0] in ("INSERT", "UPDATE", "DELETE", "BEGIN")]
@@ -77,7 +77,7 @@ def test_what_the_tables_hold_already_is_not_written_again(database):
 
 
 def test_what_has_no_record_has_no_row():
-    rows = Rows()
+    rows = RowBatch()
     add_session(rows, "s", None)
     add_user(rows, "u", None, None)
     add_group(rows, "g", None)
@@ -86,7 +86,7 @@ def test_what_has_no_record_has_no_row():
 
 
 def test_only_the_directory_makes_members():
-    rows = Rows()
+    rows = RowBatch()
     add_user(rows, "oidc/1", record(USER, group_ids=["admins"]), record(DIRECTORY_USER, group_ids=["b", "a", "b"]))
     assert rows.members == [("oidc/1", "a"), ("oidc/1", "b")]
 
@@ -123,7 +123,7 @@ def test_many_sessions_are_written_in_short_transactions():
 def test_a_session_that_is_refreshed_keeps_when_it_was_last_seen():
     refreshed = Record("session", "s", {"user_id": "oidc/1", "user_agent": "new"}, version=2, modified=0.0)
     Session.objects.create(id="s", last_seen=NOON, last_route="a.org", user_agent="old")
-    batch = Rows()
+    batch = RowBatch()
     add_session(batch, "s", refreshed)
     write(batch)
     assert list(Session.objects.values_list("user_agent", "last_seen", "last_route")) == [("new", NOON, "a.org")]
@@ -145,7 +145,7 @@ def test_a_database_in_trouble_is_the_brokers_trouble():
 
 def test_a_service_account_has_a_row_without_its_secret_and_is_seen_under_its_own_id(database):
     facts = {"groups": ["a", "b"], "created": NOON.timestamp(), "created_by": "ann", "expires": 2e9, "secret_hash": "5ec3e7"}
-    rows = Rows()
+    rows = RowBatch()
     add_service_account(rows, "ci", record(SERVICE_ACCOUNT, **facts))
     write(rows)
     (row,) = ServiceAccount.objects.values()
@@ -160,7 +160,7 @@ def test_a_service_account_has_a_row_without_its_secret_and_is_seen_under_its_ow
     assert Session.objects.get().last_seen is None
     write(rows)
     assert ServiceAccount.objects.get().last_route == "app"
-    gone = Rows()
+    gone = RowBatch()
     add_service_account(gone, "ci", None)
     write(gone)
     assert not ServiceAccount.objects.exists()

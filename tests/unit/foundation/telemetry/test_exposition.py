@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.telemetry import metrics
-from foundation.telemetry.exposition import Everything
+from foundation.telemetry.exposition import AllMetrics
 from foundation.telemetry.exposition import metrics as application
 
 
@@ -63,7 +63,7 @@ def test_a_label_can_not_end_its_line() -> None:
 
     hostile = CollectorRegistry()
     Counter("hostile", "x", ["name"], registry=hostile).labels('a"} 1\ngate_forged{x="\\').inc()
-    text = generate_latest(Everything(hostile)).decode()
+    text = generate_latest(AllMetrics(hostile)).decode()
     families = list(text_string_to_metric_families(text))
     assert "gate_forged" not in {sample.name for family in families for sample in family.samples}
     (sample,) = (sample for family in families for sample in family.samples if sample.name == "hostile_total")

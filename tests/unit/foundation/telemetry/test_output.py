@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from foundation.telemetry import metrics
-from foundation.telemetry.output import DROPPED, Output, told_as_json
+from foundation.telemetry.output import DROPPED, NonBlockingOutput, told_as_json
 from tests.support.children import ROOT, clean_environment, wait_until
 
 
@@ -43,7 +43,7 @@ def dropped() -> float:
 
 
 def test_lines_keep_their_order(pipe: Pipe) -> None:
-    output = Output(pipe.writer, told=told)
+    output = NonBlockingOutput(pipe.writer, told=told)
     for number in range(1000):
         output.write(f"{number}\n")
     assert pipe.read("999\n").splitlines() == [str(number) for number in range(1000)]
@@ -54,7 +54,7 @@ def test_lines_keep_their_order(pipe: Pipe) -> None:
 
 @pytest.mark.parametrize(("bounds", "line"), [({"most_lines": 100}, "x" * 1000), ({"most_bytes": 100_000}, "x" * 1000)])
 def test_nobody_waits_for_a_reader_that_pauses(pipe: Pipe, bounds: dict[str, int], line: str) -> None:
-    output, before = Output(pipe.writer, told=told, **bounds), dropped()
+    output, before = NonBlockingOutput(pipe.writer, told=told, **bounds), dropped()
     for number in range(1000):
         output.write(f"{number} {line}\n")
         output.flush()
@@ -69,7 +69,7 @@ def test_nobody_waits_for_a_reader_that_pauses(pipe: Pipe, bounds: dict[str, int
 
 
 def test_what_was_lost_is_told_where_it_is_missing(pipe: Pipe) -> None:
-    output = Output(pipe.writer, told=told, most_lines=10)
+    output = NonBlockingOutput(pipe.writer, told=told, most_lines=10)
     for number in range(300):  # ten of them are more than the pipe takes
         output.write(f"{number} {'x' * 20_000}\n")
     read = ""
@@ -88,7 +88,7 @@ def test_what_was_lost_is_told_where_it_is_missing(pipe: Pipe) -> None:
 def test_a_pipe_that_nobody_will_read_stops_nobody() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    output, before = Output(writer, told=told), dropped()
+    output, before = NonBlockingOutput(writer, told=told), dropped()
     output.write("lost\n")
     assert output.finish(5)
     assert dropped() - before == 1
@@ -97,7 +97,7 @@ def test_a_pipe_that_nobody_will_read_stops_nobody() -> None:
 
 def test_a_descriptor_that_does_not_block_loses_nothing(pipe: Pipe) -> None:
     os.set_blocking(pipe.writer, False)
-    output = Output(pipe.writer, told=told)
+    output = NonBlockingOutput(pipe.writer, told=told)
     for number in range(200):
         output.write(f"{number} {'x' * 1000}\n")
     assert len(pipe.read(f"199 {'x' * 1000}\n").splitlines()) == 200

@@ -1,6 +1,6 @@
 import errno
 
-from foundation.connection_errors import Trouble
+from foundation.connection_errors import ConnectionFault
 from foundation.errors import NoDescriptors, UpstreamError, UpstreamTimeout
 from proxy.upstreams.client import StaleConnection
 from proxy.upstreams.troubles import MALFORMED, Troubles
@@ -11,8 +11,8 @@ PLACE, OTHER = ("app.internal", 8000), ("2001:db8::1", None)
 def test_the_last_trouble_of_an_upstream_is_known_until_it_answers() -> None:
     troubles = Troubles()
     error = troubles.unconnected(PLACE, ConnectionRefusedError())
-    assert str(error) == f"upstream app.internal:8000 {Trouble.REFUSED}"
-    assert (troubles.of(PLACE), troubles.of(OTHER)) == (str(Trouble.REFUSED), "")
+    assert str(error) == f"upstream app.internal:8000 {ConnectionFault.REFUSED}"
+    assert (troubles.of(PLACE), troubles.of(OTHER)) == (str(ConnectionFault.REFUSED), "")
     troubles.answered(OTHER)
     troubles.answered(PLACE)
     assert troubles.of(PLACE) == ""
@@ -26,7 +26,7 @@ def test_errors_are_of_the_kind_that_was_asked_for() -> None:
     assert isinstance(troubles.late(PLACE), UpstreamTimeout)
     assert isinstance(troubles.unanswered(PLACE, ConnectionResetError(), StaleConnection), StaleConnection)
     assert str(troubles.unanswered(PLACE, ValueError("x"))).endswith(MALFORMED)
-    assert type(troubles.told(PLACE, Trouble.EXPIRED)) is UpstreamError
+    assert type(troubles.told(PLACE, ConnectionFault.EXPIRED)) is UpstreamError
 
 
 def test_what_we_lack_ourselves_is_no_trouble_of_the_upstream() -> None:

@@ -2,19 +2,19 @@
 
 import pytest
 
-from foundation.telemetry.tracing.context import Parent, headers_of, parent_of
+from foundation.telemetry.tracing.context import ParentSpan, headers_of, parent_of
 
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
 WRITTEN = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def test_a_traceparent_is_read() -> None:
-    assert parent_of([(b"traceparent", WRITTEN)]) == Parent(TRACE, SPAN, is_sampled=True)
-    assert parent_of([(b"traceparent", WRITTEN[:-2] + b"00")]) == Parent(TRACE, SPAN, is_sampled=False)
+    assert parent_of([(b"traceparent", WRITTEN)]) == ParentSpan(TRACE, SPAN, is_sampled=True)
+    assert parent_of([(b"traceparent", WRITTEN[:-2] + b"00")]) == ParentSpan(TRACE, SPAN, is_sampled=False)
 
 
 def test_a_later_version_is_read_as_far_as_it_is_known() -> None:
-    assert parent_of([(b"traceparent", b"cc" + WRITTEN[2:] + b"-more")]) == Parent(TRACE, SPAN, is_sampled=True)
+    assert parent_of([(b"traceparent", b"cc" + WRITTEN[2:] + b"-more")]) == ParentSpan(TRACE, SPAN, is_sampled=True)
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def test_tracestate_goes_along_unless_it_is_too_long() -> None:
     found = parent_of(headers)
     assert found is not None
     assert found.state == "a=1,b=2"
-    assert parent_of([(b"traceparent", WRITTEN), (b"tracestate", b"a=" + b"x" * 600)]) == Parent(TRACE, SPAN, is_sampled=True)
+    assert parent_of([(b"traceparent", WRITTEN), (b"tracestate", b"a=" + b"x" * 600)]) == ParentSpan(TRACE, SPAN, is_sampled=True)
 
 
-def b3(**headers: str) -> Parent | None:
+def b3(**headers: str) -> ParentSpan | None:
     return parent_of([(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()], reads_b3=True)
 
 
@@ -55,13 +55,13 @@ TEXTS = {"x_b3_traceid": f"{TRACE:032x}", "x_b3_spanid": f"{SPAN:016x}"}
 
 
 def test_b3_is_read_in_both_its_forms() -> None:
-    assert b3(b3=f"{TRACE:032x}-{SPAN:016x}-1") == Parent(TRACE, SPAN, is_sampled=True)
-    assert b3(b3=f"{TRACE:032x}-{SPAN:016x}-d-{SPAN:016x}") == Parent(TRACE, SPAN, is_sampled=True)
-    assert b3(b3=f"{TRACE:032x}-{SPAN:016x}-0") == Parent(TRACE, SPAN, is_sampled=False)
-    assert b3(b3=f"{SPAN:016x}-{SPAN:016x}") == Parent(SPAN, SPAN, is_sampled=None)
-    assert b3(**TEXTS) == Parent(TRACE, SPAN, is_sampled=None)
-    assert b3(**TEXTS, x_b3_sampled="0") == Parent(TRACE, SPAN, is_sampled=False)
-    assert b3(**TEXTS, x_b3_flags="1") == Parent(TRACE, SPAN, is_sampled=True)
+    assert b3(b3=f"{TRACE:032x}-{SPAN:016x}-1") == ParentSpan(TRACE, SPAN, is_sampled=True)
+    assert b3(b3=f"{TRACE:032x}-{SPAN:016x}-d-{SPAN:016x}") == ParentSpan(TRACE, SPAN, is_sampled=True)
+    assert b3(b3=f"{TRACE:032x}-{SPAN:016x}-0") == ParentSpan(TRACE, SPAN, is_sampled=False)
+    assert b3(b3=f"{SPAN:016x}-{SPAN:016x}") == ParentSpan(SPAN, SPAN, is_sampled=None)
+    assert b3(**TEXTS) == ParentSpan(TRACE, SPAN, is_sampled=None)
+    assert b3(**TEXTS, x_b3_sampled="0") == ParentSpan(TRACE, SPAN, is_sampled=False)
+    assert b3(**TEXTS, x_b3_flags="1") == ParentSpan(TRACE, SPAN, is_sampled=True)
 
 
 def test_what_is_no_b3_names_nothing() -> None:
@@ -77,7 +77,7 @@ def test_b3_is_read_only_where_it_is_spoken() -> None:
 
 def test_an_upstream_is_told_what_can_be_read_again() -> None:
     headers = headers_of(TRACE, SPAN, "a=1", writes_b3=True)
-    assert parent_of(headers) == Parent(TRACE, SPAN, is_sampled=True, state="a=1")
+    assert parent_of(headers) == ParentSpan(TRACE, SPAN, is_sampled=True, state="a=1")
     without = [(name, value) for name, value in headers if not name.startswith(b"trace")]
-    assert parent_of(without, reads_b3=True) == Parent(TRACE, SPAN, is_sampled=True)
+    assert parent_of(without, reads_b3=True) == ParentSpan(TRACE, SPAN, is_sampled=True)
     assert not [name for name, _ in headers_of(TRACE, SPAN, "", writes_b3=False) if name != b"traceparent"]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from authenticate.directory import company
+from authenticate.directory import builder
 from authenticate.directory.base import DirectoryError
-from authenticate.directory.company import Company, entries, id_of, reached, text_of
+from authenticate.directory.builder import DirectoryBuilder, entries, id_of, reached, text_of
 
 
 @pytest.mark.parametrize(("value", "id"), [("a", "a"), (7, "7"), ("00u1", "00u1"), ("auth0|é", "auth0|é")])
@@ -27,7 +27,7 @@ def test_what_is_no_entry_has_no_id(entry: object) -> None:
 def test_text_for_people_is_one_line_and_has_an_end() -> None:
     assert text_of({"name": " Zoë\n東京 \0"}, "name") == "Zoë 東京"
     assert text_of({"a": "", "b": 5, "c": "C"}, "a", "b", "c") == "C"
-    assert len(text_of({"name": "x" * 1000}, "name")) == company.LONGEST_NAME
+    assert len(text_of({"name": "x" * 1000}, "name")) == builder.LONGEST_NAME
 
 
 def test_a_page_without_its_list_is_an_error() -> None:
@@ -44,7 +44,7 @@ def test_a_deep_chain_of_groups_is_climbed_and_a_circle_ends() -> None:
 
 
 def test_a_group_that_nobody_listed_is_no_group() -> None:
-    described = Company()
+    described = DirectoryBuilder()
     described.user("u")
     described.group("g")
     described.nested("g", "unlisted")
@@ -65,8 +65,8 @@ def test_a_group_that_nobody_listed_is_no_group() -> None:
     ],
 )
 def test_what_is_held_has_a_bound(monkeypatch: pytest.MonkeyPatch, name: str, fill) -> None:
-    monkeypatch.setattr(company, name, 5)
-    described = Company()
+    monkeypatch.setattr(builder, name, 5)
+    described = DirectoryBuilder()
     for number in range(5):
         fill(described, number)
     with pytest.raises(DirectoryError, match="more than 5"):

@@ -1,6 +1,6 @@
 """Where does a browser go when it comes back from signing out at the provider?  One page of ours, registered once, knows by its `state`."""
 
-from authenticate.targets import IsRouteOrigin, Targets
+from authenticate.redirect_targets import IsRouteOrigin, RedirectTargets
 from config.options import Options
 from foundation.crypto.sealing import Sealer
 from foundation.errors import SealError
@@ -11,10 +11,10 @@ LIFETIME = 3600.0
 MAX_URL = 2000
 
 
-class AfterSignOut:
+class PostLogoutRedirect:
     """Providers compare `post_logout_redirect_uri` with what is registered, character by character: each application's own could not be."""
 
-    def __init__(self, options: Options, targets: Targets):
+    def __init__(self, options: Options, targets: RedirectTargets):
         self._sealer = Sealer(options.cookie_secret, "after sign-out")
         self._origin = options.authenticate_service_url.origin
         self._default = str(options.signout_redirect_url or "")

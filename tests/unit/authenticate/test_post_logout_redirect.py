@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from authenticate.after_sign_out import LIFETIME, AfterSignOut
-from authenticate.targets import Targets
+from authenticate.post_logout_redirect import LIFETIME, PostLogoutRedirect
+from authenticate.redirect_targets import RedirectTargets
 from tests.support.open_redirects import OPEN_REDIRECTS
 from tests.support.options import make_options
 
@@ -14,9 +14,9 @@ APP, BYE = "https://app.example.com", "https://www.example.com/bye"
 ROUTES = {APP}
 
 
-def after(directory: Path, **settings: str) -> AfterSignOut:
+def after(directory: Path, **settings: str) -> PostLogoutRedirect:
     options = make_options(directory, authenticate_service_url="https://auth.example.com", **settings)
-    return AfterSignOut(options, Targets(options.authenticate_service_url.origin))
+    return PostLogoutRedirect(options, RedirectTargets(options.authenticate_service_url.origin))
 
 
 def test_a_host_of_ours_is_gone_to(tmp_path: Path) -> None:
@@ -42,5 +42,7 @@ def test_without_a_place_to_go_the_provider_hears_of_none(tmp_path: Path) -> Non
 
 def test_a_state_of_another_gate_is_none(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    foreign = AfterSignOut(make_options(tmp_path / "other", authenticate_service_url="https://other.example.com"), Targets("https://x"))
+    foreign = PostLogoutRedirect(
+        make_options(tmp_path / "other", authenticate_service_url="https://other.example.com"), RedirectTargets("https://x")
+    )
     assert after(tmp_path).url_of(foreign.params(f"{APP}/x", NOW)["state"], ROUTES.__contains__, NOW) == ""

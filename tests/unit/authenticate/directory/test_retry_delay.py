@@ -4,14 +4,14 @@ from email.utils import formatdate
 
 import pytest
 
-from authenticate.directory.patience import LONGEST_PAUSE, is_limited, pause
-from authenticate.provider.http import Answer
+from authenticate.directory.retry_delay import LONGEST_PAUSE, is_limited, pause
+from authenticate.provider.http import ProviderResponse
 
 NOW = 1_800_000_000.0
 
 
-def answer(status: int, **headers: str) -> Answer:
-    return Answer(status, "", b"", {name.replace("_", "-"): value for name, value in headers.items()})
+def answer(status: int, **headers: str) -> ProviderResponse:
+    return ProviderResponse(status, "", b"", {name.replace("_", "-"): value for name, value in headers.items()})
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,13 @@ def answer(status: int, **headers: str) -> Answer:
         (answer(429, retry_after="9", x_rate_limit_reset=str(int(NOW) + 20)), 9),
     ],
 )
-def test_what_the_answer_says(given: Answer, seconds: float) -> None:
+def test_what_the_answer_says(given: ProviderResponse, seconds: float) -> None:
     assert pause(given, 0, NOW, 0.0) == seconds
     assert pause(given, 3, NOW, 0.5) == seconds + 0.5
 
 
 @pytest.mark.parametrize("given", [None, answer(500), answer(429), answer(429, retry_after="soon"), answer(429, x_rate_limit_reset="-1")])
-def test_without_a_word_longer_each_time(given: Answer | None) -> None:
+def test_without_a_word_longer_each_time(given: ProviderResponse | None) -> None:
     assert [pause(given, attempt, NOW, 1.0) for attempt in range(4)] == [1, 2, 4, 8]
     assert pause(given, 30, NOW, 1.0) == LONGEST_PAUSE
     assert pause(given, 1, NOW, 0.0) == 1.0

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.clock import AGAIN_AFTER, BORNE, ClockWatch
+from databroker.clock_skew import AGAIN_AFTER, BORNE, ClockWatch
 from foundation.telemetry import metrics
 
 DIFFERS = "this machine's clock differs from the store's: set one of them right"

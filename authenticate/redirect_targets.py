@@ -22,7 +22,7 @@ IsRouteOrigin = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RedirectTarget:
     """A URL on a host of ours.  `port` is None where it is the scheme's default."""
 
     scheme: str
@@ -48,7 +48,7 @@ class Target:
         return next(candidate for candidate in candidates if len(candidate) <= limit or candidate is candidates[-1])
 
 
-def parse(url: str) -> Target | None:
+def parse(url: str) -> RedirectTarget | None:
     """The URL in its one reading, rebuilt from its parts; None where there are two."""
     match = _URL.fullmatch(url) if len(url) <= MAX_LENGTH else None
     if match is None:
@@ -59,21 +59,23 @@ def parse(url: str) -> Target | None:
     if port is not None and (port > MAX_PORT or (port in _DEFAULT_PORTS.values() and port != _DEFAULT_PORTS[scheme])):
         return None
     rest = match["rest"] or "/"
-    return Target(scheme, match["host"].lower(), None if port == _DEFAULT_PORTS[scheme] else port, rest if rest[0] == "/" else "/" + rest)
+    return RedirectTarget(
+        scheme, match["host"].lower(), None if port == _DEFAULT_PORTS[scheme] else port, rest if rest[0] == "/" else "/" + rest
+    )
 
 
-class Targets:
+class RedirectTargets:
     """Ours are the authenticate host and, by `is_route_origin`, the routes'.  Origins are compared whole: scheme, host and port."""
 
     def __init__(self, own_origin: str):
         self._own_origin = own_origin
 
-    def target(self, url: str, is_route_origin: IsRouteOrigin) -> Target | None:
+    def target(self, url: str, is_route_origin: IsRouteOrigin) -> RedirectTarget | None:
         target = parse(url)
         if target is not None and (self.is_own(target) or is_route_origin(target.origin)):
             return target
         return None
 
-    def is_own(self, target: Target) -> bool:
+    def is_own(self, target: RedirectTarget) -> bool:
         """Is this a page of the authenticate host itself?"""
         return target.origin == self._own_origin

@@ -16,7 +16,7 @@ AT_ONCE = 500
 MOST_WAITING = 5_000
 
 
-class Trail:
+class AuditTrail:
     """Bounded: who is faster than the database waits for it."""
 
     def __init__(self) -> None:

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from databroker.backoff import pauses
 from databroker.store.base import Lease, Leases
+from foundation.backoff import pauses
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
-from authenticate.provider.http import Answer
+from authenticate.provider.http import ProviderResponse
+from foundation.backoff import delay
 
 TOO_MANY = 429
 # The server's trouble, not ours: it may be over in a moment.
@@ -15,16 +16,16 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 _YEAR_2001 = 1e9
 
 
-def is_limited(answer: Answer) -> bool:
+def is_limited(answer: ProviderResponse) -> bool:
     """Were there too many requests?  GitHub says so with 403, too, and tells it by its headers."""
     if answer.status == TOO_MANY:
         return True
     return answer.status == 403 and ("retry-after" in answer.headers or _first(answer.headers, REMAINING_HEADERS) == "0")
 
 
-def pause(answer: Answer | None, attempt: int, now: float, jitter: float) -> float:
+def pause(answer: ProviderResponse | None, attempt: int, now: float, jitter: float) -> float:
     """Seconds; `now` is Unix time, `attempt` counts from 0, `jitter` is from 0 to 1.  None stands for no answer at all."""
-    backoff = min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE) * (0.5 + jitter / 2)
+    backoff = delay(attempt, FIRST_PAUSE, LONGEST_PAUSE, jitter=jitter)
     if answer is None:
         return backoff
     asked = _retry_after(answer.headers, now)

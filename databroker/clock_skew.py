@@ -17,7 +17,7 @@ BORNE = 5.0
 AGAIN_AFTER = 20  # looks until a difference that lasts is said again
 
 
-class Clocks(Protocol):
+class ClockSkewSource(Protocol):
     async def clock_skew(self) -> float: ...
 
 
@@ -39,7 +39,7 @@ class ClockWatch:
         self._since += 1
 
 
-async def watch(clocks: Clocks) -> None:
+async def watch(clocks: ClockSkewSource) -> None:
     """For ever; a store that is away is told of elsewhere."""
     told = ClockWatch()
     while True:

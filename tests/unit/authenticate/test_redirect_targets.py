@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authenticate.targets import Targets, parse
+from authenticate.redirect_targets import RedirectTargets, parse
 from tests.support.open_redirects import OPEN_REDIRECTS
 
 OWN = "https://auth.example.com"
 ROUTES = {"https://app.example.com", "https://other.example.com:8443", "https://x.wild.example.com"}
-TARGETS = Targets(OWN)
+TARGETS = RedirectTargets(OWN)
 
 
 @pytest.mark.parametrize("url", OPEN_REDIRECTS)

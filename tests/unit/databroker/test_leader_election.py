@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from databroker.elected import DoneElsewhere, run_alone, run_elected
+from databroker.leader_election import DoneElsewhere, run_alone, run_elected
 from databroker.store.base import Lease
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError

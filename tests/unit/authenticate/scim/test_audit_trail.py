@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from authenticate.scim import trail
-from authenticate.scim.trail import Trail
+from authenticate.scim import audit_trail
+from authenticate.scim.audit_trail import AuditTrail
 from databroker.adminsite.audit import Push
 from databroker.models import AuditEntry
 from tests.support.database import in_database
@@ -24,14 +24,14 @@ def rows() -> list[tuple[str, float]]:
 
 
 @pytest.fixture
-async def started() -> AsyncIterator[Trail]:
-    noted = Trail()
+async def started() -> AsyncIterator[AuditTrail]:
+    noted = AuditTrail()
     noted.start()
     yield noted
     await noted.stop()
 
 
-async def test_every_change_is_written_in_its_order_and_with_its_time(started: Trail) -> None:
+async def test_every_change_is_written_in_its_order_and_with_its_time(started: AuditTrail) -> None:
     for number in range(1200):
         await started.note(push(number))
     assert await in_database(rows) == []
@@ -42,8 +42,8 @@ async def test_every_change_is_written_in_its_order_and_with_its_time(started: T
     assert len(await in_database(rows)) == 1201
 
 
-async def test_who_is_faster_than_the_database_waits_for_it(started: Trail, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trail, "MOST_WAITING", 3)
+async def test_who_is_faster_than_the_database_waits_for_it(started: AuditTrail, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_trail, "MOST_WAITING", 3)
     for number in range(3):
         await started.note(push(number))
     fourth = asyncio.ensure_future(started.note(push(3)))

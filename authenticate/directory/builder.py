@@ -39,7 +39,7 @@ def entries(document: Any, key: str = "") -> list[Any]:
     return listed
 
 
-class Company:
+class DirectoryBuilder:
     """Ids are the vendor's.  What is said twice counts once; a member that nobody describes counts only by `may_be_unlisted`.
 
     `lists_everybody`: also who is in no group.

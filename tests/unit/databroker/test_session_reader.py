@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Record, Session, User
-from databroker.session_use import SessionReader, group_of, person_of, user_of
+from databroker.session_reader import SessionReader, group_of, person_of, user_of
 from tests.support.options import MINIMAL, make_options
 
 ISSUER = MINIMAL["idp_provider_url"]

@@ -6,9 +6,9 @@ from django.http import HttpRequest, HttpResponse
 
 from authenticate.provider.oidc import GateRequestView, library_settings
 from authenticate.provider.pushed_request import pushed
+from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import AuthenticateService
-from authenticate.step_up import Asked
-from authenticate.targets import Target
+from authenticate.step_up import StepUpRequest
 from authenticate.views import answers
 from foundation.errors import ProviderError
 
@@ -17,15 +17,15 @@ MAX_REMEMBERED_URL = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SignInAttempt:
     """`id` is the route host's, which the way back names; `asked` what its route wants of the sign-in."""
 
-    target: Target
+    target: RedirectTarget
     id: str
-    asked: Asked = field(default_factory=Asked)
+    asked: StepUpRequest = field(default_factory=StepUpRequest)
 
 
-async def to_provider(request: HttpRequest, service: AuthenticateService, attempt: Attempt) -> HttpResponse:
+async def redirect_to_provider(request: HttpRequest, service: AuthenticateService, attempt: SignInAttempt) -> HttpResponse:
     client = service.provider_client
     try:
         discovery = await client.discovery()
@@ -49,7 +49,7 @@ async def to_provider(request: HttpRequest, service: AuthenticateService, attemp
         response = await GateRequestView.as_view(oidc_settings=settings, begin=staticmethod(begin), push=push if is_pushed else None)(
             request
         )
-    except answers.Crowded:
+    except answers.TooManySignIns:
         return answers.crowded(request)
     except ProviderError as error:
         return answers.provider_trouble(request, error, attempt.target.url)
