@@ -52,6 +52,8 @@ class ProxyService:
         ours = {each.host for each in (options.authenticate_service_url, options.forward_auth_url) if each is not None}
         self.answered = RequestCounter(options.service_label, ours | authorize.routes.hosts)
         self.dataplane: DataPlane = DataPlane(options, authorize, carrying, clock, previous.dataplane if previous else None)
+        self.clusters: Clusters = self.dataplane.state.clusters
+        self.troubles: Troubles = self.dataplane.troubles
         self.forward_auth = ForwardAuth(options, authorize, carrying, clock)
         self.sign_in = SignInRedirects(options)
         self.session_cookies = SessionCookies(options)
@@ -62,14 +64,6 @@ class ProxyService:
         self.program_hand_overs = ProgramHandOvers(options)
         self.program_tokens = ProgramTokens(options)
         self.loops = SignInLoops(options)
-
-    @property
-    def clusters(self) -> Clusters:
-        return self.dataplane.state.clusters
-
-    @property
-    def troubles(self) -> Troubles:
-        return self.dataplane.troubles
 
     def read(self, incoming: Incoming) -> AccessRequest:
         """The one reading of a request that came to us; BadRequest where it has two."""
