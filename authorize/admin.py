@@ -1,4 +1,4 @@
-"""The admin's pages about decisions: the log, to be searched, and why each came out as it did; for invented requests, too."""
+"""Admin pages of decisions: the decision log, searchable, and the explanation of a logged decision or of an invented request."""
 
 import ipaddress
 import re
@@ -59,7 +59,7 @@ class RecentFilter(admin.SimpleListFilter):
 
 
 class ShadowFilter(admin.AllValuesFieldListFilter):
-    """Most decisions met nothing that stands in shadow, and have no word there: a link without words leads nobody."""
+    """Filter on shadow outcomes.  Most decisions met nothing in shadow, and have no word there: a link without words leads nobody."""
 
     def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
         return (choice for choice in super().choices(changelist) if choice["display"])
@@ -89,7 +89,7 @@ class DecisionAdmin(ReadOnlyAdmin):
         return f"{row.method} {row.url}".strip()
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet, search_term: str) -> tuple[QuerySet, bool]:
-        """`after:` and `before:` narrow the time; every other word must be somewhere.
+        """Search words: `after:` and `before:` narrow the time; every other word must be somewhere.
 
         What shows by its form where it belongs is looked for only there: request ids and whole e-mail addresses by their index.
         """
@@ -129,7 +129,7 @@ class DecisionAdmin(ReadOnlyAdmin):
         return self._page(request, ExplainForm(), explained_again(row, own.options, own.configuration.checksum))
 
     def explain_view(self, request: HttpRequest) -> HttpResponse:
-        """By `request`, the id of one that was; or by `url` and what else the form has, for one that is invented."""
+        """Explanation by `request`, the id of one that was; or by `url` and what else the form has, for one that is invented."""
         asking = ExplainForm(request.GET)
         try:
             return self._page(request, asking, asking.answer(request.scope["gate"]) if asking.is_asked else None)
@@ -137,7 +137,7 @@ class DecisionAdmin(ReadOnlyAdmin):
             return self._page(request, asking, None, str(error))
 
     def explain_json(self, request: HttpRequest) -> HttpResponse:
-        """The same for programs.  Not by `admin_view`, which answers everybody else with the sign-in page."""
+        """Explanation as JSON.  Not by `admin_view`, which answers everybody else with the sign-in page."""
         if not self.admin_site.has_permission(request):
             return _json({"error": "Only administrators may ask this; sign in to the admin first."}, 403)
         if request.method not in ("GET", "HEAD"):

@@ -1,4 +1,4 @@
-"""What may the proxy ask of authorize?  In one process it asks `AuthorizeService` itself, else the one of another by gRPC."""
+"""Authorizer: the interface by which the proxy asks; AuthorizeService in the same process, else one over gRPC."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from authorize.upstream.identity_headers import Headers
 
 
 class Withheld(Enum):
-    """Which of a client's credentials go no further than gate; a cookie and a token of gate's own never do."""
+    """Credentials of a client that go no further than gate; a cookie and a token of gate's own never do."""
 
     OURS = "ours"
     AUTHORIZATION = "authorization"  # a provider's token let its bearer in: an upstream could use it elsewhere
@@ -25,7 +25,7 @@ class Withheld(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`identity_headers` are empty unless the decision is ALLOWED.
+    """Outcome of a check.  `identity_headers` are empty unless the decision is ALLOWED.
 
     `identity` is None where nobody is signed in, and where the route is open to all and tells its upstream nothing.  From another
     process it is only who this is: what rules compare stays there.
@@ -42,7 +42,7 @@ class Check:
 
     @property
     def withheld(self) -> Withheld:
-        """Follows from what was decided, so that nobody who sends the request on can forget it."""
+        """Credentials to withhold, by what was decided, so that nobody who sends the request on can forget it."""
         if self.decision.is_preflight:
             return Withheld.ALL
         is_bearer = self.identity is not None and self.identity.is_bearer
@@ -51,39 +51,39 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Attestation:
-    """Who is signed in at a host; `assertion` is empty where no route of it lets them in: then nothing is attested about them."""
+    """Attestation of who is signed in at a host; `assertion` is empty where none of its routes lets them in: then it says nothing."""
 
     identity: Identity | None
     assertion: str = ""
 
 
 class Authorizer(Protocol):
-    """What needs an answer raises BrokerError where none can be had; the rest follows from the configuration."""
+    """Authorize as the proxy sees it.  Coroutines raise BrokerError where no answer can be had; the rest follows from the configuration."""
 
     default_ports: frozenset[int]
     routes: RouteTable
 
     async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
-        """BadRequest where the path has two readings.  By `request_id` another process, which decides, keeps what it decided."""
+        """Decision on a request; BadRequest where its path has two readings.  Who decides logs it by `request_id`."""
         ...
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
-        """Who is signed in at this host; None for nobody."""
+        """Identity of who is signed in at this host; None for nobody."""
         ...
 
     async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation: ...
 
     async def credentials_for(self, check: Check, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Headers:
-        """What of ours the upstream wants to see of a request that is let in; CredentialsError.  Only for what we carry ourselves."""
+        """Credentials of ours that the upstream wants to see of an allowed request; CredentialsError.  Only for what we carry ourselves."""
         ...
 
     def shows_credentials(self, route: CompiledRoute) -> bool:
-        """Is there anything of that for this route?  Then nobody but us may carry its requests."""
+        """Does this route's upstream see credentials of ours?  Then nobody but us may carry its requests."""
         ...
 
     @property
     def identity_header_names(self) -> tuple[bytes, ...]:
-        """Every header that may tell an upstream about the caller."""
+        """Names of all headers that may tell an upstream about the caller."""
         ...
 
     @property
@@ -92,11 +92,11 @@ class Authorizer(Protocol):
         ...
 
     async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
-        """What this request would have come to, were all that is in shadow enforced; never a reason to answer it otherwise."""
+        """Shadow outcome of this request, were all that is in shadow enforced; never a reason to answer it otherwise."""
         ...
 
     def sources_of(self, identity: Identity) -> IdentitySources | None:
-        """The records that this identity was made of, while they are remembered here."""
+        """Records that this identity was made of, while they are remembered here."""
         ...
 
     def may_administer(self, identity: Identity) -> bool: ...

@@ -1,4 +1,4 @@
-"""What only authorize knows about a configuration: can its routes be used, and do the operator's policy tests hold?"""
+"""Configuration checks that need the policy: unusable and unreachable routes, and failing policy tests."""
 
 import time
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ _WORDS = {
 
 
 def unusable_routes(settings: Any) -> Iterator[Finding]:
-    """What compiling them finds, that a look at single settings can't."""
+    """Routes that can't be compiled, which a look at single settings can't find."""
     for index, route in enumerate(settings.policy):
         try:
             usable_conditions(route, f"policy[{index}]")
@@ -51,7 +51,7 @@ def unreachable_routes(settings: Any) -> Iterator[Finding]:
 
 
 def routes_that_refuse_their_own(settings: Any) -> Iterator[Finding]:
-    """`path: /a;b` is `/a` to many a server, which is another route's, or nobody's (docs/decisions/paths.md)."""
+    """Routes whose own path is refused: `/a;b` is `/a` to many a server, another route's or nobody's (docs/decisions/paths.md)."""
     if not any(_is_read_otherwise(route.path or route.prefix or "/") for route in settings.policy):
         return
     try:
@@ -84,7 +84,7 @@ def routes_without_people(settings: Any) -> Iterator[Finding]:
 
 
 def failing_policy_tests(settings: Any) -> Iterator[Finding]:
-    """Only of a configuration that is right otherwise: with a route missing, any other would answer for it."""
+    """Policy tests that fail.  Only of a configuration that is right otherwise: with a route missing, any other would answer for it."""
     tests = settings.all_policy_tests if isinstance(settings, Options) else ()
     if not tests:
         return

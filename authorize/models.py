@@ -6,7 +6,7 @@ from databroker.models import LONGEST_ID
 
 
 class LoggedDecision(models.Model):
-    """`seconds` is how long the decision took; `facts` is JSON: what was compared, the trace, and the age of the data."""
+    """Recorded decision.  `seconds` is how long it took; `facts` is JSON: what was compared, the trace, and the age of the data."""
 
     request_id = models.CharField("request id", max_length=32, db_index=True)
     at = models.DateTimeField("time", db_index=True)

@@ -1,4 +1,4 @@
-"""Which hosts are ours?  What of authorize follows from the configured routes alone, in every process that serves people."""
+"""Route hosts: what follows from the configured routes alone, in every process that serves people."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ from foundation.errors import BadRequest
 
 
 class RouteHosts:
-    """ConfigError where the routes are wrong."""
+    """Hosts and the route table of the configuration.  ConfigError where the routes are wrong."""
 
     def __init__(self, options: Options, previous: Authorizer | None = None):
         self.default_ports = default_ports(options)
@@ -29,17 +29,17 @@ class RouteHosts:
         self._page_ports = tuple(dict.fromkeys((None, options.authenticate_service_url.port, *self.routes.ports)))
 
     def knows_host(self, host: str, port: int | None) -> bool:
-        """Has it pages of ours?  So has the host of tunnels: people sign in there for their programs."""
+        """Has this host pages of ours?  So has the host of tunnels: people sign in there for their programs."""
         return self.routes.knows_host(host, port) or (port in self._page_ports and self.routes.has_tunnels_at(host))
 
     def audiences(self, request: AccessRequest) -> tuple[str, ...]:
-        """For whom a credential was issued that counts in this request.  For a tunnel, one of its host's pages, whatever its port."""
+        """Audiences of a credential that counts in this request.  For a tunnel, one of its host's pages, whatever its port."""
         if not request.is_tunnel:
             return (request.host_port,)
         return tuple(request.host if port is None else f"{request.host}:{port}" for port in self._page_ports)
 
     def scheme_of(self, host: str, port: int | None) -> str:
-        """The external scheme of a route host: `https` unless its routes say otherwise, whatever our listener speaks."""
+        """Scheme of a route host outside: `https` unless its routes say otherwise, whatever our listener speaks."""
         return self.routes.scheme_of(host, port)
 
     def is_route_origin(self, origin: str) -> bool:

@@ -1,4 +1,4 @@
-"""The front door of authorize: cookies and a request in, a decision and what the upstream is told out."""
+"""Authorize service, the front door: cookies and a request in, a decision and what the upstream is told out."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ ADMIN_REQUEST = AccessRequest(method="GET", host="", port=None, path="/")
 
 
 class AuthorizeService(RouteHosts):
-    """Frozen after construction: a reload builds another one over the same replica.  ConfigError where the routes are wrong."""
+    """Authorizer of this process, frozen: a reload builds another one over the same replica.  ConfigError where the routes are wrong."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class AuthorizeService(RouteHosts):
         self._admin_rules = (criteria.users(options.admin_allowed_users), criteria.groups(options.admin_allowed_groups))
 
     async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
-        """BadRequest where the path has two readings; BrokerError where only the unreachable data broker could tell."""
+        """Decision on a request.  BadRequest where the path has two readings; BrokerError where the data broker is needed and away."""
         route = self.routes.match(request)
         if route is None:
             return Check(NO_ROUTE, None)
@@ -100,7 +100,7 @@ class AuthorizeService(RouteHosts):
         return bool(self._shadow)
 
     async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
-        """What this request would have come to, were all that is in shadow enforced; never a reason to answer it otherwise."""
+        """Shadow outcome of this request, were all that is in shadow enforced; never a reason to answer it otherwise."""
         now = self._clock()
 
         async def identify() -> Identity | None:
@@ -110,11 +110,11 @@ class AuthorizeService(RouteHosts):
         return await self._shadow.would_be(EnforcedDecision(request, check.decision, check.identity, now), identify, self._certificates)
 
     async def identity_of_session(self, session_id: str) -> Identity | None:
-        """For administrators, who ask about somebody else's."""
+        """Identity of somebody else's session, for administrators."""
         return await self._identities.load(session_id, self._clock())
 
     def sources_of(self, identity: Identity) -> IdentitySources | None:
-        """The records that this identity was made of, while they are remembered."""
+        """Records that this identity was made of, while they are remembered."""
         return self._identities.sources_of(identity)
 
     async def credentials_for(self, check: Check, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Headers:
@@ -140,7 +140,7 @@ class AuthorizeService(RouteHosts):
         return any(rule(ADMIN_REQUEST, identity).holds for rule in self._admin_rules)
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
-        """Who is signed in at this host with a browser; None for nobody.  Raises BrokerError."""
+        """Identity of who is signed in at this host with a browser; None for nobody.  Raises BrokerError."""
         return await self._of_cookies(cookie_headers, host_port, self._clock())
 
     async def _identify(

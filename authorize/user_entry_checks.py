@@ -1,4 +1,4 @@
-"""What only authorize knows of user entries: can each be somebody's, and could whom it names ever come here?"""
+"""Configuration checks of user entries: can each be somebody's, and could whom it names ever come here?"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

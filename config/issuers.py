@@ -1,4 +1,4 @@
-"""The issuer that a configuration names: by default, as its vendor writes it, and whether another name is one of its tenants."""
+"""Issuer that a configuration names: by default, as its vendor writes it, and whether another name is one of its tenants."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where is the configuration, and what does it say?  Defaults < file < environment -> Options, or every problem at once."""
+"""Configuration loader: defaults < file < environment -> Options, or every problem at once."""
 
 import base64
 import binascii
@@ -28,7 +28,7 @@ MOST_PROBLEMS = 1_000  # nobody reads more, and each takes time to explain
 
 @dataclass(frozen=True, slots=True)
 class ConfigCheck:
-    """A rule of somebody who knows more than this package does.  What it finds forbids a start, or only `warns`."""
+    """Check by somebody who knows more than this package does.  What it finds forbids a start, or only `warns`."""
 
     kind: str
     rule: Rule
@@ -37,7 +37,7 @@ class ConfigCheck:
 
 @dataclass(frozen=True, slots=True)
 class CheckedConfig:
-    """`options` is None where there are errors.
+    """Configuration after its checks.  `options` is None where there are errors.
 
     `files` are those that settings and routes name, whether they could be read or not; routes that were known name none.
     """
@@ -58,7 +58,7 @@ class _ReadConfig:
 
 
 def config_path(environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """`GATE_CONFIG`, else `config.yaml` in the working directory, else None: the environment alone."""
+    """Path of the configuration: `GATE_CONFIG`, else `config.yaml` in the working directory, else None: the environment alone."""
     if named := environ.get("GATE_CONFIG"):
         return cwd / named
     path = cwd / "config.yaml"
@@ -67,31 +67,31 @@ def config_path(environ: Mapping[str, str], cwd: Path) -> Path | None:
 
 
 def load_options(path: Path | None, environ: Mapping[str, str], checks: Sequence[ConfigCheck] = ()) -> Options:
-    """Raises ConfigError with every problem that can be told now."""
+    """Options; ConfigError with every problem that can be told now."""
     return options_of(check_configuration(path, environ, [check for check in checks if not check.warns]))
 
 
 def parse_options(content: bytes, extension: str, environ: Mapping[str, str], directory: Path) -> Options:
-    """As `load_options`, for the bytes of a configuration file in `directory`."""
+    """Options as of `load_options`, for the bytes of a configuration file in `directory`."""
     return options_of(check_content(content, extension, environ, directory))
 
 
 def check_content(
     content: bytes, extension: str, environ: Mapping[str, str], directory: Path, checks: Sequence[ConfigCheck] = ()
 ) -> CheckedConfig:
-    """As `check_configuration`, for the bytes of a configuration file in `directory`."""
+    """Check as of `check_configuration`, for the bytes of a configuration file in `directory`."""
     return _checked(lambda: _ReadConfig(parse(content, extension), "", directory), environ, checks)
 
 
 def check_configuration(
     path: Path | None, environ: Mapping[str, str], checks: Sequence[ConfigCheck] = (), known: RouteCache | None = None
 ) -> CheckedConfig:
-    """Never raises, whatever the file is.  `known` routes are taken over, and are those of now afterwards."""
+    """Check of a configuration.  Never raises, whatever the file is.  `known` routes are taken over, and are those of now afterwards."""
     return _checked(lambda: _read(path), environ, checks, "" if path is None else shown_path(path), known)
 
 
 def options_of(checked: CheckedConfig) -> Options:
-    """Raises ConfigError."""
+    """Options of a checked configuration; ConfigError."""
     if checked.options is None:
         raise ConfigError(list(checked.errors))
     return checked.options
@@ -254,7 +254,7 @@ def _without_nulls(raw: dict[str, Any], model: type[Settings]) -> dict[str, Any]
 
 
 def raw_routes(policy: Any) -> list[Any]:
-    """A list, or base64 of one; ValueError."""
+    """Routes as written: a list, or base64 of one; ValueError."""
     if policy is None:
         return []
     if isinstance(policy, str):

@@ -1,4 +1,4 @@
-"""All settings as one frozen value, and the rules that span their groups."""
+"""Options: all settings as one frozen value, and the rules that span their groups."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -147,7 +147,7 @@ class Options(
     TracingSettings,
     SharedSettings,
 ):
-    """Attribute names are the file keys of the specification."""
+    """Options by the file keys of the specification."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         *SharedSettings.RULES,
@@ -194,7 +194,7 @@ class Options(
 
     @property
     def service_label(self) -> str:
-        """Which service metrics are labelled with."""
+        """Service that metrics are labelled with."""
         return "gate" if self.services == "all" else f"gate-{self.services}"
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Keys that earlier releases had, and what to write instead."""
+"""Removed keys of earlier releases, and what to write instead."""
 
 SETTINGS = {
     "administrators": "was removed together with impersonation in release 0.13; use admin_allowed_users, which opens the admin page",

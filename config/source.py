@@ -1,4 +1,4 @@
-"""Where the running configuration comes from: notices when its files change, and loads them anew."""
+"""Configuration source: notices when the files of the running configuration change, and loads them anew."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from config.routes.route_cache import RouteCache
 
 
 class ConfigSource:
-    """One configuration file (or none) and the environment as it was at the start."""
+    """Configuration file (or none) and the environment as it was at the start."""
 
     def __init__(self, path: Path | None, environ: Mapping[str, str], checks: Sequence[ConfigCheck] = ()):
         self.path = path
@@ -22,7 +22,7 @@ class ConfigSource:
         self.checksum = ""  # 16 hex digits over the bytes of every file of the configuration that was loaded last
 
     def load(self) -> Options:
-        """Raises ConfigError.  What was seen is remembered either way: a broken file is reported once, not each second."""
+        """Options; ConfigError.  What was seen is remembered either way: a broken file is reported once, not each second."""
         files, before = tuple(self._files()), self._stamps()
         self._seen = before
         checked = check_configuration(self.path, self._environ, self._checks, self._known)

@@ -1,4 +1,4 @@
-"""The base of all settings models, and how every mistake in one is found at once."""
+"""Validation: the base of all settings models, and how every mistake in one is found at once."""
 
 import difflib
 import re
@@ -67,7 +67,7 @@ class _PartialSettings:
 
 
 def validate(model: type[Model], raw: Any, context: dict[str, Any]) -> tuple[Model | None, list[Finding]]:
-    """The model, or everything that is wrong: also the rules whose settings are right although others are not."""
+    """Model, or everything that is wrong with it: also the rules whose settings are right although others are not."""
     raw = _without_most_unknown(model, raw)
     try:
         return model.model_validate(raw, context=context), []
@@ -151,7 +151,7 @@ def _nested(model: type[Settings], name: str) -> type[Settings] | None:
 
 
 def partial(model: type[Settings], raw: dict[str, Any], findings: Iterable[Finding], context: dict[str, Any]) -> _PartialSettings:
-    """What rules may look at although something else is wrong."""
+    """Partial settings: what rules may look at although something else is wrong."""
     wrong = {finding[0][0] for finding in findings if finding[0]}
     values: dict[str, Any] = {}
     for key, name in model.attributes().items():

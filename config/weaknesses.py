@@ -1,4 +1,4 @@
-"""What is allowed, but weaker than it could be?  Advice for checkconfig; nothing here stops a start."""
+"""Weak settings: allowed, but weaker than they could be.  Advice for checkconfig; nothing here stops a start."""
 
 import ipaddress
 import itertools

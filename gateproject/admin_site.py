@@ -1,4 +1,4 @@
-"""The Django admin, entered by single sign-on: whom the configuration names, for as long as their session lives."""
+"""Admin site, entered by single sign-on: whom the configuration names, for as long as their session lives."""
 
 import hashlib
 from urllib.parse import urlsplit
@@ -34,7 +34,7 @@ class GateAdminSite(AdminSite):
     enable_nav_sidebar = True
 
     def has_permission(self, request: HttpRequest) -> bool:
-        """Asked for each request: the Django session alone is not enough, the sign-in behind it must still stand."""
+        """Permission, asked for each request: the Django session alone is not enough, the sign-in behind it must still stand."""
         if not super().has_permission(request):
             return False
         signed_in_by = request.session.get(SESSION_KEY)

@@ -1,4 +1,4 @@
-"""Who answers this request: a page of ours, or the data plane?  Decided by host and canonical path, nothing else."""
+"""ASGI application: by host and canonical path alone, a request is for a page of ours or for the data plane."""
 
 import os
 import sys

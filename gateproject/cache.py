@@ -1,4 +1,4 @@
-"""Where does Django keep what it may forget?  In the kvstore where there is one, shared by all processes; else in this process.
+"""Django's cache, of what it may forget: the kvstore where there is one, shared by all processes, else this process's memory.
 
 Never what decides anything: whoever can write there could write it.
 """

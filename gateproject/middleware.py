@@ -1,4 +1,4 @@
-"""What Django does before and after our views: which pages exist at this host, the admin's guards, our cookies."""
+"""Django middleware around our views: which pages exist at this host, the admin's guards, our cookies."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ ADMIN_POLICY = "; ".join(
 
 
 class HostPagesMiddleware(MiddlewareMixin):
-    """The pages of the authenticate host exist there only; those of route hosts everywhere else."""
+    """URLs by host: the pages of the authenticate host exist there only; those of route hosts everywhere else."""
 
     def process_request(self, request: HttpRequest) -> None:
         at_authenticate_host = request.scope["gate"].at_authenticate_host
@@ -43,14 +43,14 @@ class HostPagesMiddleware(MiddlewareMixin):
 
 
 class TimeZoneMiddleware(MiddlewareMixin):
-    """The admin's times, in the zone that the configuration in force names."""
+    """Time zone of the admin, as the configuration in force names it."""
 
     def process_request(self, request: HttpRequest) -> None:
         timezone.activate(request.scope["gate"].options.time_zone)
 
 
 class AdminCsrfMiddleware(CsrfViewMiddleware):
-    """Django's CSRF protection for the admin; our other pages have tokens of their own (foundation/crypto/csrf_token.py)."""
+    """CSRF protection for the admin; our other pages have tokens of their own (foundation/crypto/csrf_token.py)."""
 
     def process_request(self, request: HttpRequest) -> None:
         if request.path.startswith(ADMIN):
@@ -61,7 +61,7 @@ class AdminCsrfMiddleware(CsrfViewMiddleware):
 
 
 class StoreUnavailableMiddleware(MiddlewareMixin):
-    """Without the data broker nobody can say whose session stands, so no page of ours lets anybody go on; it says when to come back."""
+    """503 without the data broker: nobody can say whose session stands, so no page lets anybody go on.  It says when to come back."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         # Only the admin asks the database itself; everything else goes through the data broker.
@@ -86,7 +86,7 @@ class StoreUnavailableMiddleware(MiddlewareMixin):
 
 
 class ResponseHeadersMiddleware(MiddlewareMixin):
-    """The admin's security headers, and what an answer of its status must carry."""
+    """Response headers: the admin's security headers, and what an answer of its status must carry."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         for name, value in request.scope["gate"].incoming.own_headers:

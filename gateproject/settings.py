@@ -1,4 +1,4 @@
-"""Django's settings, computed from the Options.  Decides nothing itself, and never raises: `checkconfig` must always run."""
+"""Django settings, computed from the Options.  They decide nothing, and never raise: `checkconfig` must always run."""
 
 import os
 import secrets
@@ -57,7 +57,7 @@ def _postgresql(url: DatabaseUrl) -> dict[str, object]:
 
 
 def cookie_settings(options: Options) -> dict[str, object]:
-    """What Django knows of cookies and their keys: computed anew at each reload, or a key taken out would go on opening the admin."""
+    """Cookie settings of Django, and their keys: computed anew at each reload, or a key taken out would go on opening the admin."""
     key, *older = (key.hex() for key in derive_keys(options.cookie_secret, "django"))
     session, csrf = (host_name(f"{options.cookie_name}_{name}", secure=options.cookie_secure) for name in ("admin", "admin_csrf"))
     # Browsers drop a cookie with the prefix of host cookies that has another path (RFC 6265bis 4.1.3.2).

@@ -1,4 +1,4 @@
-"""The pages of the authenticate host; those of route hosts are in proxy/urls.py (gateproject/middleware.py chooses)."""
+"""URLs of the authenticate host; those of route hosts are in proxy/urls.py (gateproject/middleware.py chooses)."""
 
 from django.urls import include, path
 

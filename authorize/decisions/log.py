@@ -1,4 +1,4 @@
-"""Which decisions are kept for administrators?  A bounded queue that costs a request next to nothing, emptied by one writer."""
+"""Decision log: which decisions are kept for administrators, in a bounded queue that one writer empties."""
 
 import asyncio
 import random
@@ -38,7 +38,7 @@ _SAMPLED = frozenset({Outcome.ALLOWED, Outcome.SIGN_IN, Outcome.STEP_UP})
 
 @dataclass(slots=True)  # not frozen: one is made for each decision that is kept
 class DecisionLogEntry:
-    """One decision with what it rested on; it took `seconds`.
+    """Entry of the log: a decision with what it rested on; it took `seconds`.
 
     `decision` is None where there could be none: then `failure` stands for its outcome, and `problem` says why.  `refused_token` is
     what was wrong with the token that was shown.
@@ -64,7 +64,7 @@ class DecisionLogEntry:
 
 @dataclass(frozen=True, slots=True)
 class DecisionLogSettings:
-    """What the configuration says of the log.  `configuration` is the checksum of the one that decides now."""
+    """Settings of the log.  `configuration` is the checksum of the one that decides now."""
 
     size: int
     age: float  # seconds
@@ -83,7 +83,7 @@ Write = Callable[[Sequence[QueuedEntry]], None]
 
 
 class DecisionLog:
-    """`write` is called in a thread; BrokerError where it can't write.  `use` says what to keep; until then it is nothing."""
+    """Queue of decisions.  `write` is called in a thread; BrokerError where it can't write.  Until `use` nothing is kept."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class DecisionLog:
         return len(self._firsts) > known
 
     def keep(self, judged: DecisionLogEntry) -> None:
-        """One for which `keeps` said yes.  Where too many wait the oldest is dropped: the newest are what somebody asks about."""
+        """Queue one for which `keeps` said yes.  Where too many wait the oldest is dropped: the newest are what somebody asks about."""
         if (keeping := self._keeping) is None:
             return
         # The time that the rules compared.

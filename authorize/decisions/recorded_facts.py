@@ -1,4 +1,4 @@
-"""What is written down of a decision, so that it can be explained, and be made again by another policy?
+"""Recorded facts of a decision: what is stored so that it can be explained, and replayed under another policy.
 
 Only what rules compare.  Of headers and claims only those that a rule of the configuration names, and of headers whose value is a
 secret nothing but that they were sent.  What is left out is named, so that a replay knows what it doesn't know.
@@ -23,7 +23,7 @@ RecordedFacts = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ComparedNames:
-    """The names of the headers and claims that rules compare."""
+    """Names of the headers and claims that rules compare."""
 
     headers: frozenset[bytes]
     claims: frozenset[str]
@@ -44,7 +44,7 @@ def looked_at(routes: Iterable[Route]) -> ComparedNames:
 
 
 def bounded(request: AccessRequest, looked: ComparedNames) -> AccessRequest:
-    """What may wait in memory: without the query, where applications put secrets, and with the headers that rules look at."""
+    """Request as it may wait in memory: without the query, where applications put secrets, and with the headers that rules look at."""
     headers = (
         tuple((name, value[: LONGEST_TEXT + 1]) for name, value in request.headers if name in looked.headers) if looked.headers else ()
     )
@@ -64,7 +64,7 @@ def bounded(request: AccessRequest, looked: ComparedNames) -> AccessRequest:
 
 
 def request_facts(request: AccessRequest, looked: ComparedNames) -> RecordedFacts:
-    """Of what `bounded` gave.  `looked_headers` are those whose every value is here."""
+    """Facts of a request that `bounded` gave.  `looked_headers` are those whose every value is here."""
     sent = [(name.decode("ascii"), value) for name, value in request.headers]
     left_out = {name for name, value in sent if is_secret_header(name) or len(value) > LONGEST_TEXT}
     shown = request.client_certificate
@@ -111,7 +111,7 @@ def request_of(facts: RecordedFacts) -> AccessRequest:
 
 
 def identity_facts(identity: Identity, looked: ComparedNames) -> RecordedFacts:
-    """Without tokens, and without claims that no rule looks at.  `looked_claims` are those of which every value is here."""
+    """Facts of an identity, without tokens and claims that no rule looks at.  `looked_claims` are those of which every value is here."""
     found = {name: identity.claims[name] for name in looked.claims & identity.claims.keys()}
     left_out = {
         name for name, values in found.items() if len(values) > MOST_VALUES or any(len(str(value)) > LONGEST_TEXT for value in values)
@@ -156,7 +156,7 @@ def identity_of_facts(facts: RecordedFacts | None) -> Identity | None:
 
 
 def missing_for(route: Route, request: RecordedFacts, identity: RecordedFacts | None) -> str:
-    """What the rules of this route look at and nobody wrote down; "" where it is all there."""
+    """Facts that the rules of this route look at and nobody wrote down; "" where they are all there."""
     looked = looked_at([route])
     lacking = [request.get("cut", ""), (identity or {}).get("cut", "")]
     headers = {name.decode("ascii") for name in looked.headers}

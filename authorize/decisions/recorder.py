@@ -1,4 +1,4 @@
-"""What does authorize keep of what a proxy of another process asks it?  The decision, for the log, and when the session was last seen."""
+"""Decision recorder of the authorize service: logs what proxies of other processes ask, and when a session was last seen."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ Saw = Callable[[str, float, str], None]
 
 
 class DecisionRecorder:
-    """`saw` hears of each request that is let in with a session: session id, when, the host."""
+    """Recorder of checks.  `saw` hears of each request that is let in with a session: session id, when, the host."""
 
     def __init__(self, decisions: DecisionLog, saw: Saw, clock: Callable[[], float] = time.time):
         self._decisions = decisions
@@ -21,7 +21,7 @@ class DecisionRecorder:
         self._clock = clock
 
     async def check(self, authorize: Authorizer, request: AccessRequest, cookies: Sequence[bytes], request_id: str) -> Check:
-        """As `authorize.check`.  Without a request id it is no request (a stream that is judged anew), and nothing is kept."""
+        """Check as `authorize.check`.  Without a request id it is no request (a stream that is judged anew), and nothing is kept."""
         if not request_id:
             return await authorize.check(request, cookies)
         judged, began = DecisionLogEntry(request_id, request, None, None, 0.0, request.source_ip), time.perf_counter()

@@ -1,4 +1,4 @@
-"""How are decisions written down, and the oldest cleared away?  Called in the writer's thread, never by a request."""
+"""Decision log rows: written and pruned in the writer's thread, never by a request."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 
 def write(entries: Sequence[QueuedEntry]) -> None:
-    """All in one short transaction; BrokerError where the database can't.  Leaves no connection open behind it."""
+    """Write all in one short transaction; BrokerError where the database can't.  Leaves no connection open behind it."""
     rows = [row_of(*entry) for entry in entries]
     try:
         with transaction.atomic():
@@ -60,7 +60,7 @@ def _clear(keeping: DecisionLogSettings, now: datetime) -> None:
 
 
 def row_of(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> Row:
-    """The columns of LoggedDecision."""
+    """Columns of LoggedDecision."""
     decision, identity, request = judged.decision, judged.identity, judged.request
     route = decision.route.route if decision and decision.route else None
     row: Row = {

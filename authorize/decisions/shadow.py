@@ -1,4 +1,4 @@
-"""What would have been decided if everything in `mode: shadow` were enforced?  Told beside the decision; nothing is done by it."""
+"""Shadow policy: what would be decided if all in `mode: shadow` were enforced.  Logged beside the decision; it changes nothing."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ Identify = Callable[[], Awaitable[Identity | None]]
 
 @dataclass(frozen=True, slots=True)
 class ShadowOutcome:
-    """`route` is the one that would have decided, None where there would be none; `outcome` is an Outcome's value or TWO_READINGS."""
+    """Outcome under the shadow policy.  `route` would have decided, None for none; `outcome` is an Outcome's value or TWO_READINGS."""
 
     route: CompiledRoute | None
     outcome: str
@@ -33,7 +33,7 @@ class ShadowOutcome:
 
 @dataclass(frozen=True, slots=True)
 class EnforcedDecision:
-    """A request that was judged: the decision that counts, on whom, and when."""
+    """Decision that counts, with its request, on whom, and when."""
 
     request: AccessRequest
     decision: Decision
@@ -42,7 +42,7 @@ class EnforcedDecision:
 
 
 class ShadowPolicy:
-    """A second table, in which what is in shadow counts, for requests to be held against and never to be answered by."""
+    """Second route table, in which what is in shadow counts, for requests to be held against and never to be answered by."""
 
     def __init__(self, options: Options):
         self._table = route_table(options, with_shadow=True) if any(route.has_shadow for route in options.policy) else None
@@ -55,7 +55,7 @@ class ShadowPolicy:
         return self._table is not None
 
     async def would_be(self, asked: EnforcedDecision, identify: Identify, certificates: ClientCertificates) -> ShadowOutcome | None:
-        """None where nothing in shadow bears on this request.  `identify` is asked where only the person could tell."""
+        """Outcome, or None where nothing in shadow bears on this request.  `identify` is asked where only the person could tell."""
         if self._table is None:
             return None
         try:
@@ -79,7 +79,7 @@ def _told(decision: Decision) -> ShadowOutcome:
 
 
 def tell_shadow(request_id: str, decision: Decision, identity: Identity | None, would_be: ShadowOutcome) -> None:
-    """Counted each time, and logged where it would have come out otherwise."""
+    """Metric and log line: counted each time, and logged where it would have come out otherwise."""
     route, enforced = name_of(would_be.route.route) if would_be.route else "", decision.outcome.value
     metrics.shadow_decisions.labels(route, would_be.outcome, enforced).inc()
     if would_be.outcome != enforced:

@@ -1,4 +1,4 @@
-"""A decision with all that an administrator needs to understand it: made now for an invented request, or found in the decision log."""
+"""Explanation of a decision for administrators: made now for an invented request, or read from the decision log."""
 
 import json
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def explained(
     now: float,
     sources: IdentitySources | None = None,
 ) -> Explanation:
-    """By the same table and rules as every request."""
+    """Explanation of a request decided now, by the same table and rules as every request."""
     decision: Decision | None = None
     try:
         route = table.match(request)
@@ -53,7 +53,7 @@ def explained(
 
 
 def explained_again(row: Any, options: Options, configuration: str) -> Explanation:
-    """What was written down of a decision (a LoggedDecision): the trace is the one that it made itself.
+    """Explanation of a LoggedDecision, as it was written down: the trace is the one that it made itself.
 
     Only why earlier routes did not match is asked of the configuration that is in force now.
     """
@@ -92,13 +92,13 @@ def _asked(request: AccessRequest, identity: Identity | None, options: Options, 
 
 
 def marked(decision: Decision) -> list[dict[str, Any]]:
-    """The rows of the trace; those that settled it say so."""
+    """Rows of the trace; those that settled it say so."""
     decisive = frozenset(explain.decisive_rows(decision))
     return [{**row, "decisive": place in decisive} for place, row in enumerate(explain.rows(decision))]
 
 
 def ages(modified: Mapping[str, float], now: float) -> list[dict[str, str]]:
-    """How old were the records that the decision rested on?"""
+    """Ages of the records that the decision rested on."""
     return [{"record": name, "modified": moment(at), "age": str(timedelta(seconds=max(int(now - at), 0)))} for name, at in modified.items()]
 
 

@@ -1,4 +1,4 @@
-"""Whom does an administrator mean, and what would gate know of them if they asked now?"""
+"""Person lookup for explanations: whom an administrator means, and what gate would know of them if they asked now."""
 
 import time
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ ACCOUNT_PREFIX = f"{PROVIDER}/"
 
 @dataclass(frozen=True, slots=True)
 class FoundPerson:
-    """`note` says how the identity was come by, where that matters."""
+    """Person found.  `note` says how the identity was come by, where that matters."""
 
     identity: Identity | None
     sources: IdentitySources | None = None
@@ -28,7 +28,7 @@ class FoundPerson:
 
 
 def found_person(written: str, own: Any) -> FoundPerson:
-    """`written` is an e-mail address, `provider/subject` or `service_account/name`, "" for nobody.
+    """Person by an e-mail address, `provider/subject` or `service_account/name`; "" is nobody.
 
     `own` is what views find at `request.scope["gate"]`.
 

@@ -1,4 +1,4 @@
-"""What does an administrator want explained?  The fields of the page's form, and of the JSON endpoint's query."""
+"""Explain form: the fields of the admin's page, and of the JSON endpoint's query."""
 
 import time
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ LONGEST = 4096
 
 
 class DecisionNotLogged(ValueError):
-    """Nothing of this name is known."""
+    """The decision log has no decision of this request id."""
 
 
 class ExplainForm:
-    """`request` is the id of a request that was; the others describe one that is invented.  Errors are ValueErrors."""
+    """Form fields.  `request` is the id of a request that was; the others describe one that is invented.  Errors are ValueErrors."""
 
     FIELDS = ("request", "url", "person", "method", "address", "headers", "at")
 
@@ -36,7 +36,7 @@ class ExplainForm:
         return bool(self.request or self.url)
 
     def answer(self, own: Any) -> Explanation:
-        """`own` is what views find at `request.scope["gate"]`."""
+        """Explanation asked for.  `own` is what views find at `request.scope["gate"]`."""
         if too_long := [name for name, said in self._said.items() if len(said) > LONGEST]:
             raise ValueError(f"{too_long[0]} is longer than {LONGEST} characters")
         if self.request:

@@ -1,4 +1,4 @@
-"""A person and a request as somebody describes them: in a policy test, or on the command line.  Errors are ValueErrors."""
+"""Invented request and person, as a policy test or the command line describes them.  Errors are ValueErrors."""
 
 import math
 import re
@@ -29,7 +29,7 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")  # urlsplit drops some of them silent
 
 @dataclass(frozen=True, slots=True)
 class InventedPerson:
-    """`user` is as an entry of `allowed_users`: an e-mail address, `provider/subject`, or a subject; None for nobody.
+    """Person as described.  `user` is as in `allowed_users`: an e-mail address, `provider/subject`, or a subject; None for nobody.
 
     `signed_in` is when, in Unix seconds; None for just now.
     """
@@ -48,7 +48,7 @@ def described_header(written: str) -> tuple[bytes, bytes]:
 
 
 def described_address(written: str) -> str:
-    """Canonical; "" for an address that is not known."""
+    """Address, canonical; "" for one that is not known."""
     try:
         return str(ip_address(written)) if written else ""
     except ValueError:
@@ -69,7 +69,7 @@ def described_moment(written: str) -> float:
 
 
 def described_request(url: str, method: str, ports: frozenset[int], **facts: Any) -> AccessRequest:
-    """What a browser would send for this URL; `facts` are those of AccessRequest that a URL does not say."""
+    """Request that a browser would send for this URL; `facts` are those of AccessRequest that a URL does not say."""
     try:
         parts = urlsplit(url)
         if _CONTROLS.search(url) or parts.scheme not in ("https", "http", TCP) or not parts.hostname or "@" in parts.netloc:
@@ -89,7 +89,7 @@ def described_request(url: str, method: str, ports: frozenset[int], **facts: Any
 
 
 def described_identity(person: InventedPerson, options: Options) -> Identity | None:
-    """Made of records as those of a sign-in are, so that the same rules decide what counts."""
+    """Identity made of records as those of a sign-in are, so that the same rules decide what counts."""
     if person.user is None:
         return None
     said = dict(person.claims)

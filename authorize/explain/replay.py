@@ -1,4 +1,4 @@
-"""Whom would another policy refuse, or let in?  Recorded decisions are made again by it, from what was written down of them."""
+"""Policy replay: recorded decisions made again by another policy, and whom it would refuse or let in."""
 
 import json
 from collections import Counter
@@ -19,7 +19,7 @@ _UNDECIDED = frozenset({"unavailable"})
 
 @dataclass(slots=True)
 class ChangedOutcome:
-    """What comes out otherwise for one person on one route; `last` is the request id of the newest, `reason` why now."""
+    """Outcome that changes for one person on one route; `last` is the request id of the newest, `reason` why now."""
 
     kind: str
     route: str
@@ -43,7 +43,7 @@ class ReplayReport:
 
 
 def replay(rows: Iterable[Any], table: RouteTable) -> ReplayReport:
-    """`rows` are LoggedDecisions, the oldest first."""
+    """Replay of LoggedDecisions, the oldest first."""
     report = ReplayReport()
     for row in rows:
         problem = _replay(row, table, report)

@@ -1,4 +1,4 @@
-"""Who is a service account, to rules and upstreams?  Values alone: who checks a configuration needs no store for it."""
+"""Identity of a service account.  Values alone: who checks a configuration needs no store for it."""
 
 from authorize.policy.identity import Identity
 from databroker.records import ServiceAccount
@@ -9,7 +9,7 @@ IDENTITY_SECONDS = 3600.0
 
 
 def identity_of(account: ServiceAccount, now: float) -> Identity:
-    """It has no e-mail address and no claims.  Its id is of a provider that no person has: rules can't take one for the other."""
+    """Identity without e-mail address and claims.  Its id is of a provider that no person has: rules can't take one for the other."""
     id = f"{PROVIDER}/{account.name}"
     groups = tuple(map(str, account.groups))
     return Identity(

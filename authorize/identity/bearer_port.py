@@ -1,4 +1,4 @@
-"""Who answers whom a bearer token names?  The authenticate side does (authenticate/bearer_tokens.py); the roof brings the two together."""
+"""Bearer port: whom a bearer token names, asked of authenticate/bearer_tokens.py; the roof brings the two together."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from foundation.challenges import RefusedToken
 
 
 class VerifiedBearer(Protocol):
-    """Somebody whom a good token names.  There is no record of the session: it ends with the token."""
+    """Person whom a good token names.  There is no record of the session: it ends with the token."""
 
     @property
     def session(self) -> Session: ...

@@ -1,4 +1,4 @@
-"""Is the certificate that a client showed one that this route trusts?  The one door through which a client certificate counts."""
+"""Client certificate verification: the one door through which a client certificate counts for a route."""
 
 import base64
 import hashlib
@@ -38,7 +38,7 @@ class _ChainValidity:
 
 
 class ClientCertificates:
-    """Verdicts are kept for as long as every certificate of the chain is valid; that one is bad is found out anew each time."""
+    """Verified chains, each kept for as long as all of its certificates are valid; that one is bad is found out anew each time."""
 
     def __init__(self) -> None:
         self._good: BoundedCache[tuple[str, tuple[bytes, ...]], _ChainValidity] = BoundedCache(MAX_CACHED, 16 * MIB)
@@ -47,7 +47,7 @@ class ClientCertificates:
         return f"<ClientCertificates {len(self._good)} good chains>"
 
     def judged(self, request: AccessRequest, authority: ClientAuthority | None, now: float) -> AccessRequest:
-        """The request with what this authority makes of its certificate; what anybody said before is forgotten."""
+        """Request with what this authority makes of its certificate; what anybody said before is forgotten."""
         shown = request.client_certificate
         if authority is None or shown is None:
             return request
@@ -66,7 +66,7 @@ class ClientCertificates:
 
 
 class CertificateHosts:
-    """The host names whose routes want a client certificate: there alone browsers bother people with a choice of them."""
+    """Host names whose routes want a client certificate: there alone browsers bother people with a choice of them."""
 
     def __init__(self, routes: Iterable[CompiledRoute]):
         self._hosts = frozenset(route.route.from_.host for route in routes if route.client_ca is not None)
@@ -79,7 +79,7 @@ class CertificateHosts:
 
 
 def shown_certificate(chain: tuple[bytes, ...]) -> ClientCertificate | None:
-    """What a client showed, DER, its own certificate first.  None where it showed none, or nothing that can be read."""
+    """Certificate that a client showed (DER, its own first); None where it showed none, or nothing that can be read."""
     if not chain:
         return None
     return _read(chain)
@@ -103,7 +103,7 @@ def _read(chain: tuple[bytes, ...]) -> ClientCertificate | None:
 
 
 def verify(chain: tuple[bytes, ...], authority_pem: bytes, now: float) -> _ChainValidity:
-    """The way from the client's own certificate, over what it sent along, to one of these authorities (RFC 5280 6).
+    """Path from the client's own certificate, over what it sent along, to one of these authorities (RFC 5280 6).
 
     Everything is checked for this moment: signatures, validity, basic constraints, key usage, and that the certificate is for
     clients.  Where anything can't be read the answer is no.

@@ -1,4 +1,4 @@
-"""Where, other than in a cookie, does a request carry a credential?  Readings only: whether it is any good is for others."""
+"""Credentials of a request outside its cookies.  Read here; whether they are any good is for others."""
 
 import re
 
@@ -41,24 +41,24 @@ def is_unreadable(request: AccessRequest) -> bool:
 
 
 def is_service_account(scheme: str, token: str) -> bool:
-    """In a header alone: it lives for months, and URLs end up in logs."""
+    """A service account's secret counts in a header alone: it lives for months, and URLs end up in logs."""
     return scheme in ("gate", "bearer") and token.startswith(PREFIX)
 
 
 def challenge(request: AccessRequest, takes_bearers: bool) -> str:
-    """What WWW-Authenticate says to a program whose token let nobody in; "" for a person, who may sign in."""
+    """WWW-Authenticate challenge for a program whose token let nobody in; "" for a person, who may sign in."""
     scheme, token = authorization_of(request)
     return BAD_TOKEN if is_service_account(scheme, token) or (takes_bearers and scheme == "bearer") else ""
 
 
 def shows_token_of_ours(request: AccessRequest) -> bool:
-    """Whatever it is worth: a program's, or a service account's."""
+    """Has it a token of ours, a program's or a service account's, whatever it is worth?"""
     scheme, token = authorization_of(request)
     return scheme == "gate" or is_service_account(scheme, token) or bool(query_token_of(request))
 
 
 def query_token_of(request: AccessRequest) -> str:
-    """The value of the one `gate_session` in the query; "" where there is none, or several, or a browser sends it.
+    """Token in the query, of the one `gate_session`; "" where there is none, or several, or a browser sends it.
 
     Whoever makes a link, on a page, in a mail or a chat, chooses its query: a visitor would act as the link's author.
     """

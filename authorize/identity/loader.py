@@ -1,4 +1,4 @@
-"""Who is behind a session id?  Records of the data broker in, an Identity out."""
+"""Identity loader: a session id in, an Identity out, made of the data broker's records."""
 
 import asyncio
 import weakref
@@ -31,7 +31,7 @@ NOTHING = frozen_data({})
 
 @dataclass(frozen=True, slots=True)
 class IdentitySources:
-    """The records that an identity was made of, without their data; as long as the replica holds the same versions, it stands."""
+    """Records that an identity was made of, without their data; as long as the replica holds the same versions, it stands."""
 
     session: Record
     user: Record | None
@@ -57,7 +57,7 @@ class IdentitySources:
 
 
 class IdentityLoader:
-    """Identities are cached; what they rest on is compared at each use, and a change of any group drops them all."""
+    """Identity cache; what identities rest on is compared at each use, and a change of any group drops them all."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class IdentityLoader:
         return f"<IdentityLoader {len(self._cached)} cached>"
 
     def peek(self, session_id: str, now: float) -> Identity | None:
-        """The identity as far as it is at hand; None says nothing, then ask `load`."""
+        """Identity as far as it is at hand; None says nothing, then ask `load`."""
         cached = self._cached.get(session_id)
         if cached is None:
             return None
@@ -96,7 +96,7 @@ class IdentityLoader:
         return sources if cached is identity else None
 
     async def load(self, session_id: str, now: float) -> Identity | None:
-        """None where there is no such session, or it expired, or is another provider's, or its records make no sense.
+        """Identity of a session; None where there is none, or it expired, or is another provider's, or its records make no sense.
 
         Raises BrokerError.
         """
@@ -116,7 +116,7 @@ class IdentityLoader:
         return identity
 
     async def of_bearer(self, session: Session, user: User) -> Identity | RefusedToken:
-        """Of somebody whom a verified token names: what it says counts in place of records, and what the directory says besides.
+        """Identity of whom a verified token names: what it says counts in place of records, and what the directory says besides.
 
         Refused where that makes no sense, and for whom the provider has deactivated: a sign-in would be refused, and a token outlives it.
         The directory is our provider's: whom a token of another issuer names is not in it.  Raises BrokerError.

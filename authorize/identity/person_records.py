@@ -1,4 +1,4 @@
-"""What do the records of a person amount to?  Pure: records in, an Identity (or a ValueError) out."""
+"""Person records -> Identity.  Pure: records in, an Identity (or a ValueError) out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid", "nonce", "jti", "i
 
 @dataclass(frozen=True, slots=True)
 class PersonRecords:
-    """`rule_group_names` are the names and e-mails that rules may compare; `group_names` are those that upstreams are told.
+    """Records of a person.  `rule_group_names` are the names and e-mails that rules compare, `group_names` those that upstreams are told.
 
     `person` is None where the directory has no record of them.
     """
@@ -86,7 +86,7 @@ def _raw(claims: Mapping[str, Any], path: str) -> Any:
 
 
 def flattened(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Nested maps become dotted keys, scalars one-element tuples; what is neither text, number nor truth value is left out."""
+    """Claims flattened: nested maps become dotted keys, scalars one-element tuples; what is no text, number or truth value is left out."""
     flat: dict[str, tuple[Any, ...]] = {}
     waiting: list[tuple[str, Mapping[str, Any]]] = [("", claims)]
     while waiting:

@@ -1,4 +1,4 @@
-"""Which service account shows this token?  A record of the data broker in, an Identity out."""
+"""Service account loader: a token in, an Identity out, made of the data broker's record."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class _CachedAccount:
 
 
 class ServiceAccountLoader:
-    """Identities are cached for as long as the replica holds the same record; the secret is compared at each use."""
+    """Identity cache, valid for as long as the replica holds the same record; the secret is compared at each use."""
 
     def __init__(self, replica: Replica):
         self._replica = replica
@@ -35,7 +35,7 @@ class ServiceAccountLoader:
         return f"<ServiceAccountLoader {len(self._known)} known>"
 
     async def identify(self, token: str, now: float) -> Identity | RefusedToken:
-        """Raises BrokerError."""
+        """Identity of who has this token.  Raises BrokerError."""
         if not (name := name_in(token)):
             return RefusedToken("service account: the secret is mistyped or cut short")
         known: _CachedAccount | RefusedToken | None = self._known.get(name)

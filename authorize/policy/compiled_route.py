@@ -1,4 +1,4 @@
-"""A route of the configuration, made ready: does it match this path, and which rules let a caller in?"""
+"""Compiled route: a route of the configuration, made ready to match a path and to let a caller in."""
 
 import hashlib
 import itertools
@@ -31,7 +31,7 @@ CONDITIONS = ("path", "prefix", "regex")
 
 @dataclass(frozen=True, slots=True)
 class ClientAuthority:
-    """The authorities that a route trusts to issue client certificates; `id` is the SHA-256 of their PEM."""
+    """Authorities that a route trusts to issue client certificates; `id` is the SHA-256 of their PEM."""
 
     id: str
     pem: bytes
@@ -43,7 +43,7 @@ class ClientAuthority:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledRoute:
-    """`matched_prefix` is the canonical `path` or `prefix` that `prefix_rewrite` replaces, "" where the route has neither.
+    """Route made ready.  `matched_prefix` is the canonical `path` or `prefix` that `prefix_rewrite` replaces, "" where it has neither.
 
     `id`, `grants` and `is_for_people` are made for the first request that asks, and then kept: of ten thousand routes most are never asked.
     """
@@ -86,7 +86,7 @@ class CompiledRoute:
 
 
 def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, with_shadow: bool = False) -> CompiledRoute:
-    """`key` names the route in problems (`policy[3]`); ConfigError with each of them.
+    """Route made ready; `key` names it in problems (`policy[3]`); ConfigError with each of them.
 
     `client_ca` is that of all routes; the route's own takes its place.  Blocks in shadow are left out, or `with_shadow` taken for
     enforced; either way their problems are found.
@@ -214,7 +214,7 @@ def _reading_matcher(path: str | None, prefix: str | None, patterns: Sequence[Ma
 
 
 def name_of(route: Route) -> str:
-    """As people know the route: its name, else where it lies."""
+    """Name as people know the route: its own, else where it lies."""
     where = next((f" {condition} {getattr(route, condition)}" for condition in CONDITIONS if getattr(route, condition) is not None), "")
     return route.name or f"{route.from_}{where}"
 
@@ -235,7 +235,7 @@ def lets_somebody_in(route: Route) -> bool:
 
 
 def grants_of(route: Route) -> Iterator[Criterion]:
-    """Those that need no sign-in come first, then from the cheapest to the dearest."""
+    """Grants: those that need no sign-in come first, then from the cheapest to the dearest."""
     if route.allow_public_unauthenticated_access:
         yield criteria.always("allow_public_unauthenticated_access", Reason.PUBLIC)
     if route.redirect is not None:

@@ -1,4 +1,4 @@
-"""One small function per rule of a route: does it hold for this case, and why (not)?"""
+"""Criteria of a route's own keys, one small function each: does it hold for this case, and why (not)?"""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -27,7 +27,7 @@ def always(rule: str, reason: Reason) -> Criterion:
 
 
 def preflight() -> Criterion:
-    """A browser's question before a cross-origin request; it can't carry a cookie (Fetch standard, 4.8)."""
+    """CORS preflight: a browser's question before a cross-origin request; it can't carry a cookie (Fetch standard, 4.8)."""
 
     def judge(case: Case) -> int:
         request = case.request
@@ -65,7 +65,7 @@ def users(entries: Iterable[str], rule: str = "allowed_users", *, is_negated: bo
 
 
 def groups(entries: Iterable[str], rule: str = "allowed_groups", *, is_negated: bool = False) -> Criterion:
-    """By id; by name or e-mail as far as the identity has them (`Identity.group_names` says for which providers)."""
+    """Groups by id; by name or e-mail as far as the identity has them (`Identity.group_names` says for which providers)."""
     listed = frozenset(entries)
 
     def judge(identity: Identity) -> int:
@@ -84,7 +84,7 @@ def no_group_fits(identity: Identity) -> int:
 
 
 def domains(entries: Iterable[str], rule: str = "allowed_domains", *, is_negated: bool = False) -> Criterion:
-    """The whole domain, never a suffix of it."""
+    """Domains of e-mail addresses: the whole domain, never a suffix of it."""
     listed = frozenset(filter(None, map(canonical_domain, entries)))
 
     def judge(identity: Identity) -> int:
@@ -96,7 +96,7 @@ def domains(entries: Iterable[str], rule: str = "allowed_domains", *, is_negated
 
 
 def claims(listed_values: Mapping[str, Iterable[Any]], rule: str = "allowed_idp_claims") -> Criterion:
-    """Any listed value of any listed claim; types count."""
+    """Claims: any listed value of any listed claim; types count."""
     listed = {name: frozenset(map(with_type, values)) for name, values in listed_values.items()}
 
     def judge(identity: Identity) -> int:
@@ -116,7 +116,7 @@ def claims(listed_values: Mapping[str, Iterable[Any]], rule: str = "allowed_idp_
 
 
 def certificate(authority_id: str, rule: str) -> Criterion:
-    """A chain to this authority, verified for this moment (authorize/identity/client_certificates.py)."""
+    """Client certificate: a chain to this authority, verified for this moment (authorize/identity/client_certificates.py)."""
 
     def judge(case: Case) -> int:
         shown_certificate = case.request.client_certificate

@@ -1,4 +1,4 @@
-"""How is one rule asked, and what does it leave behind?  A case in, a Step out."""
+"""Criterion: one rule and how it is evaluated.  A Case in, a TraceStep out."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ _CANT_EVALUATE = (ArithmeticError, AttributeError, LookupError, TypeError, Value
 
 @dataclass(slots=True)  # not frozen: one is made for each decision
 class Case:
-    """What is judged.  `identity` is None where nobody is signed in; `now` is Unix seconds."""
+    """Case that is judged.  `identity` is None where nobody is signed in; `now` is Unix seconds."""
 
     request: AccessRequest
     identity: Identity | None
@@ -34,7 +34,7 @@ class Case:
     second: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def read(self) -> tuple[str, ...]:
-        """All that upstreams may take the path for; nothing where all read it alike, UNTOLD where there are too many."""
+        """Readings of the path by upstreams; none where all read it alike, UNTOLD where there are too many."""
         path = self.request.path
         try:
             self.others = () if is_read_alike(path) else readings(path)
@@ -48,7 +48,7 @@ class Case:
         return self.second
 
     def fold(self) -> dict[bytes, bytes | None]:
-        """The value of each header; None where it comes twice: which of them an upstream takes is not known."""
+        """Value of each header; None where it comes twice: which of them an upstream takes is not known."""
         folded = dict[bytes, bytes | None]()
         for name, value in self.request.headers:
             folded[name] = None if name in folded else value
@@ -57,7 +57,7 @@ class Case:
 
 
 class TraceStep(NamedTuple):  # several are made for each rule of each route
-    """One look at one rule: `rule` is the route key it comes from, `value` one of policy/truth.py, `criterion` says more on demand."""
+    """Step of a trace, one look at one rule: `rule` is its route key, `value` one of policy/truth.py, `criterion` says more on demand."""
 
     rule: str
     value: int
@@ -74,7 +74,7 @@ Evaluation = Callable[[Case, list[TraceStep]], int]
 
 
 class CriterionLook(NamedTuple):  # taken apart for each criterion of each request
-    """How one criterion is asked: `judge` answers TRUE, FALSE, UNKNOWN or NOTHING, and `steps` has the Step for each.
+    """Look by one criterion: `judge` answers TRUE, FALSE, UNKNOWN or NOTHING, and `steps` has the TraceStep for each.
 
     `judge` is shown the case, or the identity where `subject` is 1.  `nobody` is the TraceStep before anybody has signed in, None where
     that makes no difference.  `yes` is the one TraceStep that holds.
@@ -88,7 +88,7 @@ class CriterionLook(NamedTuple):  # taken apart for each criterion of each reque
 
 
 def every(looks: Iterable[CriterionLook]) -> Evaluation:
-    """All must hold.  The one place where criteria are evaluated: what can't be is unknown.
+    """Conjunction: all must hold.  The one place where criteria are evaluated: what can't be is unknown.
 
     A loop and no call for each: the long lists are of this kind.
     """
@@ -145,7 +145,7 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class CriterionReasons:
-    """The reasons of a rule that holds, does not, or can't be evaluated; `nothing` is the reason of NOTHING."""
+    """Reasons of a rule that holds, does not, or can't be evaluated; `nothing` is the reason of NOTHING."""
 
     yes: Reason
     no: Reason
@@ -156,12 +156,12 @@ class CriterionReasons:
 def on_request(
     criterion: Criterion, answers: CriterionReasons, judge: Callable[[Case], int], *, is_negated: bool = False, needs_person: bool = False
 ) -> Criterion:
-    """What the case decides; with `needs_person` the answer is MAYBE before anybody has signed in."""
+    """Criterion that the case decides; with `needs_person` the answer is MAYBE before anybody has signed in."""
     return _asked(criterion, answers, judge, 0, is_negated=is_negated, needs_person=needs_person)
 
 
 def on_person(criterion: Criterion, answers: CriterionReasons, judge: Callable[[Identity], int], *, is_negated: bool = False) -> Criterion:
-    """As `on_request`, for what only the person decides; before anybody has signed in the answer is MAYBE."""
+    """Criterion as of `on_request`, for what only the person decides; before anybody has signed in the answer is MAYBE."""
     return _asked(criterion, answers, judge, 1, is_negated=is_negated, needs_person=True)
 
 

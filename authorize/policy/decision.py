@@ -1,4 +1,4 @@
-"""May this caller make this request?  Values in, a Decision out; no clock, no network, no Django."""
+"""Decision: may this caller make this request?  Values in, a Decision out; no clock, no network, no Django."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -22,7 +22,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`trace` holds every rule that was looked at, in order, up to the one that decided; `case` is what they looked at."""
+    """Decision with its `trace` of every rule that was looked at, in order, up to the one that decided; `case` is what they looked at."""
 
     outcome: Outcome
     route: CompiledRoute | None
@@ -43,13 +43,13 @@ NO_ROUTE = Decision(Outcome.NO_ROUTE, None, ())
 
 
 def decide(request: AccessRequest, identity: Identity | None, routes: RouteTable, now: float) -> Decision:
-    """`identity` is None where nobody is signed in.  BadRequest where the path has no single reading on its host."""
+    """Decision on a request.  `identity` is None where nobody is signed in.  BadRequest where the path has two readings on its host."""
     route = routes.match(request)
     return NO_ROUTE if route is None else judge(request, identity, route, now)
 
 
 def judge(request: AccessRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
-    """The decision on a route that is already matched, at this time (Unix seconds).
+    """Decision on a route that is already matched, at this time (Unix seconds).
 
     A requirement outranks every grant, and so does a deny, which must be known not to hold.  Grants are OR-ed.  Who may enter must
     have signed in as the route asks.

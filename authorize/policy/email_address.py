@@ -1,4 +1,4 @@
-"""When are two e-mail addresses, or two domains, the same one?  What is in doubt has no canonical form and matches nothing."""
+"""E-mail addresses and domains in canonical form, to be compared.  What is in doubt has none and matches nothing."""
 
 import re
 import unicodedata
@@ -18,7 +18,7 @@ _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
 def canonical_email(text: Any) -> str:
-    """The address in the form that rules compare, or "" where no rule on e-mail may match it."""
+    """Address in the form that rules compare, or "" where no rule on e-mail may match it."""
     if not isinstance(text, str) or len(text) > _LONGEST_EMAIL or text.count("@") != 1:
         return ""
     local, _, domain = text.partition("@")
@@ -30,7 +30,7 @@ def canonical_email(text: Any) -> str:
 
 @bounded_lru_cache(1024, longest=_LONGEST_DOMAIN)  # thousands of routes name people of a few domains
 def canonical_domain(text: str) -> str:
-    """ASCII lower-case A-labels (NFKC, then IDNA), or "" where this is not a domain."""
+    """Domain as ASCII lower-case A-labels (NFKC, then IDNA), or "" where this is none."""
     if len(text) > _LONGEST_DOMAIN:
         return ""
     if not text.isascii():

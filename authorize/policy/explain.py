@@ -1,4 +1,4 @@
-"""A Decision in words: one sentence for the person refused, rows for JSON and logs, and which routes were passed over and why."""
+"""Decision in words: one sentence for the person refused, rows for JSON and logs, and which routes were passed over and why."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ class RouteLook:
 
 
 def sentence(decision: Decision) -> str:
-    """Never names what is listed: that is the operator's."""
+    """Sentence for the person; it never names what is listed: that is the operator's."""
     if decision.outcome is Outcome.NO_ROUTE:
         return "There is nothing at this address."
     if decision.outcome is Outcome.SIGN_IN:
@@ -59,7 +59,7 @@ def sentence(decision: Decision) -> str:
 
 
 def rows(decision: Decision) -> list[dict[str, Any]]:
-    """The trace, one row a rule, in the order in which they were looked at: what each compared, and what it would hold for."""
+    """Rows of the trace, one a rule, in the order in which they were looked at: what each compared, and what it would hold for."""
     return [_row(step, decision) for step in decision.trace]
 
 
@@ -153,14 +153,14 @@ def _joined(reasons: list[str]) -> str:
 
 
 def decisive_reason(decision: Decision) -> str:
-    """Why it came out so, in a few words; for the log."""
+    """Reason why it came out so, in a few words; for the log."""
     if decision.outcome is Outcome.SIGN_IN:
         return Reason.NOT_SIGNED_IN.value
     return decision.trace[-1].reason.value if decision.trace else decision.outcome.value
 
 
 def decisive_rows(decision: Decision) -> list[int]:
-    """The places in the trace that settled it: the rule that let in or kept out; where none let in, all that might have."""
+    """Rows of the trace that settled it: the rule that let in or kept out; where none let in, all that might have."""
     if not decision.trace:
         return []
     last = len(decision.trace) - 1
@@ -169,7 +169,7 @@ def decisive_rows(decision: Decision) -> list[int]:
 
 
 def ways_in(decision: Decision) -> list[str]:
-    """What would make it pass: each line on its own, as far as the rules can say.  For administrators: it names what is listed."""
+    """Ways to pass, each line on its own, as far as the rules can say.  For administrators: it names what is listed."""
     route = decision.route
     if route is None or decision.is_allowed:
         return []

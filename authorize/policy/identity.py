@@ -1,4 +1,4 @@
-"""What is known of a caller, in the form the criteria compare."""
+"""Identity: what is known of a caller, in the form that the criteria compare."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Why did a rule answer as it did, in the words shown to people?  They never name what is listed."""
+"""Reasons of a rule's answer, in the words shown to people.  They never name what is listed."""
 
 from enum import Enum
 

@@ -1,4 +1,4 @@
-"""What is judged: the request, reduced to one canonical reading of its host and path."""
+"""Access request: what is judged, reduced to one canonical reading of its host and path."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _REFUSED_IN_QUERY = re.compile(rb"[\x00-\x20\x7f#]")
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """What a client showed and proved to hold in its TLS handshake.
+    """Certificate that a client showed and proved to hold in its TLS handshake.
 
     `fingerprint` is the SHA-256 of the certificate in hexadecimal, `spki_hash` that of its public key in base64.  `chain` is DER,
     the client's own first.  `verdicts` says, by the id of an authority that was asked about, what is wrong: "" where nothing is.
@@ -32,7 +32,7 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True)
 class AccessRequest:
-    """`host` is lower-case, without port or trailing dot; `port` is None where it is the scheme's default, never for a tunnel.
+    """Request.  `host` is lower-case, without port or trailing dot; `port` is None where it is the scheme's default, never for a tunnel.
 
     `method` is empty where nobody trustworthy said it (forward auth): a rule about it can't be known to hold, so it must refuse.
     `path` is the canonical path (percent-encoded ASCII, dot segments resolved) that is matched, decided on and forwarded.
@@ -62,7 +62,7 @@ class AccessRequest:
 
 
 def require_method(method: str) -> None:
-    """BadRequest where an application may run another method than the one that is judged: `delete` is DELETE to many.
+    """Method; BadRequest where an application may run another one than is judged: `delete` is DELETE to many.
 
     The only door for methods, of the listener and of everybody who asks about a request.
     """
@@ -83,7 +83,7 @@ def access_request(
     headers: Sequence[tuple[bytes, bytes]] = (),
     client_certificate: ClientCertificate | None = None,
 ) -> AccessRequest:
-    """The one door from bytes of a request to what is judged; BadRequest where they have no single reading.
+    """Access request of raw bytes, the one door to what is judged; BadRequest where they have no single reading.
 
     `query` keeps each byte as one character (latin-1), so that it can be forwarded unchanged.  An empty `method` is one that nobody said.
     """

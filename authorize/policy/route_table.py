@@ -1,4 +1,4 @@
-"""Which route is a request's?  The first in the list that matches, among those of its host."""
+"""Route table: a request's route is the first in the list that matches, among those of its host."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from foundation.errors import ConfigError, Problem, TwoReadings
 
 @dataclass(frozen=True, slots=True)
 class HostRoutes:
-    """The routes of one `from` host and port, in list order.  First match wins, so they are never sorted."""
+    """Routes of one `from` host and port, in list order.  First match wins, so they are never sorted."""
 
     routes: tuple[CompiledRoute, ...]
     have_escapes: bool
@@ -76,7 +76,7 @@ Address = tuple[str, int | None, bool]
 
 
 class RouteTable:
-    """Indexed by address, so that ten thousand routes cost what ten do."""
+    """Table of routes, indexed by address, so that ten thousand cost what ten do."""
 
     def __init__(self, by_host: dict[Address, HostRoutes], conditions: tuple[bytes | None, bool], own_hosts: frozenset[str] = frozenset()):
         self._by_host = by_host
@@ -100,7 +100,7 @@ class RouteTable:
         previous: "RouteTable | None" = None,
         own_hosts: frozenset[str] = frozenset(),
     ) -> "RouteTable":
-        """ConfigError with every problem of every route.  `client_ca` is that of all routes; it has no default that could be forgotten.
+        """Table; ConfigError with every problem of every route.  `client_ca` is that of all routes; no default could be forgotten.
 
         What is in shadow is left out, as if it were not written; `with_shadow` takes it for enforced, which no request may be
         answered by.  No wildcard stands for `own_hosts`: what it leads to would be of one origin with our pages.  What was compiled
@@ -133,7 +133,7 @@ class RouteTable:
         return {id(compiled.route): compiled for compiled in self.routes()} if conditions == self._conditions else {}
 
     def match(self, request: AccessRequest) -> CompiledRoute | None:
-        """TwoReadings (a BadRequest) where upstreams may read the path as one of another route, or of none."""
+        """Route of a request; TwoReadings (a BadRequest) where upstreams may read the path as one of another route, or of none."""
         found = self._host_routes(request.host, request.port, request.is_tunnel)
         return found.match(request.path) if found is not None else None
 

@@ -1,4 +1,4 @@
-"""Which routes can never match, because an earlier one takes every request of theirs?
+"""Shadowed routes, which can never match, because an earlier one takes every request of theirs.
 
 Sound, not complete: what is reported is certain, and what several earlier routes cover together is not looked for.  Only routes of the
 same host and port are compared, for a host with routes of its own never asks a wildcard's (route_table.py).

@@ -1,4 +1,4 @@
-"""Has this person signed in strongly and recently enough for this route?  Who falls short is led to a stronger sign-in, not refused."""
+"""Step-up: has this person signed in strongly and recently enough for this route?  Who falls short is led to a stronger one."""
 
 from collections.abc import Iterator
 from datetime import timedelta

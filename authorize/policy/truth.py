@@ -1,4 +1,4 @@
-"""What follows from answers that may be missing?  Three-valued logic (Kleene's), for one answer or for several still possible.
+"""Three-valued logic (Kleene's) of answers that may be missing, for one answer or for several still possible.
 
 An answer is a set of truth values as bits.  What a criterion on the person says before anybody has signed in is MAYBE: either,
 once somebody has.  What can't be evaluated is UNKNOWN; it is never taken for a yes, and never for the no that a deny needs.

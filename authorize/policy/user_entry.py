@@ -1,4 +1,4 @@
-"""A user entry: the one thing that a text in `allowed_users`, `user` or `admin_allowed_users` names."""
+"""User entry: the one thing that a text in `allowed_users`, `user` or `admin_allowed_users` names."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -15,7 +15,7 @@ class EntryKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UserEntry:
-    """`name` is what is compared: the canonical address, the whole user id, or the subject."""
+    """Entry.  `name` is what is compared: the canonical address, the whole user id, or the subject."""
 
     kind: EntryKind
     name: str

@@ -1,4 +1,4 @@
-"""How is a request told in Envoy's words (envoy.service.auth.v3), and read from them again?"""
+"""Request attributes in Envoy's words (envoy.service.auth.v3): written for authorize, and read from them again."""
 
 import re
 import ssl
@@ -47,7 +47,7 @@ def to_check_request(
 
 
 def from_check_request(check: external_auth_pb2.CheckRequest, default_ports: frozenset[int]) -> tuple[AccessRequest, list[bytes]]:
-    """What is judged, and every Cookie header; BadRequest where it has no single reading."""
+    """Access request, and every Cookie header; BadRequest where it has no single reading."""
     attributes = check.attributes
     http = attributes.request.http
     headers = headers_of(http)
@@ -89,7 +89,7 @@ def _chain(certificate: str) -> tuple[bytes, ...]:
 
 
 def headers_of(http: Http) -> tuple[tuple[bytes, bytes], ...]:
-    """Lower-case names; every value where Envoy sends them raw (`encode_raw_headers`), else its own joining of them."""
+    """Headers, names in lower case; every value where Envoy sends them raw (`encode_raw_headers`), else its own joining of them."""
     if sent_raw := http.header_map.headers:
         return tuple([(_name(header.key), header.raw_value or raw(header.value)) for header in sent_raw])
     return tuple([(_name(name), raw(value)) for name, value in http.headers.items() if not name.startswith(":")])
@@ -101,7 +101,7 @@ def _name(name: str) -> bytes:
 
 
 def raw(text: str) -> bytes:
-    """The bytes that HTTP had, where they were no more than latin-1."""
+    """Bytes that HTTP had, where they were no more than latin-1."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""The authorize service of another process, as an Authorizer: asked by Envoy's protocol, believed by the shared secret."""
+"""Remote authorizer: the authorize service of another process, asked by Envoy's protocol, believed by the shared secret."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields
@@ -26,7 +26,7 @@ NOBODY_IN_PARTICULAR = AccessRequest(method="GET", host="", port=None, path="/")
 
 
 class RemoteAuthorizer(RouteHosts):
-    """Its own routes say which one a request is for; authorize must find the same one, and decides.
+    """Authorizer over gRPC.  Its own routes say which one a request is for; authorize must find the same one, and decides.
 
     `seen` gives the version of the records that this process knows of, so that no older ones decide.
     """

@@ -1,4 +1,4 @@
-"""Envoy's external authorization (envoy.service.auth.v3): one method for our own proxies and for anybody's Envoy."""
+"""External authorization server (envoy.service.auth.v3): one method for our own proxies and for anybody's Envoy."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class EnvoyRequest:
-    """A request as somebody's Envoy told it, which forwards it by the route of `route_id`; `unread` says why it has no single reading."""
+    """Request as somebody's Envoy told it, which forwards it by the route of `route_id`; `unread` says why it has no single reading."""
 
     request: AccessRequest
     headers: Headers
@@ -54,7 +54,7 @@ class EnvoyRequest:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """What a client is told instead of being let through."""
+    """Answer that a client is told instead of being let through."""
 
     status: int
     headers: Headers
@@ -62,7 +62,7 @@ class Denied:
 
 
 class LetThrough(NamedTuple):
-    """All that an answer which lets a request through is made of, and nothing else."""
+    """Answer that lets a request through: all that it is made of, and nothing else."""
 
     outcome: Outcome
     route_id: str
@@ -72,13 +72,13 @@ class LetThrough(NamedTuple):
 
 
 class Responder(Protocol):
-    """What only the proxy knows how to say; the roof brings it (`proxy/ext_authz.py`)."""
+    """Responder for other people's Envoys: what only the proxy knows how to say (`proxy/ext_authz.py`); the roof brings it."""
 
     async def respond(self, asked: EnvoyRequest) -> LetThrough | Denied: ...
 
 
 class ExtAuthz:
-    """`authorize` and `responder` are asked for at each call, because a reload replaces them."""
+    """Server of the one method.  `authorize` and `responder` are asked for at each call, because a reload replaces them."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class ExtAuthz:
         return {"Check": grpc.unary_unary_rpc_method_handler(self.check, pb.CheckRequest.FromString)}
 
     async def check(self, request: pb.CheckRequest, context: grpc.aio.ServicerContext) -> bytes:
-        """A CheckResponse as it is sent, because most answers have been given before (`_let_through`)."""
+        """CheckResponse as it is sent, because most answers have been given before (`_let_through`)."""
         if any(name == TOKEN for name, _ in context.invocation_metadata() or ()):
             return (await self._for_our_proxy(request)).SerializeToString()
         return await self._for_an_envoy(request)

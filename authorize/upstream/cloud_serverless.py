@@ -1,4 +1,4 @@
-"""What proves to a cloud's serverless services who we are: identity tokens, kept until shortly before they expire.
+"""Identity tokens for a cloud's serverless services, kept until shortly before they expire.
 
 The protocols are the vendor's: with a service account's key, a JWT of ours is exchanged at its token_uri (RFC 7523); without one, the
 machine's metadata server is asked.
@@ -44,7 +44,7 @@ class _Held:
 
 
 class IdentityTokens:
-    """One token for each audience; of many requests that need the same one, the first fetches it and the others wait for that."""
+    """Token cache, one for each audience; of many requests that need the same one, the first fetches it and the others wait for that."""
 
     def __init__(self, options: Options, clock: Callable[[], float] = time.time):
         key_file = options.cloud_serverless_authentication_service_account
@@ -60,7 +60,7 @@ class IdentityTokens:
         return f"<IdentityTokens {len(self._held)} held>"
 
     async def token_for(self, audience: str) -> str:
-        """CredentialsError where none can be had: nothing is ever sent without one."""
+        """Token for an audience; CredentialsError where none can be had: nothing is ever sent without one."""
         held, now = self._held.get(audience), self._clock()
         if held is not None and now < held.expires - UNUSED_BEFORE_EXPIRY:
             if now >= held.renewed_at and not self._has_just_failed(audience, now):

@@ -1,4 +1,4 @@
-"""What does an upstream see in Authorization where it wants our credentials, and in whose name do we act there?"""
+"""Upstream credentials: the Authorization that an upstream sees where it wants ours, and in whose name we act there."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ GroupsTold = Callable[[CompiledRoute, Identity], Iterable[str]]
 
 
 class UpstreamCredentials:
-    """Never for a preflight, which nobody vouches for, and never in a verdict for another proxy, which the client may read."""
+    """Credentials of ours; never for a preflight, which nobody vouches for, nor in a verdict for another proxy: the client may read it."""
 
     def __init__(self, options: Options, routes: Iterable[CompiledRoute], groups_told: GroupsTold, clock: Callable[[], float] = time.time):
         self._tokens = IdentityTokens(options, clock)
@@ -44,7 +44,7 @@ class UpstreamCredentials:
         return route.id in self._clusters
 
     async def headers_for(self, route: CompiledRoute, identity: Identity | None) -> Headers:
-        """CredentialsError where a request would reach the upstream without what it wants, or in nobody's name."""
+        """Headers; CredentialsError where a request would reach the upstream without what it wants, or in nobody's name."""
         if (authorization := self._clusters.get(route.id)) is not None:
             return self._impersonation(route, identity, authorization)
         if (audience := self._audiences.get(route.id)) is not None:
@@ -70,12 +70,12 @@ class UpstreamCredentials:
 
 
 def audience_of(upstream: Url) -> str:
-    """A serverless service knows itself by its https URL without a path."""
+    """Audience of a serverless service, which knows itself by its https URL without a path."""
     return Url("https", upstream.host, upstream.port).origin
 
 
 def impersonated_user(identity: Identity) -> bytes:
-    """The verified address, else `provider/subject`; an address that could pass for the latter is not used."""
+    """User to impersonate: the verified address, else `provider/subject`; an address that could pass for the latter is not used."""
     email = attested_email(identity)
     user = email if email and "/" not in email and _may_be_named(email) else identity.user_id
     if not _may_be_named(user):

@@ -1,4 +1,4 @@
-"""What is an upstream told about the caller?  The signed assertion, and claims as plain headers."""
+"""Identity headers: what an upstream is told about the caller, as the signed assertion and as plain headers of claims."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ _PRINTABLE_BUT_PERCENT = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
 class IdentityHeaders:
-    """Cached for each session, route and host; the signing key is fixed for the life of this object."""
+    """Header cache for each session, route and host; the signing key is fixed for the life of this object."""
 
     def __init__(self, options: Options, signing_key: SigningKey):
         self._issuer = options.authenticate_service_url.host_port
@@ -50,7 +50,7 @@ class IdentityHeaders:
         return f"<IdentityHeaders {len(self._cached)} cached>"
 
     def headers_for(self, request: AccessRequest, route: CompiledRoute, identity: Identity | None, now: float) -> Headers:
-        """() unless the route passes identity headers.  `identity` is None on public routes that nobody signed in for."""
+        """Headers, () unless the route passes them.  `identity` is None on public routes that nobody signed in for."""
         if not route.route.pass_identity_headers:
             return ()
         host_port = request.host_port
@@ -64,7 +64,7 @@ class IdentityHeaders:
         return headers
 
     def assertion(self, identity: Identity | None, host_port: str) -> str:
-        """The signed assertion alone, for the caller's own eyes (`/.gate/jwt`): of the groups, what every route of ours may tell."""
+        """Assertion alone, signed, for the caller's own eyes (`/.gate/jwt`): of the groups, what every route of ours may tell."""
         told = None if self._groups_filter is None else frozenset(self._groups_filter)
         groups = () if identity is None else filtered(identity.groups, told)
         return self._key.sign(attested_claims(identity, self._issuer, host_port, groups))

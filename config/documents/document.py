@@ -1,4 +1,4 @@
-"""What does a configuration document hold, and where: the line and column of each key?"""
+"""Configuration document: its value, and the line and column of each key."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +35,7 @@ def position_in(text: str, offset: int) -> tuple[int, int]:
 
 
 class DocumentError(Exception):
-    """The bytes are no document of the format; `line` and `column` count from 1.  The message never quotes the document."""
+    """Error of a document: the bytes are none of the format; `line` and `column` count from 1.  The message never quotes the document."""
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None):
         super().__init__(message)
@@ -45,7 +45,7 @@ class DocumentError(Exception):
 
 @dataclass
 class Document:
-    """`problems` are mistakes that do not stop reading: duplicate keys.
+    """Document read.  `problems` are mistakes that do not stop reading: duplicate keys.
 
     Positions are by container and key, or, where reading does not tell them, found by `locate` when the first is asked for.
     """

@@ -1,4 +1,4 @@
-"""Where is each key of a JSON or TOML text?  Asked only where something is wrong, of a text that its parser has accepted."""
+"""Key positions of a JSON or TOML text.  Asked only where something is wrong, of a text that its parser has accepted."""
 
 import json
 import re

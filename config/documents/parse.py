@@ -1,4 +1,4 @@
-"""Bytes of a configuration file -> plain values, and where each key is.  YAML, JSON, TOML or properties, told by the name's end."""
+"""Parser of configuration files (YAML, JSON, TOML, properties, told by the name's end): bytes -> plain values, each with its place."""
 
 import codecs
 import json

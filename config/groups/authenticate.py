@@ -1,4 +1,4 @@
-"""The settings of sign-in: the authenticate service, the identity provider, the signing key."""
+"""Settings of sign-in: the authenticate service, the identity provider, the signing key."""
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta

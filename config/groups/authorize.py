@@ -1,4 +1,4 @@
-"""The settings of the decision: where groups come from, and who may enter the admin."""
+"""Settings of the decision: where groups come from, and who may enter the admin."""
 
 from collections.abc import Iterator
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The settings of certificates that gate gets by itself (ACME, RFC 8555), and for which hosts it gets them."""
+"""Settings of certificates that gate gets by itself (ACME, RFC 8555), and for which hosts it gets them."""
 
 import re
 from collections.abc import Iterator

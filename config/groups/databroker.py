@@ -1,4 +1,4 @@
-"""The settings of what we remember: the store and how it is reached, and Django's database."""
+"""Settings of the records: the store and how it is reached, and Django's database."""
 
 from collections.abc import Iterator
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The settings of the directory: where the provider's users and groups are read, as whom, how often and how fast."""
+"""Settings of the directory: where the provider's users and groups are read, as whom, how often and how fast."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -46,7 +46,7 @@ def account_key(settings: Any) -> str:
 
 
 def account_of(settings: Any) -> DirectoryAccount | None:
-    """With which credentials the provider's directory is read; None where it is not read.  ValueError for unusable ones."""
+    """Account with which the provider's directory is read; None where it is not read.  ValueError for unusable ones."""
     if settings.idp_service_account is not None:
         return parse(settings.idp_provider, settings.idp_service_account.reveal())
     if settings.idp_provider != "azure" or settings.directory_file or settings.scim_token or claimed_groups(settings):

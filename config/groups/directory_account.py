@@ -1,4 +1,4 @@
-"""With which credentials is a directory read?  What `idp_service_account` holds, by provider; errors never show a byte of it."""
+"""Directory account: the credentials in `idp_service_account`, by provider.  Errors never show a byte of it."""
 
 import json
 import re
@@ -28,7 +28,7 @@ _SHARED_TENANTS = frozenset({"common", "organizations", "consumers"})
 
 @dataclass(frozen=True, slots=True)
 class DirectoryAccount:
-    """`values` are the members by name; `key` and `subject` are Google's: a service account, and whom it acts for."""
+    """Credentials.  `values` are the members by name; `key` and `subject` are Google's: a service account, and whom it acts for."""
 
     values: Mapping[str, SecretText] = field(repr=False)
     key: CloudServiceAccount | None = None
@@ -39,7 +39,7 @@ class DirectoryAccount:
 
 
 def expected(provider: str) -> str:
-    """In words, with the shape of the JSON."""
+    """Shape of the account's JSON, in words."""
     if provider == "google":
         return "base64 of a service account's JSON key file with the additional member \"impersonate_user\": an administrator's address"
     shape = json.dumps(dict.fromkeys(SHAPES[provider], "..."))
@@ -47,7 +47,7 @@ def expected(provider: str) -> str:
 
 
 def parse(provider: str, content: bytes) -> DirectoryAccount:
-    """ValueError that says what the account of this provider looks like."""
+    """Account of a provider; ValueError that says what it looks like."""
     if provider not in PROVIDERS_WITH_DIRECTORY:
         raise ValueError(f"has no use: {provider} has no directory that could be read; use directory_file or groups_claim")
     try:

@@ -1,4 +1,4 @@
-"""The settings of the data plane: time, headers, trusted peers."""
+"""Settings of the data plane: time, headers, trusted peers."""
 
 import ipaddress
 import re

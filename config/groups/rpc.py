@@ -1,4 +1,4 @@
-"""The settings of gRPC: where it is served, and how services reach each other."""
+"""Settings of gRPC: where it is served, and how services reach each other."""
 
 import base64
 import secrets

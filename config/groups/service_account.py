@@ -1,4 +1,4 @@
-"""What is in the key file of a cloud's service account?  Errors are ValueErrors without a byte of it."""
+"""Key file of a cloud's service account.  Errors are ValueErrors without a byte of it."""
 
 import json
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The settings that concern every part of the service: addresses, certificates, cookies, logs."""
+"""Settings that concern every part of the service: addresses, certificates, cookies, logs."""
 
 from collections.abc import Iterator
 from datetime import timedelta

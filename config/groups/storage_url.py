@@ -1,4 +1,4 @@
-"""Where are records kept?  `databroker_storage_connection_string` and `database_url`, read once."""
+"""Storage URLs: `databroker_storage_connection_string` and `database_url`, read once."""
 
 import re
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ _DATABASE = re.compile(r"postgres(?:ql)?://(?:([^/?#]*)@)?([^/@?#]*)/([^/?#]+)(?
 
 @dataclass(frozen=True, slots=True)
 class DatabaseUrl:
-    """`name` is a database of the server, or with SQLite the path of its file."""
+    """URL of Django's database.  `name` is a database of the server, or with SQLite the path of its file."""
 
     kind: Literal["sqlite", "postgresql"]
     name: str

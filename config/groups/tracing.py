@@ -1,4 +1,4 @@
-"""The settings of tracing: which back-end is sent spans, where it is, and of how many requests."""
+"""Settings of tracing: which back-end is sent spans, where it is, and of how many requests."""
 
 from collections.abc import Iterator
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What becomes of a foreign configuration: settings and routes of ours, each with what its reader must know about where it came from."""
+"""Converted configuration: settings and routes of ours, each with what its reader must know about where it came from."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ _NARROWING = frozenset({"policy", "path", "prefix", "regex", "tls_downstream_cli
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """A key of the foreign file; `line` is None where the format does not tell it."""
+    """Key of the foreign file; `line` is None where the format does not tell it."""
 
     key: str
     line: int | None = None
@@ -23,7 +23,7 @@ class ForeignKey:
 
 @dataclass(slots=True)
 class ConversionNote:
-    """`mark` is `from`, `CHECK` (carried over with a difference), `LOST` (not carried over) or `NEW` (nothing there said it)."""
+    """Note on a key: `mark` is `from`, `CHECK` (carried over with a difference), `LOST` (not carried over) or `NEW`."""
 
     mark: str
     text: str
@@ -31,7 +31,7 @@ class ConversionNote:
 
 @dataclass(slots=True)
 class ConvertedEntry:
-    """One key of ours with the notes above it; without a key, only notes."""
+    """Key of ours with the notes above it; without a key, only notes."""
 
     notes: list[ConversionNote]
     key: str = ""
@@ -40,7 +40,7 @@ class ConvertedEntry:
 
 @dataclass(slots=True)
 class ConvertedPart:
-    """The top level, or one route."""
+    """Part of the conversion: the top level, or one route."""
 
     entries: list[ConvertedEntry] = field(default_factory=list)
 
@@ -67,7 +67,7 @@ class ConvertedPart:
         return next((entry for entry in self.entries if entry.key == key and key), None)
 
     def refuse(self, entry: ConvertedEntry, why: str) -> None:
-        """Instead of the key there is a note; a route that it kept narrow is closed."""
+        """Refusal of a key: instead of it there is a note; a route that it kept narrow is closed."""
         key, entry.key, entry.value = entry.key, "", None
         entry.notes.append(ConversionNote("LOST", f"{key}: {why}"))
         if key in _NARROWING and self.has("from"):
@@ -91,7 +91,7 @@ class ConvertedPart:
 
 @dataclass(slots=True)
 class Converted:
-    """`product` is what the file was written for."""
+    """Conversion as a whole.  `product` is what the file was written for."""
 
     product: str
     top: ConvertedPart = field(default_factory=ConvertedPart)

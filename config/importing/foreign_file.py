@@ -1,4 +1,4 @@
-"""A foreign configuration file as keys with values and lines, and which product it was written for."""
+"""Foreign configuration file as keys with values and lines, and which product it was written for."""
 
 import re
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _OAUTH2_PROXY_KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class ForeignConfig:
-    """`values` as the file holds them; `base` is where its relative paths begin."""
+    """Foreign configuration.  `values` as the file holds them; `base` is where its relative paths begin."""
 
     product: str
     values: dict[str, Any]
@@ -49,7 +49,7 @@ class ForeignConfig:
 
 
 def read(path: Path) -> ForeignConfig:
-    """YAML, JSON, TOML (also named .cfg), or lines of NAME=value.  ConfigError where it is none of them, or nobody's."""
+    """Reader of YAML, JSON, TOML (also named .cfg), or lines of NAME=value.  ConfigError where it is none of them, or nobody's."""
     try:
         content = read_capped(path, LARGEST_CONFIGURATION)
         document = _variables(content) if _is_environment(path) else parse(content, _format_of(path))

@@ -1,4 +1,4 @@
-"""oauth2-proxy's alpha configuration in the keys of its ordinary one: it says the same in other places."""
+"""Alpha configuration of oauth2-proxy in the keys of its ordinary one: it says the same in other places."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

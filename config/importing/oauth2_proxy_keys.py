@@ -1,4 +1,4 @@
-"""What each key of oauth2-proxy is here: the same, another with a difference, or nothing and why."""
+"""Keys of oauth2-proxy, each with what it is here: the same, another with a difference, or nothing and why."""
 
 PROVIDERS = {
     "google": "google",

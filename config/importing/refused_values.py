@@ -1,4 +1,4 @@
-"""Would gate take what was made?  What it would refuse is left out and said, and nothing becomes more open by that."""
+"""Refused values of a converted configuration are left out and said, and nothing becomes more open by that."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,4 +1,4 @@
-"""Which values does the other product fill in?  As text they would mean something else, so they are left out and said."""
+"""Templates that the other product fills in.  As text they would mean something else, so they are left out and said."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A converted configuration as YAML, with a comment wherever its reader must know something."""
+"""YAML of a converted configuration, with a comment wherever its reader must know something."""
 
 from collections.abc import Iterator
 from typing import Any

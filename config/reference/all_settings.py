@@ -1,4 +1,4 @@
-"""What settings are there?  Every key with its kind, default, meaning and examples, out of the one place where it is declared."""
+"""Setting keys, each with its kind, default, meaning and examples, out of the one place where it is declared."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ _UNITS = (("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelt
 
 @dataclass(frozen=True)
 class SettingKey:
-    """One key as an author of configurations sees it.  `owner` is the model that declares it."""
+    """Key of a setting as an author of configurations sees it.  `owner` is the model that declares it."""
 
     name: str
     owner: type[Settings]
@@ -49,7 +49,7 @@ class SettingKey:
 
     @property
     def reader(self) -> Reader | None:
-        """None for what holds objects of ours: see `model`."""
+        """Reader, or None for what holds objects of ours: see `model`."""
         nested = (part for kind in _kinds(self.field.annotation) for part in getattr(kind, "__metadata__", ()))
         candidates = [*self.field.metadata, *nested]
         return next((part for part in reversed(candidates) if isinstance(part, Reader)), None)
@@ -75,7 +75,7 @@ class SettingKey:
 
     @property
     def default(self) -> Any:
-        """As it would be written; None where there is none."""
+        """Default as it would be written; None where there is none."""
         if self.field.is_required():
             return None
         return written(self.field.get_default(call_default_factory=True, validated_data={}))

@@ -1,4 +1,4 @@
-"""Which shape has a configuration file?  JSON Schema (Draft 2020-12) for editors, out of the declarations of the settings."""
+"""JSON Schema (Draft 2020-12) of a configuration file, for editors, out of the declarations of the settings."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""How do the settings read as a page?  docs/settings.md, out of their declarations."""
+"""Settings page, docs/settings.md, out of the declarations of the settings."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence

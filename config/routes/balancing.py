@@ -1,4 +1,4 @@
-"""How are requests spread over the upstreams of a route?  The settings of each `lb_policy`."""
+"""Load balancing of a route: how requests are spread over its upstreams, and the settings of each `lb_policy`."""
 
 from collections.abc import Iterator
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Which tokens of a provider let a program in without a browser, and when do the settings for them contradict each other?"""
+"""Bearer tokens of a route: those of a provider that let a program in without a browser, and which settings contradict each other."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What does the `policy` of a route say?  The written blocks become a tree of comparisons, or findings with their place.
+"""Policy language: the written blocks of a route's `policy` -> a tree of comparisons, or findings with their place.
 
 Every map of the language has one key, so that no reading depends on how several would combine.
 """
@@ -23,7 +23,7 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One criterion with one operator.  `key` is its place below the route, `argument` what stands behind the slash."""
+    """Comparison: one criterion with one operator.  `key` is its place below the route, `argument` what stands behind the slash."""
 
     key: str
     criterion: str
@@ -45,7 +45,7 @@ Expression = Comparison | Combination
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`mode` SHADOW: what it would do is told, and not done."""
+    """Block of the policy.  `mode` SHADOW: what it would do is told, and not done."""
 
     key: str
     effect: str
@@ -54,7 +54,7 @@ class Block:
 
 
 def policy_blocks(value: Any) -> tuple[Block, ...]:
-    """For pydantic: the blocks, or every mistake in them at its own place."""
+    """Blocks of a written policy, for pydantic; or every mistake in them at its own place."""
     if isinstance(value, tuple):
         return value
     reader = _PolicyReader()

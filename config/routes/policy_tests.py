@@ -1,4 +1,4 @@
-"""What do the operator's own examples of the policy say: who asks for what, and what must come of it?"""
+"""Policy tests, the operator's own examples: who asks for what, and what must come of it."""
 
 import ipaddress
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ def _route(value: Any) -> str | int:
 
 @dataclass(frozen=True, slots=True)
 class ShownCertificate:
-    """A client certificate of the route's authority, unless it is `untrusted`; the hashes are empty where they do not matter."""
+    """Client certificate of the route's authority, unless it is `untrusted`; the hashes are empty where they do not matter."""
 
     fingerprint: str = ""
     spki: str = ""
@@ -122,7 +122,7 @@ class PolicyTest(Settings):
 
 @dataclass(frozen=True, slots=True)
 class TestsFile:
-    """`policy_tests_file` as it was read: the tests that can be run, and what is wrong with the others."""
+    """File of `policy_tests_file` as it was read: the tests that can be run, and what is wrong with the others."""
 
     tests: tuple[tuple[KeyPath, PolicyTest], ...]
     findings: tuple[Finding, ...]
@@ -131,7 +131,7 @@ class TestsFile:
 
 @lru_cache(maxsize=1)
 def read_tests_file(file: WatchedFile) -> TestsFile:
-    """A list of tests, or a map with the one key `policy_tests`.  Paths of findings begin with `policy_tests_file`."""
+    """Tests of the file: a list, or a map with the one key `policy_tests`.  Paths of findings begin with `policy_tests_file`."""
     try:
         document = parse(file.content, file.path.suffix)
     except DocumentError as error:

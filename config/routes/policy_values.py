@@ -1,4 +1,4 @@
-"""Which criteria does the policy language have, with which operators, and how is what they compare with written?"""
+"""Criteria of the policy language by name, with their operators, and how what they compare with is written."""
 
 import base64
 import binascii
@@ -34,7 +34,7 @@ TEXT = ("is", "in", "starts_with", "ends_with", "contains", "matches")
 
 @dataclass(frozen=True, slots=True)
 class CriterionKind:
-    """`short` and `short_list` are the operators meant where a plain value, or a list, stands in place of a map of operators."""
+    """Kind of criterion.  `short` and `short_list` are the operators meant where a plain value, or a list, stands in place of operators."""
 
     operators: tuple[str, ...]
     read_operand: Callable[[str, Any], Any]
@@ -47,7 +47,7 @@ class CriterionKind:
 
 
 def alternatives(operator: str, value: Any, read_one: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """`is` takes one value and `in` a list; the others take either, and a list means any of its elements."""
+    """Alternatives of an operator: `is` takes one value and `in` a list; the others take either, and a list means any of its elements."""
     if isinstance(value, list | tuple):
         if operator == "is":
             raise ValueError("takes one value; for a list write `in`")
@@ -60,7 +60,7 @@ def alternatives(operator: str, value: Any, read_one: Callable[[Any], Any]) -> t
 
 
 def regular_expression(value: Any) -> str:
-    """RE2, or a ValueError that says where it goes wrong."""
+    """Regular expression of RE2; ValueError that says where it goes wrong."""
     expression = text(value)
     options = re2.Options()
     options.log_errors = False  # else RE2 writes to stderr by itself
@@ -213,7 +213,7 @@ def _certificate_hash(operator: str, value: Any) -> tuple[str, ...]:
 
 
 def fingerprint(value: Any) -> str:
-    """As `openssl x509 -fingerprint -sha256` prints it, with colons or without."""
+    """Fingerprint as `openssl x509 -fingerprint -sha256` prints it, with colons or without."""
     digits = str(value).replace(":", "").lower() if isinstance(value, str) else ""
     if not _FINGERPRINT.fullmatch(digits):
         raise ValueError("must be the SHA-256 fingerprint of a certificate: 64 hexadecimal digits, with colons or without")

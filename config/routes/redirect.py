@@ -1,4 +1,4 @@
-"""`redirect` of a route: where browsers are sent instead of being carried."""
+"""Redirect of a route: where browsers are sent instead of being carried."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""How may a route change the path and the Host that its upstream sees?"""
+"""Rewrites of a route: how it changes the path and the Host that its upstream sees."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""One entry of `policy`: what it matches, who may pass, where it leads."""
+"""Route, one entry of `policy`: what it matches, who may pass, where it leads."""
 
 import hashlib
 import json

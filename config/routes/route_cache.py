@@ -1,4 +1,4 @@
-"""Which routes of a file are those of before?  Then one changed route among ten thousand costs little more than reading the file."""
+"""Route cache across reloads: one changed route among ten thousand costs little more than reading the file."""
 
 import marshal
 from typing import Any
@@ -8,7 +8,7 @@ from config.types.files import watched_files
 
 
 class RouteCache:
-    """The good routes of the configuration that was read last, by what is written of them.
+    """Cache of the good routes of the configuration that was read last, by what is written of them.
 
     Written the same means the same, but for files: a route that names one is read anew each time.
     """
@@ -18,7 +18,7 @@ class RouteCache:
         self._now: dict[bytes, Route] = {}
 
     def begin(self) -> None:
-        """Another configuration is being read: what it does not say again is forgotten."""
+        """Begin with another configuration: what it does not say again is forgotten."""
         self._before, self._now = self._now, {}
 
     def find(self, written: Any) -> Route | None:

@@ -1,4 +1,4 @@
-"""What may a route for TCP say?  `from: tcp+https://host:port` is asked for by CONNECT, and nothing in a tunnel is read."""
+"""TCP routes: `from: tcp+https://host:port` is asked for by CONNECT, and nothing in a tunnel is read."""
 
 from collections.abc import Iterator
 from datetime import timedelta

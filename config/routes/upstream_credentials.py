@@ -1,4 +1,4 @@
-"""Which credentials of ours does an upstream see, and when do the settings for them contradict each other?"""
+"""Upstream credentials of a route: which of ours its upstream sees, and which settings contradict each other."""
 
 import re
 from collections.abc import Iterator

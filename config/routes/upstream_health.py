@@ -1,4 +1,4 @@
-"""When does an upstream get no traffic?  Checks that gate makes by itself, and what requests show."""
+"""Upstream health: the settings of health checks that gate makes by itself, and of outlier detection by what requests show."""
 
 from collections.abc import Iterator
 from datetime import timedelta

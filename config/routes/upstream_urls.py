@@ -1,4 +1,4 @@
-"""What may `to` be?  One URL or several, each perhaps with a weight behind it: `http://a.internal:8000,3`."""
+"""Upstream URLs of a route (`to`): one or several, each perhaps with a weight behind it: `http://a.internal:8000,3`."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _LIST_SHAPE: Shape = {"type": "array", "minItems": 1, "items": {"anyOf": [_SHAPE
 
 @dataclass(frozen=True, slots=True)
 class WeightedUrl:
-    """`weight` is its part of the requests, in relation to the others of the same route."""
+    """URL with its `weight`: its part of the requests, in relation to the others of the same route."""
 
     url: Url
     weight: int = 1

@@ -1,4 +1,4 @@
-"""How are the values of a route written?  Its address, its paths, the lists of who may pass."""
+"""Values of a route's keys: its address, its paths, the lists of who may pass."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""How is the written form of a setting read?  Every reader raises ValueError without the value where it may be a secret.
+"""Setting types: how the written form of each is read.  Every reader raises ValueError without the value where it may be a secret.
 
 To declare a setting, add one field to its group (shared, authenticate, authorize, proxy, databroker) or to Route, typed by a kind
 from below: `refresh_cooldown: Duration = Field(timedelta(minutes=5), description="Least time between ...", examples=["5m"])`.
@@ -60,7 +60,7 @@ def boolean(value: Any) -> bool:
 
 
 def duration(value: Any) -> timedelta:
-    """Go's notation: `1h45m`, `300ms`, `1.5s`; `0` needs no unit."""
+    """Duration in Go's notation: `1h45m`, `300ms`, `1.5s`; `0` needs no unit."""
     if isinstance(value, timedelta):
         return value
     if value in ("0", 0) and not isinstance(value, bool):
@@ -89,7 +89,7 @@ def positive_duration(value: Any) -> timedelta:
 
 
 def text_list(value: Any) -> tuple[str, ...]:
-    """A list, or one text with commas between the elements.  An empty element is refused: it would match an empty claim."""
+    """List, or one text with commas between the elements.  An empty element is refused: it would match an empty claim."""
     elements = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(elements, list | tuple):
         raise ValueError("must be a list")
@@ -100,7 +100,7 @@ def text_list(value: Any) -> tuple[str, ...]:
 
 
 def text_map(value: Any) -> Mapping[str, str]:
-    """A map, or as one text (in the environment) a JSON object or `name:value,name:value`."""
+    """Map, or as one text (in the environment) a JSON object or `name:value,name:value`."""
     pairs = pairs_of(value) if isinstance(value, str) else value
     if not isinstance(pairs, Mapping):
         raise ValueError("must be a map of names to text")
@@ -188,7 +188,7 @@ def key_of_32_bytes(value: Any) -> SecretBytes:
 
 
 def key_ring(value: Any) -> tuple[SecretBytes, ...]:
-    """One key, or a list of them (base64 has no comma): the first seals and signs, all of them open and verify."""
+    """Key ring, of one key or a list of them (base64 has no comma): the first seals and signs, all of them open and verify."""
     elements = value.split(",") if isinstance(value, str) else value
     if not isinstance(elements, list | tuple):
         raise ValueError(f"must be base64 text, or a list of it: {HOW_TO_MAKE_ONE}")
@@ -229,7 +229,7 @@ def networks(value: Any) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network,
 
 
 def files_of(info: ValidationInfo) -> Any:
-    """This module reads nothing itself: whoever validates gives `context={"files": Files(...)}`."""
+    """Files of the validation's context.  This module reads none itself: who validates gives `context={"files": SettingFiles(...)}`."""
     if info.context is None:
         raise ValueError("names a file, and there is nobody to read it")
     return info.context["files"]
@@ -246,7 +246,7 @@ def watched_file(value: Any, info: ValidationInfo) -> WatchedFile:
 
 
 def pem_or_file(value: Any, info: ValidationInfo) -> SecretBytes | WatchedFile:
-    """Base64 of PEM, else the path of a file."""
+    """PEM as base64, else the path of a file."""
     if isinstance(value, str) and value.startswith(_PEM_AS_BASE64):
         return secret_bytes(value)
     return value if isinstance(value, SecretBytes) else watched_file(value, info)
@@ -261,7 +261,7 @@ def existing_file(value: Any, info: ValidationInfo) -> Path:
 
 
 def or_file(sibling: str, make: Callable[[bytes], Any] = bytes) -> WrapValidator:
-    """The setting's own value, or the content of the file that `sibling` names; never both."""
+    """Validator of a setting's own value, or the content of the file that `sibling` names; never both."""
 
     def choose(value: Any, handler: Any, info: ValidationInfo) -> Any:
         file = (info.data or {}).get(sibling)

@@ -1,4 +1,4 @@
-"""The files that settings name: where they are, and what is in them."""
+"""Files that settings name: where they are, and what is in them."""
 
 import os
 import stat
@@ -17,7 +17,7 @@ _LARGEST_REFERENCED = 1024 * 1024
 
 
 class SettingFiles:
-    """Resolves relative paths against the directory of the configuration file.  Errors are ValueErrors."""
+    """Files of one configuration; relative paths begin at its directory.  Errors are ValueErrors."""
 
     def __init__(self, directory: Path):
         self._directory = directory
@@ -41,7 +41,7 @@ class SettingFiles:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Judged after it is open, so that nothing can take its place between; opened so that a pipe or a device can't block."""
+    """File, judged after it is open, so that nothing can take its place between; opened so that a pipe or a device can't block."""
     name = shown_path(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -71,7 +71,7 @@ _NO_FILES = frozenset({str, int, bool, float, bytes, timedelta, type(None)})
 
 
 def watched_files(value: Any) -> Iterator[WatchedFile]:
-    """Found by type, wherever a setting or a route holds one."""
+    """Watched files, found by type, wherever a setting or a route holds one."""
     if isinstance(value, WatchedFile):
         yield value
         return

@@ -1,4 +1,4 @@
-"""Which header names and values may a configuration name?"""
+"""Header names and values that a configuration may name."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def is_token(text: str) -> bool:
 
 
 def folded(name: str) -> str:
-    """The form in which servers that map headers to variables can't tell two names apart."""
+    """Folded name, in which servers that map headers to variables can't tell two names apart."""
     return name.lower().replace("_", "-").replace(".", "-")
 
 
@@ -32,7 +32,7 @@ def header_name(value: Any) -> str:
 
 
 def header_map(value: Any) -> Mapping[str, str]:
-    """A map, a JSON object as text, or `Name:value,Name:value`."""
+    """Header map: a map, a JSON object as text, or `Name:value,Name:value`."""
     pairs = pairs_of(value) if isinstance(value, str) else value
     if not isinstance(pairs, Mapping):
         raise ValueError("must be a map of header names to values")

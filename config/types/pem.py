@@ -1,4 +1,4 @@
-"""Do these PEM bytes hold what their setting promises?  Errors are ValueErrors without a byte of the key."""
+"""PEM checks: do these bytes hold what their setting promises?  Errors are ValueErrors without a byte of the key."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -14,7 +14,7 @@ _SMALLEST_RSA = 2048
 
 @lru_cache(maxsize=256)  # thousands of routes may share a client certificate
 def check_pair(certificate: bytes, key: bytes) -> None:
-    """The first certificate is the server's own; its chain may follow."""
+    """Certificate and key that belong together.  The first certificate is the server's own; its chain may follow."""
     try:
         public = x509.load_pem_x509_certificates(certificate)[0].public_key()
     except (ValueError, UnsupportedAlgorithm):
@@ -25,7 +25,7 @@ def check_pair(certificate: bytes, key: bytes) -> None:
 
 
 def names_of(certificate: x509.Certificate) -> list[str]:
-    """The DNS names that it is for, in lower case; clients look at nothing else (RFC 9525 2)."""
+    """DNS names of a certificate, in lower case; clients look at nothing else (RFC 9525 2)."""
     try:
         alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except (ValueError, x509.ExtensionNotFound):
@@ -35,7 +35,7 @@ def names_of(certificate: x509.Certificate) -> list[str]:
 
 @lru_cache(maxsize=256)
 def certificate_names(pem: bytes) -> tuple[str, ...]:
-    """Those of the first certificate, which is the server's own."""
+    """DNS names of the first certificate, which is the server's own."""
     return tuple(names_of(x509.load_pem_x509_certificates(pem)[0]))
 
 

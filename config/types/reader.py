@@ -1,4 +1,4 @@
-"""How is a kind of setting written?  Its name in the documentation, the shape that editors check, and what reads it."""
+"""Reader of a setting type: its name in the documentation, the shape that editors check, and the function that reads it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ PATH: Shape = {"type": "string", "pattern": r"^/"}
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """In `Annotated`, as in `Bool = Annotated[bool, Reader("bool", boolean, BOOL)]`.
+    """Reader of a setting, in `Annotated`, as in `Bool = Annotated[bool, Reader("bool", boolean, BOOL)]`.
 
     `read` is given the value as it is written, and raises ValueError with the reason; it may ask for pydantic's
     ValidationInfo as a second argument.  `shape` is JSON Schema: it accepts whatever `read` does, and tells types apart.
@@ -46,7 +46,7 @@ class Reader:
 
 
 def one_of(*choices: str, otherwise: str = "") -> Reader:
-    """One of `choices`; `otherwise` is advice to who finds none that fits."""
+    """Reader of one of `choices`; `otherwise` is advice to who finds none that fits."""
 
     def choose(value: Any) -> str:
         if value in choices:

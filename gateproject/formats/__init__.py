@@ -1,1 +1,1 @@
-"""How the admin writes moments: one form everywhere, with the time zone that all of them are in."""
+"""Date formats of the admin: one form everywhere, with the time zone that all of them are in."""

@@ -1,4 +1,4 @@
-"""How does a command reach the records that the running gate works with?"""
+"""Broker access of commands: the records that the running gate works with."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - not listened on, but repla
 
 @asynccontextmanager
 async def opened_broker(options: Options) -> AsyncIterator[BrokerClient]:
-    """The store itself where processes share it, else the process that has it; BrokerError where nobody can be asked."""
+    """Broker client: the store itself where processes share it, else the process that has it; BrokerError where nobody can be asked."""
     url = options.databroker_service_url
     if url is None and options.databroker_storage_type == "memory":
         url = _own_address(options.grpc_address)

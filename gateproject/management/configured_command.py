@@ -1,4 +1,4 @@
-"""What commands of manage.py have in common that work by the configuration."""
+"""Configured command: the base of manage.py's commands that work by the configuration."""
 
 from typing import ClassVar
 
@@ -20,7 +20,7 @@ class ConfiguredCommand(BaseCommand):
 
 
 def configured() -> Options:
-    """The configuration that the command was given; CommandError where it has a problem."""
+    """Configuration that the command was given; CommandError where it has a problem."""
     if settings.GATE_CONFIG_ERROR is not None:
         raise unusable(settings.GATE_CONFIG_ERROR)
     options: Options = settings.GATE_OPTIONS

@@ -1,4 +1,4 @@
-"""Does what the configuration names answer, and as gate will need it?  For `checkconfig --online`; nothing is changed anywhere.
+"""Online checks of `checkconfig --online`: does what the configuration names answer as gate will need it?  Nothing is changed anywhere.
 
 | asked                                | how                                                                                  |
 |--------------------------------------|--------------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""How long does anybody wait for PostgreSQL?  So long and no longer, whatever became of the server or of the line to it.
+"""PostgreSQL engine whose waits end in time, whatever became of the server or of the line to it.
 
 The server's own statement timeout needs a server that is awake, and TCP's need a peer that is gone: a stopped server, or a
 pooler that hangs, keeps whoever waits.  One such thread would be the last one that Django's synchronous code has.
@@ -18,7 +18,7 @@ PATIENCE = 11.0
 
 
 class DeadlineConnection(psycopg.Connection[Any]):
-    """Waits `patience` seconds for an answer, never beyond `until` (of the monotonic clock); then OperationalError, and it is closed."""
+    """Connection that waits `patience` seconds, never beyond `until` (of the monotonic clock); then OperationalError, and it is closed."""
 
     patience = PATIENCE
     until = inf
@@ -36,6 +36,6 @@ class DeadlineConnection(psycopg.Connection[Any]):
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """As django-prometheus counts it, with patient connections."""
+    """Database wrapper as django-prometheus counts it, whose connections have deadlines."""
 
     Database = SimpleNamespace(**{**vars(psycopg), "connect": DeadlineConnection.connect})

@@ -1,4 +1,4 @@
-"""How are the problems of a configuration shown: to people, to programs, to code review?"""
+"""Configuration report: its problems as text for people, as JSON for programs, and as SARIF for code review."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _BOLD, _RED, _YELLOW, _GREEN, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[
 
 @dataclass(frozen=True, slots=True)
 class ConfigReport:
-    """`path` is None where the environment is all there is; names are shown relative to `cwd`."""
+    """Report of a check.  `path` is None where the environment is all there is; names are shown relative to `cwd`."""
 
     path: Path | None
     cwd: Path
@@ -42,7 +42,7 @@ class ConfigReport:
         yield from (("warning", problem) for problem in self.warnings)
 
     def shown(self, file: str) -> str:
-        """Relative where it is below the working directory, as editors and code review want it; empty stays empty."""
+        """File name, relative where it is below the working directory, as editors and code review want it; empty stays empty."""
         if not file:
             return ""
         try:

@@ -1,4 +1,4 @@
-"""Is the database up to date, before anything reads or writes it?"""
+"""Database migrations, run before anything reads or writes it."""
 
 import fcntl
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _LOCK = 0x67617465
 
 
 def migrate(options: Options) -> None:
-    """One process at a time, because Django's migrations run twice at once break each other; ConfigError where that fails."""
+    """Migrate one process at a time, because Django's migrations run twice at once break each other; ConfigError where that fails."""
     try:
         with (options.data_dir / "migrate.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

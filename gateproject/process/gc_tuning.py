@@ -1,4 +1,4 @@
-"""How is something large made, and kept, while others are being served?"""
+"""Garbage collector tuning: something large is made, and kept, while others are being served."""
 
 import gc
 import sys

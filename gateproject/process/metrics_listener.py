@@ -1,4 +1,4 @@
-"""Where is `metrics_address` served?  The port is taken before anything changes, so that an address that can't be had changes nothing."""
+"""Metrics listener at `metrics_address`.  Its port is taken before anything changes, so one that can't be had changes nothing."""
 
 import socket
 
@@ -24,12 +24,12 @@ class MetricsListener:
         return None if self._served is None else self._served[0]
 
     def take(self, options: Options) -> socket.socket | None:
-        """The port of a new address; None where there is nothing new.  ConfigError where it can't be had."""
+        """Port of a new address; None where there is nothing new.  ConfigError where it can't be had."""
         address = options.metrics_address
         return None if address is None or address == self._address else bind(address, SETTING)
 
     async def retake(self, options: Options) -> socket.socket | None:
-        """As `take`, and where our own listener is in the way, because only the host is another, that one makes room."""
+        """Port as of `take`, and where our own listener is in the way, because only the host is another, that one makes room."""
         try:
             return self.take(options)
         except ConfigError:
@@ -48,7 +48,7 @@ class MetricsListener:
             raise
 
     def serve(self, options: Options, taken: socket.socket | None) -> None:
-        """`taken` is what was taken for the same options."""
+        """Serve on what was `taken` for the same options."""
         if options.metrics_address == self._address:
             return
         self.close()

@@ -1,4 +1,4 @@
-"""Which settings can't take effect while the process runs?  Those keep their old value until the next start."""
+"""Restart-only settings: those keep their old value while the process runs, until the next start."""
 
 import structlog
 
@@ -33,7 +33,7 @@ CERTIFICATES = ("certificate", "certificate_key", "certificate_file", "certifica
 
 
 def without_restart_only_changes(options: Options, running: Options) -> Options:
-    """`options` with these settings as they are in `running`; says so where they differ."""
+    """Options with these settings as they are in `running`; says so where they differ."""
     changed = [key for key in NEEDS_RESTART if getattr(options, key) != getattr(running, key)]
     if not changed:
         return options

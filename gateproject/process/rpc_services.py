@@ -1,4 +1,4 @@
-"""Which gRPC services does this process offer, and whose does it use?"""
+"""gRPC services: those that this process offers, and those of others that it uses."""
 
 import hmac
 import time
@@ -18,7 +18,7 @@ from foundation.values import Url
 
 
 class RpcServices:
-    """`broker` and `authorize` are those of other processes, None where this one has its own."""
+    """Services over gRPC.  `broker` and `authorize` are those of other processes, None where this one has its own."""
 
     def __init__(self, options: Options, clock: Callable[[], float] = time.time):
         self._options = options
@@ -67,7 +67,7 @@ class RpcServices:
             await self._server.stop()
 
     async def close(self) -> None:
-        """After the last call to another service."""
+        """Close, after the last call to another service."""
         if self.broker is not None:
             await self.broker.close()
         if self.authorize is not None:

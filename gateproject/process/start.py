@@ -1,4 +1,4 @@
-"""How does a process begin: what must be true before the first request, and how it serves where browsers never come?"""
+"""Process start: what must be true before the first request, and serving where browsers never come."""
 
 import asyncio
 import signal
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 def prepare(options: Options) -> None:
-    """What must be true before the first request: logs as configured, the data directory ours alone, the database migrated."""
+    """Preparations before the first request: logs as configured, the data directory ours alone, the database migrated."""
     configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
     try:
         options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -50,7 +50,7 @@ async def _check_secret(options: Options) -> None:
 
 
 def from_settings() -> Runtime:
-    """As the configuration says that Django's settings have loaded; exits where it has problems."""
+    """Runtime, as the configuration says that Django's settings have loaded; exits where it has problems."""
     speak_without_waiting()
     try:
         if settings.GATE_CONFIG_ERROR is not None:
@@ -63,7 +63,7 @@ def from_settings() -> Runtime:
 
 
 def serve_grpc_only(runtime: Runtime) -> None:
-    """Until SIGTERM or SIGINT, for services that people's browsers never reach.  ConfigError where a port can't be had."""
+    """Serve until SIGTERM or SIGINT, for services that people's browsers never reach.  ConfigError where a port can't be had."""
 
     async def serve() -> None:
         stop = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Who hears of a new configuration that is in force?  Each part by itself: one that fails keeps no other from it, and nothing is undone."""
+"""Takeover of a new configuration: each part hears of it by itself; one that fails keeps no other from it, and nothing is undone."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ TakeoverStep = Callable[[], Awaitable[object] | object]
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationStatus:
-    """What is in force, and what is wrong since: `problems` are those of the refused file, or of the parts that did not take it."""
+    """Status of what is in force, and what is wrong since: `problems` of the refused file, or of the parts that did not take it."""
 
     file: str
     checksum: str
@@ -27,27 +27,27 @@ class ConfigurationStatus:
 
     @classmethod
     def in_force(cls, source: ConfigSource, service: str) -> "ConfigurationStatus":
-        """Said in metrics, too; `service` is their label."""
+        """Status in force, said in metrics, too; `service` is their label."""
         loaded = datetime.now(UTC)
         metrics.configuration_in_force(service, int(source.checksum, 16), loaded.timestamp())
         return cls(str(source.path or "environment"), source.checksum, loaded)
 
     def but_refused(self, problems: Sequence[Problem], service: str) -> "ConfigurationStatus":
-        """Another one was refused, before anything of it was in force."""
+        """Status after another one was refused, before anything of it was in force."""
         for problem in problems:
             log.error("configuration refused, the last good one stays in force", file=self.file, problem=str(problem))
         metrics.configuration_refused(service)
         return replace(self, problems=tuple(problems), refused=datetime.now(UTC))
 
     def but_lagging(self, problems: tuple[Problem, ...], service: str) -> "ConfigurationStatus":
-        """It is in force, and these parts did not take it."""
+        """Status in force, where these parts did not take it."""
         if problems:
             metrics.configuration_refused(service)
         return replace(self, problems=problems)
 
 
 class Takeover:
-    """`problems` are those of the parts that did not take it: they go on as before, and the log says so."""
+    """Takeover by each part.  `problems` are those of the parts that did not take it: they go on as before, and the log says so."""
 
     def __init__(self) -> None:
         self.problems: tuple[Problem, ...] = ()

@@ -1,4 +1,4 @@
-"""Local connections, each carried through a tunnel of its own; who is asked to sign in is asked once for all of them."""
+"""Tunnel client: local connections, each carried through a tunnel of its own; a person is asked to sign in once for all of them."""
 
 import asyncio
 import os
@@ -20,12 +20,12 @@ SignIn = Callable[[], Awaitable[str]]
 
 
 class NotSignedIn(TunnelFailed):
-    """gate wants a session: there was none, or it has ended."""
+    """Failure of a tunnel because gate wants a session: there was none, or it has ended."""
 
 
 @dataclass
 class TunnelClient:
-    """`destination` is host:port as the route names it; `sign_in` gets a token from a person, None where nobody may be asked."""
+    """Client of one destination, host:port as the route names it; `sign_in` gets a token from a person, None where nobody may be asked."""
 
     destination: str
     url: Url
@@ -37,7 +37,7 @@ class TunnelClient:
     _signing_in: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def open(self) -> tuple[TlsConnection, bytes]:
-        """A tunnel, and what came of it already.  Raises TunnelFailed."""
+        """Tunnel, and what came of it already.  Raises TunnelFailed."""
         used = self.token or self.tokens.read()
         try:
             return await self._asked(used)
@@ -64,7 +64,7 @@ class TunnelClient:
             return token
 
     async def carry(self, tunnel: ByteTunnel) -> None:
-        """`tunnel.client` is a local connection; until both directions have ended.  Raises TunnelFailed."""
+        """Carry a local connection (`tunnel.client`) until both directions have ended.  Raises TunnelFailed."""
         try:
             connection, ahead = await self.open()
         except BaseException:
@@ -79,7 +79,7 @@ class TunnelClient:
             tunnel.stop()
 
     def accept(self) -> asyncio.Protocol:
-        """For a local listener: the protocol of one connection."""
+        """Protocol of one connection, for a local listener."""
         tunnel = ByteTunnel(half_closes=True)
         spawn(self._begun(tunnel), name="tunnel")
         return tunnel.client
@@ -92,7 +92,7 @@ class TunnelClient:
             self.tell(str(error))
 
     async def carry_standard_streams(self) -> None:
-        """One tunnel, for a program that started us to speak to it."""
+        """Tunnel for a program that started us to speak to it."""
         ours, theirs = socket.socketpair()
         tunnel = ByteTunnel(half_closes=True)
         threading.Thread(target=_copy, args=(lambda: os.read(0, 65536), theirs.sendall, theirs), daemon=True).start()

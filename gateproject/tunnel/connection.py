@@ -1,4 +1,4 @@
-"""TLS to gate, either direction of which may end first; asyncio's own (3.11) can only end both at once."""
+"""TLS connection to gate, either direction of which may end first; asyncio's own (3.11) can only end both at once."""
 
 import asyncio
 import ssl
@@ -11,11 +11,11 @@ _MOST_READ = 64 * 1024  # bytes
 
 
 class TunnelFailed(Exception):
-    """In words for the person who opened the tunnel."""
+    """Failure in words for the person who opened the tunnel."""
 
 
 class TlsConnection(asyncio.Protocol):
-    """A transport and a protocol in one: tells `protocol` what comes, and takes what it says.  (RFC 8446 6.1)"""
+    """Transport and protocol in one: tells `protocol` what comes, and takes what it says.  (RFC 8446 6.1)"""
 
     def __init__(self, context: ssl.SSLContext, server_name: str, protocol: asyncio.Protocol):
         self.protocol = protocol
@@ -127,7 +127,7 @@ class TlsConnection(asyncio.Protocol):
 
 
 async def connect(url: Url, context: ssl.SSLContext, protocol: asyncio.Protocol) -> TlsConnection:
-    """Where gate is reached.  Names below `localhost` are this machine's (RFC 6761), whatever a resolver thinks.  Raises TunnelFailed."""
+    """Connection to gate.  Names below `localhost` are this machine's (RFC 6761), whatever a resolver thinks.  Raises TunnelFailed."""
     host = url.host.strip("[]")
     dialled = "127.0.0.1" if is_loopback(host) and host.endswith("localhost") else host
     connection = TlsConnection(context, host, protocol)

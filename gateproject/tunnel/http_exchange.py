@@ -1,4 +1,4 @@
-"""One HTTP exchange over a connection of ours: a CONNECT that may become a tunnel, or a request that ends the connection."""
+"""HTTP exchange over a connection of ours: a CONNECT that may become a tunnel, or a request that ends the connection."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ class _ResponseReader(asyncio.Protocol):
 async def ask(
     url: Url, context: ssl.SSLContext, method: str, target: str, host: str, token: str = ""
 ) -> tuple[TunnelResponse, TlsConnection]:
-    """The connection is a tunnel after a 200 to CONNECT, over otherwise.  Raises TunnelFailed."""
+    """Response and connection, which is a tunnel after a 200 to CONNECT, over otherwise.  Raises TunnelFailed."""
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Accept: text/plain"]
     lines += [f"Authorization: Gate {token}"] if token else []
     lines += [] if method == "CONNECT" else ["Connection: close"]

@@ -1,4 +1,4 @@
-"""Signs a person in with their browser, as RFC 8252 has it for native programs: the token comes back to a loopback address."""
+"""Sign-in of a person with their browser, as RFC 8252 has it for native programs: the token comes back to a loopback address."""
 
 import asyncio
 import hmac
@@ -25,7 +25,7 @@ _ANOTHER_USER = b"This sign-in comes from another user of this machine than the 
 async def sign_in(
     host: str, tunnel_port: int, url: Url, context: ssl.SSLContext, show: Callable[[str], None], uid: int | None = None
 ) -> str:
-    """A token for tunnels of `host`; `show` leads the person's browser to a URL.  Raises TunnelFailed.
+    """Token for tunnels of `host`; `show` leads the person's browser to a URL.  Raises TunnelFailed.
 
     The sign-in is as strong and as recent as the route of the one at `tunnel_port` asks for.  `uid` is that of the person, by default
     ours; root waits for anybody, because nobody's browser runs as root.

@@ -1,4 +1,4 @@
-"""The token that a person's sign-in gave, kept for their next tunnels where nobody else can read it."""
+"""Token file: what a person's sign-in gave, kept for their next tunnels where nobody else can read it."""
 
 import contextlib
 import hashlib
@@ -12,20 +12,20 @@ _LONGEST = 8192
 
 
 def cache_directory(environ: Mapping[str, str]) -> Path:
-    """Of the person who runs us (XDG Base Directory Specification)."""
+    """Cache directory of the person who runs us (XDG Base Directory Specification)."""
     if shared := environ.get("XDG_CACHE_HOME"):
         return Path(shared).absolute() / "gate"
     return Path(environ.get("HOME") or "/").absolute() / ".cache" / "gate"
 
 
 class TokenFile:
-    """One for each host and way to it.  A file that others can read, or that is not ours, counts as none."""
+    """File of a token, one for each host and way to it.  One that others can read, or that is not ours, counts as none."""
 
     def __init__(self, directory: Path, host: str, url: str):
         self.path = directory / f"{hashlib.sha256(f'{host} {url}'.encode()).hexdigest()[:32]}.token"
 
     def read(self) -> str:
-        """Empty where there is none that can be used."""
+        """Token; empty where there is none that can be used."""
         try:
             with os.fdopen(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as file:
                 found = os.fstat(file.fileno())
@@ -37,7 +37,7 @@ class TokenFile:
         return token if is_token(token) else ""
 
     def write(self, token: str) -> None:
-        """As a whole, or not at all: another tunnel may read it at any time."""
+        """Write as a whole, or not at all: another tunnel may read it at any time."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, name = tempfile.mkstemp(dir=self.path.parent)  # mode 0600
         with os.fdopen(handle, "w") as file:
@@ -45,12 +45,12 @@ class TokenFile:
         os.replace(name, self.path)
 
     def forget(self, token: str) -> None:
-        """Not the one that another tunnel has got meanwhile."""
+        """Forget this token, not the one that another tunnel has got meanwhile."""
         if self.read() == token:
             with contextlib.suppress(FileNotFoundError):
                 self.path.unlink()
 
 
 def is_token(text: str) -> bool:
-    """May it stand in a header line?"""
+    """Is this a token that may stand in a header line?"""
     return bool(text) and text.isascii() and text.isprintable() and " " not in text

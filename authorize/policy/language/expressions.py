@@ -1,4 +1,4 @@
-"""A written policy, made ready: functions that evaluate a case and leave a Step for each criterion they looked at."""
+"""Policy expressions, compiled: functions that evaluate a case and leave a TraceStep for each criterion they looked at."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ _REASONS = {
 
 
 class UnusableOperand(ValueError):
-    """What a comparison compares with makes no sense to the policy; `key` is its place below the route."""
+    """Operand of a comparison that makes no sense to the policy; `key` is its place below the route."""
 
     def __init__(self, key: str, message: str):
         super().__init__(message)
@@ -24,7 +24,7 @@ class UnusableOperand(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledBlock:
-    """`evaluate` ends the trace with a Step for the whole block.  `is_timed`: its answer may change as time goes by."""
+    """Block made ready: `evaluate` ends the trace with a TraceStep for all of it.  `is_timed`: its answer may change as time goes by."""
 
     key: str
     effect: str
@@ -34,7 +34,7 @@ class CompiledBlock:
 
 
 def compile_block(block: Block) -> CompiledBlock:
-    """UnusableOperand for the first that is."""
+    """Block made ready; UnusableOperand for the first that is."""
     is_allow = block.effect == "allow"
     inner = _evaluation(block.expression, is_told=is_allow)
     steps = _block_steps(block)

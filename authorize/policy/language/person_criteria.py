@@ -1,4 +1,4 @@
-"""Comparisons of the policy language with what is known of a person: addresses, groups, claims, how they signed in."""
+"""Criteria of the policy language about the person: addresses, groups, claims, how they signed in."""
 
 from collections.abc import Callable, Iterable
 
@@ -130,7 +130,7 @@ def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
 
 
 def acr(comparison: Comparison) -> Criterion:
-    """How strongly the provider says that it knows the person (OpenID Connect Core 2)."""
+    """Authentication context: how strongly the provider says that it knows the person (OpenID Connect Core 2)."""
     criterion = described(comparison, compared_acr)
     return on_person(criterion, STRENGTH, acr_among(comparison.operand), is_negated=comparison.is_negated)
 

@@ -1,4 +1,4 @@
-"""Which function makes which criterion of the policy language?  A list written by hand."""
+"""Registry of the policy language: the function that makes each criterion.  A list written by hand."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ TIMED = frozenset({"time_of_day", "day_of_week", "date", "session_age"})
 
 
 def criterion_of(comparison: Comparison) -> Criterion:
-    """ValueError where an operand makes no sense; it says only what is wrong with it."""
+    """Criterion of a comparison; ValueError where an operand makes no sense; it says only what is wrong with it."""
     return MAKERS[comparison.criterion](comparison)
 
 

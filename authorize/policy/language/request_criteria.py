@@ -1,4 +1,4 @@
-"""Comparisons of the policy language with the request itself: who sends it, from where, how, and for which path."""
+"""Criteria of the policy language about the request: who sends it, from where, how, and for which path."""
 
 import ipaddress
 import itertools
@@ -57,7 +57,7 @@ def http_method(comparison: Comparison) -> Criterion:
 
 
 def http_path(comparison: Comparison) -> Criterion:
-    """The canonical path; all that upstreams may take it for must answer alike, else the answer is unknown."""
+    """Path, canonical; all that upstreams may take it for must answer alike, else the answer is unknown."""
     canonical = {"is": canonical_setting_path, "in": canonical_setting_path, "starts_with": canonical_setting_prefix}
     try:
         operand = tuple(map(canonical.get(comparison.operator, str), comparison.operand))
@@ -103,7 +103,7 @@ def _is_expression(text: str) -> bool:
 
 
 def http_header(comparison: Comparison) -> Criterion:
-    """A header that comes twice has no one value (`Case.fold`)."""
+    """Header.  One that comes twice has no one value (`Case.fold`)."""
     name = comparison.argument.encode("ascii")
 
     def compared(case: Case) -> str:

@@ -1,4 +1,4 @@
-"""Does a text fit what a comparison of the policy language asks of it?"""
+"""Text operators of the policy language: `is`, `starts_with`, `matches` and the others."""
 
 from collections.abc import Callable, Iterable
 from operator import methodcaller
@@ -13,7 +13,7 @@ TextTest = Callable[[str], bool]
 
 
 def text_test(operator: str, operand: Iterable[Any]) -> TextTest:
-    """Any of the alternatives.  `matches` is RE2 on the whole text."""
+    """Test of a text by any of the alternatives.  `matches` is RE2 on the whole text."""
     texts = tuple(operand)
     match operator:
         case "is" | "in":

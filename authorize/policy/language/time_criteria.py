@@ -1,4 +1,4 @@
-"""Is this the time?  Comparisons of the policy language with the time of day, the day, the date, and the age of a session."""
+"""Criteria of the policy language about time: the time of day, the day, the date, and the age of a session."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ _CLOCKS_DIFFER = 60.0
 
 
 def time_of_day(comparison: Comparison) -> Criterion:
-    """`after` holds from that second on, `before` until the second before."""
+    """Time of day: `after` holds from that second on, `before` until the second before."""
     zone, bound, is_after = ZoneInfo(comparison.zone), comparison.operand, comparison.operator == "after"
 
     def answer(moment: int) -> int:
@@ -39,7 +39,7 @@ def day_of_week(comparison: Comparison) -> Criterion:
 
 
 def date(comparison: Comparison) -> Criterion:
-    """`after` holds from that moment on, `before` until just before it, `is` for the whole day."""
+    """Date: `after` holds from that moment on, `before` until just before it, `is` for the whole day."""
     first = comparison.operand.replace(tzinfo=ZoneInfo(comparison.zone))
     # Wall-clock arithmetic: a day on which the clocks change is a day, too.
     begins, ends = {
@@ -55,7 +55,7 @@ def date(comparison: Comparison) -> Criterion:
 
 
 def session_age(comparison: Comparison) -> Criterion:
-    """Counted from the sign-in.  Not `on_person`: it needs the time, too."""
+    """Session age, counted from the sign-in.  Not `on_person`: it needs the time, too."""
     limit, is_most = comparison.operand, comparison.operator == "at_most"
     wanted = f"{comparison.operator} {timedelta(seconds=limit)}"
 

@@ -1,4 +1,4 @@
-"""Which one path and which one host does a request name?  Everything that has two readings is refused."""
+"""Canonical path and host of a request.  Everything that has two readings is refused."""
 
 import ipaddress
 import re
@@ -28,7 +28,7 @@ _LONGEST_LABEL = 63
 
 
 def canonical_path(raw: bytes) -> str:
-    """The path (without query) as percent-encoded ASCII: the form that is matched, decided on and forwarded.
+    """Path (without query) as percent-encoded ASCII: the form that is matched, decided on and forwarded.
 
     RFC 3986 6.2.2: unreserved escapes decoded, other escapes in upper-case hex, dot segments resolved (5.2.4, never above the
     root).  Duplicate slashes and `%2F` stay.  BadRequest for controls, spaces, backslashes, non-ASCII bytes, bad escapes, escapes
@@ -56,14 +56,14 @@ def require_plain(raw: bytes, canonical: str) -> None:
 
 
 def canonical_setting_path(text: str) -> str:
-    """The canonical form of a path that the configuration gives, decoded (`/a b`) or encoded (`/a%20b`)."""
+    """Canonical form of a path that the configuration gives, decoded (`/a b`) or encoded (`/a%20b`)."""
     # quote() leaves "%" alone here, so an escape stays one; a "%" that begins none is meant literally.
     literal = _BAD_ESCAPE.sub(b"%25", text.encode())
     return canonical_path(quote(literal, safe="%/!$&'()*+,;=:@|\"<>[]^`{}").encode("ascii"))
 
 
 def canonical_setting_prefix(text: str) -> str:
-    """Like `canonical_setting_path`, but the last segment is only the beginning of one: `/.` means `/.git`, not the root."""
+    """Canonical form as of `canonical_setting_path`, whose last segment is only a beginning: `/.` means `/.git`, not the root."""
     return canonical_setting_path(text + "x").removesuffix("x")
 
 

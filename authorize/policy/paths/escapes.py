@@ -1,4 +1,4 @@
-"""How are the escapes of a path looked at all at once, however many it holds?  As characters of their own, by what runs in C.
+"""Percent-escapes of a path, looked at all at once, however many it holds: as characters of their own, by what runs in C.
 
 While it is set apart, `%2F` is the one character U+012F, whatever the case of its digits; what is written plainly stays as it is.
 """
@@ -9,16 +9,16 @@ _APART = 0x100
 
 
 def set_apart(written: bytes) -> str:
-    """UnicodeDecodeError where a "%" is not followed by two hexadecimal digits."""
+    """Text with its escapes set apart; UnicodeDecodeError where a "%" is not followed by two hexadecimal digits."""
     return written.replace(b"\\", rb"\\").replace(b"%", rb"\u01").decode("unicode_escape")
 
 
 def octets(apart: str) -> bytes:
-    """With all escapes decoded."""
+    """Bytes with all escapes decoded."""
     return apart.encode("utf-16-le")[::2]
 
 
 def decoding(plain: Container[str]) -> tuple[str, ...]:
-    """The table for `str.translate` by which escapes of these characters are decoded, and others written in upper case."""
+    """Table for `str.translate` by which escapes of these characters are decoded, and others written in upper case."""
     written = (chr(code) if chr(code) in plain else f"%{code:02X}" for code in range(0x100))
     return (*map(chr, range(_APART)), *written)

@@ -1,4 +1,4 @@
-"""Which paths do the readers in the field make of one canonical path?
+"""Path readings: which paths the readers in the field make of one canonical path.
 
 Readers here are whatever may stand behind us: what they take for the path is what they serve.
 """
@@ -41,7 +41,7 @@ def is_read_alike(path: str) -> bool:
 
 
 def readings(path: str) -> tuple[str, ...]:
-    """Every path that a reader may take this canonical one for, in canonical form, but with the escapes of `_NAMES` decoded.
+    """Readings: every path that a reader may take this canonical one for, in canonical form, but with the escapes of `_NAMES` decoded.
 
     | a reader                                       | of `/a;x%2Fb//c%3Fd`       |
     |------------------------------------------------|----------------------------|
@@ -153,7 +153,7 @@ def _decoded_again(escape: re.Match[str]) -> str:
 
 
 def setting_forms(text: str) -> tuple[str, ...]:
-    """What a path, prefix or part of one that the configuration gives, in canonical form, looks like in `readings`.
+    """Forms in `readings` of a path, prefix or part of one that the configuration gives, in canonical form.
 
     It owns its decoded forms too: an escape that the operator wrote is meant.
     """

@@ -1,4 +1,4 @@
-"""Is this configuration right?  Prints every problem with its place, and exits 0 or 1."""
+"""`manage.py checkconfig`: prints every problem of a configuration with its place, and exits 0 or 1."""
 
 import os
 from collections.abc import Callable, Iterator

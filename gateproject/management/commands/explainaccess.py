@@ -1,4 +1,4 @@
-"""Why may, or may not, this person open this URL?  Asks the same route table and the same rules as every request."""
+"""`manage.py explainaccess`: why this person may, or may not, open this URL, by the route table and rules of every request."""
 
 import json
 import time
@@ -79,7 +79,7 @@ class Command(ConfiguredCommand):
 
 
 def current_routes() -> tuple[Options, RouteTable]:
-    """Of the configuration that the command was given; CommandError where it has a problem."""
+    """Routes of the configuration that the command was given; CommandError where it has a problem."""
     options = configured()
     try:
         return options, route_table(options)

@@ -1,4 +1,4 @@
-"""A configuration of Pomerium or oauth2-proxy as ours: printed, with a comment wherever its reader must know something."""
+"""`manage.py importconfig`: a configuration of Pomerium or oauth2-proxy as ours, with a comment wherever its reader must know something."""
 
 import os
 from pathlib import Path
@@ -35,7 +35,7 @@ class Command(BaseCommand):
 
 
 def imported(path: Path) -> Converted:
-    """Raises ConfigError where the file can't be read, or is neither product's."""
+    """Converted configuration; ConfigError where the file can't be read, or is neither product's."""
     foreign = read(path)
     converted = pomerium.convert(foreign) if foreign.product == POMERIUM else oauth2_proxy.convert(foreign, lambda: os.urandom(32))
     leave_out_templates(converted)

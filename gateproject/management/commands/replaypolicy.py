@@ -1,4 +1,4 @@
-"""Who would be refused, or let in, if this configuration came into force?  Replays the recorded decisions; nothing is changed."""
+"""`manage.py replaypolicy`: replays recorded decisions by this configuration, to see who would be refused or let in."""
 
 import json
 from collections.abc import Iterator

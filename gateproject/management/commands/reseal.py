@@ -1,4 +1,4 @@
-"""Seals every stored record anew with the first key of shared_secret, so that the others can be taken out of the list."""
+"""`manage.py reseal`: seals every record anew with the first key of shared_secret, so that the others can be taken out of the list."""
 
 import asyncio
 from typing import Any

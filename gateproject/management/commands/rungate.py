@@ -1,4 +1,4 @@
-"""Run gate with its own listeners, as the configuration says."""
+"""`manage.py rungate`: runs gate with its own listeners, as the configuration says."""
 
 import os
 import signal
@@ -65,7 +65,7 @@ class Command(ConfiguredCommand):
 
 
 def serve_behind_envoy(runtime: "Runtime", application: "Application", answered: "Ended") -> None:
-    """Until SIGTERM or SIGINT.  ConfigError where Envoy is missing, can't have the address, or refuses what it is told."""
+    """Serve until SIGTERM or SIGINT.  ConfigError where Envoy is missing, can't have the address, or refuses what it is told."""
     from foundation.tasks import spawn
     from gateproject.process.services import served
     from proxy.envoy.service import EnvoyPlane

@@ -1,4 +1,4 @@
-"""Makes, lists, renews and revokes service accounts: programs that get in without a person."""
+"""`manage.py serviceaccount`: makes, lists, renews and revokes service accounts, programs that get in without a person."""
 
 import asyncio
 import getpass

@@ -1,4 +1,4 @@
-"""Writes docs/settings.md and docs/config.schema.json anew."""
+"""`manage.py settingsreference`: writes docs/settings.md and docs/config.schema.json anew."""
 
 import json
 from pathlib import Path

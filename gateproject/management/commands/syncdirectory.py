@@ -1,4 +1,4 @@
-"""Reads the provider's directory once, now: prints what differs from what gate knows, then writes it."""
+"""`manage.py syncdirectory`: reads the provider's directory once, prints what differs from what gate knows, then writes it."""
 
 import asyncio
 import json
@@ -121,7 +121,7 @@ def _summary(run: DirectoryRun, dry_run: bool) -> str:
 
 
 class ProgressBar:
-    """How far the writing is, on one line of a terminal; nothing anywhere else."""
+    """Progress bar of the writing, on one line of a terminal; nothing anywhere else."""
 
     def __init__(self) -> None:
         self.total = self.done = 0

@@ -1,4 +1,4 @@
-"""A tunnel from this machine through gate to a route for TCP; works on any machine, without a configuration of the server."""
+"""`manage.py tunnel`: a tunnel from this machine through gate to a TCP route; needs no configuration of the server."""
 
 import asyncio
 import os
