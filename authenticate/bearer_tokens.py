@@ -1,4 +1,4 @@
-"""Whom does a bearer token name: one that our provider gave, or another issuer whom a route trusts?
+"""Bearer tokens (RFC 6750): tokens of our provider, or of another issuer whom a route trusts, turned into the person that they name.
 
 Every refusal says why; ProviderError only where the provider, which alone could tell, can't be asked.
 """
@@ -62,7 +62,7 @@ _Key = tuple["TokenPolicy", bytes]  # and the hash of a token
 
 @dataclass(frozen=True, slots=True)
 class TokenPolicy:
-    """Whose tokens a route takes, and for whom they must be."""
+    """The issuer and audience whose tokens a route accepts."""
 
     kind: str
     issuer: str = ""
@@ -83,7 +83,7 @@ class TokenPolicy:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedBearer:
-    """Somebody whom a good token names; `session` has no record, and ends with the token."""
+    """The person whom a valid token names; `session` has no record, and ends with the token."""
 
     session: Session
     user: User
@@ -96,6 +96,8 @@ class _CachedResult:
 
 
 class BearerTokens:
+    """Verifier of the bearer tokens of all routes, with a cache of verdicts: accepted ones until they expire, refused ones for a while."""
+
     def __init__(self, options: Options, clock: Callable[[], float]):
         self._clock = clock
         self._http = ProviderHttp(options)
@@ -119,7 +121,9 @@ class BearerTokens:
         return cls(options, clock) if any(route.bearer_token for route in options.policy) else None
 
     async def bearer_of(self, route_id: str, token: str, asker: str = "") -> VerifiedBearer | RefusedToken:
-        """Nobody for a token that this route does not take; ProviderError where that can't be told now.  `asker` is an address, or ""."""
+        """The person, or a RefusedToken for a token that this route does not accept; ProviderError where that can't be told now. `asker`
+        is the client's address, or "".
+        """
         trust = self._trusts.get(route_id)
         if trust is None:
             return RefusedToken("the route takes no bearer tokens")
@@ -139,7 +143,7 @@ class BearerTokens:
         await self._http.close()
 
     def _asked_once(self, key: _Key, trust: TokenPolicy, token: str, asker: str) -> "asyncio.Task[_CachedResult | ProviderError]":
-        """Requests that come with the same token meanwhile wait for the same answer."""
+        """Single flight: requests with the same token share one verification."""
         if (question := self._questions.get(key)) is not None:
             return question
         # Else who floods us could put off the judgement of what a token of theirs has opened.
@@ -170,7 +174,7 @@ class BearerTokens:
         return verdict
 
     async def _claims(self, trust: TokenPolicy, token: str) -> dict[str, Any]:
-        """_Refused, AccessRefused, ScopeMissing; ProviderError where nobody can tell."""
+        """The claims of a verified token; _Refused, AccessRefused, ScopeMissing; ProviderError where the keys or the provider are away."""
         if trust.kind == JWT:
             issuer = self._issuers[trust]
             return await verified(token, trust, trust.issuer, frozenset(ACCEPTED_ALGORITHMS), issuer.keys, issuer.newer_keys, self._clock)
@@ -208,11 +212,11 @@ class BearerTokens:
 
 
 class _Refused(Exception):
-    """The token is not to be believed; why, for the log."""
+    """An invalid token; the text says why, for the log."""
 
 
 class _Issuer:
-    """Another issuer's keys: from a file, from `bearer_token_jwks_url`, or from where its discovery document says."""
+    """The keys of another issuer: from a file, from `bearer_token_jwks_url`, or from its discovery document."""
 
     def __init__(self, trust: TokenPolicy, http: ProviderHttp, clock: Callable[[], float]):
         self._trust = trust
@@ -275,7 +279,7 @@ async def verified(
 def _check_claims(
     kind: TokenKind, trust: TokenPolicy, header: Mapping[str, Any], payload: Mapping[str, Any], issuer: str, now: float
 ) -> None:
-    """Before the signature: what can't be for us is no reason to fetch keys."""
+    """Checks before the signature: what can't be for us is no reason to fetch keys."""
     if payload.get("iss") != issuer:
         raise ProviderError("it is of another issuer")
     audience = payload.get("aud")

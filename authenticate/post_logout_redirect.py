@@ -1,4 +1,4 @@
-"""Where does a browser go when it comes back from signing out at the provider?  One page of ours, registered once, knows by its `state`."""
+"""Post-logout redirect: one page of ours, registered once at the provider, whose `state` says where the browser goes on."""
 
 from authenticate.redirect_targets import IsRouteOrigin, RedirectTargets
 from config.options import Options
@@ -12,7 +12,9 @@ MAX_URL = 2000
 
 
 class PostLogoutRedirect:
-    """Providers compare `post_logout_redirect_uri` with what is registered, character by character: each application's own could not be."""
+    """`post_logout_redirect_uri` (OpenID Connect RP-Initiated Logout 1.0), always our own page: providers compare it character by
+    character.
+    """
 
     def __init__(self, options: Options, targets: RedirectTargets):
         self._sealer = Sealer(options.cookie_secret, "after sign-out")
@@ -21,12 +23,12 @@ class PostLogoutRedirect:
         self._targets = targets
 
     def url(self, wanted: str, is_route_origin: IsRouteOrigin) -> str:
-        """`wanted` where it is ours, else what the operator has set, "" for nothing."""
+        """The URL to go on to: `wanted` where it is ours, else what the operator has set, "" for nothing."""
         target = self._targets.target(wanted, is_route_origin)
         return target.short(MAX_URL) if target is not None else self._default
 
     def params(self, url: str, now: float) -> dict[str, str]:
-        """For the provider (OpenID Connect RP-Initiated Logout 1.0); without a `url` none: the provider's own page says that it is done.
+        """Parameters of the logout request; without a `url` none: the provider's own page says that it is done.
 
         Most providers refuse, instead of signing out, where our page is not registered with them.
         """
@@ -36,7 +38,7 @@ class PostLogoutRedirect:
         return {"post_logout_redirect_uri": self._origin + PATH, "state": state}
 
     def url_of(self, state: str, is_route_origin: IsRouteOrigin, now: float) -> str:
-        """Where this browser wanted to go, "" where it did not say, or not by us, or to what is no longer ours."""
+        """The URL that a `state` names; "" where it names none, is not ours, or leads to what is no longer ours."""
         try:
             wanted = str(self._sealer.open(state, audience=self._origin, now=now)["to"])
         except SealError:

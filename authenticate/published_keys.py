@@ -1,4 +1,4 @@
-"""Which public keys may upstreams meet?  Ours, those of the other processes, and for a day those that were replaced."""
+"""Published keys (JWKS) for upstreams: ours, those of the other processes, and for a day those that were replaced."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ FIRST_PAUSE = 0.1
 
 
 class PublishedKeys:
-    """Each process announces its key in the data broker, again every hour: the record of one that nobody uses any more expires.
+    """The key set.  Each process announces its key in the data broker, again every hour: the record of an unused one expires.
 
     Where records don't outlive the process, a file in the data directory does.
     """
@@ -49,7 +49,7 @@ class PublishedKeys:
         return cls(key, broker, options.data_dir / "published-keys.json" if is_forgetful else None, clock)
 
     async def run(self) -> None:
-        """A key made for this process is nobody else's business: it is neither announced nor served."""
+        """Announce our key, again and again; one made for this process alone is neither announced nor served."""
         waits = pauses(FIRST_PAUSE)
         while self._key.is_configured:
             try:
@@ -113,7 +113,7 @@ class PublishedKeys:
 
 
 def _checked(kid: str, data: Any) -> PublishedKey | None:
-    """What is served is trusted by upstreams: nothing but a public key under its own name."""
+    """A public key under its own name, or None: what is served is trusted by upstreams."""
     try:
         key = PublishedKey(**data)
         jwk = checked_jwk(key.jwk)

@@ -1,4 +1,4 @@
-"""Where may we send a browser?  The only door for a redirect URI from outside; open redirects end here."""
+"""Redirect targets: the only door for a redirect URI from outside; open redirects end here."""
 
 import re
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def parse(url: str) -> RedirectTarget | None:
 
 
 class RedirectTargets:
-    """Ours are the authenticate host and, by `is_route_origin`, the routes'.  Origins are compared whole: scheme, host and port."""
+    """Allow-list: the authenticate host and, by `is_route_origin`, the routes'.  Origins are compared whole: scheme, host and port."""
 
     def __init__(self, own_origin: str):
         self._own_origin = own_origin
@@ -77,5 +77,5 @@ class RedirectTargets:
         return None
 
     def is_own(self, target: RedirectTarget) -> bool:
-        """Is this a page of the authenticate host itself?"""
+        """Whether this is a page of the authenticate host itself."""
         return target.origin == self._own_origin

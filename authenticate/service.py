@@ -1,4 +1,4 @@
-"""The authenticate service: what its pages share, and what runs in the background for it."""
+"""Authenticate service: what its pages share, and what runs in the background for it."""
 
 import asyncio
 import time
@@ -47,7 +47,7 @@ FRONTCHANNEL_LOGOUT_PATH = "/.gate/frontchannel_logout"
 
 
 class AuthenticateService:
-    """Built from one set of Options.  `host_port` and `origin` are those of `authenticate_service_url`."""
+    """The service for one set of Options.  `host_port` and `origin` are those of `authenticate_service_url`."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class AuthenticateService:
         self._background.append(spawn(run_elected(self.broker, "session refresh", worker.run), name="election for session refresh"))
 
     async def _look_at_provider(self) -> None:
-        """Nothing depends on it: the operator hears of a wrong setting now, and not from the first person who signs in."""
+        """Read the discovery document once: the operator hears of a wrong setting now, and not from the first person who signs in."""
         try:
             await self.provider_client.provider.discovery(self.provider_client.http)
         except ProviderError as error:
@@ -112,7 +112,7 @@ class AuthenticateService:
                 await asyncio.sleep(next(waits))
 
     async def stop(self, grace: float = 0.0) -> None:
-        """Nothing new begins; sign-ins under way have `grace` seconds left with the provider."""
+        """Begin nothing new; sign-ins under way have `grace` seconds left with the provider."""
         for task in self._background:
             task.cancel()
         if self._background:
@@ -126,7 +126,7 @@ class AuthenticateService:
         await self.provider_client.close()
 
     def revoke_soon(self, session: Session) -> None:
-        """In the background: a slow provider must not keep the person waiting, the session is over already."""
+        """Revoke the session's tokens in the background: a slow provider must not keep the person waiting, the session is over already."""
         task = spawn(self._own_client.revoke(session), name="revoke tokens")
         self._revocations.add(task)
         task.add_done_callback(self._revocations.discard)
@@ -140,17 +140,17 @@ class AuthenticateService:
         return await self.broker.spend(f"state/{state}", self.clock() + LIFETIME)
 
     def sign_in_url_for(self, own_path: str, **asked: str) -> str:
-        """Where a page of the authenticate host sends who is not signed in, or not as is `asked`; sign-in then leads back to `own_path`."""
+        """Sign-in URL for a page of the authenticate host, with the step-up that is `asked`; sign-in leads back to `own_path`."""
         return self.signer.sign(self.origin + SIGN_IN_PATH, {"gate_redirect_uri": self.origin + own_path, **asked}, self.clock())
 
     def way_back(self, session: Session, target: RedirectTarget, attempt_id: str) -> str:
-        """Where the signed-in browser goes now: home at once, or to a route host with a token that gives that host the session."""
+        """Redirect of the signed-in browser: home at once, or to a route host with a hand-over token that gives that host the session."""
         if self.targets.is_own(target):
             return target.url
         token = self._hand_overs.seal(session.id, attempt_id, target.host_port, target.url, self.clock())
         return f"{target.origin}{CALLBACK_PATH}?gate_session={token}"
 
     def way_to_program(self, session: Session, route: RedirectTarget, redirect_uri: str) -> str:
-        """Where the browser of who agreed goes now: to the route host, which makes the program's token and leads on to the program."""
+        """Redirect after consent to a program: to the route host, which makes the program's token and leads on to the program."""
         token = self._program_hand_overs.seal(session.id, route.host_port, redirect_uri, self.clock())
         return f"{route.origin}{CALLBACK_PATH}?gate_programmatic=true&gate_session={token}"

@@ -1,4 +1,6 @@
-"""What does a route ask of a sign-in, and does what the provider says come up to it?  The route itself judges the session once more."""
+"""Step-up: what a route asks of a sign-in (`acr_values`, `max_age`), and the check of what the provider says.  The route judges once
+more.
+"""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +18,9 @@ UNMET = "unmet_authentication_requirements"  # OpenID Connect Core Unmet Authent
 
 @dataclass(frozen=True, slots=True)
 class StepUpRequest:
-    """`max_age` is in seconds; `is_pressed`: the provider must ask the person again, whatever it remembers of them."""
+    """Requirements of a sign-in; `max_age` is in seconds; `is_pressed`: the provider must ask the person again, whatever it remembers of
+    them.
+    """
 
     acr_values: tuple[str, ...] = ()
     max_age: int | None = None
@@ -27,7 +31,7 @@ class StepUpRequest:
 
     @classmethod
     def from_url(cls, params: Mapping[str, str]) -> Self:
-        """Of a signed URL of ours."""
+        """The requirements in a signed URL of ours."""
         max_age = params.get("gate_max_age", "")
         if max_age and not (max_age.isascii() and max_age.isdecimal()):
             raise BadRequest("this sign-in link asks for what is no time")
@@ -47,7 +51,7 @@ class StepUpRequest:
         return {"asked": {name: value for name, value in asked.items() if value}} if self else {}
 
     def request_params(self, usual: Mapping[str, str], pressing: str, *, takes_claims: bool = False) -> dict[str, str]:
-        """For the authorization request (OpenID Connect Core 3.1.2.1, 5.5).
+        """Parameters of the authorization request (OpenID Connect Core 3.1.2.1, 5.5).
 
         `usual` is what is asked for anyway, `pressing` the word by which this provider is told to ask again; `takes_claims`: it looks
         at the parameter `claims`.
@@ -62,7 +66,7 @@ class StepUpRequest:
         return params
 
     def shortfall(self, claims: Mapping[str, Any], issued: float, now: float) -> str:
-        """What is missing of a sign-in with these claims that began at `issued`; "" where nothing is."""
+        """The reason why a sign-in with these claims that began at `issued` falls short; "" where it does not."""
         if self.acr_values and claims.get("acr") not in self.acr_values:
             return WEAK
         if self.max_age is None:
@@ -74,7 +78,7 @@ class StepUpRequest:
 
 
 def _with_auth_time(usual: str) -> str:
-    """What `claims` asks for anyway, and when the person signed in; `max_age` alone must bring that (Core 2), but not everybody knows."""
+    """The parameter `claims` with `auth_time`; `max_age` alone must bring that (Core 2), but not everybody knows."""
     try:
         asked = json.loads(usual or "{}")
         return json.dumps({**asked, "id_token": {**(asked.get("id_token") or {}), "auth_time": {"essential": True}}}, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Every page of the authenticate host."""
+"""URLs of the authenticate host."""
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import path, re_path
@@ -19,7 +19,7 @@ from foundation.responses import error_page
 
 
 async def _configured_callback(request: HttpRequest, path: str) -> HttpResponse:
-    """`authenticate_callback_path` is a setting of the running world, not of Django's, so it is compared here."""
+    """The callback page.  `authenticate_callback_path` is a setting of the running process, not of Django's, so it is compared here."""
     if "/" + path != request.scope["gate"].options.authenticate_callback_path:
         return error_page(request, 404, "There is no such page.", links=(("Who am I?", "/.gate/"),))
     return await callback(request)

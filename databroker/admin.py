@@ -1,4 +1,4 @@
-"""The admin's pages about sessions, users and groups, to look at and to end sessions; and the log of what was done there."""
+"""Admin pages of sessions, users and groups, to look at and to end sessions; and the audit log of what was done there."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +34,7 @@ SHOWN = 100  # the full list of a group's members has pages, this one has an end
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
-    """Who was let into the admin may look at everything here; nobody edits rows, they are made from records."""
+    """Admin of rows that nobody edits, because they are made from records; whoever was let into the admin may look at everything."""
 
     actions: Any = None
     list_per_page = 50
@@ -60,7 +60,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         return super().changelist_view(request, {"title": capfirst(self.opts.verbose_name_plural), **(extra_context or {})})
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """What was done to it is in the audit log."""
+        """Redirect to the audit log of this object."""
         return HttpResponseRedirect(self.list_of(AuditEntry, object_id=unquote(object_id)))
 
     def record(self, request: HttpRequest, type: str, id: str) -> Record | None:
@@ -85,7 +85,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 
 
 class EndSessionsAdmin(ReadOnlyAdmin):
-    """Pages that offer to end sessions."""
+    """Admin with actions that end sessions."""
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         actions = super().get_actions(request)
@@ -112,6 +112,8 @@ class EndSessionsAdmin(ReadOnlyAdmin):
 
 
 class SessionAdmin(EndSessionsAdmin):
+    """Sessions."""
+
     list_display = ["person", "began", "ends", "seen", "last_route", "client_address", "browser"]
     list_display_links = ["person"]
     search_fields = ["id"]  # what is searched says `get_search_results`
@@ -183,7 +185,7 @@ class SessionAdmin(EndSessionsAdmin):
 
     @method_decorator(csrf_protect)
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """In no transaction: the log must stay where the broker fails, and a store in this database must not wait for our lock."""
+        """Deletion in no transaction: the log must stay where the broker fails, and a store in this database must not wait for our lock."""
         session = self.get_object(request, unquote(object_id))
         context = {"title": "End this session?", "subtitle": name_of(session) if session else None, **(extra_context or {})}
         try:
@@ -196,10 +198,12 @@ class SessionAdmin(EndSessionsAdmin):
         EndSessionsAction(request).end_sessions([obj.pk])
 
     def log_deletions(self, request: HttpRequest, queryset: Any) -> None:
-        """`EndSessionsAction` makes the entry."""
+        """Nothing: `EndSessionsAction` makes the entry."""
 
 
 class UserAdmin(EndSessionsAdmin):
+    """Users."""
+
     list_display = ["id", "email", "name", "last_sign_in"]
     list_filter = ["last_sign_in"]
     search_fields = ["id"]  # what is searched says `get_search_results`
@@ -237,6 +241,8 @@ class UserAdmin(EndSessionsAdmin):
 
 
 class AuditAdmin(ReadOnlyAdmin):
+    """The audit log."""
+
     list_display = ["when", "who", "action", "whom", "address"]
     list_filter = ["when", "action"]
     search_fields = [*(f"{field}__holds" for field in ("who", "account", "action", "object_words", "object_id")), "address__startswith"]
@@ -252,7 +258,7 @@ class AuditAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Save as CSV")
     def as_csv(self, request: HttpRequest, chosen: QuerySet[AuditEntry]) -> HttpResponse:
-        """The newest of them, as many as one answer should hold."""
+        """The newest entries, as many as one answer should hold."""
         rows = chosen.order_by("-id").values_list(*AUDIT_COLUMNS)[:MOST_IN_CSV]
         response = HttpResponse("".join(csv_lines(AUDIT_COLUMNS, rows)), content_type="text/csv; charset=utf-8")
         response["Content-Disposition"] = 'attachment; filename="audit-log.csv"'

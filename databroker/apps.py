@@ -1,4 +1,4 @@
-"""The data broker as a Django app: its models are the relational view that the admin reads."""
+"""Django app of the data broker: its models are the relational view that the admin reads."""
 
 from django.apps import AppConfig
 

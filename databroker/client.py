@@ -1,4 +1,4 @@
-"""What may other apps ask of the data broker?"""
+"""Data broker client: what other apps may ask of the data broker."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -13,7 +13,9 @@ CLOCK_SKEW = 60.0
 
 
 class BrokerClient(Protocol):
-    """As the Store and the Leases (there are the promises), plus `spend`.  Any method raises BrokerError when the broker is away."""
+    """Protocol of a client: the Store and the Leases (there are the promises), plus `spend`.  Any method raises BrokerError when the
+    broker is away.
+    """
 
     async def get(self, type: str, id: str) -> Record | None: ...
 
@@ -44,7 +46,7 @@ class BrokerClient(Protocol):
 
 
 class ForgettingBroker:
-    """Another client, whose deletions `forget` hears of at once, as (type, id): no sign-out waits for the change stream."""
+    """Client around another, whose deletions `forget` hears of at once, as (type, id): no sign-out waits for the change stream."""
 
     def __init__(self, client: BrokerClient, forget: Callable[[str, str], None]):
         self._delete = client.delete
@@ -66,7 +68,7 @@ class ForgettingBroker:
 
 
 class LocalBroker:
-    """The broker in this process: plain calls into its store."""
+    """Client of the broker in this process: plain calls into its store."""
 
     def __init__(self, store: BackEnd):
         self._store = store

@@ -1,4 +1,4 @@
-"""Does this machine's clock agree with the store's?  What has expired is said by clocks, so a wrong one signs people out."""
+"""Clock skew between this machine and the store: what has expired is said by clocks, so a wrong one signs people out."""
 
 import asyncio
 from contextlib import suppress
@@ -18,11 +18,13 @@ AGAIN_AFTER = 20  # looks until a difference that lasts is said again
 
 
 class ClockSkewSource(Protocol):
+    """A store with a clock of its own, perhaps."""
+
     async def clock_skew(self) -> float: ...
 
 
 class ClockWatch:
-    """`tell` is given each difference that was measured, in seconds: positive where our clock is ahead."""
+    """Log and metric of the skew; `tell` is given each measured one, in seconds: positive where our clock is ahead."""
 
     def __init__(self) -> None:
         self._since = 0  # looks since it differs
@@ -40,7 +42,7 @@ class ClockWatch:
 
 
 async def watch(clocks: ClockSkewSource) -> None:
-    """For ever; a store that is away is told of elsewhere."""
+    """Measure for ever; a store that is away is told of elsewhere."""
     told = ClockWatch()
     while True:
         with suppress(BrokerError):

@@ -1,4 +1,4 @@
-"""How do sessions end?  By one function, whoever wants it: the person, an administrator, the provider, or nobody who vouches for them."""
+"""End of sessions: one function, whoever wants it: the person, an administrator, the provider, or the refresh worker."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
@@ -10,7 +10,7 @@ AT_ONCE = 16  # calls of the broker
 
 
 async def end_sessions(broker: BrokerClient, ids: Iterable[str], over: list[str] | None = None) -> list[str]:
-    """These end, and with them the weaker ones that the same browsers had before (`Session.earlier`): who is out is out at every host.
+    """End these, and with them the weaker ones that the same browsers had before (`Session.earlier`): who is out is out at every host.
 
     The ids of those that lived.  `over` grows with each that is over, so that it is right also where the broker fails halfway
     (BrokerError).  Who names the others goes last: asked again after a failure, this finds all that is left.
@@ -31,7 +31,7 @@ async def earlier_of(broker: BrokerClient, ids: Sequence[str]) -> list[str]:
 
 
 async def batches(ids: AsyncIterable[str], size: int = AT_ONCE) -> AsyncIterator[list[str]]:
-    """What there is, so many at a time."""
+    """The items in lists of a bounded length."""
     waiting = list[str]()
     async for id in ids:
         waiting.append(id)

@@ -1,4 +1,4 @@
-"""How is work done by one process, whichever it is?  Whoever holds the lease does it, and stops when the lease may be lost."""
+"""Leader election: work that one process does, whichever it is: the holder of a lease, who stops when it may be lost."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -61,7 +61,7 @@ async def run_alone(client: Leases, name: str, work: Callable[[], Coroutine[Any,
 
 
 async def _hold(client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, Any, None]], asked: float, ttl: float) -> bool:
-    """Whether the work ended well, or was taken away; a failed one waits longer each time."""
+    """Hold the lease while the work runs; False where the work failed, which then waits longer each time."""
     log.info("this process does the work now", work=lease.name)
     task, is_ours = await _done_while_held(client, lease, work, asked, ttl)
     if not is_ours:
@@ -72,7 +72,7 @@ async def _hold(client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, 
 async def _done_while_held(
     client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, Any, T]], asked: float, ttl: float
 ) -> tuple[asyncio.Task[T], bool]:
-    """The work, which has ended, and whether the lease was ours to the end of it; the lease is free again."""
+    """The finished work, and whether the lease was ours to the end of it; the lease is free again."""
     task = spawn(work(), name=lease.name)
     try:
         is_ours = await _renew_while(task, client, lease, asked, ttl)

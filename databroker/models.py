@@ -1,4 +1,4 @@
-"""Sessions, users and groups as tables: a view for the admin.  The store is the truth; rows.py alone writes here.
+"""Tables of sessions, users and groups: a view for the admin.  The store is the truth; rows.py alone writes here.
 
 No tokens, which nobody is shown, and no claims, which the store may keep sealed: databroker/adminsite/details.py asks it for them.
 Links between tables have no database constraint, because the records arrive in any order.
@@ -26,7 +26,7 @@ class Group(models.Model):
 
 
 class User(models.Model):
-    """Somebody who signed in, or whom the directory knows, or both; `id` is "<provider>/<subject>"."""
+    """A person who signed in, or whom the directory knows, or both; `id` is "<provider>/<subject>"."""
 
     id = models.CharField(primary_key=True, max_length=LONGEST_ID)
     email = models.CharField("e-mail", max_length=255, blank=True)
@@ -46,7 +46,9 @@ class User(models.Model):
 
 
 class Membership(models.Model):
-    """Outlives its group's row, so that a group that vanishes from the directory for one run comes back with its members."""
+    """A user in a group.  Outlives its group's row, so that a group that vanishes from the directory for one run comes back with its
+    members.
+    """
 
     user = models.ForeignKey(User, models.DO_NOTHING, db_constraint=False)
     group = models.ForeignKey(Group, models.DO_NOTHING, db_constraint=False)
@@ -93,7 +95,7 @@ class ServiceAccount(models.Model):
 
 
 class DirectoryRun(models.Model):
-    """One reading of the whole directory; the latest few hundred are kept."""
+    """A reading of the whole directory; the latest few hundred are kept."""
 
     id = models.CharField(primary_key=True, max_length=64)
     source = models.CharField(max_length=255, blank=True)
@@ -124,7 +126,7 @@ class AppendOnly(models.QuerySet["AuditEntry"]):
 
 
 class AuditEntry(models.Model):
-    """What an administrator did, in words that need no other table: it outlives accounts, people and sessions.
+    """An administrator's action, in words that need no other table: it outlives accounts, people and sessions.
 
     `who` is the administrator as people know them, `account` their name in the admin; `object_words` names the object, `object_id` is
     for programs.
@@ -159,7 +161,7 @@ class AuditEntry(models.Model):
 
 
 class StoredRecord(models.Model):
-    """What the store `database` keeps: databroker/store/database.py alone reads and writes this and the two tables below.
+    """A record of the store `database`: databroker/store/database.py alone reads and writes this and the two tables below.
 
     A deleted record stays for a while, so that the change stream can tell of it.
     """
@@ -177,7 +179,7 @@ class StoredRecord(models.Model):
 
 
 class StoreState(models.Model):
-    """One row, locked by every writer: so versions are seen in the order in which they were given."""
+    """The version of the store `database`: one row, locked by every writer, so versions are seen in the order in which they were given."""
 
     version = models.BigIntegerField()
     forgotten = models.BigIntegerField()

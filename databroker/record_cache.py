@@ -1,4 +1,4 @@
-"""How do a hundred thousand records weigh little?  As bytes, opened for whoever reads; what was used longest ago makes room."""
+"""Record cache: records as packed bytes, opened for whoever reads; the least recently used makes room."""
 
 import marshal
 import math
@@ -31,8 +31,8 @@ UNDECIDING: Final = TOKENS | {
 
 
 class RecordCache:
-    """Of one type, by id, at most `most` and MOST_BYTES, each at a third of what its Record weighs; None where it is known that there
-    is none.
+    """Cache of one type, by id, at most `most` records and MOST_BYTES, each at a third of what its Record weighs; None where it is known
+    that there is none.
 
     What was opened last is at hand, and can't be changed by whoever reads it.
     """
@@ -53,7 +53,7 @@ class RecordCache:
         return id in self._held
 
     def get(self, id: str) -> Record | None:
-        """KeyError where nothing is held of it; None where it is known that there is no such record."""
+        """The record, None where it is known that there is none; KeyError where nothing is held of it."""
         packed = self._touch(id)
         if packed is None:
             return None
@@ -70,7 +70,7 @@ class RecordCache:
         return record
 
     def version(self, id: str, now: float) -> int | None:
-        """Of a record that has not expired, without opening it, else None; KeyError where nothing is held of it."""
+        """The version of a record that has not expired, without opening it, else None; KeyError where nothing is held of it."""
         packed = self._touch(id)
         if packed is None:
             return None
@@ -78,12 +78,14 @@ class RecordCache:
         return int(version) if expires > now else None
 
     def held_version(self, id: str) -> int | None:
-        """As `version`, also of one that has expired; who asks this does not count as a reader."""
+        """The version, also of a record that has expired; who asks this does not count as a reader."""
         packed = self._held[id]
         return None if packed is None else int(_HEAD.unpack_from(packed)[0])
 
     def put(self, id: str, record: Record | None) -> None:
-        """One that is held already stays as near to its end as it was: that it changes does not mean that somebody uses it."""
+        """Hold a record.  One that is held already stays as near to its end as it was: that it changes does not mean that somebody uses
+        it.
+        """
         packed = None if record is None else _packed(record)
         self._bytes += _weight(id, packed) - (_weight(id, self._held[id]) if id in self._held else 0)
         self._held[id] = packed

@@ -1,4 +1,4 @@
-"""What we remember about people: the record envelope, and the values inside it."""
+"""Records about people: the record envelope, and the values inside it."""
 
 import math
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ RECORD_TYPES = (
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One stored value.  `version` is store-wide and grows by one with each change; times are Unix seconds."""
+    """A stored value.  `version` is store-wide and grows by one with each change; times are Unix seconds."""
 
     type: str
     id: str
@@ -57,7 +57,8 @@ def _names(kind: Any) -> frozenset[str]:
 
 
 def known_fields(kind: Any, record: Record) -> Mapping[str, Any]:
-    """Without those that a later release has added: while one replaces the other, and after a step back, their records are read by us.
+    """The fields of a record that this release knows: while one release replaces another, and after a step back, records of a later one
+    are read.
 
     A service account has none that could be passed over: what we don't know might narrow what it may do.
     """
@@ -103,7 +104,7 @@ class Session:
 
     @classmethod
     def from_record(cls, record: Record) -> "Session":
-        """ValueError or TypeError where the record can't be one."""
+        """The session; ValueError or TypeError where the record can't be one."""
         tuples = {name: tuple(record.data.get(name, ())) for name in ("earlier", "userinfo_claims")}
         session = cls(**{**known_fields(cls, record), **tuples})
         _check_issuer(record)
@@ -118,14 +119,15 @@ class Session:
 
 
 def issuer_in(claims: Mapping[str, Any]) -> str:
-    """`iss` of the ID token, which userinfo can't replace (authenticate/provider/client.py); "" where there was none."""
+    """The ID token's `iss`, which userinfo can't replace (authenticate/provider/client.py); "" where there was none."""
     named = claims.get("iss")
     return named if isinstance(named, str) else ""
 
 
 def authenticated_at(claims: Mapping[str, Any], issued: float) -> float:
-    """When a person proved who they are (`auth_time`), in Unix seconds, and never after the session began; 0 where the provider does
-    not say, or what it says can't be read: the session may have begun with what it remembered of them."""
+    """Unix seconds when a person proved who they are (`auth_time`), never after the session began; 0 where the provider does not say, or
+    what it says can't be read: the session may have begun with what it remembered of them.
+    """
     said = claims.get("auth_time")
     if isinstance(said, bool) or not isinstance(said, int | float):
         return 0.0
@@ -207,6 +209,8 @@ class DirectoryUser:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryGroup:
+    """A group as the directory knows it."""
+
     id: str
     name: str = ""
     email: str = ""
@@ -229,7 +233,7 @@ def _check_issuer(record: Record) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryRun:
-    """One reading of the whole directory: `began` is Unix seconds, `error` is empty where it succeeded."""
+    """A reading of the whole directory: `began` is Unix seconds, `error` is empty where it succeeded."""
 
     id: str  # sorts by when it began
     source: str
@@ -269,7 +273,7 @@ class PublishedKey:
 
 @dataclass(frozen=True, slots=True)
 class ProviderSession:
-    """Says that a session of ours belongs to one of the provider's; its id names both (authenticate/session/provider_sessions.py)."""
+    """Link from one of the provider's sessions to one of ours; its id names both (authenticate/session/provider_sessions.py)."""
 
     subject: str  # `sub` of its ID token
 
@@ -283,7 +287,7 @@ class ProviderSession:
 
 @dataclass(frozen=True, slots=True)
 class SignedOutNote:
-    """Somebody has signed out at the provider, who said so at `issued` (Unix seconds)."""
+    """Note that somebody has signed out at the provider, who said so at `issued` (Unix seconds)."""
 
     issued: float
     subject: str = ""  # "" where it said only which session

@@ -1,4 +1,4 @@
-"""What does the data broker say about this id, without asking it again?  A bounded cache kept right by the change stream."""
+"""Replica of the data broker: a bounded read cache, kept right by the change stream."""
 
 import asyncio
 import time
@@ -29,6 +29,8 @@ SHORTEST_SILENCE = 3.0
 
 
 class Unknown(Enum):
+    """Result for a record of which the cache holds nothing."""
+
     UNKNOWN = "unknown"
 
     def __bool__(self) -> bool:
@@ -45,8 +47,8 @@ type_and_id = tuple[str, str]
 
 
 class Replica:
-    """Caches only what was asked for, at most `max_records` of each type, sessions without their tokens, and only while `run()` follows
-    the change stream.
+    """Cache of what was asked for, at most `max_records` of each type, sessions without their tokens, and only while `run()` follows the
+    change stream.
 
     What is cached is served for `staleness` seconds after the last moment at which it is known to have been right, or until the stream
     is back; then it is dropped, and every `get` asks the broker.  A line that goes silent tells nobody: so the broker is asked again
@@ -87,7 +89,7 @@ class Replica:
 
     @property
     def seen(self) -> str:
-        """Up to where this copy is right, for another process's `catch_up`; empty while nothing is known."""
+        """Version up to which this copy is right, for another process's `catch_up`; empty while nothing is known."""
         return f"{self._server_version}:{self._position}" if self._is_following else ""
 
     async def catch_up(self, seen: str, timeout: float) -> None:
@@ -116,7 +118,7 @@ class Replica:
         self._moved = asyncio.Event()
 
     def peek(self, type: str, id: str) -> Record | Unknown | None:
-        """What is known without waiting; None where it is known that no such record exists (or it expired)."""
+        """The record if it is cached, without waiting; None where it is known that no such record exists (or it expired)."""
         if (cache := self._cache.get(type)) is None or id not in cache:
             return UNKNOWN
         record = cache.get(id)
@@ -125,13 +127,13 @@ class Replica:
         return record
 
     def version(self, type: str, id: str) -> int | Unknown | None:
-        """That of what `peek` would find, for a tenth of its price: as long as it and `life` stay, the record is the same."""
+        """The version of what `peek` would find, for a tenth of its price: as long as it and `life` stay, the record is the same."""
         if (cache := self._cache.get(type)) is None or id not in cache:
             return UNKNOWN
         return cache.version(id, self._clock())
 
     async def get(self, type: str, id: str) -> Record | None:
-        """From the cache, or from the broker; raises BrokerError.  Callers that miss the same id share one call."""
+        """The record, from the cache or from the broker; BrokerError.  Callers that miss the same id share one call."""
         if (known := self.peek(type, id)) is not UNKNOWN:
             return known
         key = (type, id)
@@ -185,7 +187,7 @@ class Replica:
                     self._was_right(asked)
 
     def _was_right(self, then: float) -> None:
-        """All that is cached, at this moment of the loop's clock."""
+        """Note that all that is cached is right at this moment of the loop's clock."""
         if self._end_of_staleness is not None:
             self._end_of_staleness.cancel()
         ends = then + max(self.staleness, self._shortest_silence)
@@ -249,14 +251,14 @@ class Replica:
         self._cache[key[0]].put(key[1], record)
 
     def forget(self, type: str, id: str) -> None:
-        """This process has deleted it: nobody here waits for the stream to say so."""
+        """Drop a record that this process has deleted: nobody here waits for the stream to say so."""
         if type in self._cache:
             self._cache[type].drop(id)
         self._calls.pop((type, id), None)
         self._tell(RecordChange(self._position, type, id, None))
 
     def _lose(self) -> None:
-        """The stream is gone: what is cached is all that may be served, and not for long."""
+        """Handle the end of the stream: what is cached is all that may be served, and not for long."""
         if self.staleness <= 0:
             self._start_over(is_following=False)
             return

@@ -1,4 +1,4 @@
-"""The data broker of this process: its store, who may ask it, and what keeps store, replica and admin tables in step."""
+"""Data broker service of this process: its store, who may ask it, and what keeps store, replica and admin tables in step."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ SWEEP_AT_ONCE = 100
 
 
 class DataBrokerService:
-    """`start` and `stop` belong to the same event loop; records can be read and written before `start`."""
+    """The service; `start` and `stop` belong to the same event loop; records can be read and written before `start`."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class DataBrokerService:
         self._tasks: list[asyncio.Task[None]] = []
 
     def use(self, secrets: Sequence[bytes], staleness: float) -> None:
-        """The configuration has a new `shared_secret`, or `session_staleness`."""
+        """Take over a new `shared_secret`, or `session_staleness`."""
         self.replica.staleness = staleness
         if isinstance(self._store, SealedStore):
             self._store.use(secrets)

@@ -19,20 +19,20 @@ LONGEST_GROUP = 255
 
 
 class AccountError(GateError):
-    """It can't be done, and why: for the administrator who asked."""
+    """A request that can't be carried out, and why: for the administrator who asked."""
 
     status = 400
 
 
 class ServiceAccounts:
-    """Raises AccountError, and BrokerError where the data broker can't be reached."""
+    """Service accounts in the data broker.  AccountError, and BrokerError where the data broker can't be reached."""
 
     def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
         self._broker = broker
         self._clock = clock
 
     async def create(self, name: str, groups: Iterable[str], lifetime: float | None, created_by: str) -> str:
-        """The token, which nobody sees again.  `lifetime` in seconds; None: it doesn't expire."""
+        """The new account's token, which nobody sees again.  `lifetime` in seconds; None: it doesn't expire."""
         now, token = self._clock(), new_token(checked_name(name))
         account = ServiceAccount(name, _checked_groups(groups), now, _end(now, lifetime), hash_of(token), created_by)
         try:

@@ -1,4 +1,4 @@
-"""May this session be used?  The one way from a record to a session, and to the person whose it is."""
+"""Session reader: the one way from a record to a session that may be used, and to its person."""
 
 import structlog
 
@@ -10,14 +10,14 @@ log = structlog.get_logger(__name__)
 
 
 class SessionReader:
-    """Made anew for each configuration: a session counts only while the provider that vouched for it is the configured one."""
+    """Reader of one configuration: a session counts only while the provider that vouched for it is the configured one."""
 
     def __init__(self, options: Options):
         self._provider = options.idp_provider
         self._issuer = configured_issuer(options)
 
     def read(self, record: Record) -> Session | None:
-        """A record that makes no sense counts as none, and so does one of another provider: who has it signs in anew."""
+        """The session in a record; None where it makes no sense, or is another provider's: who has it signs in anew."""
         try:
             session = Session.from_record(record)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -36,23 +36,23 @@ class SessionReader:
 
 
 def vouches(provider: str, issuer: str, session: Session) -> bool:
-    """Is the session of this provider?  Its name alone says little: every `oidc` has the same, and subjects of two may be equal."""
+    """Whether the session is of this provider.  Its name alone says little: every `oidc` has the same, and subjects of two may be equal."""
     return session.provider == provider and is_issuer(issuer, session.vouched_by)
 
 
 def user_of(session: Session, record: Record | None) -> User:
-    """What the session's own issuer says of its person: nothing where the record is of another one's, of the same id."""
+    """The person as the session's own issuer describes them: none where the record is of another's, of the same id."""
     user = User.from_record(record) if record is not None else None
     return user if user is not None and user.vouched_by == session.vouched_by else User(session.user_id)
 
 
 def person_of(session: Session, record: Record | None) -> DirectoryUser | None:
-    """What the directory says of the session's person: None where it says it of another issuer's, of the same id."""
+    """The session's person in the directory: None where the record is of another issuer's, of the same id."""
     person = DirectoryUser.from_record(record) if record is not None else None
     return person if person is not None and counts_for(person.issuer, session.vouched_by) else None
 
 
 def group_of(session: Session, record: Record | None) -> DirectoryGroup | None:
-    """As `person_of`: two issuers may give one id to two groups, and rules go by their names, too."""
+    """The group in the directory, as `person_of`: two issuers may give one id to two groups, and rules go by their names, too."""
     group = DirectoryGroup.from_record(record) if record is not None else None
     return group if group is not None and counts_for(group.issuer, session.vouched_by) else None

@@ -1,4 +1,4 @@
-"""How is remembered what others say, so that nobody's words fill the memory?  By number and by bytes, never by number alone.
+"""Bounded caches of what others say: by number and by bytes, so that nobody's words fill the memory.
 
 Whoever may choose a name, an address, a token or a claim chooses how long it is, too.
 """
@@ -71,7 +71,7 @@ class BoundedCache(Generic[K, V]):
         return None if found is None else found[0]
 
     def put(self, key: K, value: V, weight: int) -> None:
-        """`weight` in bytes, with the key's."""
+        """Hold a value; `weight` in bytes, with the key's."""
         self.pop(key)
         if weight * 100 > self._most_bytes:
             return

@@ -1,4 +1,4 @@
-"""What is said of a credential that is missing or not good: by a 401 to programs (RFC 9110 11.6.1, RFC 6750 3), and to the operator.
+"""Authentication challenges: WWW-Authenticate of a 401 to programs (RFC 9110 11.6.1, RFC 6750 3), and the reason for the operator.
 
 No browser asks its person for a password because of `Bearer`.
 """
@@ -37,6 +37,6 @@ _OWED = {401: (b"www-authenticate", NOBODY.encode()), 503: (b"retry-after", str(
 
 
 def owed(status: int, names: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    """What an answer of this status must carry (RFC 9110 15.5.2, 10.2.3) and does not: `names` are its headers', in lower case."""
+    """Headers that a response of this status must carry (RFC 9110 15.5.2, 10.2.3) and does not: `names` are its headers', in lower case."""
     pair = _OWED.get(status)
     return [] if pair is None or pair[0] in names else [pair]

@@ -1,4 +1,4 @@
-"""Whose is an address?  By what clients are told apart where each may have so much and no more."""
+"""Client networks: by what clients are told apart where each may have so much and no more."""
 
 from collections import Counter
 from ipaddress import ip_address, ip_network
@@ -8,7 +8,9 @@ from foundation.bounded_cache import bounded_lru_cache
 
 @bounded_lru_cache(4096, longest=64)  # clients choose their addresses
 def client_network(address: str) -> str:
-    """An IPv4 address itself; of an IPv6 address its /64, because who has that network has all of its addresses; any other text itself."""
+    """The network of an address: an IPv4 address itself; of an IPv6 address its /64, because who has that network has all of its
+    addresses; any other text itself.
+    """
     try:
         ip = ip_address(address)
     except ValueError:
@@ -17,14 +19,16 @@ def client_network(address: str) -> str:
 
 
 class ConcurrencyLimit:
-    """So many at a time, and of one network fewer, so that nobody alone takes the places of all others."""
+    """A limit on how many at a time, and fewer of one network, so that nobody alone takes the slots of all others."""
 
     def __init__(self, of_all: int, of_one: int):
         self._of_all, self._of_one = of_all, of_one
         self._taken: Counter[str] = Counter()
 
     def take(self, network: str) -> bool:
-        """False where there is none; else somebody must `leave` it.  "" is nobody in particular, whom only the number of all bounds."""
+        """Take a slot, False where there is none; else somebody must `leave` it.  "" is nobody in particular, whom only the number of
+        all bounds.
+        """
         if self._taken.total() >= self._of_all or (network and self._taken[network] >= self._of_one):
             return False
         self._taken[network] += 1

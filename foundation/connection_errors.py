@@ -1,4 +1,4 @@
-"""Why did a connection of ours fail?  Any client library's exception in, words for the operator out."""
+"""Connection errors: any client library's exception in, a fault with words for the operator out."""
 
 import errno
 import socket
@@ -17,7 +17,7 @@ _TLS_ALERT = (r"\x15\x03", "\x15\x03")  # the first bytes of an alert, as a pars
 
 
 class ConnectionFault(Enum):
-    """`words` continue "<host>:<port> "; `advice` tells the operator what to look at."""
+    """Reason of a failed connection: `words` continue "<host>:<port> "; `advice` tells the operator what to look at."""
 
     REFUSED = "refuses the connection", "nothing listens on that port, or a firewall turns us away"
     UNRESOLVED = "has a name that can't be resolved", "is the name right, and does this machine's DNS know it?"
@@ -47,7 +47,7 @@ class ConnectionFault(Enum):
 
 
 def connection_fault(error: BaseException) -> ConnectionFault:
-    """What was in the way; the innermost cause counts, because libraries wrap it in words that are all alike."""
+    """The fault behind an exception; the innermost cause counts, because libraries wrap it in words that are all alike."""
     causes = list(_causes(error))
     for judge in (_of_tls, _of_the_system, _of_the_protocol):
         for cause in causes:

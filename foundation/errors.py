@@ -1,4 +1,4 @@
-"""What can go wrong, by whose fault it is.  Each error is written for the one who can act on it."""
+"""Errors by whose fault they are.  Each is written for the one who can act on it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""How many connections may there be, does a new one cost the same however many there are, and what is said where there is no room?"""
+"""File descriptor limit: as high as may be, and what is said where there is no room for a connection."""
 
 import fcntl
 import os
@@ -23,7 +23,9 @@ _said: dict[str, float] = {}
 
 
 def is_short(descriptor: int) -> bool:
-    """May no new client come in?  `descriptor` is any open one: its copy gets the lowest number that is free, so all below are taken."""
+    """Whether no new client may come in.  `descriptor` is any open one: its copy gets the lowest number that is free, so all below are
+    taken.
+    """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         lowest = os.dup(descriptor)
@@ -34,7 +36,7 @@ def is_short(descriptor: int) -> bool:
 
 
 def say_short(whom: str) -> None:
-    """In the metric each time, in the log now and then; `whom` is CLIENTS or UPSTREAMS."""
+    """Report a shortage: in the metric each time, in the log now and then; `whom` is CLIENTS or UPSTREAMS."""
     metrics.descriptors_short.labels(whom).inc()
     now = time.monotonic()
     if now - _said.get(whom, -SAID_EVERY) >= SAID_EVERY:

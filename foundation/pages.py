@@ -1,4 +1,4 @@
-"""Every page of ours, rendered the same inside Django and in the data plane; no page has a script."""
+"""HTML pages of ours, rendered the same inside Django and in the data plane; no page has a script."""
 
 import base64
 import hashlib
@@ -41,7 +41,7 @@ def render(template: str, **context: Any) -> bytes:
 
 @cache
 def headers(form_targets: str = "'self'", framed_by: str = "") -> tuple[tuple[str, str], ...]:
-    """What every page of ours carries.  The one inline style is allowed by its hash.
+    """Response headers of every page of ours.  The one inline style is allowed by its hash.
 
     `form_targets` is the CSP form-action.  Browsers apply it to the redirects that follow a form, too, so a page whose form may
     end at the identity provider passes "" and has none.  `framed_by` are the origins whose pages may show this one in a frame.
@@ -63,7 +63,7 @@ def headers(form_targets: str = "'self'", framed_by: str = "") -> tuple[tuple[st
 
 
 def preferred_type(accept: str) -> str:
-    """ "html", "json" or "text": what this client would rather read (RFC 9110 12.5.1, the most wanted of the three)."""
+    """ "html", "json" or "text": the media type that this client would rather read (RFC 9110 12.5.1, the most wanted of the three)."""
     best, best_weight = "text", 0.0
     for item in accept.lower().split(","):
         media_type, *parameters = (part.strip() for part in item.split(";"))

@@ -1,4 +1,4 @@
-"""Background work with a name and an owner: a task that is neither lost nor silent."""
+"""Background tasks with a name and an owner, neither lost nor silent."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -28,7 +28,7 @@ def _finished(task: asyncio.Task[Any]) -> None:
 
 
 async def in_parallel(items: Iterable[T], work: Callable[[T], Awaitable[Any]], at_once: int) -> None:
-    """`work` on every item, so many at a time; the first failure ends all and is raised."""
+    """Run `work` on every item, so many at a time; the first failure ends all and is raised."""
     left = iter(items)
 
     async def worker() -> None:

@@ -1,4 +1,4 @@
-"""The values that settings are made of: secrets, addresses, URLs, files.  Pure, so that policy may import it."""
+"""Setting values: secrets, addresses, URLs, files.  Pure, so that policy may import it."""
 
 import ipaddress
 import re
@@ -53,7 +53,7 @@ class SecretText(str):
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """Where to listen.  An empty host means every address; an IPv6 address is written without brackets here."""
+    """A listening address.  An empty host means every address; an IPv6 address is written without brackets here."""
 
     host: str
     port: int
@@ -111,12 +111,12 @@ def is_loopback(host: str) -> bool:
 
 
 def is_confidential(scheme: str, host: str) -> bool:
-    """Does nobody read or change on the way what goes there: by TLS, or without leaving this machine?"""
+    """Whether nobody reads or changes on the way what goes to this URL: by TLS, or without leaving this machine."""
     return scheme == "https" or (scheme == "http" and is_loopback(host))
 
 
 def parse_url(text: str, *, wildcard: bool = False, underscore: bool = False) -> Url:
-    """Raises ValueError with the reason.  `wildcard` allows `*.` in front, `underscore` allows `_` in host names."""
+    """The URL in a text; ValueError with the reason.  `wildcard` allows `*.` in front, `underscore` allows `_` in host names."""
     match = _URL.fullmatch(text)
     if match is None or not match[2]:
         raise ValueError("needs a scheme and a host, as in https://app.example.com, and no fragment")
@@ -141,7 +141,7 @@ def _split_authority(authority: str) -> tuple[str, int | None]:
 
 
 def canonical_host(text: str, *, wildcard: bool = False, underscore: bool = False) -> str:
-    """Lower-case ASCII (IDNA A-labels) without the trailing dot; raises ValueError for what can't be a host."""
+    """The host as lower-case ASCII (IDNA A-labels) without the trailing dot; ValueError for what can't be a host."""
     if len(text) <= 253 and _PLAIN_HOST.fullmatch(text):
         return text
     if text.startswith("["):

@@ -1,4 +1,4 @@
-"""Which release this is: `v<semver>+<git hash>`."""
+"""Release version: `v<semver>+<git hash>`."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ RELEASE = "0.1.0"
 
 
 def version() -> str:
-    """The hash is missing where the code does not lie in a git checkout."""
+    """The version; the hash is missing where the code does not lie in a git checkout."""
     root = Path(__file__).parent.parent
     try:
         command = ["git", "rev-parse", "--short=12", "HEAD"]

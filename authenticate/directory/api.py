@@ -1,4 +1,4 @@
-"""How is a vendor's directory asked?  One host only, at its pace, page by page, again after what passes, and never without an end."""
+"""Client of a vendor's directory API: one host only, rate-limited, paginated, with retries, and never without an end."""
 
 import asyncio
 import random
@@ -24,17 +24,19 @@ NextPage = Callable[[ProviderResponse, Any], str]
 
 
 class Credentials(Protocol):
+    """Authentication at a directory's API."""
+
     async def headers(self, api: "DirectoryApi") -> Mapping[str, str]:
-        """What proves who we are, obtained by `api` where it must be."""
+        """The request headers that authenticate us; `api` fetches a token where one is needed."""
         ...
 
     def forget(self) -> bool:
-        """They were refused; True where others can be had."""
+        """Drop credentials that were refused; True where others can be had."""
         ...
 
 
 class RateLimiter:
-    """At most so many requests a second, for all who share it; None is no limit."""
+    """At most `rate` requests a second, for all who share it; None is no limit."""
 
     def __init__(self, rate: float | None, *, now: Callable[[], float] = time.monotonic, sleep: Sleep = asyncio.sleep):
         self._step = 1 / rate if rate else 0.0
@@ -43,6 +45,7 @@ class RateLimiter:
         self._next = float("-inf")
 
     async def turn(self) -> None:
+        """Wait for this request's slot."""
         if not self._step:
             return
         now = self._now()
@@ -53,7 +56,7 @@ class RateLimiter:
 
 
 class DirectoryApi:
-    """For one reading of one directory.  `base` is its address; nothing but it ever gets the credentials."""
+    """HTTP client for one reading of one directory.  `base` is its address; nothing but it ever gets the credentials."""
 
     def __init__(
         self,
@@ -79,28 +82,28 @@ class DirectoryApi:
         self._jitter = jitter
 
     def proven_by(self, credentials: Credentials) -> "DirectoryApi":
-        """The same reading, asked by somebody else."""
+        """A client of the same reading with other credentials."""
         other = copy(self)
         other._credentials = credentials
         return other
 
     async def get(self, address: str, params: Params | None = None, *, accept: tuple[int, ...] = (200,)) -> ProviderResponse:
-        """`address` is a path below the base, or a whole URL on its host.  DirectoryError for any status that is not accepted."""
+        """The response to a GET of `address`, a path below the base or a URL on its host; DirectoryError for a status not in `accept`."""
         return await self._asked("GET", self._url(address, params), {}, b"", accept)
 
     async def post(self, address: str, content: bytes) -> ProviderResponse:
-        """JSON."""
+        """The response to a POST of JSON; DirectoryError for any status but 200."""
         return await self._asked("POST", self._url(address, None), {"Content-Type": "application/json"}, content, (200,))
 
     async def token(self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None) -> ProviderResponse:
-        """What a token endpoint answers.  Its address is the operator's word, never the directory's."""
+        """The response of a token endpoint.  Its address is the operator's word, never the directory's."""
         sent = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
         return await self._persistent(lambda: self._http.send("POST", url, sent, urlencode(form).encode()), url, (200,))
 
     async def pages(
         self, address: str, params: Params | None, next_page: NextPage, *, accept: tuple[int, ...] = (200,)
     ) -> AsyncIterator[tuple[ProviderResponse, Any]]:
-        """Each page's answer and its JSON, until there is no next one.  A listing that goes in circles, or never ends, is an error."""
+        """Each page's response and its JSON, to the last one; DirectoryError for a listing that goes in circles, or never ends."""
         url, seen = self._url(address, params), set[str]()
         while url:
             if url in seen or len(seen) >= MAX_PAGES:
@@ -124,7 +127,7 @@ class DirectoryApi:
         return answer
 
     async def _persistent(self, send: Callable[[], Awaitable[ProviderResponse]], url: str, accept: tuple[int, ...]) -> ProviderResponse:
-        """Again and again, until there is an answer that is accepted, or one that will not change."""
+        """Retries until a response is accepted, or will not change."""
         for attempt in range(self.budget.attempts):
             await self._pace.turn()
             self.budget.requests += 1
@@ -152,7 +155,7 @@ class DirectoryApi:
         await self._sleep(seconds)
 
     def _url(self, address: str, params: Params | None) -> str:
-        """DirectoryError where it would lead away from the directory's own host: whoever names it would get our credentials."""
+        """The absolute URL; DirectoryError where it would lead off the directory's own host, which alone gets our credentials."""
         try:
             url = f"{self.base}{address}" if address.startswith("/") and not address.startswith("//") else urljoin(f"{self.base}/", address)
         except ValueError:  # a bracket that opens no IPv6 address
@@ -163,7 +166,7 @@ class DirectoryApi:
 
 
 def parsed(answer: ProviderResponse, url: str) -> Any:
-    """The JSON object or list of a page."""
+    """The JSON object or list of a page; DirectoryError."""
     try:
         return answer.json_list() if answer.body.lstrip()[:1] == b"[" else answer.json()
     except ProviderError as error:
@@ -176,7 +179,7 @@ def _refused(answer: ProviderResponse, url: str) -> DirectoryError:
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:
-    """ValueError never: what has no origin is nobody's."""
+    """The origin of a URL as (scheme, host, port); empty for what has none, never a ValueError."""
     try:
         parts = urlsplit(url)
         port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
@@ -188,6 +191,6 @@ def _origin(url: str) -> tuple[str, str, int | None]:
 
 
 def _place(url: str) -> str:
-    """Without the query, which may hold what belongs in no log."""
+    """The URL without its query, which may hold what belongs in no log."""
     parts = urlsplit(url)
     return f"{parts.hostname or ''}{parts.path}"[:200]

@@ -1,4 +1,4 @@
-"""Auth0: its roles are the groups; who has none is not listed."""
+"""Auth0's directory: its roles are the groups; a person without one is not listed."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -17,6 +17,8 @@ PAGE = 100
 
 
 class Auth0Directory(Vendor):
+    """Roles and their members, by the Management API."""
+
     provider = "auth0"
 
     def proof(self) -> FetchedToken:
@@ -64,7 +66,7 @@ class Auth0Directory(Vendor):
 
 
 async def _numbered(api: DirectoryApi, path: str, key: str) -> list[Any]:
-    """All pages of a listing by page numbers, which is whole only where it has as many entries as it says."""
+    """Every page of a listing with page numbers; DirectoryError where it has not as many entries as it says."""
     listed: list[Any] = []
     total: Any = None
 

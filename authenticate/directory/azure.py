@@ -1,4 +1,4 @@
-"""Microsoft Entra ID: Microsoft Graph tells all once and then only what has changed; groups may lie in groups."""
+"""Microsoft Entra ID's directory: Microsoft Graph's delta queries, everything once and then the changes; groups may be nested."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ ALL_ANEW_SECONDS = 24 * 3600.0  # what a delta might have missed is wrong for no
 
 @dataclass(slots=True)
 class DeltaState:
-    """What was told until now, and where to go on.  The links are the directory's word, so they are checked like any next page."""
+    """Entries told until now, and the links to go on from.  The links are the directory's word, so they are checked like any next page."""
 
     since: float
     users: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -43,10 +43,12 @@ class DeltaState:
 
 
 class DeltaLinkExpired(Exception):
-    """The directory no longer knows from where we want to go on."""
+    """A delta link that the directory no longer knows: everything is read anew."""
 
 
 class AzureDirectory(Vendor):
+    """Users and groups of one tenant, by Microsoft Graph."""
+
     provider = "azure"
     _known: DeltaState | None = None
 
@@ -54,7 +56,7 @@ class AzureDirectory(Vendor):
         return GRAPHS.get(urlsplit(self.provider_url).hostname or "", "https://graph.microsoft.com")
 
     def issuer_of_people(self) -> str:
-        """The directory is one tenant's, also where people of all tenants may sign in."""
+        """The tenant's own issuer, also where people of all tenants may sign in."""
         issuer, tenant = super().issuer_of_people(), self.account.reveal("directory_id").lower()
         return issuer.replace(TENANT, tenant) if is_tenant(tenant) else issuer
 
@@ -101,7 +103,7 @@ async def _follow(api: DirectoryApi, known: DeltaState) -> None:
 
 
 async def _read(api: DirectoryApi, listing: tuple[str, dict[str, str]], link: str, take: Any) -> str:
-    """Every entry of this listing from `link` on; returns the link from which to go on next time."""
+    """Every entry of a listing from `link` on; returns the delta link for the next time."""
     address, params = (link, None) if link else listing
     last: Any = {}
     async for answer, last in api.pages(address, params, _next, accept=(200, GONE) if link else (200,)):
@@ -151,7 +153,7 @@ def _take_user(known: DeltaState, entry: Any) -> None:
 
 
 def _email(user: Any) -> str:
-    """A guest's name tells the address: `ann_corp.example#EXT#@tenant.example`."""
+    """The address; of a guest the one in the user name, `ann_corp.example#EXT#@tenant.example`."""
     if mail := text_of(user, "mail"):
         return mail
     name, is_guest, _ = text_of(user, "userPrincipalName").partition("#EXT#")

@@ -1,4 +1,4 @@
-"""What one source of users and groups knows at one moment, and what reading it may cost."""
+"""Directory snapshot: the users and groups of one source at one moment, and the budget of reading them."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -9,12 +9,12 @@ from foundation.errors import ProviderError
 
 
 class DirectoryError(ProviderError):
-    """The directory can't be read as a whole: what is known of it stays as it is."""
+    """A directory that can't be read as a whole: what is known of it stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectorySnapshot:
-    """Everything by its record id; a user's is "<provider>/<subject>".
+    """Users and groups by record id; a user's is "<provider>/<subject>".
 
     `unlisted` is how the ids of those begin who may be left out because they are in no group, "" where everybody is listed.
     `issuer` signs them in; a file is the operator's own word, which names none and counts whoever does.
@@ -28,7 +28,7 @@ class DirectorySnapshot:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryPerson:
-    """One user, and the groups that they are in, as the directory tells of them alone."""
+    """One user and their groups, from a look-up of them alone."""
 
     user: DirectoryUser
     groups: tuple[DirectoryGroup, ...]
@@ -36,7 +36,7 @@ class DirectoryPerson:
 
 @dataclass(slots=True)
 class Budget:
-    """Of one reading: until when it may wait (by the clock `now`), how often one request is tried, and how many it took."""
+    """Time and tries of one reading: `ends` by the clock `now`, tries of each request, and a count of requests made."""
 
     ends: float
     attempts: int = 6

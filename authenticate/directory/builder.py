@@ -1,4 +1,4 @@
-"""Users, groups and who is in which: gathered page by page from what a vendor tells, then one snapshot, nested groups resolved."""
+"""Directory builder: users, groups and memberships, gathered page by page, become one snapshot with nested groups resolved."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ LONGEST_NAME = 255
 
 
 def id_of(entry: Any, key: str = "id") -> str:
-    """A number or text that can stand in a record's id; DirectoryError for anything else."""
+    """The id of an entry, a number or text that can stand in a record's id; DirectoryError for anything else."""
     value = entry.get(key) if isinstance(entry, Mapping) else None
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     if not text or len(text) > LONGEST_ID or not text.isprintable() or text != text.strip():
@@ -23,7 +23,7 @@ def id_of(entry: Any, key: str = "id") -> str:
 
 
 def text_of(entry: Mapping[str, Any], *keys: str) -> str:
-    """The first of these that says something, for people to read; "" where none does."""
+    """The first of these values that is text and not blank, cleaned for display; "" where none is."""
     for key in keys:
         value = entry.get(key)
         if isinstance(value, str) and value.strip():
@@ -32,7 +32,7 @@ def text_of(entry: Mapping[str, Any], *keys: str) -> str:
 
 
 def entries(document: Any, key: str = "") -> list[Any]:
-    """The list that a page holds, itself or under `key`; DirectoryError where it holds none."""
+    """The list in a page, itself or under `key`; DirectoryError where there is none."""
     listed = document.get(key) if key and isinstance(document, Mapping) else document
     if not isinstance(listed, list):
         raise DirectoryError(f"a page of the directory lacks its list {key}".rstrip())
@@ -40,7 +40,7 @@ def entries(document: Any, key: str = "") -> list[Any]:
 
 
 class DirectoryBuilder:
-    """Ids are the vendor's.  What is said twice counts once; a member that nobody describes counts only by `may_be_unlisted`.
+    """Accumulator by the vendor's ids.  A user told twice counts once; a member that is not listed counts by `may_be_unlisted` only.
 
     `lists_everybody`: also who is in no group.
     """
@@ -79,7 +79,7 @@ class DirectoryBuilder:
             raise DirectoryError(f"the directory has more than {MAX_MEMBERSHIPS:,} memberships")
 
     def nested(self, child: str, parent: str) -> None:
-        """Who is in `child` is in `parent`, too."""
+        """Make members of `child` members of `parent`, too."""
         self._parents[child].add(parent)
 
     def snapshot(self, provider: str, issuer: str) -> DirectorySnapshot:
@@ -100,7 +100,7 @@ class DirectoryBuilder:
 
 
 def reached(start: str, parents: Mapping[str, set[str]]) -> set[str]:
-    """`start` and all above it; circles end."""
+    """The group `start` and all above it; circles end."""
     found, pending = {start}, [start]
     while pending:
         for parent in parents.get(pending.pop(), ()):

@@ -1,4 +1,4 @@
-"""How do we prove to a directory who we are?  By headers that never change, or by a token that is fetched and kept for a while."""
+"""Credentials for a directory's API: constant headers, or a token that is fetched and kept for a while."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -13,6 +13,8 @@ SHORTEST = 30.0
 
 
 class FixedHeaders:
+    """Constant request headers."""
+
     def __init__(self, headers: Mapping[str, str]):
         self._headers = headers
 
@@ -27,7 +29,7 @@ class FixedHeaders:
 
 
 class FetchedToken:
-    """`fetch` asks for one; `scheme` is what stands before it in the Authorization header."""
+    """An access token that `fetch` asks for; `scheme` is what stands before it in the Authorization header."""
 
     def __init__(
         self, fetch: Callable[[DirectoryApi], Awaitable[ProviderResponse]], clock: Callable[[], float], *, scheme: str = "Bearer "
@@ -53,7 +55,7 @@ class FetchedToken:
 
 
 def _token_of(answer: ProviderResponse) -> tuple[str, float]:
-    """The token and its lifetime in seconds (RFC 6749 5.1)."""
+    """The token and its lifetime in seconds (RFC 6749 5.1); DirectoryError."""
     try:
         document = answer.json()
     except ProviderError as error:

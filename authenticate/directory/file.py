@@ -1,4 +1,4 @@
-"""`directory_file`: users and groups that an operator writes down, as YAML, JSON or CSV."""
+"""Directory file (`directory_file`): users and groups that an operator writes down, as YAML, JSON or CSV."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ _CSV_COLUMNS = ("kind", "id", "email", "name", "groups")
 
 
 def read(path: Path, provider: str) -> DirectorySnapshot:
-    """ConfigError, with every mistake in the file, where it can't be read or is not a directory."""
+    """The snapshot in the file; ConfigError, with every mistake in it, where it can't be read or is not a directory."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -28,7 +28,9 @@ def read(path: Path, provider: str) -> DirectorySnapshot:
 
 
 def parse(content: bytes, suffix: str, provider: str) -> DirectorySnapshot:
-    """JSON is read as the YAML it is; `.csv` has the columns kind (user or group), id, email, name, groups (parted by `;`)."""
+    """The snapshot in a file's content.  JSON is read as the YAML it is; `.csv` has the columns kind (user or group), id, email, name,
+    groups (parted by `;`).
+    """
     if len(content) > MAX_SIZE:
         raise ConfigError([Problem("", f"the directory is larger than {MAX_SIZE} bytes")])
     try:
@@ -40,7 +42,7 @@ def parse(content: bytes, suffix: str, provider: str) -> DirectorySnapshot:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The safe loader, in C where it is built, which is six times faster (PyYAML 6.0)."""
+    """PyYAML's safe loader, in C where it is built, which is six times faster (PyYAML 6.0)."""
 
 
 class _DirectoryFileReader:

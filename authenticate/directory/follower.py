@@ -1,4 +1,4 @@
-"""The directory in the data broker follows `directory_file`, which is read whenever it changes."""
+"""Directory file watcher: the directory in the data broker follows `directory_file`, which is read whenever it changes."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ POLL = 1.0  # seconds between two looks at the file
 
 
 class FileSource:
-    """The file as a source for one reading."""
+    """The file as the source of one reading."""
 
     def __init__(self, path: Path, provider: str):
         self._path = path
@@ -33,11 +33,11 @@ class FileSource:
             raise DirectoryError(str(error)) from error
 
     async def close(self) -> None:
-        """Nothing stays open."""
+        """Close nothing: the file is read at once."""
 
 
 class DirectoryFollower:
-    """Reads the file at start and whenever it changes; a broken one leaves the last good directory in force."""
+    """Watcher that reads the file at start and whenever it changes; a broken one leaves the last good directory in force."""
 
     def __init__(self, path: Path, broker: BrokerClient, provider: str, *, poll: float = POLL):
         self._path = path

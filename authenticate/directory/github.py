@@ -1,4 +1,4 @@
-"""GitHub, its own site or a server of one's own: the teams of every organisation that our account belongs to."""
+"""GitHub's directory, of its own site or a server of one's own: the teams of every organisation that our account belongs to."""
 
 import json
 from typing import Any
@@ -30,6 +30,8 @@ query($organisation: String!, $login: String!, $after: String) {
 
 
 class GitHubDirectory(Vendor):
+    """Teams and their members, by the REST API; people's names by GraphQL."""
+
     provider = "github"
 
     def __init__(self, *arguments: Any):
@@ -108,7 +110,7 @@ def _same(user: dict[str, Any], login: str) -> dict[str, Any]:
 
 
 def _graphql(base: str) -> str:
-    """Beside the REST API: `/graphql`, on a server of one's own `/api/graphql`."""
+    """The GraphQL endpoint beside a REST API: `/graphql`, on a server of one's own `/api/graphql`."""
     return f"{base.removesuffix('/v3')}/graphql"
 
 

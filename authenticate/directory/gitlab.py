@@ -1,4 +1,4 @@
-"""GitLab: membership of a group is inherited by the groups below it; a group's full path is the only name that is nobody else's."""
+"""GitLab's directory: a group's members are members of the groups below it, too; a group is named by its full path, which is unique."""
 
 from typing import Any
 
@@ -16,6 +16,8 @@ GUEST = 10  # the least that a member is; groups that one merely sees are left o
 
 
 class GitLabDirectory(Vendor):
+    """Groups and their members, by the REST API."""
+
     provider = "gitlab"
 
     def proof(self) -> FixedHeaders:
@@ -38,7 +40,7 @@ class GitLabDirectory(Vendor):
         return await self.assembled(builder)
 
     async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
-        """The person's own token tells their groups; those count that ours tells of, because anybody can make more of any name."""
+        """Groups that the person's own token tells and ours tells, too, because anybody can make more of any name."""
         answer = await api.get(f"/api/v4/users/{segment(subject)}", accept=(200, MISSING))
         if answer.status == MISSING:
             return None

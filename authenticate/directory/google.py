@@ -1,4 +1,4 @@
-"""Google Workspace: the Admin SDK's directory, read by a service account in an administrator's name."""
+"""Google Workspace's directory: the Admin SDK, read by a service account in an administrator's name."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -26,6 +26,8 @@ MOST_GROUPS_OF_ONE = 2_000
 
 
 class GoogleDirectory(Vendor):
+    """Users, groups and members, by the Directory API."""
+
     provider = "google"
     default_base = "https://admin.googleapis.com"
 
@@ -33,7 +35,7 @@ class GoogleDirectory(Vendor):
         return FetchedToken(self._token, self.clock)
 
     async def _token(self, api: DirectoryApi) -> ProviderResponse:
-        """RFC 7523: our own assertion for a token that acts as `impersonate_user`."""
+        """An access token for our own assertion that acts as `impersonate_user` (RFC 7523)."""
         key, now = self.account.key, int(self.clock())
         if key is None:
             raise DirectoryError("there is no service account")
@@ -105,7 +107,7 @@ async def _listed(api: DirectoryApi, path: str, params: Params, key: str) -> Any
 
 
 def _is_empty(page: Any, key: str) -> bool:
-    """Where there is nothing, Google leaves the list out; what the page is about, it says all the same."""
+    """An empty page: Google leaves the list out and still says what the page is about."""
     return isinstance(page, dict) and key not in page and page.get("kind") == f"admin#directory#{key}"
 
 

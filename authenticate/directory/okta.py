@@ -1,4 +1,4 @@
-"""Okta: groups with the time of their last change, so that only changed ones are read again."""
+"""Okta's directory: groups carry the time of their last change, so only changed ones are read again."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +25,8 @@ class KnownMembers:
 
 
 class OktaDirectory(Vendor):
+    """Groups and their members, by the Core API."""
+
     provider = "okta"
     _known: KnownMembers | None = None
 
@@ -68,7 +70,7 @@ class OktaDirectory(Vendor):
 
 
 async def _listed(api: DirectoryApi, path: str, *, may_be_missing: bool = False) -> Any:
-    """A group that was deleted since it was listed has no members any more."""
+    """The members of a group; none where it was deleted since it was listed."""
     async for answer, page in api.pages(path, PAGE, link_next, accept=(200, MISSING) if may_be_missing else (200,)):
         for entry in entries(page) if answer.status != MISSING else ():
             yield entry

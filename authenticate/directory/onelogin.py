@@ -1,4 +1,4 @@
-"""OneLogin: each user names the one group that they are in."""
+"""OneLogin's directory: each user names the one group that they are in."""
 
 from base64 import b64encode
 from typing import Any
@@ -20,6 +20,8 @@ SHARED_HOSTS = {
 
 
 class OneLoginDirectory(Vendor):
+    """Users, each with one group."""
+
     provider = "onelogin"
 
     def derived_base(self) -> str:

@@ -1,4 +1,4 @@
-"""One reading of the whole directory: fetched within its time, compared, written, and put down in the history.  Or nothing changes."""
+"""Directory reading: everything fetched within its time, compared, written, and put down in the history.  Or nothing changes."""
 
 import asyncio
 import time
@@ -24,14 +24,14 @@ WORKER, COMMAND = "schedule", "syncdirectory"
 
 
 class ReadableDirectory(Protocol):
-    """`str()` names it in the history."""
+    """A source of a snapshot; `str()` names it in the history."""
 
     async def fetch(self, budget: Budget) -> DirectorySnapshot: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How a reading is wanted.  `shown` is called with the changes before they are written, `progress` after each that is."""
+    """Options of a reading.  `shown` is called with the changes before they are written, `progress` after each that is."""
 
     by: str = WORKER
     force: bool = False
@@ -42,36 +42,36 @@ class ReadOptions:
 
 @dataclass(slots=True)
 class DirectoryReading:
-    """`run` may be called once.  Times are Unix seconds."""
+    """One reading; `run` may be called once.  Times are Unix seconds."""
 
     source: ReadableDirectory
     broker: BrokerClient
     timeout: float
     clock: Callable[[], float] = time.time
-    wish: ReadOptions = field(default_factory=ReadOptions)
+    options: ReadOptions = field(default_factory=ReadOptions)
 
     async def run(self) -> DirectoryRun:
-        """Alone, wherever it is asked for; DoneElsewhere, or BrokerError where there is nobody to ask."""
+        """The history's entry, under the lease of readings; DoneElsewhere, or BrokerError where the broker is away."""
         return await run_alone(self.broker, LEASE, self._run)
 
     async def _run(self) -> DirectoryRun:
         began, started = self.clock(), asyncio.get_running_loop().time()
         budget = Budget(ends=time.monotonic() + self.timeout)
-        run = DirectoryRun(f"{began:017.6f}", str(self.source), self.wish.by, began)
+        run = DirectoryRun(f"{began:017.6f}", str(self.source), self.options.by, began)
         try:
             snapshot = await self._fetched(budget)
             changes = await difference(snapshot, self.broker, began)
             added, changed, removed = changes.counts
             run = replace(run, users=len(snapshot.users), groups=len(snapshot.groups), added=added, changed=changed, removed=removed)
-            self.wish.shown(changes)
-            if not self.wish.force:
+            self.options.shown(changes)
+            if not self.options.force:
                 check_removals(changes)
-            if not self.wish.dry_run:
-                await apply(changes, self.broker, self.wish.progress)
+            if not self.options.dry_run:
+                await apply(changes, self.broker, self.options.progress)
         except (ProviderError, BrokerError) as error:
             run = replace(run, error=str(error)[:500], added=0, changed=0, removed=0)
         run = replace(run, seconds=round(asyncio.get_running_loop().time() - started, 3), requests=budget.requests)
-        if not self.wish.dry_run:
+        if not self.options.dry_run:
             await self._remember(run)
         return run
 
@@ -94,7 +94,7 @@ class DirectoryReading:
 
 
 def tell(run: DirectoryRun) -> None:
-    """Log and metrics."""
+    """Write the log line and the metrics of a reading."""
     metrics.directory_requests.inc(run.requests)
     metrics.directory_sync_duration.labels("error" if run.error else "success").observe(run.seconds)
     if run.error:

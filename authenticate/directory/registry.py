@@ -1,4 +1,4 @@
-"""Which `idp_provider` has which directory: a written list."""
+"""Directory registry: the vendor's directory of each `idp_provider`, a written list."""
 
 from collections.abc import Callable
 
@@ -25,6 +25,6 @@ DIRECTORIES: dict[str, type[Vendor]] = {
 
 
 def vendor_of(options: Options, clock: Callable[[], float]) -> Vendor | None:
-    """The provider's directory, None where the options give no credentials for one."""
+    """The directory of the configured provider; None where the options give no credentials for one."""
     account = account_of(options)
     return DIRECTORIES[options.idp_provider](options, account, clock) if account is not None else None

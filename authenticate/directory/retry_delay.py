@@ -1,4 +1,4 @@
-"""How long do we wait before asking again?  From what the answer says, else longer each time."""
+"""Retry delays: what the response's Retry-After or rate-limit headers say, else exponential backoff."""
 
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -17,14 +17,16 @@ _YEAR_2001 = 1e9
 
 
 def is_limited(answer: ProviderResponse) -> bool:
-    """Were there too many requests?  GitHub says so with 403, too, and tells it by its headers."""
+    """Rate-limited: status 429, or GitHub's 403 with the headers that say so."""
     if answer.status == TOO_MANY:
         return True
     return answer.status == 403 and ("retry-after" in answer.headers or _first(answer.headers, REMAINING_HEADERS) == "0")
 
 
 def pause(answer: ProviderResponse | None, attempt: int, now: float, jitter: float) -> float:
-    """Seconds; `now` is Unix time, `attempt` counts from 0, `jitter` is from 0 to 1.  None stands for no answer at all."""
+    """Seconds until the next try; `now` is Unix time, `attempt` counts from 0, `jitter` is from 0 to 1.  None stands for no response at
+    all.
+    """
     backoff = delay(attempt, FIRST_PAUSE, LONGEST_PAUSE, jitter=jitter)
     if answer is None:
         return backoff
@@ -36,7 +38,7 @@ def pause(answer: ProviderResponse | None, attempt: int, now: float, jitter: flo
 
 
 def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """RFC 9110 10.2.3: seconds, or a date."""
+    """Seconds that Retry-After asks for (RFC 9110 10.2.3): a number, or a date."""
     written = headers.get("retry-after", "").strip()
     if written.isascii() and written.isdigit():
         return float(written[:9])
@@ -44,7 +46,7 @@ def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _until_reset(headers: Mapping[str, str], now: float) -> float | None:
-    """A Unix time by most, seconds by OneLogin.  The server's own clock counts, where it tells it."""
+    """Seconds until the rate limit resets: a Unix time by most, seconds by OneLogin.  The server's own clock counts, where it tells it."""
     written = _first(headers, RESET_HEADERS)
     if not (written.isascii() and written.isdigit()):
         return None
@@ -56,7 +58,7 @@ def _until_reset(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _date(written: str, now: float) -> float | None:
-    """Seconds from now."""
+    """Seconds from now to an HTTP date."""
     try:
         return parsedate_to_datetime(written).timestamp() - now
     except (ValueError, TypeError, OverflowError):

@@ -1,4 +1,6 @@
-"""Who keeps the directory in the data broker right?  The elected process, from a file or the provider; and each sign-in, for one person."""
+"""Directory service: the elected process keeps the broker's directory right, from a file or the provider; each sign-in looks up one
+person.
+"""
 
 import asyncio
 import time
@@ -28,7 +30,7 @@ RUNS = 500
 
 
 class DirectoryService:
-    """Built from one set of Options; does nothing where they name no directory."""
+    """The directory's work for one set of Options; none where they name no directory."""
 
     def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float] = time.time):
         self._options = options
@@ -47,7 +49,7 @@ class DirectoryService:
         self._task = spawn(run_elected(self._broker, "directory", work), name="election for the directory")
 
     async def stop(self, grace: float = 0.0) -> None:
-        """The work is free for another process at once; sign-ins under way may look somebody up for `grace` seconds."""
+        """Release the work to another process at once; sign-ins under way may look somebody up for `grace` seconds."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -57,7 +59,7 @@ class DirectoryService:
             await self._source.close()
 
     async def look_up(self, user_id: str, access_token: str) -> None:
-        """Who signs in has their groups at once.  A failure is logged and stops no sign-in: the next reading brings the groups.
+        """Write the groups of a person who signs in.  A failure is logged and stops no sign-in: the next reading brings the groups.
 
         Of whom there is no record until then, groups are unknown to every rule (authorize/identity/person_records.py).
         """
@@ -92,7 +94,7 @@ async def _later(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) 
 
 
 class DirectorySchedule:
-    """`run` is the work of `run_elected`: a reading at once, where the last is old enough, and then every interval."""
+    """The elected work `run`: a reading at once, where the last is old enough, and then every interval."""
 
     def __init__(
         self, source: DirectorySource, broker: BrokerClient, options: Options, clock: Callable[[], float], *, sleep: Sleep = asyncio.sleep
@@ -121,7 +123,7 @@ class DirectorySchedule:
             await self._sleep(min(wait, self._interval))
 
     async def _until_due(self) -> float:
-        """Seconds.  Neither a restart nor a change of routes is a reason to ask for everything again."""
+        """Seconds until the next reading.  Neither a restart nor a change of routes is a reason to ask for everything again."""
         runs = [DirectoryRun.from_record(record) for record in await self._broker.page(DIRECTORY_RUN, "", RUNS)]
         last = next((run for run in reversed(runs) if run.source == str(self._source)), None)
         if last is None or last.error or last.began > self._clock():

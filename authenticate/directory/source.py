@@ -1,4 +1,4 @@
-"""A vendor's directory, ready to be asked: its API with our credentials, its pace, and the one HTTP client that all its requests share."""
+"""Directory source: a vendor's API with our credentials, its rate limit, and one HTTP client for all its requests."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ LOOK_UP_SECONDS = 5.0  # a sign-in waits for it
 
 
 class DirectorySource:
-    """`look_up` and `fetch` may be under way at the same time."""
+    """A vendor's directory, ready to be read; `look_up` and `fetch` may be under way at the same time."""
 
     def __init__(self, options: Options, vendor: Vendor, clock: Callable[[], float] = time.time, *, sleep: Sleep = asyncio.sleep):
         self._vendor = vendor
@@ -39,12 +39,12 @@ class DirectorySource:
         return str(self._vendor)
 
     async def fetch(self, budget: Budget) -> DirectorySnapshot:
-        """Everything, or DirectoryError."""
+        """The whole directory; DirectoryError."""
         with _malformed():
             return await self._vendor.fetch(self._api(budget))
 
     async def look_up(self, user_id: str, access_token: str) -> DirectoryPerson | None:
-        """ProviderError where it can't be told now; nothing is tried twice, because somebody waits."""
+        """One person; ProviderError where it can't be told now.  Nothing is tried twice, because somebody waits."""
         provider, _, subject = user_id.partition("/")
         if provider != self._vendor.provider or not subject:
             return None
@@ -75,7 +75,7 @@ class DirectorySource:
 
 @contextmanager
 def _malformed() -> Iterator[None]:
-    """What a directory answers may have any shape: whoever stumbles over it has found that, and nothing else."""
+    """Errors of a response of any unexpected shape, as DirectoryError."""
     try:
         yield
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:

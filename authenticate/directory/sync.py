@@ -1,4 +1,4 @@
-"""What differs between the directory and the data broker, may so much be taken away, and how is it written?"""
+"""Directory sync: the difference between a snapshot and the data broker, the limit on removals, and the writes."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -19,12 +19,12 @@ Progress = Callable[[int], None]
 
 
 class TooManyGone(DirectoryError):
-    """More than half of what is known would be removed: rather a mistake than the truth."""
+    """A snapshot that would remove more than half of what is known: rather a mistake than the truth."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryChanges:
-    """What it takes to make the broker's directory equal to a snapshot; `known` is how many of each type it holds now."""
+    """Puts and deletes that make the broker's directory equal to a snapshot; `known` is how many of each type it holds now."""
 
     put: tuple[tuple[str, Value], ...]
     delete: tuple[tuple[str, str], ...]
@@ -38,12 +38,14 @@ class DirectoryChanges:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Added, changed, removed."""
+        """Numbers of records added, changed, removed."""
         return len(self.added), len(self.put) - len(self.added), len(self.delete)
 
 
 async def difference(snapshot: DirectorySnapshot, broker: BrokerClient, began: float = NEVER_SKIPPED) -> DirectoryChanges:
-    """Records that changed after `began` (Unix seconds) stay: a look-up at sign-in knows better than a reading that began before it."""
+    """The changes.  Records that changed after `began` (Unix seconds) stay: a look-up at sign-in knows better than a reading that began
+    before it.
+    """
     put: list[tuple[str, Value]] = []
     delete: list[tuple[str, str]] = []
     added: set[tuple[str, str]] = set()
@@ -94,7 +96,7 @@ def _held(value_type: Any, record: Any) -> Any:
 
 
 def check_removals(changes: DirectoryChanges) -> None:
-    """TooManyGone where more than half of the users, or of the groups, would be removed."""
+    """The limit: TooManyGone where more than half of the users, or of the groups, would be removed."""
     for record_type, word in ((DIRECTORY_USER, "users"), (DIRECTORY_GROUP, "groups")):
         gone = sum(type == record_type for type, _ in changes.delete) + (changes.emptied if record_type == DIRECTORY_USER else 0)
         if gone * 2 > changes.known[record_type]:
@@ -105,7 +107,7 @@ def check_removals(changes: DirectoryChanges) -> None:
 
 
 async def apply(changes: DirectoryChanges, broker: BrokerClient, progress: Progress = lambda count: None) -> None:
-    """BrokerError in the middle leaves the rest to the next reading, which finds it again."""
+    """Write the changes; BrokerError in the middle leaves the rest to the next reading, which finds it again."""
 
     async def put(change: tuple[str, Value]) -> None:
         await broker.put(change[0], change[1].id, change[1].to_data())

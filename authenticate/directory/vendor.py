@@ -1,4 +1,4 @@
-"""What vendors' directories may differ in; how one is asked is the same for all (api.py)."""
+"""Vendor's directory: what one may differ in; how its API is called is the same for all (api.py)."""
 
 import asyncio
 import re
@@ -23,7 +23,7 @@ _NEXT = re.compile(r'<([^<>]*)>\s*;[^,]*\brel="?next"?', re.IGNORECASE)
 
 
 class Vendor(ABC):
-    """One entry of `idp_provider` with a directory.  What it remembers between two readings is its own affair, and only in memory."""
+    """A directory of one `idp_provider`.  State between two readings is the vendor's own, in memory only."""
 
     provider: ClassVar[str]
     default_base: ClassVar[str] = ""
@@ -43,30 +43,30 @@ class Vendor(ABC):
         return f"{self.provider} at {urlsplit(self.base).netloc}"
 
     def derived_base(self) -> str:
-        """The address of its API, told from where people sign in."""
+        """The address of the API, derived from the sign-in URL."""
         return self.default_base or self.site
 
     def issuer_of_people(self) -> str:
-        """Who signs in those whom it lists."""
+        """The issuer that signs in those whom it lists."""
         return issuer_of(self.provider, self.provider_url)
 
     @abstractmethod
     def proof(self) -> Credentials: ...
 
     def is_limited(self, answer: ProviderResponse) -> bool:
-        """Does this answer say that there were too many requests?"""
+        """Rate-limited response."""
         return retry_delay.is_limited(answer)
 
     @abstractmethod
     async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:
-        """Everything; DirectoryError where any part of it can't be had."""
+        """The whole directory; DirectoryError where any part of it can't be had."""
 
     @abstractmethod
     async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
-        """This person alone, None where the directory does not know them.  `access_token` is the person's own, of this sign-in."""
+        """One person, None where the directory does not know them.  `access_token` is the person's own, of this sign-in."""
 
     async def assembled(self, builder: DirectoryBuilder) -> DirectorySnapshot:
-        """Millions of memberships take seconds: beside the requests, not before them."""
+        """The snapshot, made in a thread: millions of memberships take seconds."""
         return await asyncio.to_thread(builder.snapshot, self.provider, self.issuer)
 
     def person(self, subject: str, email: str, name: str, groups: Mapping[str, DirectoryGroup]) -> DirectoryPerson:
@@ -80,11 +80,11 @@ def origin(url: str) -> str:
 
 
 def segment(text: str) -> str:
-    """As one part of a path, whatever is in it."""
+    """A path segment of any text, percent-encoded."""
     return quote(text, safe="") if text not in (".", "..") else text.replace(".", "%2E")
 
 
 def link_next(answer: ProviderResponse, document: Any) -> str:
-    """RFC 8288: the page that the Link header calls `next`."""
+    """The URL with `rel=next` in the Link header (RFC 8288), "" for none."""
     match = _NEXT.search(answer.headers.get("link", ""))
     return match[1] if match else ""

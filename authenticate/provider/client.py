@@ -1,4 +1,4 @@
-"""One provider, spoken to: where its endpoints are, whose tokens are its own, who a person is, and how we prove to it who we are."""
+"""Identity provider client: endpoints, token requests, verified tokens, claims, revocation, in the name of our registration."""
 
 import asyncio
 from base64 import b64encode
@@ -33,6 +33,8 @@ log = structlog.get_logger(__name__)
 
 
 class ProviderClient:
+    """Client of one provider, with caches of its discovery document and its keys."""
+
     def __init__(self, options: Options, provider: Provider, clock: Callable[[], float], *, http: ProviderHttp | None = None):
         self.provider = provider
         self.client_id = options.idp_client_id
@@ -45,7 +47,7 @@ class ProviderClient:
         self._key_set = KeySet(own_http, clock)
 
     def for_our_own_work(self) -> "ProviderClient":
-        """The same, for what no browser waits for: refreshes and revocations."""
+        """A client whose connections no browser waits for: for refreshes and revocations."""
         client = copy(self)
         client.http = self._own_http
         return client
@@ -54,7 +56,7 @@ class ProviderClient:
         return await self._discovery.get()
 
     async def tokens(self, form: dict[str, str], discovery: DiscoveryDocument, *, needs_id_token: bool) -> Tokens:
-        """What the token endpoint gives for this grant; GrantRefused, ProviderError."""
+        """The tokens for this grant; GrantRefused, ProviderError."""
         answer = await self.post_as_client(discovery.token_endpoint, form, discovery)
         return tokens.parse(answer, self._clock(), needs_id_token=needs_id_token)
 
@@ -85,8 +87,7 @@ class ProviderClient:
         return await self._key_set.newer_keys(discovery.jwks_uri)
 
     async def verified_logout(self, token: str) -> logout_token.SignedOut:
-        """What a logout token says that passed every check but the one for use; WrongToken, WrongTime, ProviderError where the keys can't
-        be had."""
+        """The content of a logout token that passed every check but the one for use; WrongToken, WrongTime, ProviderError."""
         discovery = await self.discovery()
 
         def verified(keys: tuple[Mapping[str, Any], ...]) -> logout_token.SignedOut:
@@ -106,8 +107,8 @@ class ProviderClient:
     async def claims(
         self, payload: dict[str, Any], access_token: str, discovery: DiscoveryDocument, *, told_before: Iterable[str] = ()
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """What the provider says of the person: the ID token's `payload` ({} where there is none), overlaid with userinfo; and which
-        claims userinfo has told since that token came.
+        """The person's claims: the ID token's `payload` ({} where there is none), overlaid with userinfo; and the names of those that
+        userinfo has told since that token came.
 
         `told_before` are those that it told earlier: what it no longer tells is gone, whatever the older token has.
         ProviderError where userinfo tells of another person: else a substituted access token would bring that one's claims
@@ -126,7 +127,7 @@ class ProviderClient:
         return self.doubted(merged(still_said, about_person), discovery), tuple(sorted({*told_before, *about_person}))
 
     def doubted(self, claims: dict[str, Any], discovery: DiscoveryDocument) -> dict[str, Any]:
-        """An address that the provider leaves without its `email_verified`, though it tells that of others, is not vouched for.
+        """The claims, with `email_verified` false where the provider left it out for this address but tells it of others.
 
         The person may have asked for one without the other: the request goes through their browser.
         """
@@ -135,7 +136,7 @@ class ProviderClient:
         return {**claims, "email_verified": False}
 
     async def post_as_client(self, url: str, form: dict[str, str], discovery: DiscoveryDocument) -> ProviderResponse:
-        """Send a form with our client id and secret, in the way the provider accepts (OpenID Connect Core 1.0, section 9)."""
+        """Send a form with client authentication, by the method that the provider accepts (OpenID Connect Core 1.0, section 9)."""
         methods = discovery.token_auth_methods
         if "client_secret_basic" in methods or "client_secret_post" not in methods:
             return await self.http.post(url, form, self.basic_credentials())
@@ -147,7 +148,7 @@ class ProviderClient:
         return {"Authorization": "Basic " + b64encode(credentials).decode()}
 
     async def revoke(self, session: Session) -> None:
-        """Ask the provider to forget the session's tokens (RFC 7009); a failure is only logged, the session is over anyway."""
+        """Revoke the session's tokens (RFC 7009); a failure is only logged, the session is over anyway."""
         try:
             async with asyncio.timeout(REVOCATION):
                 is_revoked = await self.provider.revoke(self, await self.discovery(), session)
@@ -162,7 +163,7 @@ class ProviderClient:
             )
 
     async def end_session_url(self, session: Session, more: Mapping[str, str], *, timeout: float = DISCOVERY_TIMEOUT) -> str:
-        """Where the browser ends its session at the provider (OpenID Connect RP-Initiated Logout 1.0), "" where it can't.
+        """The RP-initiated logout URL (OpenID Connect RP-Initiated Logout 1.0), "" where the provider has none or is silent.
 
         `more` are further parameters of the request.
         """
@@ -178,7 +179,7 @@ class ProviderClient:
         return with_query(endpoint, {**hint, "client_id": self.client_id, **more})
 
     async def origins(self) -> str:
-        """Where its own pages are, as a list of sources for a Content-Security-Policy; ProviderError."""
+        """The origins of the provider's own pages, as a source list of Content-Security-Policy; ProviderError."""
         discovery = await self.discovery()
         urls = (discovery.authorization_endpoint, discovery.end_session_endpoint)
         return " ".join(dict.fromkeys(parse_url(url).origin for url in urls if url))

@@ -1,4 +1,4 @@
-"""What the provider says about itself: its discovery document, believed only where it names the configured issuer."""
+"""Discovery document (OpenID Connect Discovery 1.0), believed only where it names the configured issuer."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ ACCEPTED_ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryDocument:
-    """OpenID Connect Discovery 1.0, section 3; an endpoint that the provider lacks is empty."""
+    """Provider metadata (OpenID Connect Discovery 1.0, section 3); an endpoint that the provider lacks is empty."""
 
     issuer: str
     authorization_endpoint: str
@@ -45,7 +45,7 @@ def remembered_discovery(
 
 
 async def fetched(http: ProviderHttp, url: str, issuer: str) -> DiscoveryDocument:
-    """The document below `url`, which must name `issuer`."""
+    """The document below `url`, which must name `issuer`; ProviderError."""
     answer = await http.get(url.rstrip("/") + PATH)
     if answer.status != 200:
         raise ProviderError(f"the provider's discovery document was answered with status {answer.status}")
@@ -53,7 +53,7 @@ async def fetched(http: ProviderHttp, url: str, issuer: str) -> DiscoveryDocumen
 
 
 def parse(document: Mapping[str, Any], issuer: str) -> DiscoveryDocument:
-    """ProviderError where the document is another issuer's, lacks what the code flow needs, or would leave TLS."""
+    """The metadata; ProviderError where it is another issuer's, lacks what the code flow needs, or would leave TLS."""
     named = document.get("issuer")
     if named != issuer:
         raise ProviderError(f"the provider calls itself {named!r}, idp_provider_url is {issuer!r}{_hint(named, issuer)}")
@@ -90,13 +90,13 @@ def _names(value: object) -> frozenset[str]:
 
 
 def _pushed(document: Mapping[str, Any]) -> str:
-    """RFC 9126 5: where there is a place for pushed requests, they go there; ProviderError where they must and there is none."""
+    """The endpoint for pushed requests (RFC 9126 5), "" for none; ProviderError where they are required and there is none."""
     name = "pushed_authorization_request_endpoint"
     return _endpoint(document, name, required=document.get("require_pushed_authorization_requests") is True)
 
 
 def _tells(claims_supported: object, name: str) -> bool:
-    """May it tell this claim?  Only a list without it says no."""
+    """Whether the claim may be told: only a list without it says no."""
     return not isinstance(claims_supported, list) or not claims_supported or name in claims_supported
 
 
@@ -110,7 +110,7 @@ def _endpoint(document: Mapping[str, Any], key: str, *, required: bool = True) -
 
 
 def is_safe(url: str) -> bool:
-    """Is this an absolute https URL, or http on a loopback address (for development)?"""
+    """Whether this is an absolute https URL, or http on a loopback address (for development)."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port

@@ -1,4 +1,4 @@
-"""How we talk to an identity provider: bounded in time and size, no redirects, no cookies, JSON or nothing."""
+"""HTTP client for identity providers: bounded in time and size, no redirects, no cookies, JSON or nothing."""
 
 import asyncio
 import functools
@@ -33,6 +33,8 @@ _SECRET = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ProviderResponse:
+    """Status, headers and body of a provider's response."""
+
     status: int
     media_type: str
     body: bytes
@@ -55,6 +57,8 @@ class ProviderResponse:
 
 
 class ProviderHttp:
+    """The connections to one provider; ProviderError for whatever prevents a response."""
+
     def __init__(self, options: Options, *, timeout: float = TIMEOUT, max_body: int = MAX_BODY):
         self._calls = HttpCalls.made(options.service_label)
         self._timeout = timeout
@@ -96,7 +100,7 @@ class ProviderHttp:
 
 
 def _secrets(headers: Mapping[str, str], content: bytes) -> frozenset[str]:
-    """What of a question stands in no log, as it is and as it was written there."""
+    """The secrets in a request, as they are and as they were written there: they stand in no log."""
     scheme, _, credentials = headers.get("Authorization", "").partition(" ")
     found = {credentials}
     if scheme == "Basic":
@@ -117,14 +121,14 @@ async def _bounded(response: httpx.Response, limit: int) -> bytes:
 
 
 def _host(url: str) -> str:
-    """For people: without what may be secret in a URL, whatever it looks like."""
+    """The host of a URL, for people: without what may be secret in it."""
     authority = re.split(r"[/?#\\]", url.partition("://")[2], maxsplit=1)[0]
     return authority.rpartition("@")[2]
 
 
 @functools.cache
 def _tls(certificate_authority: bytes | None) -> ssl.SSLContext:
-    """The system's authorities, and `certificate_authority` beside them where it is set."""
+    """A TLS context with the system's authorities, and `certificate_authority` beside them where it is set."""
     context = ssl.create_default_context()
     if certificate_authority:
         context.load_verify_locations(cadata=certificate_authority.decode("ascii"))

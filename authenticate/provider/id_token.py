@@ -1,4 +1,4 @@
-"""Is this ID token the provider's, for us, of this sign-in?  Keys and a clock in, claims or one of three ProviderErrors out."""
+"""ID token validation (OpenID Connect Core 3.1.3.7): keys and a clock in, claims or one of three ProviderErrors out."""
 
 import hashlib
 import hmac
@@ -18,7 +18,7 @@ _HASHES = {"RS256": hashlib.sha256, "PS256": hashlib.sha256, "ES256": hashlib.sh
 
 @dataclass(frozen=True, slots=True)
 class ExpectedIdToken:
-    """What a token must say.  `nonce` and `access_token` are those of this one sign-in.
+    """Values that a token must have.  `nonce` and `access_token` are those of this one sign-in.
 
     A token that came with a refresh (`is_refreshed`) needs no nonce; if it has one, it is the first sign-in's.
     """
@@ -49,7 +49,7 @@ def verify(token: str, keys: tuple[Mapping[str, Any], ...], expected: ExpectedId
 
 
 def payload_of(token: str) -> dict[str, Any]:
-    """What a token says that was verified when it came; {} for none."""
+    """The claims of a token that was verified when it came; {} for none."""
     return ID_TOKEN.parts(token)[1] if token else {}
 
 

@@ -1,4 +1,4 @@
-"""Whose word is it?  An issuer is compared character by character; Microsoft's shared endpoints name one issuer per tenant."""
+"""Issuer comparison: character by character; Microsoft's shared endpoints name one issuer per tenant."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +20,6 @@ def issuer_for(issuer: str, claims: Mapping[str, Any]) -> str:
 
 
 def signs_for(key: Mapping[str, Any], issuer: str, named: str) -> bool:
-    """May this key sign for `named`?  In a key set that many tenants share, each key says whose it is."""
+    """Whether this key may sign for `named`: in a key set that many tenants share, each key says whose it is."""
     owner = key.get("issuer")
     return owner is None or owner == named or (owner == issuer and TENANT in issuer)

@@ -1,4 +1,4 @@
-"""The provider's signing keys: only from its `jwks_uri`, chosen by strict rules, fetched again at most every few seconds."""
+"""Key set (JWKS) of the provider: only from its `jwks_uri`, chosen by strict rules, fetched again at most every few seconds."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,6 +19,8 @@ _FITTING = {"RS256": ("RSA", None), "PS256": ("RSA", None), "ES256": ("EC", "P-2
 
 
 class KeySet:
+    """Cache of the key set."""
+
     def __init__(self, http: ProviderHttp, clock: Callable[[], float]):
         self._http = http
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Does the provider say that somebody has signed out there?  A logout token, judged as Back-Channel Logout 1.0, section 2.6, demands."""
+"""Logout token validation (OpenID Connect Back-Channel Logout 1.0, section 2.6)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LONGEST = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class SignedOut:
-    """Whose sessions are over: those of `sid`, of `subject`, or of the `sid` that is this subject's; "" is none.
+    """The sessions that are over: those of `sid`, of `subject`, or of the `sid` that is this subject's; "" is none.
 
     Times are Unix seconds.
     """
@@ -31,7 +31,7 @@ class SignedOut:
 def verify(
     token: str, keys: tuple[Mapping[str, Any], ...], issuer: str, client_id: str, algorithms: frozenset[str], now: float
 ) -> SignedOut:
-    """UnknownKey where no key verifies the signature; WrongToken, WrongTime where the token is not ours to believe.
+    """The sessions to end; UnknownKey where no key verifies the signature; WrongToken, WrongTime where the token is not ours to believe.
 
     Whether it was used before is the caller's to ask.
     """
@@ -56,7 +56,7 @@ def verify(
 
 
 def _check_kind(payload: Mapping[str, Any]) -> None:
-    """What tells it from every other token that the provider signs for us, an ID token above all."""
+    """Check what tells it from every other token that the provider signs for us, an ID token above all."""
     events = payload.get("events")
     if not isinstance(events, dict) or not isinstance(events.get(EVENT), dict):
         raise WrongToken("the logout token does not say that it is one (events)")

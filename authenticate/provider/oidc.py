@@ -1,4 +1,4 @@
-"""The only file that meets mozilla-django-oidc: its two views and its backend, with what 5.0.2 leaves out.
+"""Code flow on mozilla-django-oidc: its two views and its backend, with what 5.0.2 leaves out; the only file that meets the library.
 
 The library checks neither audience nor issuer, finds people by e-mail, keeps its state in Django's sessions (one `next` for all
 tabs) and waits for the provider without a limit.  Kept are its structure, its settings and its code challenge; each step with a
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """What a completed sign-in yields."""
+    """A completed sign-in: the person, and the tokens of the session."""
 
     user: User
     subject: str
@@ -41,7 +41,7 @@ class SignedIn:
 
 
 class ScopeReduced(ProviderError):
-    """The provider gave less than was asked: refused on its page, or taken out of the request on its way through the browser."""
+    """Scopes were asked for and not granted: refused on the provider's page, or taken out of the request on its way through the browser."""
 
     def __init__(self, missing: tuple[str, ...], asked: str, given: str):
         self.missing = " ".join(missing)
@@ -52,13 +52,13 @@ class ScopeReduced(ProviderError):
 
 
 class CodeRefused(BadRequest):
-    """The provider does not take this code: used before, too old, or not for us."""
+    """An authorization code that the provider does not accept: used before, too old, or not for us."""
 
 
 def library_settings(
     options: Options, provider_client: ProviderClient, discovery: DiscoveryDocument, more: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
-    """Our Options and the provider's discovery document, in the library's words; `more` are parameters of this one request."""
+    """Our Options and the provider's metadata, as the library's settings; `more` are parameters of this one request."""
     callback = options.authenticate_service_url.origin + options.authenticate_callback_path
     return {
         "OIDC_OP_AUTHORIZATION_ENDPOINT": discovery.authorization_endpoint,
@@ -77,7 +77,7 @@ def library_settings(
 
 
 class _OurSettings:
-    """The library's seam for settings, per instance instead of from Django's settings."""
+    """Settings per instance instead of Django's: the library's own seam for them."""
 
     oidc_settings: Mapping[str, Any] = {}
 
@@ -86,7 +86,7 @@ class _OurSettings:
 
 
 class GateRequestView(_OurSettings, OIDCAuthenticationRequestView):
-    """Sends the browser to the provider.  State, nonce and verifier are this attempt's alone, in a cookie of its own."""
+    """Authorization request.  State, nonce and verifier are this attempt's alone, in a cookie of its own."""
 
     begin: Any = None  # (claims) -> (state, Set-Cookie values)
     push: Any = None  # (params) -> what the browser carries instead, awaited; None where the provider takes no pushed requests
@@ -115,7 +115,7 @@ class GateRequestView(_OurSettings, OIDCAuthenticationRequestView):
 
 
 class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
-    """Judges what the browser brings back from the provider; the pages are the subclass's.
+    """Authorization response, judged; the pages are the subclass's.
 
     | the callback has              | answer                                   |
     |-------------------------------|------------------------------------------|
@@ -153,7 +153,7 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
         return await self.login_success()
 
     def find_attempt(self, state: str) -> dict[str, Any]:
-        """This browser's attempt, {} where it has none with this state."""
+        """This browser's attempt with this state, {} where it has none."""
         raise NotImplementedError
 
     async def login_stale(self) -> HttpResponse:
@@ -161,7 +161,9 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
 
 
 class GateBackend(_OurSettings, OIDCAuthenticationBackend):
-    """A code becomes a person.  It is not among Django's backends: people live in the data broker, not in Django's tables."""
+    """Code exchange: a code becomes a person.  It is not among Django's backends: people live in the data broker, not in Django's
+    tables.
+    """
 
     def __init__(self, client: ProviderClient, discovery: DiscoveryDocument, clock: Any, oidc_settings: Mapping[str, Any]):
         self._client = client
@@ -172,7 +174,7 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
         super().__init__()
 
     async def authenticate(self, request: HttpRequest, *, code: str, nonce: str, code_verifier: str) -> SignedIn:
-        """CodeRefused where the provider does not take the code, ScopeReduced, ProviderError where its answer can't be believed."""
+        """The sign-in; CodeRefused, ScopeReduced, ProviderError where the provider's answer can't be believed."""
         tokens = await self.get_token(
             {
                 "grant_type": "authorization_code",
@@ -208,7 +210,7 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
         return await self._client.verified(token, self._discovery, nonce=nonce, access_token=access_token)
 
     async def get_userinfo(self, access_token: str, id_token: str, payload: dict[str, Any]) -> dict[str, Any]:
-        """All claims: the ID token's and, on top of them, what the userinfo endpoint says."""
+        """All claims: the ID token's and, on top of them, the userinfo endpoint's."""
         claims, self._userinfo_claims = await self._client.claims(payload, access_token, self._discovery)
         return claims
 
@@ -230,6 +232,6 @@ def single_params(query: str) -> dict[str, str]:
 
 
 def check_sender(params: Mapping[str, str], issuer: str) -> None:
-    """RFC 9207: an answer of another issuer must not be redeemed at ours (mix-up)."""
+    """Check of `iss` (RFC 9207): a response of another issuer must not be redeemed at ours (mix-up); BadRequest."""
     if "iss" in params and not is_issuer(issuer, params["iss"]):
         raise BadRequest("this answer is from another sign-in service than ours")

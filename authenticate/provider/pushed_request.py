@@ -1,4 +1,4 @@
-"""The authorization request goes to the provider behind the browser's back, which carries only its name (RFC 9126)."""
+"""Pushed authorization request (RFC 9126): the provider gets the parameters from us, the browser carries only their name."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,9 @@ LONGEST = 2048  # characters of a request_uri
 
 
 async def pushed(client: ProviderClient, discovery: DiscoveryDocument, params: Mapping[str, str]) -> dict[str, str]:
-    """What the browser carries instead of `params`.  ProviderError: a request that can't be pushed is not sent in the open instead."""
+    """The parameters for the browser instead of `params`.  ProviderError: a request that can't be pushed is not sent in the open
+    instead.
+    """
     answer = await client.post_as_client(discovery.pushed_request_endpoint, {**params, "client_id": client.client_id}, discovery)
     # RFC 9126 2.2 wants 201; some answer 200.
     if answer.status not in (200, 201):

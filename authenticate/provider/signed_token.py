@@ -1,4 +1,4 @@
-"""What every token of the provider must pass, whatever its kind: a strict reading, the signature, the audience, the times."""
+"""Signed token (JWS) validation that every kind shares: a strict reading, the signature, the audience, the times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ _REFUSED_HEADERS = ("crit", "b64", "zip", "enc")
 
 
 class WrongToken(ProviderError):
-    """The token is not to be believed, neither now nor later."""
+    """An invalid token, now and later."""
 
 
 class WrongTime(ProviderError):
-    """The token is good, but by this machine's clock not now."""
+    """A valid token that by this machine's clock is not of now."""
 
 
 class UnknownKey(ProviderError):
@@ -32,13 +32,13 @@ class UnknownKey(ProviderError):
 
 @dataclass(frozen=True, slots=True)
 class TokenKind:
-    """`name` is for people; `types` are the values of `typ` that such a token may have, in lower case."""
+    """A kind of token: `name` is for people; `types` are the values of `typ` that such a token may have, in lower case."""
 
     name: str
     types: frozenset[str]
 
     def parts(self, token: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(header, claims), of which nothing is verified yet."""
+        """(header, claims), of which nothing is verified yet; WrongToken."""
         segments = token.split(".")
         if len(token) > MAX_TOKEN or len(segments) != 3:
             raise WrongToken(f"the {self.name} is not a signed token of a sensible size")
@@ -73,7 +73,7 @@ class TokenKind:
             raise UnknownKey(f"the {self.name}'s signature is wrong") from error
 
     def audiences(self, payload: Mapping[str, Any], client_id: str) -> list[Any]:
-        """Whom it is for; WrongToken where we are not among them."""
+        """The audience as a list; WrongToken where we are not in it."""
         audience = payload.get("aud")
         audiences = [audience] if isinstance(audience, str) else audience
         if not isinstance(audiences, list) or client_id not in audiences:
@@ -94,7 +94,7 @@ class TokenKind:
         return float(value)
 
     def text(self, payload: Mapping[str, Any], name: str) -> str:
-        """A claim that identifies somebody or something."""
+        """The value of a claim that identifies somebody or something; WrongToken where it is no text."""
         value = payload.get(name)
         if not isinstance(value, str) or not 0 < len(value) <= MAX_SUBJECT or not value.isprintable():
             raise WrongToken(f"the {self.name}'s {name} is missing or malformed")

@@ -1,4 +1,4 @@
-"""A value fetched from far away: kept for a while, fetched by one caller at a time, and a failure is shared by those who wait."""
+"""Single-flight cache: one value, kept for a while, fetched by one caller at a time; a failure is shared by those who wait."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ NEVER = float("-inf")
 
 
 class SingleFlightCache(Generic[T]):
-    """Times are Unix seconds.  A failed renewal leaves the old value to those who do not ask for a newer one.
+    """Cache of one value; times are Unix seconds.  A failed renewal leaves the old value to those who do not ask for a newer one.
 
     For `stale` seconds after its lifetime the old value is still given, while a newer one is fetched in the background.
     """
@@ -36,7 +36,8 @@ class SingleFlightCache(Generic[T]):
 
     async def get(self, *, tried_after: float = NEVER, fetched_after: float = NEVER) -> T:
         """The value, fetched anew where it is past its lifetime, the last try was not after `tried_after`, or the value itself is not of
-        after `fetched_after`; ProviderError."""
+        after `fetched_after`; ProviderError.
+        """
         if (found := self._known(tried_after, fetched_after)) is not None and found[1] < self._lifetime + self._stale:
             if found[1] >= self._lifetime:
                 self._renew_soon()
@@ -50,7 +51,7 @@ class SingleFlightCache(Generic[T]):
             return await self._renewed()
 
     def _known(self, tried_after: float, fetched_after: float) -> tuple[T, float] | None:
-        """The value and its age, None where it is not new enough."""
+        """The value and its age in seconds, None where it is not new enough."""
         if self._value is None or self._tried <= tried_after or self._value[1] <= fetched_after:
             return None
         return self._value[0], self._clock() - self._value[1]

@@ -1,4 +1,4 @@
-"""JSON from a provider, where two readings of one text would be an attack: UTF-8, no key twice, no NaN, no half characters."""
+"""Strict JSON, for text of which two readings would be an attack: UTF-8, no key twice, no NaN, no half characters."""
 
 import json
 import math
@@ -13,7 +13,7 @@ def parse_object(text: bytes) -> dict[str, Any]:
 
 
 def parse_list(text: bytes) -> list[Any]:
-    """As parse_object, for a list."""
+    """The JSON list in `text`; ValueError as in parse_object."""
     if not isinstance(value := _parse(text), list):
         raise ValueError("not a JSON list")
     return value

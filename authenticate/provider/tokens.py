@@ -1,4 +1,4 @@
-"""What did the token endpoint give?  Tokens, the word that the grant is over, or an answer that can't be believed."""
+"""Token response (RFC 6749 5): tokens, the word that the grant is over, or a ProviderError."""
 
 import re
 from collections.abc import Iterable
@@ -18,12 +18,14 @@ _PARAMETER = re.compile(r'([A-Za-z_]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s"
 
 
 class GrantRefused(ProviderError):
-    """The provider does not take this code or refresh token, and never will again."""
+    """A code or refresh token that the provider does not accept, and never will again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """`expires` is when the access token does, in Unix seconds, None where the provider does not say; "" is a token not given."""
+    """The tokens of one response; `expires` is the access token's end in Unix seconds, None where the provider does not say; "" is a
+    token not given.
+    """
 
     access_token: str = field(repr=False)
     refresh_token: str = field(repr=False)
@@ -55,7 +57,7 @@ def parse(answer: ProviderResponse, now: float, *, needs_id_token: bool) -> Toke
 
 
 def error_code(answer: ProviderResponse) -> str:
-    """The answer's `error`, "" where it has none that could be one."""
+    """The response's `error`, "" where it has none that could be one."""
     try:
         code = answer.json().get("error")
     except ProviderError:
@@ -64,8 +66,9 @@ def error_code(answer: ProviderResponse) -> str:
 
 
 def told_error(answer: ProviderResponse) -> str:
-    """The provider's own words for an operator: `error` and `error_description`, cleaned, bounded, and without the secrets that it was
-    sent; "no error code" where it has none."""
+    """The provider's `error` and `error_description` for an operator, cleaned, bounded, and without the secrets that it was sent; "no
+    error code" where it has none.
+    """
     code = cleaned(error_code(answer), answer.secrets) or "no error code"
     try:
         description = cleaned(answer.json().get("error_description"), answer.secrets)
@@ -75,7 +78,7 @@ def told_error(answer: ProviderResponse) -> str:
 
 
 def cleaned(words: object, secrets: Iterable[str] = ()) -> str:
-    """Somebody else's words as one line of printable text of a sensible length, "" for what is no text."""
+    """Text from outside as one printable line of bounded length, "" for what is no text."""
     if not isinstance(words, str):
         return ""
     for secret in sorted(secrets, key=len, reverse=True):  # one may be part of another
@@ -85,7 +88,7 @@ def cleaned(words: object, secrets: Iterable[str] = ()) -> str:
 
 
 def bearer_error(answer: ProviderResponse) -> str:
-    """Why a bearer token was not taken: `error` of the challenge (RFC 6750 3), or of the answer itself; "" where neither says it."""
+    """Error code of a refused bearer token: `error` of the challenge (RFC 6750 3), or of the response itself; "" where neither has it."""
     for name, quoted, plain in _PARAMETER.findall(answer.headers.get("www-authenticate", "")):
         if name.lower() == "error":
             return quoted or plain
@@ -93,21 +96,21 @@ def bearer_error(answer: ProviderResponse) -> str:
 
 
 def _token(value: object) -> str:
-    """RFC 6749 A.12: visible ASCII; anything else would reach a header of ours."""
+    """A token of visible ASCII (RFC 6749 A.12), "" for anything else, which would reach a header of ours."""
     if not isinstance(value, str) or len(value) > MAX_TOKEN or not value.isascii() or not value.isprintable() or " " in value:
         return ""
     return value
 
 
 def _scope(value: object) -> str | None:
-    """RFC 6749 5.1; a few write a list (as RFC 8693 never said).  What is neither says nothing."""
+    """Scopes (RFC 6749 5.1); a few providers write a list (as RFC 8693 never said).  What is neither says nothing."""
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
         value = " ".join(value)
     return value[:MAX_SCOPE] if isinstance(value, str) and value.strip() else None
 
 
 def _expiry(expires_in: object, now: float) -> float | None:
-    """Azure and others have written the number as text."""
+    """Expiry in Unix seconds.  Azure and others have written the number as text."""
     seconds = int(expires_in) if isinstance(expires_in, str) and expires_in.isdecimal() and len(expires_in) < 12 else expires_in
     if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds < MAX_EXPIRES_IN:
         return float(now + seconds)

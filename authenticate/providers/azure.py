@@ -23,7 +23,8 @@ class AzureProvider(OIDCProvider):
     default_params = {"prompt": "select_account"}
 
     def missing_scopes(self, asked: Iterable[str], given: str) -> MissingScopes:
-        """The answer names the scopes of one resource: where that is another than Microsoft Graph, those of OpenID Connect are not told.
+        """Scopes not granted.  The response names those of one resource: where that is another than Microsoft Graph, OpenID Connect's
+        are not told.
 
         What `.default` stands for only the tenant knows.
         """
@@ -33,11 +34,11 @@ class AzureProvider(OIDCProvider):
         return super().missing_scopes(told, given)
 
     def scope_names(self, scopes: str) -> frozenset[str]:
-        """In whatever case, and those of Microsoft Graph with or without its address."""
+        """Scope names in lower case, those of Microsoft Graph with or without its address."""
         return frozenset(_GRAPH.sub("", name.lower(), count=1) for name in super().scope_names(scopes))
 
     def subject(self, claims: Mapping[str, Any]) -> str:
-        """`sub` differs from application to application; the directory knows `oid`."""
+        """The claim `oid`, which the directory knows, too: `sub` differs from application to application."""
         oid = claims.get("oid", claims["sub"])
         if not isinstance(oid, str) or not 0 < len(oid) <= 255 or not oid.isprintable():
             raise ProviderError("the ID token's oid is malformed")

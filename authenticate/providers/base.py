@@ -1,4 +1,4 @@
-"""What identity providers may differ in; everything else is OpenID Connect and the same for all."""
+"""Provider protocol: what identity providers may differ in; everything else is OpenID Connect and the same for all."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -10,19 +10,19 @@ from foundation.errors import ProviderError
 
 
 class AccessRefused(ProviderError):
-    """The provider no longer takes this access token."""
+    """An access token that the provider no longer accepts."""
 
 
 class ScopeMissing(ProviderError):
-    """The access token is good, but may not ask who its owner is."""
+    """A valid access token without the scope to ask who its owner is."""
 
 
 class AnotherPerson(ProviderError):
-    """The provider describes another person than the one who signed in."""
+    """Claims of another person than the one who signed in."""
 
 
 class MissingScopes(NamedTuple):
-    """Scopes that were asked for and not given: those by which rules see people, and the rest."""
+    """Scopes that were asked for and not granted: those by which rules see people, and the rest."""
 
     needed: tuple[str, ...]
     other: tuple[str, ...]
@@ -43,7 +43,7 @@ class OAuthClient(Protocol):
 
 
 class Provider(Protocol):
-    """One entry of `idp_provider`."""
+    """An identity provider, one entry of `idp_provider`."""
 
     @property
     def name(self) -> str: ...
@@ -70,7 +70,7 @@ class Provider(Protocol):
     def groups_claim(self) -> str: ...  # "" where claims are not groups
 
     def missing_scopes(self, asked: Iterable[str], given: str) -> MissingScopes:
-        """What the person, or whoever had the request on its way, may have taken out.  `given` is `scope` of the token answer."""
+        """Scopes that the person, or whoever had the request on its way, took out.  `given` is `scope` of the token response."""
         ...
 
     def tells_email_verified(self, discovery: DiscoveryDocument) -> bool: ...  # as a rule: who leaves it out does not vouch for the address
@@ -80,11 +80,11 @@ class Provider(Protocol):
     def asked_scopes(self, discovery: DiscoveryDocument) -> tuple[str, ...]: ...
 
     async def userinfo(self, http: ProviderHttp, discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
-        """What it tells about the person, {} where it tells nothing; AccessRefused, ScopeMissing, ProviderError."""
+        """Claims of the userinfo endpoint, {} where it tells nothing; AccessRefused, ScopeMissing, ProviderError."""
         ...
 
     async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: Session) -> bool:
-        """Ask it to forget the session's tokens; False where it can't, or not without ending other sessions of the person.
+        """Revoke the session's tokens; False where it can't, or not without ending other sessions of the person.
 
         ProviderError where it did not."""
         ...
@@ -104,12 +104,12 @@ def groups_in(claims: Mapping[str, Any], groups_claim: str) -> tuple[str, ...]:
 
 
 def vouches(email_verified: object) -> bool:
-    """Only true and "true" (as Cognito writes it) are yes, so that nothing unknown counts as verified."""
+    """Whether `email_verified` is true, or "true" (as Cognito writes it): nothing unknown counts as verified."""
     return email_verified is True or (isinstance(email_verified, str) and email_verified.lower() == "true")
 
 
 def merged(id_token: Mapping[str, Any], userinfo: Mapping[str, Any]) -> dict[str, Any]:
-    """What both say of a person.  Userinfo is the newer; but an address that either does not vouch for stays unverified."""
+    """Claims of both.  Userinfo is the newer; but an address that either does not vouch for stays unverified."""
     said = [claims["email_verified"] for claims in (id_token, userinfo) if "email_verified" in claims]
     if _replaces_address(id_token, userinfo) and "email_verified" not in userinfo and said:
         said.append(False)  # the ID token vouched for another address

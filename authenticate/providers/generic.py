@@ -1,4 +1,4 @@
-"""`idp_provider: oidc`: any provider, of which only its discovery document is known."""
+"""Generic OpenID Connect provider (`idp_provider: oidc`), of which only its discovery document is known."""
 
 from dataclasses import fields
 
@@ -10,7 +10,7 @@ from databroker.records import Session
 
 
 class GenericProvider(OIDCProvider):
-    """Nobody knows which scopes it has, and some (Cognito) refuse a sign-in that asks for one too many."""
+    """Any provider.  Which scopes it has is unknown, and some (Cognito) refuse a sign-in that asks for one too many."""
 
     def asked_scopes(self, discovery: DiscoveryDocument) -> tuple[str, ...]:
         usual = self._known(discovery).default_scopes
@@ -25,6 +25,6 @@ class GenericProvider(OIDCProvider):
         return await self._known(discovery).revoke(client, discovery, session)
 
     def _known(self, discovery: DiscoveryDocument) -> OIDCProvider:
-        """As what its document gives it away, or as what the standard says."""
+        """The provider as its document gives it away, or as the standard says."""
         kind = KeycloakProvider if is_keycloak(discovery) else OIDCProvider
         return kind(**{field.name: getattr(self, field.name) for field in fields(OIDCProvider)})

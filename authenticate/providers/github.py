@@ -46,7 +46,7 @@ class GitHubProvider(OIDCProvider):
         )
 
     def scope_names(self, scopes: str) -> frozenset[str]:
-        """A wider scope stands for the narrower, too."""
+        """Scope names; a wider scope includes the narrower."""
         names = super().scope_names(scopes)
         return names | frozenset(narrow for wide in names for narrow in _COVERED.get(wide, ()))
 
@@ -63,7 +63,7 @@ class GitHubProvider(OIDCProvider):
         return {**claims, **_primary_email(_accepted(emails))}
 
     async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: Session) -> bool:
-        """This token; `/grant` would be all that the person granted to us, also in their other browsers."""
+        """Revoke this token; `/grant` would be all that the person granted to us, also in their other browsers."""
         headers = {**client.basic_credentials(), "Content-Type": "application/json"}
         body = json.dumps({"access_token": session.access_token}).encode()
         answer = await client.http.send("DELETE", f"{self._api}/applications/{client.client_id}/token", headers, body)
@@ -73,7 +73,7 @@ class GitHubProvider(OIDCProvider):
 
 
 def api_url(site: str) -> str:
-    """Where the REST API of this site answers: GitHub's own, its enterprise cloud with data residency, or a server of one's own."""
+    """The REST API's URL: GitHub's own, its enterprise cloud with data residency, or a server of one's own."""
     scheme, _, host = site.partition("://")
     if site == GitHubProvider.default_url or host.endswith(".ghe.com"):
         return f"{scheme}://api.{host}"
@@ -89,7 +89,7 @@ def _accepted(answer: ProviderResponse) -> ProviderResponse:
 
 
 def _primary_email(answer: ProviderResponse) -> dict[str, Any]:
-    """The profile's address is left out: the person chooses whether it is there, and nobody says that it is theirs."""
+    """The primary verified address; the profile's is left out: the person chooses whether it is there, and nobody vouches for it."""
     for entry in answer.json_list():
         if isinstance(entry, dict) and entry.get("primary") is True and entry.get("verified") is True:
             return {"email": entry.get("email"), "email_verified": True}

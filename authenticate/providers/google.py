@@ -16,7 +16,7 @@ class GoogleProvider(OIDCProvider):
     pressing_prompt = "select_account"  # it knows no `login`
 
     def revocable_tokens(self, session: Session) -> RevocableTokens:
-        """None: each stands for all that the person has granted to us, and its end would be that of their other browsers, too."""
+        """No token: each stands for all that the person has granted to us, and its end would be that of their other browsers, too."""
         return ()
 
     async def discovery(self, http: ProviderHttp) -> DiscoveryDocument:

@@ -15,11 +15,11 @@ class KeycloakProvider(OIDCProvider):
     default_scopes = ("openid", "profile", "email")
 
     def tells_email_verified(self, discovery: DiscoveryDocument) -> bool:
-        """Always, with an address, though its `claims_supported` does not list it."""
+        """Always, with an address, though `claims_supported` does not list it."""
         return True
 
     def revocable_tokens(self, session: Session) -> RevocableTokens:
-        """The session's own sign-out has ended its refresh token."""
+        """The access token alone: the session's own sign-out has ended its refresh token."""
         return ((session.access_token, "access_token"),)
 
 

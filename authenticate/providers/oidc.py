@@ -1,4 +1,4 @@
-"""A generic OpenID Connect provider: what the standard says, nothing else.  The others are this one, with their differences."""
+"""OpenID Connect provider by the standard; the others are this one, with their differences."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -29,6 +29,8 @@ _LONG = "https://www.googleapis.com/auth/userinfo."
 
 @dataclass(frozen=True)
 class OIDCProvider:
+    """The standard's behaviour, and the class that each provider derives from."""
+
     default_url: ClassVar[str] = ""
     default_scopes: ClassVar[tuple[str, ...]] = ("openid", "profile", "email", "offline_access")
     default_params: ClassVar[Mapping[str, str]] = NONE
@@ -72,7 +74,7 @@ class OIDCProvider:
         return MissingScopes(needed, tuple(scope for scope in other if scope not in needed))
 
     def scope_names(self, scopes: str) -> frozenset[str]:
-        """What these are called everywhere, whoever wrote them; some providers write commas between them."""
+        """Scope names as they are called everywhere, whoever wrote them; some providers write commas between them."""
         return frozenset(name.removeprefix(_LONG) for name in re.split(r"[,\s]+", scopes) if name)
 
     def tells_email_verified(self, discovery: DiscoveryDocument) -> bool:
@@ -105,7 +107,9 @@ class OIDCProvider:
         return bool(revocable)
 
     def revocable_tokens(self, session: Session) -> RevocableTokens:
-        """Those whose end is this session's alone, in order; "" is a token not given.  The refresh token first: it can bring new others."""
+        """(token, type hint) of tokens that are this session's alone, in order; "" is none.  The refresh token first: it can bring new
+        others.
+        """
         return ((session.refresh_token, "refresh_token"), (session.access_token, "access_token"))
 
     def user(self, claims: Mapping[str, Any], now: float) -> User:
@@ -132,5 +136,5 @@ def _text(value: object) -> str:
 
 
 def is_verified(claims: Mapping[str, Any]) -> bool | None:
-    """None where the provider says nothing about it."""
+    """Whether the address is verified; None where the provider says nothing about it."""
     return vouches(claims["email_verified"]) if "email_verified" in claims else None

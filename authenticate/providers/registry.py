@@ -1,4 +1,4 @@
-"""Which `idp_provider` is which: a written list, and the configuration accepts no other name."""
+"""Provider registry: the class of each `idp_provider`, a written list; the configuration accepts no other name."""
 
 from authenticate.providers.auth0 import Auth0Provider
 from authenticate.providers.azure import AzureProvider

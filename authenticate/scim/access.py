@@ -1,4 +1,4 @@
-"""May this request push users and groups?  Only with the token of the setting; and only then may it be long."""
+"""SCIM access control: only the token of the setting may push users and groups, and only then may a request be long."""
 
 import hashlib
 import hmac
@@ -11,7 +11,7 @@ MAX_BODY = 2 * 1024 * 1024
 
 
 class ScimAccess:
-    """Off without a token."""
+    """Check of the setting's token; without one SCIM is off."""
 
     def __init__(self, tokens: Iterable[SecretText]):
         # Digests are of one length, so comparing tells nothing of a token's.
@@ -28,5 +28,5 @@ class ScimAccess:
         return any(hmac.compare_digest(digest, known) for known in self._digests)
 
     def most_bytes(self, path: str, authorization: str, otherwise: int) -> int:
-        """How long the body of this request may be."""
+        """The limit on this request's body, in bytes."""
         return MAX_BODY if path.startswith(PATH) and self.admits(authorization) else otherwise

@@ -1,4 +1,4 @@
-"""What decisions are made of: out of each resource that was pushed, the directory's record under the provider's id.
+"""Directory records of pushed resources: what decisions are made of, under the provider's ids.
 
 A resource's `issuer` is the one of whose people it was pushed last, and so is its directory record's.  A user's `others` are those of
 their `groups` that another issuer has told, and which: they stay until somebody tells otherwise, and decide about nobody.
@@ -22,7 +22,7 @@ AT_ONCE = 500
 
 
 class AccessRecords:
-    """For who holds the lease of SCIM's changes."""
+    """Writer of the directory records; for the holder of the lease of SCIM's changes."""
 
     def __init__(self, options: Options, broker: BrokerClient):
         self._provider = options.idp_provider
@@ -33,24 +33,26 @@ class AccessRecords:
         return f"{self._provider}/{subject}"
 
     def is_ours(self, resource: Record) -> bool:
-        """Was this pushed of people of the configured issuer?"""
+        """Whether this was pushed of people of the configured issuer."""
         return counts_for(issuer_of(resource), self.issuer)
 
     async def noted(self, resource: Record) -> Record:
-        """One of an earlier release, which noted no issuer, is the configured one's.  BrokerError where it was changed meanwhile."""
+        """The resource with its issuer: one of an earlier release is the configured issuer's.  BrokerError where it was changed
+        meanwhile.
+        """
         if issuer_of(resource):
             return resource
         data = {**resource.data, "issuer": self.issuer}
         return await self._broker.put(resource.type, resource.id, data, only_if_version=resource.version)
 
     def told_by_others(self, user: Record) -> dict[str, str]:
-        """Which of the user's groups were told by another issuer than the configured one, and by which."""
+        """Groups of the user that another issuer than the configured one has told, and which issuer."""
         others = user.data.get("others", {})
         told_by = {group: others.get(group, issuer_of(user)) for group in user.data["groups"]}
         return {group: by for group, by in told_by.items() if not counts_for(by, self.issuer)}
 
     async def write(self, user: Record) -> None:
-        """Of who is deactivated nothing but that, because a token of the provider may outlive it."""
+        """Write a resource's directory record; of a deactivated user that alone, because a token of the provider may outlive it."""
         resource, id, issuer = user.data["resource"], self.user_id(user.data["subject"]), issuer_of(user)
         others = user.data.get("others", {})
         group_ids = tuple(sorted({name for group, name in user.data["groups"].items() if group not in others}))
@@ -61,7 +63,7 @@ class AccessRecords:
         await self._put(DIRECTORY_GROUP, DirectoryGroup(directory_id, name, issuer=issuer))
 
     async def take(self, subject: str, *, is_out: bool) -> None:
-        """No groups and no session any more; `is_out`: as one who is deactivated, until they are created anew."""
+        """Remove a user's record and sessions; `is_out`: as one who is deactivated, until they are created anew."""
         id = self.user_id(subject)
         if is_out:
             await self._put(DIRECTORY_USER, DirectoryUser(id, is_deactivated=True, issuer=self.issuer))
@@ -82,7 +84,7 @@ class AccessRecords:
 
 
 def issuer_of(resource: Record) -> str:
-    """ "" in records of an earlier release."""
+    """The issuer that a resource names, "" in records of an earlier release."""
     return str(resource.data.get("issuer", ""))
 
 

@@ -1,4 +1,4 @@
-"""Where in a resource is an attribute?  Names in any case, dotted, or in full with their schema (RFC 7644, 3.10)."""
+"""Attribute paths of resources: names in any case, dotted, or in full with their schema (RFC 7644 3.10)."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,9 @@ _OF_SCHEMA = re.compile(r"(?P<schema>urn:.+?:[0-9]+(?:\.[0-9]+)*:\w+)(?::(?P<nam
 
 
 def path_of(name: str) -> Path:
-    """`name.givenName` -> (name, givenName); the name of an extension is one step; () is the resource itself, by its core schema."""
+    """The steps of a path: `name.givenName` is (name, givenName); an extension's name is one step; () is the resource itself, by its
+    core schema.
+    """
     if not name.lower().startswith("urn:"):
         return tuple(name.split("."))
     match = _OF_SCHEMA.fullmatch(name)
@@ -35,7 +37,7 @@ def path_of(name: str) -> Path:
 
 
 def said_in(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """(name, value) of each attribute.  Some senders put an object of them under the name of the core schema."""
+    """(name, value) of each attribute.  Some clients put an object of them under the name of the core schema."""
     seen = set[str]()
     for name, value in _unwrapped(document):
         if name.lower() in seen:
@@ -66,7 +68,7 @@ def key_in(resource: Mapping[str, Any], name: str) -> str:
 
 
 def values_at(value: Any, path: Path) -> list[Any]:
-    """All values that the path leads to; of a list, those of each element."""
+    """All values at the path; of a list, those of each element."""
     if isinstance(value, list):
         return [found for element in value for found in values_at(element, path)]
     if not path:
@@ -77,7 +79,7 @@ def values_at(value: Any, path: Path) -> list[Any]:
 
 
 def folded(path: Path, value: Any) -> Any:
-    """As it is compared."""
+    """A value as it is compared, without case."""
     if isinstance(value, str) and path[-1].lower() not in CASE_EXACT:
         return value.casefold()
     return value

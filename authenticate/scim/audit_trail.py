@@ -1,4 +1,4 @@
-"""What the provider pushes becomes rows of the audit log a moment later, many at once: a push of everybody is a great many of them."""
+"""SCIM audit trail: pushed changes become rows of the audit log a moment later, many at once: a push of everybody is a great many."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ MOST_WAITING = 5_000
 
 
 class AuditTrail:
-    """Bounded: who is faster than the database waits for it."""
+    """Bounded queue of pushed changes: whoever is faster than the database waits for it."""
 
     def __init__(self) -> None:
         self._waiting: list[Push] = []
@@ -28,11 +28,11 @@ class AuditTrail:
         self._writer: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Not from within a request: what asgiref runs for a task's request ends with that request."""
+        """Start the writer.  Not from within a request: what asgiref runs for a task's request ends with that request."""
         self._writer = spawn(self._write(), name="audit log of what is pushed")
 
     async def stop(self) -> None:
-        """Returns when all that was noted is in the log, or can't be."""
+        """Return when all that was noted is in the log, or can't be."""
         self._is_over = True
         self._noted.set()
         if self._writer is not None:

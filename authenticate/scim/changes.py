@@ -1,11 +1,11 @@
-"""What a change that the provider pushed came to, in words for the audit log."""
+"""Audit log words of a change that the provider pushed."""
 
 from authenticate.scim.resources import name_of
 from databroker.records import SCIM_USER, Record
 
 
 def action(before: Record | None, after: Record | None) -> str:
-    """Of a user or a group; "" where all is as it was: some providers push everybody again every day."""
+    """The action on a user or a group; "" where all is as it was: some providers push everybody again every day."""
     some = after or before
     if some is None:
         return ""
@@ -13,7 +13,7 @@ def action(before: Record | None, after: Record | None) -> str:
 
 
 def object_of(record: Record, provider: str) -> tuple[str, str]:
-    """(id, words), as the admin names the same person or group elsewhere."""
+    """(id, words) of the object, as the admin names the same person or group elsewhere."""
     resource = record.data["resource"]
     if record.type == SCIM_USER:
         return f"{provider}/{record.data['subject']}", f"{name_of(resource)} ({resource['userName']})"

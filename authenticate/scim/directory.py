@@ -1,4 +1,4 @@
-"""What a provider pushes, in the data broker: its users and groups as they came, and what of them decides about access.
+"""SCIM directory: what a provider pushes, in the data broker: its users and groups as they came, and what of them decides about access.
 
 | records                          | what they are                                                                |
 |----------------------------------|------------------------------------------------------------------------------|
@@ -44,6 +44,8 @@ def _to_nobody(before: Record | None, after: Record | None) -> None:
 
 
 class ScimDirectory:
+    """Store of resources: create, replace, patch, delete and search; one change at a time, anywhere.  ScimError, BrokerError."""
+
     def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float]):
         self._subject_is = options.scim_user_id
         self._group_id_is = options.scim_group_id
@@ -66,7 +68,7 @@ class ScimDirectory:
         return every(self._broker, type)
 
     async def is_deactivated(self, session: Session) -> bool:
-        """Has the provider said that the session's person must not get in any more?"""
+        """Whether the provider has said that the session's person must not get in any more."""
         person = person_of(session, await self._broker.get(DIRECTORY_USER, session.user_id))
         if person is not None and person.is_deactivated:
             return True
@@ -78,7 +80,7 @@ class ScimDirectory:
         return False
 
     async def tidy(self) -> None:
-        """What another directory had left is nobody's word any more; what broke off is completed.  For the start.
+        """Clean-up at the start: records that another directory has left are removed, and what broke off is completed.
 
         What was pushed of another issuer's people stays theirs.
         """
@@ -213,7 +215,7 @@ class ScimDirectory:
         return record
 
     async def _set_memberships(self, user_ids: Iterable[str], group_id: str, directory_id: str) -> set[str]:
-        """Those of the ids that are users."""
+        """Set the members of a group to those of the ids that are users."""
         ids, known = list(user_ids), set[str]()
         for start in range(0, len(ids), CHANGES_AT_ONCE):
             some = ids[start : start + CHANGES_AT_ONCE]
@@ -224,7 +226,7 @@ class ScimDirectory:
         return known
 
     async def _set_membership(self, user_id: str, group_id: str, directory_id: str) -> bool:
-        """In the group under that id, or out of it (""); False where there is no such user."""
+        """Put a user into the group under that id, or out of it (""); False where there is no such user."""
         user = await self._broker.get(SCIM_USER, user_id)
         if user is None:
             return False
@@ -247,7 +249,7 @@ class ScimDirectory:
         return record
 
     def _subject(self, user: Mapping[str, Any]) -> str:
-        """What the provider's ID token calls this person."""
+        """The user's `sub` in the provider's ID token."""
         subject = user.get(self._subject_is)
         if not isinstance(subject, str) or not 0 < len(subject) <= MAX_TEXT:
             raise invalid(f"{self._subject_is} is missing: by it gate knows whose sessions a user's are (its setting scim_user_id)")

@@ -1,4 +1,4 @@
-"""What a SCIM client hears of a request that can't be carried out (RFC 7644, 3.12)."""
+"""SCIM error responses (RFC 7644 3.12)."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ SCHEMA = "urn:ietf:params:scim:api:messages:2.0:Error"
 
 
 class ScimError(GateError):
-    """`kind` is the scimType, one of the names in the RFC's table 9."""
+    """A request that can't be carried out; `kind` is the scimType, one of the names in the RFC's table 9."""
 
     def __init__(self, status: int, detail: str, kind: str = ""):
         self.status = status

@@ -1,4 +1,4 @@
-"""The filter language of SCIM (RFC 7644, 3.4.2.2): a text becomes a question that a resource answers."""
+"""SCIM filters (RFC 7644 3.4.2.2): a text becomes a predicate on resources."""
 
 import json
 import re
@@ -21,14 +21,16 @@ _LITERALS = {"true": True, "false": False, "null": None}
 
 @dataclass(frozen=True, slots=True)
 class ScimFilter:
-    """`equals` is (lower-case attribute, value) where the whole filter is one `eq` of a text: an index can answer that."""
+    """A parsed filter.  `equals` is (lower-case attribute, value) where the whole filter is one `eq` of a text: an index can answer
+    that.
+    """
 
     matches: Matches
     equals: tuple[str, str] | None = None
 
 
 def parse(text: str) -> ScimFilter:
-    """ScimError where it is no filter."""
+    """The filter in a text; ScimError where it is none."""
     if len(text) > LONGEST:
         raise _wrong(f"it is longer than {LONGEST} characters")
     parser = _Parser(_tokens(text))
@@ -54,7 +56,7 @@ def _tokens(text: str) -> list[str]:
 
 
 class _Parser:
-    """`or` binds weakest, then `and`, then `not`."""
+    """Recursive descent: `or` binds weakest, then `and`, then `not`."""
 
     def __init__(self, tokens: list[str]):
         self.rest = tokens
@@ -139,7 +141,7 @@ def _literal(token: str) -> Any:
 
 
 def _simple(values: list[Any]) -> list[Any]:
-    """`emails eq "x"` means their `value`."""
+    """The values compared: `emails eq "x"` means their `value`."""
     return [value.get("value") if isinstance(value, dict) else value for value in values]
 
 

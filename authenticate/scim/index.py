@@ -1,4 +1,4 @@
-"""Which resource has this userName, externalId or displayName?  Records that answer it without a look at all others."""
+"""SCIM index: records that find a resource by userName, externalId or displayName without a look at all others."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ Keys = Mapping[str, str]  # lower-case attribute -> value
 
 
 class ScimIndex:
-    """For who holds the lease of SCIM's changes: nothing else writes here."""
+    """The index, for the holder of the lease of SCIM's changes: nothing else writes here."""
 
     def __init__(self, broker: BrokerClient):
         self._broker = broker
@@ -26,7 +26,7 @@ class ScimIndex:
         return tuple(record.data["ids"]) if record is not None else ()
 
     async def check(self, type: str, id: str, keys: Keys) -> None:
-        """409 where another resource has what only one can have."""
+        """ScimError 409 where another resource has a value that must be unique."""
         for attribute, value in keys.items():
             others = [other for other in await self.ids(type, attribute, value) if other != id] if attribute in UNIQUE else []
             for other in others:
@@ -49,6 +49,6 @@ class ScimIndex:
 
 
 def _key(type: str, attribute: str, value: str) -> str:
-    """Of one length, whatever somebody is called.  Only the provider knows which of its ids differ in case alone."""
+    """Record id of one length for any value.  Only the provider knows which of its ids differ in case alone."""
     told_apart = value if attribute in ("subject", "directory_id") else folded((attribute,), value)
     return hashlib.sha256(json.dumps([type, attribute, told_apart]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""PATCH (RFC 7644, 3.5.2): operations on a resource, in the dialects of those who send them.
+"""SCIM PATCH (RFC 7644 3.5.2): operations on a resource, in the dialects of those who send them.
 
 Entra ID writes `Add` and `Replace`, "True" and "False", dotted keys in a value, and removes members by a list in `value`; Okta
 replaces without a path and sends the id along.  What is without a path, or has the core schema as its path, is of the resource itself.
@@ -24,7 +24,9 @@ _SIMPLE_EQ = re.compile(r'\s*([A-Za-z]\w*)\s+eq\s+"([^"\\]*)"\s*', re.IGNORECASE
 
 @dataclass(frozen=True, slots=True)
 class PatchTarget:
-    """`chosen` says which elements of a list, `made` is the element that is made where there is none, `sub` an attribute of each."""
+    """Parsed path: `chosen` filters the elements of a list, `made` is the element to make where there is none, `sub` an attribute of
+    each.
+    """
 
     path: Path
     chosen: ScimFilter | None
@@ -36,7 +38,7 @@ _ITSELF = PatchTarget((), None, {}, "")
 
 
 def patched(resource: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    """A changed copy; ScimError where an operation can't be carried out, then nothing is."""
+    """A changed copy of the resource; ScimError where any operation can't be carried out."""
     operations = request.get(key_in(request, "Operations"))
     if not isinstance(operations, list) or not 0 < len(operations) <= MOST_OPERATIONS:
         raise ScimError(400, f"Operations must be a list of 1 to {MOST_OPERATIONS}", "invalidSyntax")
@@ -182,5 +184,5 @@ def _remove_chosen(holder: dict[str, Any], key: str, found: list[Any], target: P
 
 
 def _identity(element: Any) -> str:
-    """Two elements with one `value` are the same, whatever else is said of them."""
+    """Identity of an element: two with one `value` are the same, whatever else is said of them."""
     return str(element.get("value", element)) if isinstance(element, Mapping) else str(element)

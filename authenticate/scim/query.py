@@ -1,4 +1,4 @@
-"""What is looked for, and what of it is shown: in a URL (RFC 7644, 3.4.2) or in the body of `POST .../.search` (3.4.3)."""
+"""SCIM queries: filter, page and attributes, in a URL (RFC 7644 3.4.2) or in the body of `POST .../.search` (3.4.3)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ Paths = frozenset[Path]
 
 @dataclass(frozen=True, slots=True)
 class AttributeSelection:
-    """The attributes that are wanted (none: all), and those left out."""
+    """The attributes to return (none: all), and those to leave out."""
 
     wanted: Paths
     left_out: Paths
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Self:
-        """By the names of RFC 7644, out of a URL or a document; ScimError where it can't be read."""
+        """The selection in a URL or a document, by the names of RFC 7644; ScimError where it can't be read."""
         return cls(*(_paths(name, said.get(key_in(said, name))) for name in ("attributes", "excludedAttributes")))
 
     def shown(self, resource: Mapping[str, Any]) -> dict[str, Any]:
-        """RFC 7644, 3.9: Entra ID leaves out members when it looks for a group."""
+        """The selected part of a resource (RFC 7644 3.9): Entra ID leaves out members when it looks for a group."""
         some = dict(resource) if not self.wanted else _part(resource, self.wanted)
         for path in self.left_out:
             _leave_out(some, path)
@@ -40,7 +40,7 @@ class AttributeSelection:
 
 @dataclass(frozen=True, slots=True)
 class ScimQuery:
-    """The results from `start` (the first is 1), at most `count`."""
+    """Filter, and a page of results from `start` (the first is 1), at most `count`."""
 
     asked: ScimFilter | None
     start: int
@@ -49,7 +49,7 @@ class ScimQuery:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Self:
-        """As a Selection is made."""
+        """The query in a URL or a document; ScimError where it can't be read."""
         text, start, count = (said.get(key_in(said, name)) for name in ("filter", "startIndex", "count"))
         if text is not None and not isinstance(text, str):
             raise invalid("filter must be text")
@@ -71,7 +71,7 @@ def _number(name: str, value: Any, otherwise: int) -> int:
 
 
 def _paths(name: str, value: Any) -> Paths:
-    """A list, or text with commas."""
+    """Attribute paths in a list, or in text with commas."""
     names = value.split(",") if isinstance(value, str) else [] if value is None else value
     if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
         raise invalid(f"{name} must name attributes")
@@ -79,7 +79,7 @@ def _paths(name: str, value: Any) -> Paths:
 
 
 def _part(value: Any, wanted: Paths) -> Any:
-    """Of a list, that part of each element."""
+    """The part of a value at a path; of a list, that part of each element."""
     if () in wanted:
         return value
     if isinstance(value, list):

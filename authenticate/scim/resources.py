@@ -1,4 +1,4 @@
-"""What of a pushed user or group is kept, in which spelling, and how a kept one is shown (RFC 7643)."""
+"""SCIM resources (RFC 7643): what of a pushed user or group is kept, in which spelling, and how a kept one is shown."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ _LEFT_OUT = frozenset({"id", "meta", "schemas", "groups", "password", "x509certi
 
 
 def user_of(document: Mapping[str, Any], *, was_active: bool = True) -> dict[str, Any]:
-    """As it is kept; ScimError where it is no user.  Who says nothing of `active` changes nothing of it (RFC 7644, 3.5.1)."""
+    """The user as it is kept; ScimError where it is none.  Without `active` nothing of it changes (RFC 7644 3.5.1)."""
     user = _named(document)
     _text(user, "userName", required=True)
     for name in ("externalId", "displayName"):
@@ -41,7 +41,7 @@ def says_active(document: Mapping[str, Any]) -> bool:
 
 
 def group_of(document: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """(the group without its members, the ids that are named as members)."""
+    """(the group without its members, the ids that are named as members); ScimError where it is none."""
     group = _named(document)
     _text(group, "displayName", required=True)
     _text(group, "externalId")
@@ -67,7 +67,7 @@ def name_of(user: Mapping[str, Any]) -> str:
 
 
 def said_of(record: Record) -> dict[str, Any]:
-    """A user's attributes as the provider has set them; who took `active` away sees none, and gate knows what it was."""
+    """A user's attributes as the provider has set them; whoever took `active` away sees none, and gate knows what it was."""
     resource = dict(record.data["resource"])
     if record.data.get("is_active_unsaid"):
         del resource["active"]
@@ -125,7 +125,7 @@ def _text(resource: Mapping[str, Any], name: str, *, required: bool = False) -> 
 
 
 def _boolean(value: Any) -> bool:
-    """Entra ID has written booleans as text."""
+    """A boolean; Entra ID has written them as text."""
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     if not isinstance(value, bool):

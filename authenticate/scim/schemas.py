@@ -1,4 +1,4 @@
-"""What this SCIM server says of itself: ServiceProviderConfig, ResourceTypes, Schemas (RFC 7643, 5 to 8)."""
+"""SCIM service documents: ServiceProviderConfig, ResourceTypes, Schemas (RFC 7643, 5 to 8)."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def _resource_type(name: str, schema: str, base: str) -> dict[str, Any]:
 
 
 def schemas(base: str, user_id: str) -> list[dict[str, Any]]:
-    """`user_id` is the attribute without which a user is refused (setting scim_user_id)."""
+    """The Schemas document; `user_id` is the attribute without which a user is refused (setting scim_user_id)."""
     addressed = [_text("value"), _text("type"), _text("display"), _attribute("primary", "boolean")]
     user = [
         {**_text("userName"), "required": True, "uniqueness": "server"},

@@ -1,4 +1,4 @@
-"""The provider says that somebody has signed out there: which sessions of ours end, and are they over everywhere?"""
+"""Logout by the provider: the sessions of ours that end when somebody has signed out there."""
 
 import hashlib
 import json
@@ -22,6 +22,8 @@ log = structlog.get_logger(__name__)
 
 
 class ProviderLogout:
+    """Back-channel and front-channel logout."""
+
     def __init__(self, client: ProviderClient, broker: BrokerClient, sessions: ProviderSessions, clock: Callable[[], float]):
         self._client = client
         self._broker = broker
@@ -29,7 +31,9 @@ class ProviderLogout:
         self._clock = clock
 
     async def by_token(self, token: str) -> int:
-        """How many sessions have ended.  WrongToken, WrongTime; ProviderError, BrokerError where that can't be told now."""
+        """Number of sessions that a logout token has ended.  WrongToken, WrongTime; ProviderError, BrokerError where that can't be told
+        now.
+        """
         signed_out = await self._client.verified_logout(token)
         spent = "logout/" + hashlib.sha256(json.dumps([signed_out.issuer, signed_out.id]).encode()).hexdigest()
         # Spent when all is done: a provider that tries again after our failure must not hear that it had been here before.
@@ -43,7 +47,9 @@ class ProviderLogout:
         return ended
 
     async def by_browser(self, issuer: str, sid: str) -> int:
-        """As `by_token`, for a request that anybody can send: only who knows the `sid` ends its sessions.  BadRequest."""
+        """Number of sessions that a front-channel request has ended: anybody can send one, but only who knows the `sid` ends its
+        sessions.  BadRequest.
+        """
         discovery = await self._client.discovery()
         if not self._client.provider.gives_id_token or not is_issuer(discovery.issuer, issuer):
             raise BadRequest("this is about another sign-in service than ours")

@@ -1,4 +1,4 @@
-"""Which of our sessions belong to one session, or one person, of the provider?  An index of records, read by the beginning of their ids."""
+"""Index from the provider's sessions and people to our sessions: records, read by the beginning of their ids."""
 
 import asyncio
 import hashlib
@@ -14,8 +14,8 @@ AT_ONCE = 500
 
 
 class ProviderSessions:
-    """Each session is written under its `sid`, where the provider gives one, and under its `sub`, both of its issuer; and under our
-    own id of its person.
+    """The index: each session is written under its `sid`, where the provider gives one, and under its `sub`, both of its issuer; and
+    under our own id of its person.
 
     The entries expire with the session.  One of a session that ended before is harmless: ids are never used again.
     """
@@ -33,13 +33,13 @@ class ProviderSessions:
         await asyncio.gather(*(self._broker.delete(PROVIDER_SESSION, f"{key}/{session.id}") for key in keys))
 
     async def session_ids(self, issuer: str, *, subject: str, sid: str) -> AsyncGenerator[str]:
-        """Of this `sid`; with a subject too only where it is that one's; of the subject where `sid` is empty."""
+        """Sessions of this `sid`; with a subject too only where it is that one's; of the subject where `sid` is empty."""
         async for record in self._under(_key(issuer, "sid", sid) if sid else _key(issuer, "sub", subject)):
             if not subject or ProviderSession.from_record(record).subject == subject:
                 yield _session_id(record)
 
     async def sessions_of(self, session: Session) -> AsyncGenerator[str]:
-        """Of this session's person, this one included.  One that a release before ours wrote is found by its `sub` alone."""
+        """Sessions of this session's person, this one included.  One that a release before ours wrote is found by its `sub` alone."""
         for key in (_key_of_person(session), *_keys_by_subject(session)):
             async for record in self._under(key):
                 yield _session_id(record)
@@ -55,14 +55,15 @@ class ProviderSessions:
             after = page[-1].id
 
     async def note_sign_out(self, issuer: str, *, subject: str, sid: str, issued: float, now: float) -> None:
-        """For sign-ins under way, whose sessions are not written yet."""
+        """Note a sign-out for sign-ins under way, whose sessions are not written yet."""
         key = _key(issuer, "sid", sid) if sid else _key(issuer, "sub", subject)
         note = SignedOutNote(issued, subject).to_data()
         await self._broker.put(SIGNED_OUT, key, note, expires=now + SIGN_IN_TAKES)
 
     async def has_signed_out(self, session: Session) -> bool:
-        """Has this person signed out at the provider since it vouched for them?  Asked when the session is written, so that either
-        the one who ends sessions finds it, or we find the note."""
+        """Whether this person has signed out at the provider since it vouched for them.  Asked when the session is written, so that
+        either the one who ends sessions finds it, or we find the note.
+        """
         issued = session.claims.get("iat")
         vouched = issued if isinstance(issued, int | float) else session.issued
         for record in await asyncio.gather(*(self._broker.get(SIGNED_OUT, key) for key in _keys_of(session))):
@@ -74,7 +75,7 @@ class ProviderSessions:
 
 
 def _keys_of(session: Session) -> list[str]:
-    """None where the provider gave no ID token: it has no issuer, and no way to tell us of a sign-out."""
+    """Index keys of a session; None where the provider gave no ID token: it has no issuer, and no way to tell us of a sign-out."""
     issuer = _text(session, "iss")
     names = {"sid": _text(session, "sid"), "sub": _text(session, "sub")}
     return [_key(issuer, name, value) for name, value in names.items() if issuer and value]
@@ -86,7 +87,7 @@ def _keys_by_subject(session: Session) -> list[str]:
 
 
 def _key_of_person(session: Session) -> str:
-    """Of any provider's: some give no ID token."""
+    """Index key of a person of any provider: some give no ID token."""
     return _key("", "user", session.user_id)
 
 
@@ -95,7 +96,7 @@ def _session_id(record: Record) -> str:
 
 
 def _key(issuer: str, name: str, value: str) -> str:
-    """Of one length, so that the beginning of an id is never that of another key."""
+    """An index key of one length, so that the beginning of an id is never that of another key."""
     return hashlib.sha256(json.dumps([issuer, name, value]).encode()).hexdigest()
 
 

@@ -1,4 +1,6 @@
-"""How does a session stay true?  One call at the provider at a time for each, written where nobody has ended it meanwhile."""
+"""Session refresh: new tokens and claims from the provider, one call at a time for each session, written where nobody has ended it
+meanwhile.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -38,22 +40,28 @@ class SessionEnded(Exception):
 
 
 class RefreshUnderWay(Exception):
-    """Somebody else is renewing this session at this moment."""
+    """Another refresh of this session is running."""
 
 
 class RefreshStep(Enum):
+    """Tokens (a refresh grant), or claims (userinfo with the tokens there are)."""
+
     TOKENS = auto()
     CLAIMS = auto()
 
 
 class SessionRefresh:
+    """Refresher of single sessions, each under a lease of its own."""
+
     def __init__(self, client: ProviderClient, broker: BrokerClient, clock: Callable[[], float]):
         self._client = client
         self._broker = broker
         self._clock = clock
 
     async def renew(self, session_id: str, step: RefreshStep, *, by_hand: bool = False) -> Session:
-        """Ended where it was over, or is now; RefreshUnderWay; ProviderError where the provider could not say, then all is as before."""
+        """The refreshed session; SessionEnded where it was over, or is now; RefreshUnderWay; ProviderError where the provider could not
+        say, then all is as before.
+        """
         async with self._alone(session_id):
             record = await self._broker.get(SESSION, session_id)
             if record is None:
@@ -151,7 +159,7 @@ class SessionRefresh:
             await self._broker.put(USER, user.id, user.to_data())
 
     async def _written_at_last(self, record: Record, change: Callable[[Session], Session]) -> Record:
-        """As `_written`, also where the broker comes back within INSISTENCE: the provider takes the old refresh token no more."""
+        """The written session, also where the broker comes back within INSISTENCE: the provider takes the old refresh token no more."""
         now, waits = asyncio.get_running_loop().time, pauses(FIRST_PAUSE)
         ends = now() + INSISTENCE
         while True:
@@ -165,7 +173,7 @@ class SessionRefresh:
                 await asyncio.sleep(wait)
 
     async def _written(self, record: Record, change: Callable[[Session], Session]) -> Record:
-        """The record with this change, on whatever it is by now; Ended where it is no longer there: a delete always wins."""
+        """The record with this change, on whatever it is by now; SessionEnded where it is no longer there: a delete always wins."""
         for _ in range(WRITES):
             session = change(Session.from_record(record))
             data = {**record.data, **session.to_data()}  # with what a later release has written there
@@ -180,7 +188,7 @@ class SessionRefresh:
 
     @asynccontextmanager
     async def _alone(self, session_id: str) -> AsyncIterator[None]:
-        """A rotating refresh token used twice ends the session at the provider, so each session has one renewal anywhere."""
+        """Lease of one session's refresh: a rotating refresh token used twice ends the session at the provider."""
         lease = await self._broker.acquire(f"session refresh/{session_id}", LEASE)
         if lease is None:
             raise RefreshUnderWay

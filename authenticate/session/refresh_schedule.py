@@ -1,4 +1,4 @@
-"""Which session is due next at the provider?  A heap fed by the change stream: a tick looks at its top, never at all sessions."""
+"""Refresh schedule: a heap of due times, fed by the change stream; a tick looks at its top, never at all sessions."""
 
 import math
 import random
@@ -14,7 +14,7 @@ NEVER = math.inf
 
 @dataclass(frozen=True, slots=True)
 class RefreshDue:
-    """When the tokens are to be refreshed, and when the claims are to be read; Unix seconds."""
+    """Times when the tokens are to be refreshed, and when the claims are to be read; Unix seconds."""
 
     tokens: float
     claims: float
@@ -25,7 +25,7 @@ class RefreshDue:
 
 
 def tokens_due(session: Session) -> float:
-    """A minute before the access token expires, or halfway where it lives for less than two."""
+    """Due time of the tokens: a minute before the access token expires, or halfway where it lives for less than two."""
     if not session.refresh_token or session.access_token_expires is None:
         return NEVER
     lifetime = session.access_token_expires - (session.tokens_received or session.issued)
@@ -33,7 +33,7 @@ def tokens_due(session: Session) -> float:
 
 
 def can_read_claims(session: Session, at: float) -> bool:
-    """Without a refresh token nothing can be asked once the access token has expired."""
+    """Whether claims can be read: without a refresh token nothing can be asked once the access token has expired."""
     if not session.access_token or at >= session.expires:
         return False
     return bool(session.refresh_token) or session.access_token_expires is None or at < session.access_token_expires
@@ -44,7 +44,7 @@ def _within(session: Session, due: float) -> float:
 
 
 class RefreshSchedule:
-    """`interval` lies between two readings of a session's claims, in seconds.  Holds an id and two times for each session."""
+    """The heap, an id and two times for each session.  `interval` lies between two readings of a session's claims, in seconds."""
 
     def __init__(self, interval: float, clock: Callable[[], float], chance: Callable[[], float] = random.random):
         self._interval = interval
@@ -60,13 +60,13 @@ class RefreshSchedule:
         return len(self._due)
 
     def saw(self, session: Session, modified: float) -> None:
-        """A record that was written at `modified`: new, refreshed, or found at the start."""
+        """Schedule a record that was written at `modified`: new, refreshed, or found at the start."""
         known = self._due.get(session.id)
         claims = known.claims if known is not None else self._first_reading(modified)
         self.set(session, RefreshDue(tokens_due(session), claims))
 
     def read(self, session: Session) -> None:
-        """The claims are as of now."""
+        """Schedule after the claims were read now."""
         self.set(session, RefreshDue(tokens_due(session), self._clock() + self._interval))
 
     def set(self, session: Session, due: RefreshDue) -> None:
@@ -86,7 +86,7 @@ class RefreshSchedule:
         self._heap.clear()
 
     def next(self) -> float:
-        """When the first is due, NEVER where none is."""
+        """Unix seconds when the first is due, NEVER where none is."""
         while self._heap and self._is_stale(*self._heap[0]):
             heappop(self._heap)
         return self._heap[0][0] if self._heap else NEVER
@@ -99,7 +99,7 @@ class RefreshSchedule:
         return session_id, self._due.pop(session_id)
 
     def _first_reading(self, modified: float) -> float:
-        """After a pause of ours all would be due at once, so they are spread over the interval."""
+        """First reading of claims: after a pause of ours all would be due at once, so they are spread over the interval."""
         due, now = modified + self._interval, self._clock()
         return due if due > now else now + self._interval * self._chance()
 

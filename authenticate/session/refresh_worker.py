@@ -1,4 +1,4 @@
-"""Who refreshes sessions, and when?  One elected process, a bounded number at a time, each when the schedule says so."""
+"""Refresh worker: one elected process refreshes sessions, a bounded number at a time, each when the schedule says so."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,12 +29,14 @@ GRACE = 60.0  # seconds: nobody is signed out before the provider was tried for 
 
 @dataclass(frozen=True, slots=True)
 class RefreshFailures:
+    """Failures of one session's refresh in a row: when the first was, and how many."""
+
     since: float
     failures: int
 
 
 class RefreshWorker:
-    """`run` is the work of `run_elected`; everything that it knows is read anew each time."""
+    """The elected work `run`; everything that it knows is read anew each time."""
 
     def __init__(self, refresh: SessionRefresh, broker: BrokerClient, *, interval: float, clock: Callable[[], float], tick: float = TICK):
         self._refresh = refresh
@@ -131,7 +133,7 @@ class RefreshWorker:
             self._schedule.set(session, RefreshDue(at if session.refresh_token else NEVER, at))
 
     async def _session(self, session_id: str) -> Session | None:
-        """None where it has ended; where the broker is away it waits, else the session would be forgotten."""
+        """The session, None where it has ended; waits while the broker is away, else the session would be forgotten."""
         waits = pauses(0.1)
         while True:
             try:

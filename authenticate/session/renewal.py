@@ -1,4 +1,4 @@
-"""What does the provider say of a session today?  New tokens and new claims of it; nothing is written here."""
+"""Session renewal: new tokens and claims of a session from the provider; nothing is written here."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,8 @@ OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid"})
 
 
 async def with_new_tokens(client: ProviderClient, session: Session, now: float) -> Session:
-    """Uses up the refresh token where the provider rotates it.  GrantRefused: it is over; ProviderError: try again.
+    """The session with new tokens; uses up the refresh token where the provider rotates it.  GrantRefused: it is over; ProviderError:
+    try again.
 
     A new ID token is kept as it came: `with_new_claims` verifies it, when the tokens can no longer be lost.
     """
@@ -39,7 +40,9 @@ async def with_new_tokens(client: ProviderClient, session: Session, now: float) 
 
 
 async def with_new_claims(client: ProviderClient, session: Session, now: float) -> tuple[Session, User]:
-    """AnotherPerson, WrongToken, AccessRefused (the access token is no longer good), ProviderError (try again)."""
+    """The session with new claims; AnotherPerson, WrongToken, AccessRefused (the access token is no longer good), ProviderError (try
+    again).
+    """
     discovery = await client.discovery()
     _check_origin(client, session)
     newer = await _refreshed_payload(client, session, discovery)
@@ -55,7 +58,7 @@ async def with_new_claims(client: ProviderClient, session: Session, now: float) 
 
 
 async def _refreshed_payload(client: ProviderClient, session: Session, discovery: DiscoveryDocument) -> dict[str, Any]:
-    """Of the ID token that came with the last refresh, {} where none came: then the provider says nothing new in one.
+    """Claims of the ID token that came with the last refresh, {} where none came: then the provider says nothing new in one.
 
     WrongToken: the answer is wrong, not late, and nothing of it may count.
     """
@@ -81,13 +84,13 @@ async def _refreshed_payload(client: ProviderClient, session: Session, discovery
 
 
 def _check_origin(client: ProviderClient, session: Session) -> None:
-    """A token of a provider that is no longer the configured one must not be sent to its successor."""
+    """Check that the session is of the configured provider: a token must not be sent to another."""
     if not vouches(client.provider.name, client.provider.issuer, session):
         raise AnotherPerson("the session is of a provider that is no longer configured")
 
 
 def is_withdrawn(client: ProviderClient, session: Session, now: float) -> bool:
-    """A refused access token that should still be good was withdrawn; of one without an expiry that is known of some providers only."""
+    """Whether a refused access token was withdrawn; of one without an expiry that is known of some providers only."""
     if session.access_token_expires is None:
         return client.provider.tokens_last
     return now < session.access_token_expires - 5

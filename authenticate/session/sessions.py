@@ -1,4 +1,4 @@
-"""Who is signed in at the authenticate host: sessions are made, found and ended here, and nowhere else."""
+"""Sessions of the authenticate host: made, found and ended here, and nowhere else."""
 
 import secrets
 from collections.abc import Iterable
@@ -27,6 +27,8 @@ class SignedOutMeanwhile(BadRequest):
 
 
 class Sessions:
+    """Sessions of one set of Options, in the data broker.  BrokerError."""
+
     def __init__(self, options: Options, broker: BrokerClient):
         self._broker = broker
         self.at_provider = ProviderSessions(broker)
@@ -36,7 +38,7 @@ class Sessions:
         self._reader = SessionReader(options)
 
     async def create(self, signed_in: SignedIn, now: float, *, client_address: str, user_agent: str, before: Session | None) -> Session:
-        """A session with an id of its own, whatever the browser brought along: nothing planted before sign-in is promoted.
+        """A new session with an id of its own, whatever the browser brought along: nothing planted before sign-in is promoted.
 
         `before` is the session that this browser had: a weaker one that goes on where other hosts have it, and ends with this one;
         somebody else's ends now.
@@ -84,18 +86,18 @@ class Sessions:
         return await self._cookies.of_browser(cookie_headers, host_port, now, live)
 
     async def end_carried(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> None:
-        """Whatever sessions the cookies of a request name, whether or not they count: who signs out leaves none behind."""
+        """End the sessions that the cookies of a request name, whether or not they count: who signs out leaves none behind."""
         for id in await end_sessions(self._broker, self._cookies.carried(cookie_headers, host_port, now)):
             log.info("signed out", session_id=id)
 
     async def end_all_of(self, session: Session) -> int:
-        """Of this person, in every browser, with the programs that act by them; how many there were."""
+        """End all sessions of this person, in every browser, with the programs that act by them; returns how many there were."""
         ended = [id async for ids in batches(self.at_provider.sessions_of(session)) for id in await end_sessions(self._broker, ids)]
         log.info("signed out on all devices", user_id=session.user_id, sessions=len(ended))
         return len(ended)
 
     async def end(self, session: Session) -> None:
-        """Over everywhere: each host's cookie names one of these records."""
+        """End a session everywhere: each host's cookie names one of these records."""
         await end_sessions(self._broker, [session.id])
         try:
             await self.at_provider.forget(session)

@@ -1,4 +1,4 @@
-"""What the pages of the authenticate host share: the raw cookies, and expected errors in plain words."""
+"""Shared by the authenticate host's views: the raw cookies, the limit on sign-ins, and expected errors as pages."""
 
 import functools
 from collections.abc import Awaitable, Callable, Iterator
@@ -44,12 +44,12 @@ def provider_trouble(request: HttpRequest, error: Exception, retry_url: str) -> 
 
 
 class TooManySignIns(ProviderError):
-    """As many sign-ins wait for the provider as may, or of this network."""
+    """The limit on sign-ins that wait for the provider is reached, for all or for this network."""
 
 
 @contextmanager
 def place_at_provider(request: HttpRequest) -> Iterator[None]:
-    """One of the places for what browsers make us ask of the provider; Crowded.
+    """A slot of the limit on requests to the provider that browsers cause; TooManySignIns.
 
     Each network has a share: anybody can begin sign-ins and bring back made-up codes, and while the provider is slow each holds a
     connection to it.
@@ -67,7 +67,7 @@ def place_at_provider(request: HttpRequest) -> Iterator[None]:
 
 
 def crowded(request: HttpRequest) -> HttpResponse:
-    """Nothing was used up: the same request may come again."""
+    """The page for TooManySignIns.  Nothing was used up: the same request may come again."""
     response = error_page(
         request,
         503,
@@ -79,7 +79,7 @@ def crowded(request: HttpRequest) -> HttpResponse:
 
 
 def in_plain_words(view: View) -> View:
-    """A view whose expected errors become pages."""
+    """Decorator: a view whose expected errors become pages."""
 
     @functools.wraps(view)
     async def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""The way to the provider: what this attempt remembers, and what the provider is asked for."""
+"""Authorization request: what this sign-in attempt remembers, and what the provider is asked for."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ MAX_REMEMBERED_URL = 2000
 
 @dataclass(frozen=True, slots=True)
 class SignInAttempt:
-    """`id` is the route host's, which the way back names; `asked` what its route wants of the sign-in."""
+    """A sign-in under way: `id` is the route host's, which the way back names; `asked` what its route wants of the sign-in."""
 
     target: RedirectTarget
     id: str

@@ -1,4 +1,4 @@
-"""Where the provider sends the browser back: a session, or a page that says why there is none."""
+"""Callback page, where the provider sends the browser back: a session, or a page that says why there is none."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,6 +22,8 @@ MAX_ERROR = 64  # characters of the provider's error code that the log shows
 
 
 class CallbackView(GateCallbackView):
+    """The pages of each outcome of a sign-in."""
+
     async def get(self, request: HttpRequest) -> HttpResponse:
         try:
             with answers.place_at_provider(request):
@@ -65,7 +67,9 @@ class CallbackView(GateCallbackView):
         return responses.redirect(service.way_back(session, target, self.attempt["attempt"]) if target else DASHBOARD)
 
     def login_failure(self, error: str, description: str = "") -> HttpResponse:
-        """The description is for the log alone: whoever sends the browser here writes it, and a page of ours would lend it our name."""
+        """The provider's error.  Its description is for the log alone: whoever sends the browser here writes it, and a page of ours
+        would lend it our name.
+        """
         words = cleaned(description)
         self._tell(f"the provider says {cleaned(error)[:MAX_ERROR]!r}" + (f" ({words})" if words else ""))
         if error == UNMET:
@@ -112,7 +116,9 @@ class CallbackView(GateCallbackView):
         return self._and_forget(responses.error_page(self.request, 403, "Your account is deactivated.", advice=advice))
 
     async def _weaker(self, asked: StepUpRequest, shortfall: str) -> HttpResponse:
-        """Once more, and then the provider must ask the person; after that a page, never a third time.  The session stays as it was."""
+        """A sign-in that falls short: once more, and then the provider must ask the person; after that a page, never a third time.  The
+        session stays as it was.
+        """
         if shortfall == UNTOLD:
             return self._untold()
         target = self._target()
@@ -122,7 +128,9 @@ class CallbackView(GateCallbackView):
         return self._too_weak(shortfall)
 
     def _untold(self) -> HttpResponse:
-        """Asked for and not answered (OpenID Connect Core 3.1.3.7): the provider does not say it, or the request was changed on its way."""
+        """The page for `auth_time` asked for and not given (OpenID Connect Core 3.1.3.7): the provider does not say it, or the request
+        was changed on its way.
+        """
         self._tell(
             "the provider gave no auth_time in the ID token, though max_age was asked for: have it say auth_time, "
             "or take max_age off the route (docs/providers.md)"
@@ -149,7 +157,7 @@ class CallbackView(GateCallbackView):
         return self._and_forget(response)
 
     def _target(self) -> RedirectTarget | None:
-        """Judged anew: the routes may have changed since the attempt began."""
+        """The redirect target, judged anew: the routes may have changed since the attempt began."""
         if not self.attempt:
             return None
         return self.service.targets.target(self.attempt["to"], self.request.scope["gate"].authorize.is_route_origin)

@@ -1,4 +1,4 @@
-"""Who am I?  The page of the signed-in person: identity, groups, session, and the button that ends it."""
+"""Dashboard of the signed-in person: identity, groups, session, and the button that ends it."""
 
 from datetime import datetime
 from functools import partial
@@ -72,7 +72,7 @@ async def _groups(service: AuthenticateService, session: Session) -> list[dict[s
 
 
 async def _administers(request: HttpRequest, headers: list[bytes]) -> bool:
-    """For a link only: the admin asks for itself."""
+    """Whether to show the link to the admin, which asks for itself."""
     gate = request.scope["gate"]
     if not (gate.options.admin_allowed_users or gate.options.admin_allowed_groups):
         return False

@@ -1,4 +1,4 @@
-"""A program wants to act for a person: may it?  Nobody but the signed-in person answers, on this page, with proof that it was here."""
+"""Consent page for programmatic login: only the signed-in person answers, on this page, with proof that it was here."""
 
 from urllib.parse import urlsplit
 
@@ -24,7 +24,9 @@ START_AGAIN = "Start the sign-in again in the program that led you here."
 
 
 def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
-    """`params` are those of a signed sign-in URL, so the route host that made it has looked at where the token will go."""
+    """The sign-in of a program; `params` are those of a signed URL, so the route host that made it has looked at where the token will
+    go.
+    """
     gate = request.scope["gate"]
     service: AuthenticateService = gate.authenticate
     callback = service.targets.target(params.get("gate_callback_uri", ""), gate.authorize.is_route_origin)
@@ -79,7 +81,7 @@ def _agreed(
 async def _question(
     request: HttpRequest, service: AuthenticateService, session: Session, route: RedirectTarget, wanted: ProgramRequest, sealed: str
 ) -> HttpResponse:
-    """Nothing has changed; the page asks, and its button carries the proof."""
+    """The page that asks; nothing has changed, and its button carries the proof."""
     token, cookie = service.csrf.token_for(answers.cookie_headers(request), service.clock(), bound_to=session.id)
     record = await service.broker.get(USER, session.user_id)
     user = user_of(session, record)

@@ -1,4 +1,4 @@
-"""Where the provider tells us that somebody has signed out there: itself, or by the person's browser."""
+"""Logout endpoints for the provider: back-channel, by the provider itself, and front-channel, by the person's browser."""
 
 import structlog
 from django.http import HttpRequest, HttpResponse

@@ -1,4 +1,4 @@
-"""The button that asks the provider anew, for who was just put into a group and can't wait: proven, and not too often."""
+"""Refresh button: new claims at once, for who was just put into a group; with proof that our page asked, and not too often."""
 
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt

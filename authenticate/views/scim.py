@@ -1,4 +1,4 @@
-"""SCIM 2.0: where a provider pushes its users and groups (RFC 7644).  Not there unless `scim_token` is set."""
+"""SCIM 2.0 endpoints, where a provider pushes its users and groups (RFC 7644).  Not there unless `scim_token` is set."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -36,7 +36,7 @@ Show = Callable[[Record, str], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ResourceEndpoint:
-    """What differs between users and groups."""
+    """Differences between users and groups."""
 
     type: str
     noun: str
@@ -49,7 +49,7 @@ class ResourceEndpoint:
 
 @dataclass(slots=True)
 class ResourceChange:
-    """What one request changed; None was, or is, not there."""
+    """A resource before and after one request; None was, or is, not there."""
 
     before: Record | None = None
     after: Record | None = None
@@ -181,7 +181,7 @@ def _document(request: HttpRequest) -> dict[str, Any]:
 
 
 def _depth(value: Any) -> int:
-    """The parser has bounded the recursion."""
+    """The depth of a JSON value; the parser has bounded the recursion."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return 1 + max(map(_depth, inner), default=0)
 
@@ -203,7 +203,7 @@ def _json(status: int, document: Mapping[str, Any]) -> HttpResponse:
 
 
 async def _tell(request: HttpRequest, endpoint: ResourceEndpoint, what: str, id: str, change: ResourceChange, **more: Any) -> None:
-    """One line of the log, where what the resource says of a person does not belong, and a row of the audit log where anything is new."""
+    """Write one log line, where what the resource says of a person does not belong, and a row of the audit log where anything is new."""
     gate = request.scope["gate"]
     facts = {name: value for name, value in more.items() if value is not None}
     log.info(f"{endpoint.noun} {what} by the provider", id=id, client_address=gate.client_address, request_id=gate.request_id, **facts)

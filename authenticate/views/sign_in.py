@@ -1,4 +1,6 @@
-"""Where a route host sends who is not signed in: on to the provider, or straight back where this browser has a session."""
+"""Sign-in endpoint, where a route host sends who is not signed in: on to the provider, or straight back where this browser has a
+session.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Sign-out: with proof that one of our own pages asked for it, the session ends on every host and, where it can, at the provider."""
+"""Sign-out page: with proof that one of our own pages asked for it, the session ends on every host and, where it can, at the provider."""
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
@@ -53,7 +53,7 @@ async def _signed_out(request: HttpRequest, service: AuthenticateService, sessio
 
 @require_safe
 async def signed_out(request: HttpRequest) -> HttpResponse:
-    """Where the provider sends the browser when the session there has ended, too."""
+    """Post-logout page: where the provider sends the browser when the session there has ended, too."""
     service: AuthenticateService = request.scope["gate"].authenticate
     states, is_route_origin = request.GET.getlist("state"), request.scope["gate"].authorize.is_route_origin
     return _next(request, service.post_logout_redirect.url_of(states[0] if len(states) == 1 else "", is_route_origin, service.clock()))
@@ -68,7 +68,7 @@ def _next(request: HttpRequest, url: str, *, everywhere: bool = False) -> HttpRe
 
 
 def _confirmation(request: HttpRequest, service: AuthenticateService, session: Session | None) -> HttpResponse:
-    """Nothing has changed; the page asks, and its button carries the proof."""
+    """The page that asks; nothing has changed, and its button carries the proof."""
     token, cookie = service.csrf.token_for(answers.cookie_headers(request), service.clock(), bound_to=_bound_to(session))
     if answers.wants_json(request):
         response = responses.error_page(request, 400, "Sign-out needs a CSRF token of this session; nothing was changed.")
@@ -87,7 +87,7 @@ def _confirmation(request: HttpRequest, service: AuthenticateService, session: S
 
 
 def _admin_cookies() -> list[str]:
-    """Without the session it was entered by, Django's opens nothing; gone are both all the same."""
+    """Deletion of the admin's cookies.  Without the session it was entered by, Django's opens nothing; gone are both all the same."""
     names = (settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME)
     return [set_cookie(name, "", max_age=0, secure=settings.SESSION_COOKIE_SECURE, path=settings.SESSION_COOKIE_PATH) for name in names]
 

@@ -1,4 +1,4 @@
-"""What programs may know about us: our public keys, and where our endpoints are."""
+"""Well-known documents: our public keys, and where our endpoints are."""
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
@@ -11,7 +11,7 @@ JWKS_PATH = "/.well-known/gate/jwks.json"
 
 @require_safe
 async def jwks(request: HttpRequest) -> HttpResponse:
-    """The keys of the attestation JWT (RFC 7517)."""
+    """The key set (RFC 7517) of the attestation JWT."""
     service: AuthenticateService = request.scope["gate"].authenticate
     if not service.signing_key.is_configured:
         document = {
@@ -29,7 +29,7 @@ async def jwks(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 async def endpoints(request: HttpRequest) -> HttpResponse:
-    """What a provider wants to know of its client, by the names of its registration; a provider without ID tokens knows no sign-out."""
+    """Our client's registration, by the names of its metadata; a provider without ID tokens knows no sign-out."""
     service: AuthenticateService = request.scope["gate"].authenticate
     document: dict[str, object] = {
         "authentication_callback_endpoint": service.origin + service.options.authenticate_callback_path,

@@ -1,4 +1,4 @@
-"""Who did what in the admin?  Each action is a row that the admin shows and nobody can change there, and a line in the log."""
+"""Audit log: each action is a row that the admin shows and nobody can change there, and a line in the log."""
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,8 @@ AUDIT_COLUMNS = ("when", "who", "account", "address", "action", "object_type", "
 
 
 def record_action(request: HttpRequest, message: str, *, object_repr: str, object_id: str = "", stranger: str = STRANGER) -> None:
-    """`message` says what was done ("entered the admin"), `object_repr` to what or whom, for people; `object_id` for programs.
+    """Record one action: `message` says what was done ("entered the admin"), `object_repr` to what or whom, for people; `object_id` for
+    programs.
 
     `stranger` is who did it, where nobody is signed in to the admin.
     """
@@ -39,7 +40,7 @@ def record_action(request: HttpRequest, message: str, *, object_repr: str, objec
 def record_actions(
     request: HttpRequest, message: str, objects: Iterable[tuple[str, str]], model: type[Model] | None = None, *, stranger: str = STRANGER
 ) -> None:
-    """As `record_action` for several (id, name), which are rows of `model`."""
+    """Record one action on several (id, name), which are rows of `model`."""
     user, address, kind = request.user, request.scope["gate"].client_address, "" if model is None else model._meta.verbose_name
     account, name = (user.get_username(), who(user)) if user.is_authenticated else ("", stranger)
     entries = [
@@ -62,7 +63,7 @@ def record_actions(
 
 
 def record_command(by: str, message: str, name: str, model: type[Model]) -> None:
-    """As `record_action`, for what `by` does with manage.py, whose own log is their terminal."""
+    """Record what `by` does with manage.py, whose own log is their terminal."""
     AuditEntry.objects.create(
         who=f"{by} (command line)"[:255],
         account="command line",
@@ -75,7 +76,7 @@ def record_command(by: str, message: str, name: str, model: type[Model]) -> None
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """One change that the provider made by SCIM; `when` in Unix seconds, `object_id` and `object_words` as of any action."""
+    """A change that the provider made by SCIM; `when` in Unix seconds, `object_id` and `object_words` as of any action."""
 
     when: float
     address: str
@@ -86,7 +87,7 @@ class Push:
 
 
 def record_pushes(pushes: Iterable[Push]) -> None:
-    """As `record_actions`, but after it is done: a change that a provider pushes must not wait for a log, and has its line already."""
+    """Record changes by SCIM after they are done: a change that a provider pushes must not wait for a log, and has its line already."""
     entries = [
         AuditEntry(
             when=datetime.fromtimestamp(push.when, UTC),
@@ -104,12 +105,12 @@ def record_pushes(pushes: Iterable[Push]) -> None:
 
 
 def who(account: Any) -> str:
-    """An administrator as people know them: accounts made by single sign-on have names that say nothing."""
+    """An administrator's name for people: accounts made by single sign-on have names that say nothing."""
     return account.email or account.first_name or account.get_username()
 
 
 def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """RFC 4180.  What a spreadsheet would take for a formula is written as text: names and addresses come from outside."""
+    """CSV lines (RFC 4180).  What a spreadsheet would take for a formula is written as text: names and addresses come from outside."""
     writer = csv.writer(_Line())
     yield writer.writerow(names)
     for row in rows:
@@ -117,7 +118,7 @@ def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[s
 
 
 class _Line:
-    """A file that gives each line back."""
+    """A file that gives each written line back."""
 
     def write(self, line: str) -> str:
         return line
@@ -129,13 +130,13 @@ def _plain(value: Any) -> str:
 
 
 def name_of(session: Session) -> str:
-    """The session in words that still say something when it is gone."""
+    """A session's name that still says something when it is gone."""
     person = user_of(session) or session.user_id or "an unknown person"
     return f"{person}, from {session.client_address or 'an unknown address'}"
 
 
 def user_of(session: Session) -> User | None:
-    """None also where the session names a user of whom there is no record."""
+    """The user of a session; None also where there is no record of the one that it names."""
     try:
         return session.user
     except User.DoesNotExist:

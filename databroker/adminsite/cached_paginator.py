@@ -1,4 +1,4 @@
-"""How many rows has a long list?  Counting a hundred thousand takes longer than showing fifty, so a large count is kept for a while."""
+"""Paginator with a cached count: counting a hundred thousand rows takes longer than showing fifty."""
 
 import hashlib
 
@@ -13,7 +13,9 @@ KEPT_SECONDS = 30
 
 
 class CachedPaginator(Paginator):
-    """Small lists are counted each time: there an ended session must be gone from the count as from the list."""
+    """Paginator that keeps a large count for a while.  Small lists are counted each time: there an ended session must be gone from the
+    count as from the list.
+    """
 
     @cached_property
     def count(self) -> int:

@@ -1,4 +1,4 @@
-"""What does the store say of one session or person that the admin's tables don't?  Facts and claims; nothing that opens anything."""
+"""Details of one session or person from the store, beyond the admin's tables: facts and claims; nothing that opens anything."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def claims(data: Mapping[str, Any]) -> Facts:
 
 
 def claim_text(name: str, value: Any) -> str:
-    """As people read it: moments in UTC, plain lists without brackets; what is nested stays JSON."""
+    """A claim as people read it: moments in UTC, plain lists without brackets; what is nested stays JSON."""
     if isinstance(value, str):
         return value
     if name in _MOMENTS and isinstance(value, int | float) and (known := moment(value)):
@@ -59,7 +59,7 @@ def claim_text(name: str, value: Any) -> str:
 
 
 def asked(question: Callable[[], Answer]) -> Answer | str:
-    """What the broker says; where it is away, the page says that instead."""
+    """The broker's answer for a page; where it is away, words that say so."""
     try:
         return question()
     except BrokerError:
@@ -85,7 +85,7 @@ def _facts(facts: Iterable[tuple[str, str]]) -> SafeString | str:
 
 
 def _described(facts: Mapping[str, Any]) -> Facts:
-    """The session's life at the provider, in words."""
+    """A session's life at the provider, in words."""
     return [
         ("signed in at", str(facts["provider"] or "an unknown provider")),
         ("access token until", _time_of(facts["access_token_expires"])),

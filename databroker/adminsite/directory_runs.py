@@ -1,4 +1,4 @@
-"""When was the directory read last, and how did the readings before end?  The history as the admin shows it."""
+"""Admin page of directory runs: when the directory was read last, and how the readings before ended."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from databroker.models import DirectoryRun
 
 
 def last_reading(now: float) -> str:
-    """The last one that had succeeded at `now` (Unix seconds), and how long ago that was; "" where there was none."""
+    """Words about the last reading that had succeeded at `now` (Unix seconds), and how long ago that was; "" where there was none."""
     at = datetime.fromtimestamp(now, UTC)
     run = DirectoryRun.objects.filter(error="", began__lte=at).order_by("-began").first()
     if run is None:
@@ -23,6 +23,8 @@ def last_reading(now: float) -> str:
 
 
 class OutcomeFilter(admin.SimpleListFilter):
+    """Filter by success and failure."""
+
     title = "outcome"
     parameter_name = "outcome"
 
@@ -35,6 +37,8 @@ class OutcomeFilter(admin.SimpleListFilter):
 
 
 class DirectoryRunAdmin(ReadOnlyAdmin):
+    """Directory runs."""
+
     list_display = ["when", "by", "duration", "users", "groups", "added", "changed", "removed", "outcome"]
     list_display_links = ["when"]
     list_filter = [OutcomeFilter]

@@ -1,4 +1,4 @@
-"""How does the admin end sessions?  Written into the audit log first, then in the store, which is the truth; their rows go at once."""
+"""Ending sessions from the admin: written into the audit log first, then in the store, which is the truth; their rows go at once."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +20,7 @@ TIMEOUT = 15.0
 
 @dataclass(slots=True)
 class EndSessionsAction:
-    """One action of an administrator: at most so many seconds of it."""
+    """One action of an administrator: at most `timeout` seconds of it."""
 
     request: HttpRequest
     clock: Callable[[], float] = time.monotonic
@@ -33,7 +33,7 @@ class EndSessionsAction:
         self._until = self.clock() + self.timeout
 
     def end_sessions(self, ids: Iterable[str]) -> None:
-        """Raises BrokerError where the broker fails; `ended` counts those that had ended by then."""
+        """End these; BrokerError where the broker fails; `ended` counts those that had ended by then."""
         left = list(ids)
         for start in range(0, len(left), AT_ONCE):
             if self._is_over():
@@ -41,7 +41,7 @@ class EndSessionsAction:
             self._end(left[start : start + AT_ONCE])
 
     def end_all_sessions(self, user_ids: Iterable[str]) -> None:
-        """All sessions of these people: those that have rows first, then those that only the store has."""
+        """End all sessions of these people: those that have rows first, then those that only the store has."""
         people = {id for id in user_ids if id}
         if not people:
             return
@@ -58,7 +58,7 @@ class EndSessionsAction:
             record_actions(self.request, NOT_ENDED_ALL, whom, User)
 
     def _end_those_without_row(self, people: set[str]) -> None:
-        """The tables come after the store, and it can't be asked for a person's sessions: all are looked at, a page at a time."""
+        """End sessions that have no row yet: the store can't be asked for a person's sessions, so all are looked at, a page at a time."""
         broker, after = self.request.scope["gate"].broker, ""
         while page := async_to_sync(broker.page)(SESSION, after, AT_ONCE):
             after = page[-1].id

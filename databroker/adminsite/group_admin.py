@@ -18,6 +18,8 @@ UNCLAIMED = "No claim counts as groups either (groups_claim)."
 
 
 class GroupAdmin(ReadOnlyAdmin):
+    """Groups of the directory."""
+
     list_display = ["id", "name", "email", "size"]
     search_fields = ["id__holds", "name__holds", "email__holds"]
     ordering = ["name", "id"]

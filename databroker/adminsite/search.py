@@ -1,4 +1,4 @@
-"""Which rows does a search in the admin find?  Asked so that 100,000 rows answer within a second: people and groups are found first."""
+"""Admin search: 100,000 rows answer within a second, because people and groups are found first."""
 
 from typing import Any
 
@@ -14,7 +14,8 @@ FEW = 1000
 
 @CharField.register_lookup
 class ContainsIgnoringCase(IContains):
-    """`icontains`, whose large and small letters PostgreSQL otherwise compares by language: four fifths of what a search takes there.
+    """Lookup `icontains`, whose large and small letters PostgreSQL otherwise compares by language: four fifths of what a search takes
+    there.
 
     Words of ASCII need no language.  No index serves a word in the middle of a text without an extension, which not everybody may install.
     """
@@ -33,7 +34,7 @@ class ContainsIgnoringCase(IContains):
 
 
 def sessions(rows: QuerySet, text: str) -> QuerySet:
-    """By person, route, the beginning of a client address, or the whole id."""
+    """Sessions by person, route, the beginning of a client address, or the whole id."""
 
     def with_word(word: str) -> Q:
         people = User.objects.filter(_people(word)).values("pk")
@@ -44,7 +45,7 @@ def sessions(rows: QuerySet, text: str) -> QuerySet:
 
 
 def users(rows: QuerySet, text: str) -> QuerySet:
-    """By person, or by a group they are in."""
+    """Users by person, or by a group they are in."""
 
     def with_word(word: str) -> Q:
         groups = Group.objects.filter(name__holds=word).values("pk")
@@ -55,7 +56,7 @@ def users(rows: QuerySet, text: str) -> QuerySet:
 
 
 def _with_all(rows: QuerySet, conditions: list[Q]) -> QuerySet:
-    """A list is counted, then shown: where few rows are found, every row is looked at once for both."""
+    """Search query for a list that is counted, then shown: where few rows are found, every row is looked at once for both."""
     if not conditions:
         return rows
     found = rows.filter(*conditions)
@@ -68,7 +69,9 @@ def _people(word: str) -> Q:
 
 
 def _words(text: str) -> list[str]:
-    """As the admin's own search reads them: blanks part words, quotes hold them together.  A NUL is in no text of a database."""
+    """Words of a search, as the admin's own reads them: blanks part words, quotes hold them together.  A NUL is in no text of a
+    database.
+    """
     words = (
         unescape_string_literal(word) if word[0] == word[-1] and word[0] in "\"'" and len(word) > 1 else word for word in smart_split(text)
     )

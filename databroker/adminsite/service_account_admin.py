@@ -1,4 +1,4 @@
-"""The admin's page of service accounts: make one, give it a new secret, revoke it.  A secret is shown once, in the answer to the form."""
+"""Admin page of service accounts: make one, give it a new secret, revoke it.  A secret is shown once, in the answer to the form."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,6 +26,8 @@ AWAY = "The data broker is away; nothing was changed."
 
 
 class NewAccount(forms.Form):
+    """The form of a new account."""
+
     name = forms.CharField(
         max_length=63, help_text="a-z, 0-9 and hyphens. Rules name it in allowed_users: <code>service_account/NAME</code>"
     )
@@ -41,6 +43,8 @@ class NewAccount(forms.Form):
 
 
 class ServiceAccountAdmin(ReadOnlyAdmin):
+    """Service accounts."""
+
     list_display = ["id", "groups", "ends", "used", "last_route", "renewed", "made", "created_by"]
     search_fields = ["id", "groups", "created_by"]
     search_help_text = "Name, group, or who made it"
@@ -74,7 +78,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
 
     @method_decorator(csrf_protect)
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        """In no transaction: the log must stay where the broker fails."""
+        """Creation in no transaction: the log must stay where the broker fails."""
         form = NewAccount(request.POST or None)
         if request.method == "POST" and form.is_valid():
             name, said = form.cleaned_data["name"], form.cleaned_data
@@ -117,7 +121,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
         self.message_user(request, f"{revoked} revoked.", messages.SUCCESS)
 
     def _done(self, request: HttpRequest, action: str, name: str, *arguments: Any) -> Any:
-        """First the log: what can't be told of must not be done."""
+        """Record and do: first the log, because what can't be told of must not be done."""
         record_actions(request, action, [(name, name)], ServiceAccount)
         accounts = ServiceAccounts(request.scope["gate"].broker)
         work: Any = {CREATES: accounts.create, ROTATES: accounts.rotate, REVOKES: accounts.revoke}[action]
@@ -138,7 +142,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
         return response
 
     def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        """What there is to see is in the list."""
+        """Redirect to the list, where everything is that there is to see."""
         return HttpResponseRedirect(self.list_of(ServiceAccount, q=object_id))
 
 

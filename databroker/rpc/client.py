@@ -1,4 +1,4 @@
-"""The data broker of another process, as a BrokerClient: what LocalBroker promises, over gRPC."""
+"""Remote data broker: a BrokerClient over gRPC, with the promises of LocalBroker."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -21,7 +21,7 @@ PAUSE = 0.05  # seconds before a broken stream is asked to go on
 
 
 class Position(int):
-    """A version that knows whose it is: after a restart of the server the same number would mean something else."""
+    """Version with the server that gave it: after a restart of the server the same number would mean something else."""
 
     server_version: str
 
@@ -32,7 +32,7 @@ class Position(int):
 
 
 class RemoteBroker:
-    """Calls wait for a broker that is away, for `grpc_client_timeout` together; then, or when it fails, BrokerError.
+    """Client whose calls wait for a broker that is away, for `grpc_client_timeout` together; then, or when it fails, BrokerError.
 
     A call is repeated only where that changes nothing: what could be taken for somebody else's write (`spend`, `only_if_version`,
     `acquire`) fails instead when its outcome is not known.
@@ -60,7 +60,7 @@ class RemoteBroker:
         return convert.record_from_pb(answer.record, convert.data_from_bytes(sent))
 
     async def delete(self, type: str, id: str) -> bool:
-        """False also where the first try of a repeated call removed it."""
+        """True where the record was there; False also where the first try of a repeated call removed it."""
         return bool((await self._call("Delete", pb.DeleteRequest(type=type, id=id), pb.DeleteResponse, may_repeat=True)).existed)
 
     async def page(self, type: str, after: str, limit: int) -> list[Record]:
@@ -74,7 +74,9 @@ class RemoteBroker:
         return records
 
     async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
-        """Goes on by itself where the connection reached its age, or broke once; a server that lost its memory is a StartOver."""
+        """The change stream.  Goes on by itself where the connection reached its age, or broke once; a server that lost its memory is a
+        StartOver.
+        """
         position = since
         while True:
             heard = 0

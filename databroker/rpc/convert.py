@@ -1,4 +1,4 @@
-"""How do records, changes and leases look on the wire, and back?"""
+"""Protobuf messages of records, changes and leases, to and fro."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def data_to_bytes(data: Mapping[str, Any]) -> bytes:
-    """TypeError for what JSON can't say."""
+    """JSON text of a record's data; TypeError for what JSON can't say."""
     # What is frozen was looked at when it was.
     if not isinstance(data, FrozenDict) and not all(isinstance(key, str) for key in _keys(data)):
         raise TypeError("keys of stored data must be text")
@@ -24,7 +24,7 @@ def data_to_bytes(data: Mapping[str, Any]) -> bytes:
 
 
 def data_from_bytes(data: bytes) -> Mapping[str, Any]:
-    """ValueError for what is no JSON object."""
+    """The data in JSON text; ValueError for what is no JSON object."""
     value = json.loads(data.decode("utf-8", "surrogatepass")) if data else {}
     if not isinstance(value, dict):
         raise ValueError("stored data must be a JSON object")
@@ -37,7 +37,7 @@ def record_to_pb(record: Record, *, with_data: bool = True) -> pb.Record:
 
 
 def record_from_pb(record: pb.Record, data: Mapping[str, Any] | None = None) -> Record:
-    """With `data` where the message has left them out."""
+    """The record in a message, with `data` where the message has left them out."""
     expires = record.expires if record.HasField("expires") else None
     held = data_from_bytes(record.data) if data is None else frozen_data(data)
     return Record(record.type, record.id, held, record.version, record.modified, expires)
@@ -62,7 +62,7 @@ def lease_from_pb(lease: pb.Lease) -> Lease:
 
 
 def _keys(value: Any) -> Any:
-    """Every key at every depth: json.dumps would write a number as text."""
+    """Keys at every depth: json.dumps would write a number as text."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield key

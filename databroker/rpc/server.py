@@ -1,4 +1,4 @@
-"""The data broker's gRPC methods: what other processes ask, answered by this one's broker."""
+"""gRPC server of the data broker: what other processes ask, answered by this one's broker."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
@@ -26,7 +26,7 @@ Context: TypeAlias = grpc.aio.ServicerContext
 
 
 class DataBrokerRpc:
-    """One method for each of databroker.proto.  Who calls was checked before (foundation/rpc/server.py)."""
+    """The methods of databroker.proto.  Who calls was checked before (foundation/rpc/server.py)."""
 
     def __init__(self, broker: BrokerClient, *, heartbeat: float = HEARTBEAT):
         self._broker = broker
@@ -135,7 +135,7 @@ class DataBrokerRpc:
         return pb.ReleaseLeaseResponse()
 
     async def _current_version(self) -> int:
-        """The change stream's own answer to a reader without a place."""
+        """The version that the change stream tells a reader without a place."""
         try:
             async with aclosing(self._broker.changes(ANEW)) as changes:
                 await anext(changes)
@@ -183,7 +183,7 @@ class DataBrokerRpc:
 async def _next_batch(
     waiting: "asyncio.Queue[RecordChange | BrokerError]", heartbeat: float
 ) -> tuple[list[RecordChange], BrokerError | None]:
-    """What is there, or else the first that comes within a heartbeat; an error is always the last."""
+    """The waiting changes, or else the first that comes within a heartbeat; an error is always the last."""
     batch: list[RecordChange] = []
     try:
         async with asyncio.timeout(heartbeat):
@@ -199,7 +199,7 @@ async def _next_batch(
 
 
 def _as_many_as_fit(records: list[Record]) -> Iterator[pb.Record]:
-    """At least one, then those that together stay below PAGE_BYTES."""
+    """At least one record, then those that together stay below PAGE_BYTES."""
     size = 0
     for record in records:
         message = convert.record_to_pb(record)
@@ -210,7 +210,7 @@ def _as_many_as_fit(records: list[Record]) -> Iterator[pb.Record]:
 
 
 def _holds(value: Any, wanted: str) -> bool:
-    """Is `wanted` (case-folded) inside any text of this value?  An empty one is inside any text."""
+    """Whether `wanted` (case-folded) is inside any text of this value; an empty one is inside any text."""
     if isinstance(value, str):
         return wanted in value.casefold()
     if isinstance(value, Mapping):

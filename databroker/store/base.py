@@ -1,4 +1,4 @@
-"""What a store of records must do.  Three exist or will: memory, kvstore, database; one test suite runs over all."""
+"""Store protocol: what a store of records must do.  Three exist: memory, kvstore, database; one test suite runs over all."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
@@ -69,7 +69,7 @@ class Store(Protocol):
         ...
 
     async def server_version(self) -> str:
-        """Changes whenever the store lost its memory; a client that sees another one starts over."""
+        """Id of the store's life: changes whenever it lost its memory; a client that sees another one starts over."""
         ...
 
     async def close(self) -> None: ...
@@ -84,23 +84,23 @@ class Lease:
 
 
 class Leases(Protocol):
-    """Who of many processes does what only one may do?  A lease ends by itself `ttl` seconds after it was last renewed."""
+    """Leases, for what only one of many processes may do.  A lease ends by itself `ttl` seconds after it was last renewed."""
 
     async def acquire(self, name: str, ttl: float) -> Lease | None:
-        """None where somebody else holds it."""
+        """The lease, None where somebody else holds it."""
         ...
 
     async def renew(self, lease: Lease, ttl: float) -> bool:
-        """False where it was lost: it ran out, and perhaps another holds it now."""
+        """False where the lease was lost: it ran out, and perhaps another holds it now."""
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Somebody else may have it at once; nothing happens where it was lost already."""
+        """Give the lease up: somebody else may have it at once; nothing happens where it was lost already."""
         ...
 
 
 class BackEnd(Store, Leases, Protocol):
-    """What every kind of store is: records, leases beside them, and what its elected cleaner does."""
+    """A kind of store: records, leases beside them, and what its elected cleaner does."""
 
     async def clean(self, limit: int) -> bool:
         """Delete at most `limit` expired records, and forget changes that are too old; True where there is more to do.
@@ -110,5 +110,5 @@ class BackEnd(Store, Leases, Protocol):
         ...
 
     async def clock_skew(self) -> float:
-        """By how many seconds our clock is ahead of the server's, negative where it is behind; 0 where there is no other clock."""
+        """Seconds by which our clock is ahead of the server's, negative where it is behind; 0 where there is no other clock."""
         ...

@@ -1,4 +1,4 @@
-"""Records in Django's database, SQLite or PostgreSQL: for those who have one anyway and want no other server."""
+"""Database store: records in Django's database, SQLite or PostgreSQL, for those who have one anyway and want no other server."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ STATE = 1
 
 
 class DatabaseStore:
-    """Each method is one transaction, in a thread.  Belongs to one event loop."""
+    """Store of which each method is one transaction, in a thread.  Belongs to one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.time, *, deadline: float = DEADLINE):
         self._clock = clock
@@ -127,7 +127,7 @@ async def _wait(news: asyncio.Event) -> None:
 
 
 def _state() -> StoreState:
-    """The state, and a new life where the server began anew: then it may have lost writes although their versions were seen."""
+    """The state row, and a new life where the server began anew: then it may have lost writes although their versions were seen."""
     state = _found_state(StoreState.objects)
     if state is None:
         with transaction.atomic():
@@ -136,7 +136,7 @@ def _state() -> StoreState:
 
 
 def _locked_state() -> StoreState:
-    """Inside a transaction: whoever has this row is the only writer."""
+    """The state row, locked inside a transaction: whoever has it is the only writer."""
     state = _found_state(StoreState.objects.select_for_update())
     if state is not None:
         return state
@@ -207,7 +207,7 @@ def _page(type: str, after: str, limit: int, now: float) -> list[StoredRecord]:
 
 
 def _changes(since: int) -> tuple[int, int, list[StoredRecord]]:
-    """`forgotten` is asked for last: what was forgotten while we read must count."""
+    """Changes above a version.  `forgotten` is asked for last: what was forgotten while we read must count."""
     version = _state().version
     rows = list(StoredRecord.objects.filter(version__gt=since, version__lte=version).order_by("version")[:AT_ONCE])
     return version, _state().forgotten, rows
@@ -226,7 +226,7 @@ def _hold(lease: Lease, now: float, ttl: float, *, anew: bool) -> bool:
 
 
 def _one_clock(ours: float) -> float:
-    """The server's: whose clock is ahead must not take what another still holds.  Who shares a file shares a machine, and `ours`."""
+    """The server's time: whose clock is ahead must not take what another still holds.  Who shares a file shares a machine, and `ours`."""
     if connection.vendor != "postgresql":
         return ours
     with connection.cursor() as cursor:
@@ -235,12 +235,12 @@ def _one_clock(ours: float) -> float:
 
 
 def _earlier(ours: float) -> float:
-    """Whose clock is ahead must not end what is good for all others."""
+    """The earlier of two times: whose clock is ahead must not end what is good for all others."""
     return min(ours, _one_clock(ours))
 
 
 def _clean(now: float, limit: int) -> int:
-    """Nothing is locked where there is nothing to do."""
+    """Delete expired records.  Nothing is locked where there is nothing to do."""
     now = _earlier(now)
     expired = StoredRecord.objects.filter(is_deleted=False, expires__lte=now).order_by("expires")
     old = StoredRecord.objects.filter(is_deleted=True, modified__lt=now - REMEMBERED).order_by("version")

@@ -1,4 +1,4 @@
-"""How does work reach Django's database?  In threads with connections of their own, within a deadline, its errors as ours."""
+"""Database threads: work reaches Django's database in threads with connections of their own, within a deadline, its errors as ours."""
 
 import asyncio
 import select
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 class DatabaseThreads:
-    """Belongs to one event loop."""
+    """Thread pool of one event loop."""
 
     def __init__(self, deadline: float):
         self._deadline = deadline
@@ -35,7 +35,7 @@ class DatabaseThreads:
         await asyncio.to_thread(self._close_connections)
 
     async def do(self, work: Callable[[], Result], *, writes: bool = False) -> Result:
-        """The one way to the database: in a thread, within a deadline, its errors as ours.
+        """Run work in a thread, within a deadline; its errors as ours.  The one way to the database.
 
         Writes take turns in the order in which they come: the database's own locks know none.
         """
@@ -71,7 +71,7 @@ class DatabaseThreads:
                     connection.close()
 
     def _begin(self, until: float) -> None:
-        """No thread is at work for longer than somebody waits for it: each is one of few."""
+        """Start work that lasts no longer than somebody waits for it: each thread is one of few."""
         connection.ensure_connection()
         if connection.vendor == "postgresql":
             # A server says nothing unasked but that it leaves: then this call needs another connection, and need not fail.

@@ -1,4 +1,4 @@
-"""How does stored data stay what it was?  JSON values as dicts and lists that refuse to be changed."""
+"""Frozen JSON: dicts and lists that refuse to be changed, so that stored data stay what they were."""
 
 from collections.abc import Mapping
 from sys import intern
@@ -11,6 +11,8 @@ def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
 
 # Subclasses of dict and list, not proxies and tuples: dataclasses.asdict, json and isinstance must go on working.
 class FrozenDict(dict[str, Any]):
+    """A dict that refuses to be changed."""
+
     __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
@@ -20,6 +22,8 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
+    """A list that refuses to be changed."""
+
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
     append = clear = extend = insert = pop = remove = reverse = sort = _refuse

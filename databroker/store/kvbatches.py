@@ -1,4 +1,4 @@
-"""How do many calls share few round trips?  Commands that are asked for in the same turn of the event loop are sent together."""
+"""Command batches: commands that are asked for in the same turn of the event loop share one round trip."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,7 +15,7 @@ AT_ONCE = 64
 
 
 class CommandBatches:
-    """Belongs to one event loop.  Who stops waiting takes nothing from the others; what was sent is done all the same."""
+    """Batcher of one event loop.  Who stops waiting takes nothing from the others; what was sent is done all the same."""
 
     def __init__(self, send: Callable[[Sequence[Command]], Awaitable[list[Any]]], deadline: float):
         self._send = send

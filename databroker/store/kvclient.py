@@ -1,4 +1,4 @@
-"""How is the key-value store reached?  A server, what sentinels call the server now, or a cluster; with TLS as configured."""
+"""Key-value store client: one server, the one that sentinels name, or a cluster; with TLS as configured."""
 
 import asyncio
 import ssl
@@ -25,10 +25,10 @@ MAX_CONNECTIONS = 64
 
 
 class KvClient(Protocol):
-    """What KvStore needs of redis-py's clients."""
+    """Protocol of what KvStore needs of redis-py's clients."""
 
     async def send(self, commands: Sequence[Command]) -> list[Any]:
-        """Their answers, errors of the server among them; raises where the connection fails."""
+        """Answers to commands, errors of the server among them; raises where the connection fails."""
         ...
 
     async def drop_idle(self) -> None:
@@ -36,7 +36,7 @@ class KvClient(Protocol):
         ...
 
     def connections(self) -> tuple[int, int]:
-        """How many there are, and how many of them are idle."""
+        """Number of connections, and of idle ones among them."""
         ...
 
     async def aclose(self) -> None: ...
@@ -44,7 +44,7 @@ class KvClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StorageTls:
-    """Beside the system's authorities those in `ca_file` are trusted, too."""
+    """TLS settings.  Beside the system's authorities those in `ca_file` are trusted, too."""
 
     ca_file: Path | None = None
     cert_file: Path | None = None
@@ -53,7 +53,7 @@ class StorageTls:
 
 
 def open_client(url: StorageUrl, tls: StorageTls, timeout: float) -> KvClient:
-    """Connects with the first command.  Nothing is sent twice by itself: whether the first try was done can't be known."""
+    """A client that connects with the first command.  Nothing is sent twice by itself: whether the first try was done can't be known."""
     login = {"username": url.username, "password": url.password.reveal() if url.password else None}
     shared: dict[str, Any] = {**login, "socket_connect_timeout": timeout, "retry": Retry(NoBackoff(), 0)}
     # They are asked one after the other: those that are dead without a word must leave time for the others, and for the server.
@@ -89,7 +89,7 @@ def _addresses(url: StorageUrl) -> list[tuple[str, int]]:
 
 
 class _TlsConnection(SSLConnection):
-    """With one context for all connections: to make one takes 30 ms, in which nothing else runs."""
+    """Connection with one TLS context for all: to make one takes 30 ms, in which nothing else runs."""
 
     def __init__(self, *, context: ssl.SSLContext, **arguments: Any):
         super().__init__(**arguments)
@@ -114,7 +114,7 @@ def _context(tls: StorageTls) -> ssl.SSLContext:
 
 
 class _Pool(BlockingConnectionPool):
-    """Counts who had to wait for a connection, and for how long."""
+    """Connection pool that counts who had to wait for a connection, and for how long."""
 
     async def get_connection(self, *args: Any, **options: Any) -> Any:
         if self.can_get_connection():
@@ -128,7 +128,7 @@ class _Pool(BlockingConnectionPool):
 
 
 class _Server:
-    """One server, configured or named by `sentinel`."""
+    """Client of one server, configured or named by `sentinel`."""
 
     def __init__(self, pool: ConnectionPool, sentinel: Sentinel | None = None):
         self._pool = pool
@@ -163,7 +163,7 @@ async def _answer(connection: Any) -> Any:
 
 
 class _Cluster:
-    """A client that begins anew after an error: redis-py 6.4 forgets a node that failed, at last all of them.
+    """Cluster client that begins anew after an error: redis-py 6.4 forgets a node that failed, at last all of them.
 
     Each asks another node first where the others are: one that hangs would keep every client from the rest.
     """
@@ -174,7 +174,7 @@ class _Cluster:
         self._client: RedisCluster | None = None
 
     async def send(self, commands: Sequence[Command]) -> list[Any]:
-        """One by one: redis-py's pipelines for clusters send some commands again by themselves."""
+        """Answers to commands sent one by one: redis-py's pipelines for clusters send some commands again by themselves."""
         return list(await asyncio.gather(*(self._execute(command) for command in commands)))
 
     async def _execute(self, command: Command) -> Any:

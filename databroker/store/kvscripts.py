@@ -1,4 +1,4 @@
-"""What does the kvstore do in one step?  Lua programs, so that a version check and its write can't be parted.
+"""Lua programs of the kvstore: what it does in one step, so that a version check and its write can't be parted.
 
 Every key has the hash tag {gate}: in a cluster they all live in one slot, as versions that grow by one store-wide demand.
 

@@ -1,4 +1,4 @@
-"""Records in a key-value store (Redis): many processes share them, and they outlive each of them."""
+"""Key-value store (Redis): records that many processes share, and that outlive each of them."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ NEVER = float("inf")
 
 
 class KvStore:
-    """Each method is one command or one Lua program: atomic, and safe in a cluster.  Belongs to one event loop."""
+    """Store of which each method is one command or one Lua program: atomic, and safe in a cluster.  Belongs to one event loop."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class KvStore:
             self._listener, self._news_version = None, 0
 
     async def _listen(self) -> None:
-        """One connection waits for all readers of this process; it wakes them also when the server is gone, or another."""
+        """Wait for changes on one connection for all readers of this process; wakes them also when the server is gone, or another."""
         waits, life = pauses(0.05), ""
         while True:
             try:
@@ -187,7 +187,7 @@ class KvStore:
         return await self.server_version()
 
     async def _read_news(self) -> Any:
-        """A command that blocks has a connection of its own: nobody's answer may wait behind it."""
+        """Blocking read on a connection of its own: nobody's answer may wait behind it."""
         block, stream = int(NEWS_WAIT * 1000), kvscripts.KEYS[5]
         with self._errors():
             async with asyncio.timeout(NEWS_WAIT + self._deadline):
@@ -207,14 +207,14 @@ class KvStore:
             return await self._call("EVAL", script, len(keys), *keys, *arguments)
 
     async def _call(self, *command: Any) -> Any:
-        """The way to the server: within a deadline."""
+        """Run a command within a deadline; the server's errors as ours."""
         with self._errors():
             async with asyncio.timeout(self._deadline):
                 return await self._batches.ask(command)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Its errors as ours."""
+        """Redis errors as BrokerError."""
         try:
             yield
         except NoScriptError:
@@ -236,7 +236,7 @@ def _type_and_id(name: bytes) -> tuple[str, str]:
 
 
 def _record(type: str, id: str, packed: bytes) -> Record | None:
-    """None where it was deleted, or can't be read."""
+    """The record; None where it was deleted, or can't be read."""
     if len(packed) == kvscripts.HEADER_BYTES:
         return None
     try:
@@ -249,7 +249,7 @@ def _record(type: str, id: str, packed: bytes) -> Record | None:
 
 
 def _change(name: bytes, packed: bytes) -> RecordChange:
-    """What can't be read is told as deleted: no reader may go on with what it had before."""
+    """The change.  What can't be read is told as deleted: no reader may go on with what it had before."""
     type, id = _type_and_id(name)
     return RecordChange(int(struct.unpack_from(">d", packed)[0]), type, id, _record(type, id, packed))
 
@@ -263,7 +263,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _version_of(found: Any) -> int:
-    """Of the newest entry that XREAD brought."""
+    """Version of the newest entry that XREAD brought."""
     return int(found[0][1][-1][0].partition(b"-")[0])
 
 

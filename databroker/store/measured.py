@@ -1,4 +1,4 @@
-"""How long do a store's operations take?  A store around the store that tells the metrics."""
+"""Store metrics: a store around the store that measures each operation."""
 
 import time
 from collections.abc import Awaitable, Mapping
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class MeasuredStore:
-    """A write that somebody else was faster with is no error of the store."""
+    """Store that counts and times another's operations.  A write that somebody else was faster with is no error."""
 
     def __init__(self, store: BackEnd, backend: str):
         self._store = store

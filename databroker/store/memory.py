@@ -1,4 +1,4 @@
-"""Records in this process: what happens to them when it ends is that everybody signs in again."""
+"""Memory store: records in this process; when it ends everybody signs in again."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ type_and_id = tuple[str, str]
 
 
 class MemoryStore:
-    """For one event loop.  No method awaits while it works, so each is atomic.
+    """Store of one event loop.  No method awaits while it works, so each is atomic.
 
     The log holds the last change of each record, at most `remembered_changes`; a reader holds nothing but its version, so a
     slow one costs no memory and blocks nobody: it is told to start over.

@@ -1,4 +1,4 @@
-"""Which store do these options mean?  A written list, no discovery."""
+"""Store factory: the store that the options name, from a written list."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from databroker.store.sealed import SealedStore
 
 
 def open_store(options: Options, clock: Callable[[], float] = time.time) -> BackEnd:
-    """Connects with the first call.  What leaves this process is sealed under `shared_secret`."""
+    """The store, which connects with the first call.  What leaves this process is sealed under `shared_secret`."""
     match options.databroker_storage_type:
         case "memory":
             return MemoryStore(clock)

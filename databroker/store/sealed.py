@@ -1,4 +1,4 @@
-"""A store around a store that encrypts what records hold.  Types, ids and times stay readable: they are searched for."""
+"""Sealed store: a store around a store that encrypts what records hold.  Types, ids and times stay readable: they are searched for."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class WrongKey(BrokerError):
 
 @dataclass(frozen=True, slots=True)
 class Resealed:
-    """What became of one page; `last` is the id to go on after, None at the end."""
+    """Result of resealing one page; `last` is the id to go on after, None at the end."""
 
     number: int
     unreadable: int
@@ -55,7 +55,7 @@ class SealedStore:
         self.clock_skew = store.clock_skew
 
     def use(self, secrets: Sequence[bytes]) -> None:
-        """From now on these, where the check record opens with one: what was sealed under another can't be read any more."""
+        """Take over new secrets, where the check record opens with one: what was sealed under another can't be read any more."""
         self._ciphers: Sequence[AESGCM] = [AESGCM(key) for key in derive_keys(secrets, PURPOSE)]
 
     async def get(self, type: str, id: str) -> Record | None:
@@ -73,7 +73,7 @@ class SealedStore:
         return replace(record, data=frozen)
 
     async def page(self, type: str, after: str, limit: int) -> list[Record]:
-        """Goes on behind records that can't be read: an empty page is the end, and must not come before it."""
+        """A page.  Goes on behind records that can't be read: an empty page is the end, and must not come before it."""
         await self.check()
         while found := await self._store.page(type, after, limit):
             if opened := [record for record in map(self._opened, found) if record is not None]:
@@ -82,7 +82,7 @@ class SealedStore:
         return []
 
     async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
-        """A record that can't be read is told as deleted: no reader may go on with what it had before."""
+        """The change stream.  A record that can't be read is told as deleted: no reader may go on with what it had before."""
         await self.check()
         async with aclosing(self._store.changes(since)) as changes:
             async for change in changes:
@@ -153,5 +153,5 @@ def _data_in(ciphers: Sequence[AESGCM], record: Record) -> Mapping[str, Any] | N
 
 
 def _associated(type: str, id: str) -> bytes:
-    """Length in front, so that no part of one can pass for a part of the other."""
+    """Associated data of type and id, length in front, so that no part of one can pass for a part of the other."""
     return f"{len(type)}:{type}{id}".encode()

@@ -1,4 +1,4 @@
-"""What happens to a record that can't be read?  It is as good as absent; one line says so, and it is counted."""
+"""Unreadable records: as good as absent; one line says so, and they are counted."""
 
 import structlog
 

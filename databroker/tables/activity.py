@@ -1,4 +1,4 @@
-"""When was each session last seen, and where?  Gathered in memory request by request, written down every few seconds."""
+"""Session activity: when each session was last seen, and where; gathered in memory, written down every few seconds."""
 
 import asyncio
 import time
@@ -24,7 +24,9 @@ Seen = Mapping[str, tuple[float, str]]
 
 
 class Activity:
-    """`write` is called in a thread; it returns the ids that have no row (yet) and raises BrokerError where it can't write."""
+    """Buffer of what was seen.  `write` is called in a thread; it returns the ids that have no row (yet) and raises BrokerError where it
+    can't write.
+    """
 
     def __init__(
         self,
@@ -44,7 +46,7 @@ class Activity:
         return f"<Activity {len(self._seen)} to write>"
 
     def saw(self, session_id: str, now: float, route_host: str) -> None:
-        """Called for every request: one entry in a dict, and nothing for new sessions beyond the bound."""
+        """Note a session; called for every request: one entry in a dict, and nothing for new sessions beyond the bound."""
         if session_id.startswith(NOT_KEPT):
             return
         if session_id in self._seen or len(self._seen) < self._most_sessions:

@@ -1,4 +1,4 @@
-"""How do the admin's tables follow the store?  The change stream says what was touched; rows are made from what the store has."""
+"""Projection of the store into the admin's tables: the change stream says what was touched; rows are made from what the store has."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -34,7 +34,9 @@ Touched = set[tuple[type[models.Model], str]]
 
 
 class Projection:
-    """Reads the store anew for every row that changes, so neither the order of changes nor a repeated one can leave a wrong row behind."""
+    """Worker that reads the store anew for every row that changes, so neither the order of changes nor a repeated one can leave a wrong
+    row behind.
+    """
 
     def __init__(self, client: BrokerClient, *, pause: float = PAUSE, first_wait: float = 0.1):
         self._client = client
@@ -65,7 +67,7 @@ class Projection:
             await asyncio.sleep(wait)
 
     async def _step(self) -> None:
-        """Wait for a change, gather what comes close upon it, write; a batch that can't be written is read again."""
+        """One batch: wait for a change, gather what comes close upon it, write; a batch that can't be written is read again."""
         touched: Touched = set()
         position = self._position
         async with aclosing(self._client.changes(position)) as changes:
@@ -85,7 +87,7 @@ class Projection:
         self._position = position
 
     async def _load(self) -> None:
-        """Everything the store has, and then away with the rows that it has not: the tables are never empty meanwhile.
+        """Full load: everything the store has, and then away with the rows that it has not: the tables are never empty meanwhile.
 
         Rows are made from the pages that are read.  What changes after the page was read is in the stream that follows.
         """
@@ -144,7 +146,7 @@ class Projection:
 
 
 def _tell(event: str, error: Exception) -> None:
-    """Whatever it is: without its loop the admin would show for ever what was once."""
+    """Log any error of the loop: without it the admin would show for ever what was once."""
     if isinstance(error, (BrokerError, Error)):
         log.warning(event, reason=str(error))
     else:
@@ -152,7 +154,9 @@ def _tell(event: str, error: Exception) -> None:
 
 
 def _add(batch: rows.RowBatch, model: type[models.Model], id: str, *records: Record | None) -> None:
-    """`records` are those of the model's types, in their order.  One that no row can say is left out: it must not stop the others."""
+    """Add rows of `records`, which are of the model's types, in their order.  One that no row can say is left out: it must not stop the
+    others.
+    """
     if not rows.is_storable(id):
         log.warning("a record has an id that the admin's tables can't hold", table=model.__name__, id=id[:LONGEST_ID])
         return

@@ -1,4 +1,4 @@
-"""Which rows of the admin's tables say the same as these records?  Writes them, and removes what no record backs."""
+"""Rows of the admin's tables, made from records; writes them, and removes what no record backs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ ACCOUNT_PREFIX = "service_account/"
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """One batch: rows to write and ids to remove.  `members` says who is in which group: (user id, group id)."""
+    """Rows to write and ids to remove.  `members` says who is in which group: (user id, group id)."""
 
     written: list[models.Model] = field(default_factory=list)
     gone: list[tuple[type[models.Model], str]] = field(default_factory=list)
@@ -48,7 +48,7 @@ def add_session(rows: RowBatch, id: str, session: Record | None) -> None:
 
 
 def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Record | None) -> None:
-    """A person is described by two records; what they told us at sign-in is newer than what the directory has.
+    """Add a person, whom two records describe; what they told us at sign-in is newer than what the directory has.
 
     Where it has another issuer's person of the same id, the row is of the one who has signed in.
     """
@@ -67,7 +67,7 @@ def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Recor
 
 
 def _are_one(said: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """By what the records name; one of an earlier release names nobody."""
+    """Whether two records name one person; one of an earlier release names nobody."""
     claims = said.get("claims")
     issuer = said.get("issuer") or issuer_in(claims if isinstance(claims, Mapping) else {})
     return not issuer or counts_for(str(known.get("issuer") or ""), str(issuer))
@@ -106,7 +106,7 @@ def add_directory_run(rows: RowBatch, id: str, run: Record | None) -> None:
 
 
 def write(rows: RowBatch) -> None:
-    """What differs, in one short transaction; call it in a thread.  Leaves no connection open behind it."""
+    """Write what differs, in one short transaction; call it in a thread.  Leaves no connection open behind it."""
     try:
         # Looked at before the transaction, which keeps every other writer of SQLite waiting: mostly there is nothing to write.
         written = {model: _differing(model, [row for row in rows.written if isinstance(row, model)]) for model in MODELS}
@@ -126,7 +126,7 @@ def write(rows: RowBatch) -> None:
 
 
 def _differing(model: type[models.Model], rows: list[models.Model]) -> list[models.Model]:
-    """Those of the rows that the table does not hold like this."""
+    """Rows that the table does not hold like this."""
     if not rows:
         return []
     names = [field.attname for field in model._meta.concrete_fields if field.name not in SEEN]
@@ -135,7 +135,7 @@ def _differing(model: type[models.Model], rows: list[models.Model]) -> list[mode
 
 
 def _memberships(users: list[str], members: list[tuple[str, str]]) -> tuple[list[int], list[Membership]]:
-    """Those of these people that are no more, and those that are new."""
+    """Memberships of these people that are no more, and those that are new."""
     if not users:
         return [], []
     there = {(user, group): pk for pk, user, group in Membership.objects.filter(user_id__in=users).values_list("pk", "user_id", "group_id")}
@@ -152,7 +152,7 @@ def ids_after(model: type[models.Model], after: str, limit: int) -> list[str]:
 
 
 def write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
-    """Id of a session or service account -> when (Unix seconds), at which host; returns the ids that have no row.
+    """Write id of a session or service account -> when (Unix seconds), at which host; returns the ids that have no row.
 
     Raises BrokerError; call it in a thread.
     """
@@ -171,7 +171,7 @@ def write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
 
 
 def _write_seen(model: type[models.Model], seen: Mapping[str, tuple[float, str]]) -> set[str]:
-    """Not by `bulk_update`, which keeps the processor fifteen times as long: requests would feel it."""
+    """Update of seen rows; not by `bulk_update`, which keeps the processor fifteen times as long: requests would feel it."""
     table, *names = (connection.ops.quote_name(name) for name in (model._meta.db_table, *SEEN, "id"))
     # Another process may have seen it later.
     newer = f"({names[0]} IS NULL OR {names[0]} < %s)"
@@ -201,15 +201,15 @@ def _text(data: Any, key: str, longest: int) -> str:
 
 
 def storable(value: Any) -> str:
-    """PostgreSQL keeps no NUL, and nothing keeps half of a surrogate pair: one such name must not stop all others."""
+    """Text without what PostgreSQL can't keep, NUL and halves of surrogate pairs: one such name must not stop all others."""
     return str(value).replace("\0", "").encode(errors="replace").decode()
 
 
 def is_storable(id: str) -> bool:
-    """Another one in its place would be somebody else's."""
+    """Whether an id can be stored as it is: another one in its place would be somebody else's."""
     return len(id) <= LONGEST_ID and storable(id) == id
 
 
 def moment(seconds: Any) -> datetime | None:
-    """None also for what is no time before the year 10000."""
+    """A datetime of Unix seconds; None also for what is no time before the year 10000."""
     return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) and 0 < seconds < END_OF_TIME else None

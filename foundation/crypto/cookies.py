@@ -1,4 +1,4 @@
-"""The Cookie header, read and edited byte for byte (RFC 6265 5.4)."""
+"""Cookie headers, read and edited byte for byte (RFC 6265 5.4)."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -36,7 +36,7 @@ def without(headers: Iterable[bytes], is_ours: Callable[[bytes], bool]) -> list[
 
 
 def is_ours(name: bytes, cookie_name: str) -> bool:
-    """Is this one of our cookies: the session, its companion, or one of an attempt, a form, the admin?  Case does not matter.
+    """Whether a cookie is ours: the session, its companion, or one of an attempt, a form, the admin.  Case does not matter.
 
     Every name of the form `<cookie_name>` or `<cookie_name>_...` is ours, with the prefix of host cookies and without.  `cookie_name`
     may have it, too.
@@ -68,14 +68,14 @@ def clear_everywhere(name: str, host_port: str, path: str, *, secure: bool) -> l
 
 
 def _paths_above(path: str) -> list[str]:
-    """`/`, and of `/a/b`: `/a`, `/a/`, `/a/b`, `/a/b/`; only those that are plain enough to be written into a header."""
+    """Paths above one: `/`, and of `/a/b`: `/a`, `/a/`, `/a/b`, `/a/b/`; only those that are plain enough to be written into a header."""
     segments = [segment for segment in path.split("/") if segment][:MAX_CLEARED]
     below = ["/" + "/".join(segments[:end]) for end in range(1, len(segments) + 1)]
     return [each for each in ("/", *(form for each in below for form in (each, f"{each}/"))) if _PLAIN_PATH.fullmatch(each)]
 
 
 def _domains_of(host_port: str) -> list[str]:
-    """This host and its parents but for the last label, widest first: `b.example`, `a.b.example`.  None for an address."""
+    """Domains of a host: itself and its parents but for the last label, widest first: `b.example`, `a.b.example`.  None for an address."""
     labels = host_port.partition(":")[0].split(".")
     if host_port.startswith("[") or labels[-1].isdigit():
         return []

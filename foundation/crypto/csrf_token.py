@@ -1,4 +1,4 @@
-"""The token that sign-out needs, on GET and on POST: proof that one of our own pages asked for it."""
+"""CSRF token of sign-out, on GET and on POST: proof that one of our own pages asked for it."""
 
 import hmac
 import secrets
@@ -16,7 +16,7 @@ HEADER = "X-CSRF-Token"
 
 
 class CsrfTokens:
-    """A random value in a sealed cookie of this browser; pages carry it masked anew each time (against BREACH)."""
+    """CSRF tokens: a random value in a sealed cookie of this browser; pages carry it masked anew each time (against BREACH)."""
 
     def __init__(self, options: CryptoSettings):
         self.cookie_name = cookies.host_name(f"{options.cookie_name}_csrf", secure=options.cookie_secure)

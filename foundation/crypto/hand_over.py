@@ -1,4 +1,4 @@
-"""The hand-over: how the authenticate service gives a route host the session of the browser it sends back there."""
+"""Hand-over token: how the authenticate service gives a route host the session of the browser it sends back there."""
 
 import secrets
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class HandOver:
 
 
 class HandOvers:
-    """Sealed under `shared_secret`, because the two ends may be different services."""
+    """Sealer of hand-over tokens under `shared_secret`, because the two ends may be different services."""
 
     def __init__(self, options: CryptoSettings):
         self._sealer = Sealer(options.shared_secret, "hand-over")
@@ -31,6 +31,6 @@ class HandOvers:
         return self._sealer.seal(claims, audience=host_port, expires=now + LIFETIME)
 
     def open(self, token: str, host_port: str, now: float) -> HandOver:
-        """SealError where the token is not ours, not for this route host, or older than five minutes."""
+        """The hand-over; SealError where the token is not ours, not for this route host, or older than five minutes."""
         claims = self._sealer.open(token, audience=host_port, now=now)
         return HandOver(claims["id"], claims["sid"], claims["attempt"], claims["to"], claims["exp"])

@@ -18,7 +18,7 @@ REQUEST_LIFETIME = 900.0
 
 @dataclass(frozen=True, slots=True)
 class ProgramRequest:
-    """A program wants to act for whoever agrees: at the route host of `origin`; `redirect_uri` is where its token goes.
+    """A program's request to act for whoever agrees: at the route host of `origin`; `redirect_uri` is where its token goes.
 
     `acr_values` and `max_age`, in seconds, are what the sign-in behind the token must come up to.
     """
@@ -30,7 +30,7 @@ class ProgramRequest:
 
 
 class ProgramRequests:
-    """From the sign-in page to the page that asks the person; both are the authenticate host's."""
+    """Sealed requests from the sign-in page to the page that asks the person; both are the authenticate host's."""
 
     def __init__(self, options: CryptoSettings):
         self._sealer = Sealer(options.cookie_secret, "programmatic request")
@@ -56,7 +56,7 @@ class ProgramHandOver:
 
 
 class ProgramHandOvers:
-    """From the authenticate service to the callback of a route host, after the person has agreed."""
+    """Hand-overs from the authenticate service to the callback of a route host, after the person has agreed."""
 
     def __init__(self, options: CryptoSettings):
         self._sealer = Sealer(options.shared_secret, "programmatic hand-over")
@@ -72,7 +72,7 @@ class ProgramHandOvers:
 
 
 class ProgramTokens:
-    """The token itself: the session of the person who agreed, for one route host, whatever `cookie_domain` says."""
+    """Tokens of programs: the session of the person who agreed, for one route host, whatever `cookie_domain` says."""
 
     def __init__(self, options: CryptoSettings):
         self._sealer = Sealer(options.cookie_secret, "programmatic token")
@@ -81,13 +81,13 @@ class ProgramTokens:
         return self._sealer.seal({"sid": session_id, "iat": issued, "exp": expires}, audience=host_port, expires=expires)
 
     def open(self, token: str, host_port: str, now: float) -> SessionToken | None:
-        """None where the token is not one of ours for this host, or has expired."""
+        """The opened token; None where it is not one of ours for this host, or has expired."""
         try:
             return self.opened(token, host_port, now)
         except SealError:
             return None
 
     def opened(self, token: str, host_port: str, now: float) -> SessionToken:
-        """SealError where `open` is None."""
+        """The opened token; SealError where `open` is None."""
         claims = self._sealer.open(token, audience=host_port, now=now)
         return SessionToken(claims["sid"], claims["iat"], claims["exp"])

@@ -1,4 +1,4 @@
-"""Seal and open small values: the one door for everything of ours that travels through a browser."""
+"""Sealing of small values: the one door for everything of ours that travels through a browser."""
 
 import base64
 import binascii
@@ -35,7 +35,7 @@ def to_text(value: bytes) -> str:
 
 
 def from_text(text: str) -> bytes:
-    """Unpadded URL-safe base64, one spelling a value: anything that would not come back the same is a ValueError."""
+    """The bytes of unpadded URL-safe base64, one spelling a value: anything that would not come back the same is a ValueError."""
     try:
         value = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (UnicodeEncodeError, binascii.Error) as error:
@@ -62,7 +62,9 @@ class Sealer:
         return f"<Sealer {self.purpose}>"
 
     def seal(self, claims: dict[str, Any], *, audience: str, expires: float) -> str:
-        """`claims` (JSON values) as URL-safe text that only `open` with the same audience reads, until `expires` (Unix seconds)."""
+        """The sealed `claims` (JSON values): URL-safe text that only `open` with the same audience reads, until `expires` (Unix
+        seconds).
+        """
         nonce = os.urandom(NONCE_BYTES)
         plain = json.dumps([expires, claims], separators=(",", ":")).encode()
         return to_text(nonce + self._ciphers[0].encrypt(nonce, plain, audience.encode()))
@@ -86,7 +88,7 @@ class Sealer:
 
 
 def decrypted(ciphers: Sequence[AESGCM], box: bytes, associated: bytes) -> bytes:
-    """What is in a box of nonce, ciphertext and tag; SealError where none of the ciphers opens it."""
+    """The plaintext in a box of nonce, ciphertext and tag; SealError where none of the ciphers opens it."""
     for cipher in ciphers:
         try:
             return cipher.decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], associated)
@@ -96,11 +98,11 @@ def decrypted(ciphers: Sequence[AESGCM], box: bytes, associated: bytes) -> bytes
 
 
 class Claims(dict[str, Any]):
-    """Of a value of ours, made by whichever release was in force then."""
+    """Claims of a sealed value, made by whichever release was in force then."""
 
     def __missing__(self, name: str) -> Any:
         raise SealError("this value was made by another release of ours")
 
 
 class Expired(SealError):
-    """The value is ours, unchanged and for this audience, but too old."""
+    """A sealed value that is ours, unchanged and for this audience, but too old."""

@@ -1,4 +1,4 @@
-"""The secret of a service account: how it is made, read, and compared.
+"""Service account token: how its secret is made, read, and compared.
 
     gate_sa_<name>_<43 random characters><6 of a checksum>
 
@@ -27,7 +27,7 @@ def new_token(name: str) -> str:
 
 
 def name_in(token: str) -> str:
-    """The account that this claims to be of, "" where it is no such token.  Whether the secret is right is for `is_secret`."""
+    """The account that a token claims to be of, "" where it is no such token.  Whether the secret is right is for `is_secret`."""
     match = _TOKEN.fullmatch(token)
     if match is None or not hmac.compare_digest(_checksum(token[:-CHECKSUM_CHARACTERS]), token[-CHECKSUM_CHARACTERS:]):
         return ""
@@ -35,7 +35,7 @@ def name_in(token: str) -> str:
 
 
 def hash_of(token: str) -> str:
-    """What is kept of it.  A fast hash does: nobody guesses 256 bits."""
+    """The hash that is kept of a secret.  A fast one does: nobody guesses 256 bits."""
     return hashlib.sha256(b"gate service account\0" + token.encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The session cookie: what it holds, for whom it is valid, and how it is set and cleared."""
+"""Session cookie: what it holds, for whom it is valid, and how it is set and cleared."""
 
 import hmac
 import json
@@ -29,7 +29,7 @@ MOST_HEADERS, MOST_HEADER_BYTES = 8_000, 8 * MIB
 
 @dataclass(frozen=True, slots=True)
 class SessionToken:
-    """What a session cookie says; times are Unix seconds.  Who the session belongs to stays in the data broker."""
+    """The content of a session cookie; times are Unix seconds.  Who the session belongs to stays in the data broker."""
 
     session_id: str
     issued: float
@@ -65,7 +65,7 @@ class SessionCookies:
         return f"domain:{self._domain}" if self.covers(host_port) else f"host:{host_port}"
 
     def covers(self, host_port: str) -> bool:
-        """Does `cookie_domain` cover this host?  Elsewhere the cookie is host-only."""
+        """Whether `cookie_domain` covers this host; elsewhere the cookie is host-only."""
         host = host_port.rsplit(":", 1)[0] if not host_port.endswith("]") else host_port
         return bool(self._domain) and (host == self._domain or host.endswith("." + self._domain))
 
@@ -73,13 +73,13 @@ class SessionCookies:
         return self._sealer.seal({"sid": session_id, "iat": issued, "exp": expires}, audience=self.audience(host_port), expires=expires)
 
     def open(self, value: str, host_port: str, now: float) -> SessionToken:
-        """SealError where the value is not one of ours for this host, or has expired."""
+        """The token; SealError where the value is not one of ours for this host, or has expired."""
         return self._remembered(value, host_port, now).token
 
     async def of_browser(
         self, cookie_headers: Iterable[bytes], host_port: str, now: float, find: Callable[[str], Awaitable[T | None]]
     ) -> T | None:
-        """What `find` says of the one live session that counts here; it says None of a session that has ended.
+        """The result of `find` for the one live session that counts here; it says None of a session that has ended.
 
         Two that differ count as none: without companions nobody can tell which of them was planted.
         """
@@ -135,8 +135,9 @@ class SessionCookies:
         return cookies.clear_everywhere(self.name, host_port, path, secure=self._secure)
 
     def _opened_of(self, pairs: Iterable[tuple[bytes, bytes]], host_port: str, now: float) -> list["_Opened"]:
-        """All of them are tried: browsers send cookies with longer paths first (RFC 6265 5.4), so a sibling domain can plant any
-        number in front of the real one.  The listener's limit on headers bounds the work."""
+        """Tokens of all cookies that open: browsers send cookies with longer paths first (RFC 6265 5.4), so a sibling domain can plant
+        any number in front of the real one.  The listener's limit on headers bounds the work.
+        """
         found = []
         for name, value in pairs:
             if name == self._raw_name and len(value) >= SHORTEST and value.isascii():
@@ -145,8 +146,9 @@ class SessionCookies:
         return found
 
     def _remembered(self, value: str, host_port: str, now: float) -> "_Opened":
-        """What was opened is remembered by the exact value and its host, so that one browser's cookie is decrypted once; only what
-        opened is, so nobody else's values fill the memory.  A reload makes another object, which trusts only the keys of its own."""
+        """Token by the exact value and its host, so that one browser's cookie is decrypted once; only what opened is remembered, so
+        nobody else's values fill the memory.  A reload makes another object, which trusts only the keys of its own.
+        """
         opened = self._opened.get((value, host_port))
         if opened is None:
             return self._open(value, host_port, now)

@@ -1,4 +1,4 @@
-"""The settings that cookies, tokens and keys are made of: `config.options.Options` has them all."""
+"""Settings of cookies, tokens and keys: `config.options.Options` has them all."""
 
 from collections.abc import Sequence
 from typing import Protocol

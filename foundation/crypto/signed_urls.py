@@ -15,7 +15,7 @@ ISSUED, EXPIRY, SIGNATURE = "gate_issued", "gate_expiry", "gate_signature"
 
 
 class UrlExpired(SealError):
-    """The URL is ours and unchanged, but too old; `params` may be used to offer a fresh start, after the usual checks."""
+    """A signed URL that is ours and unchanged, but too old; `params` may be used to offer a fresh start, after the usual checks."""
 
     def __init__(self, params: dict[str, str]):
         self.params = params

@@ -1,4 +1,4 @@
-"""The key that signs what upstreams are told: loaded from `signing_key`, or made for this process."""
+"""Signing key of what upstreams are told: loaded from `signing_key`, or made for this process."""
 
 import base64
 import hashlib
@@ -25,7 +25,7 @@ _NEEDED = {"ES256": "a P-256 key", "EdDSA": "an Ed25519 key", "RS256": f"an RSA 
 
 
 class SigningKey:
-    """One private key and the one algorithm it is used with.  `is_configured` is False for a generated one."""
+    """A private key and the one algorithm it is used with.  `is_configured` is False for a generated one."""
 
     def __init__(self, private_key: PrivateKey, algorithm: str, *, is_configured: bool):
         self.algorithm = algorithm
@@ -41,7 +41,7 @@ class SigningKey:
 
     @classmethod
     def from_options(cls, options: CryptoSettings, previous: "SigningKey | None" = None) -> "SigningKey":
-        """`previous` is the key before a reload: a generated one stays, so that running upstreams need not learn another.
+        """The key; `previous` is the one before a reload: a generated one stays, so that running upstreams need not learn another.
 
         ConfigError where `signing_key` is no PEM private key, or not one for `signing_key_algorithm`.
         """
@@ -67,7 +67,7 @@ class SigningKey:
 
 
 def checked_jwk(claimed: Mapping[str, Any]) -> dict[str, str]:
-    """Exactly the members of a public key for signatures, under the name that follows from it; else ValueError."""
+    """The members of a public key for signatures, exactly, under the name that follows from it; else ValueError."""
     kind = _MEMBERS.get(str(claimed.get("alg")))
     if kind is None or claimed.get("use") != "sig" or claimed.keys() != {"use", "alg", "kid", *kind}:
         raise ValueError("not a public key of ours")
@@ -78,7 +78,7 @@ def checked_jwk(claimed: Mapping[str, Any]) -> dict[str, str]:
 
 
 def thumbprint(public_members: dict[str, str]) -> str:
-    """RFC 7638: SHA-256 over the required members, sorted, without white space; lower-case hex."""
+    """JWK thumbprint (RFC 7638): SHA-256 over the required members, sorted, without white space; lower-case hex."""
     return hashlib.sha256(json.dumps(public_members, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -101,7 +101,7 @@ def _fits(key: Any, algorithm: str) -> bool:
 
 
 def _public_members(key: PrivateKey) -> dict[str, str]:
-    """Exactly the members that RFC 7638 3.2 and RFC 8037 2 require."""
+    """The members that RFC 7638 3.2 and RFC 8037 2 require, exactly."""
     if isinstance(key, ec.EllipticCurvePrivateKey):
         point = key.public_key().public_numbers()
         return {"kty": "EC", "crv": "P-256", "x": _base64url(point.x.to_bytes(32)), "y": _base64url(point.y.to_bytes(32))}

@@ -1,4 +1,4 @@
-"""How does this process call another one?  With a token for each call, a deadline, and nothing believed that is not proven."""
+"""gRPC channel to another of our services: a token for each call, a deadline, and nothing believed that is not proven."""
 
 import asyncio
 import contextlib
@@ -133,7 +133,7 @@ class RpcChannel:
             call.cancel()
 
     async def _unproven(self, call: Any, error: NotProven) -> RpcFailed:
-        """Who did not prove itself is believed only that nothing was done."""
+        """Error of an answer without proof: believed only where it says that nothing was done."""
         code = grpc.StatusCode.OK
         with contextlib.suppress(TimeoutError):
             # A refusal's code comes with its metadata; who goes on talking instead has told enough.

@@ -1,4 +1,4 @@
-"""Where is gRPC served, and who is answered?  Whoever proves to know `shared_secret`, on one port, over TLS as configured."""
+"""gRPC server of our services: one port, over TLS as configured; only who proves to know `shared_secret` is answered."""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ OtherProof = Callable[[str, Metadata], bool]
 
 
 class RpcServer:
-    """Belongs to the event loop it was made for.  `add` everything, `open`, then `start`."""
+    """The server of one event loop.  `add` everything, `open`, then `start`."""
 
     def __init__(self, options: RpcOptions, secret: SharedSecret, other_proof: OtherProof = lambda method, metadata: False):
         self._options = options
@@ -67,7 +67,7 @@ class RpcServer:
         self._address = f"{where.rpartition(':')[0]}:{self.port}"
 
     def reload(self, options: RpcOptions) -> None:
-        """Whoever connects from now on sees the certificates of these options."""
+        """Take over the certificates of these options for new connections."""
         self._certificates.pairs = options.certificate_pairs
 
     async def start(self) -> None:
@@ -84,7 +84,7 @@ class RpcServer:
 
 
 class SecretCheck(grpc.aio.ServerInterceptor):
-    """The one door to every method: no token, no service.  It is asked before the request's body is read."""
+    """Interceptor of every method: no token, no service.  It is asked before the request's body is read."""
 
     def __init__(self, secret: SharedSecret, other_proof: OtherProof, calls: RpcCalls):
         self.calls = calls
@@ -109,14 +109,14 @@ class SecretCheck(grpc.aio.ServerInterceptor):
         return handler and _answering(handler, ServedCall(method, proof, self.calls, _trace(metadata)))
 
     def _proof(self, method: str, metadata: Metadata) -> str:
-        """What proves us to the caller; nothing for one who was let in without a token, and could not check it."""
+        """The proof for the caller; nothing for one who was let in without a token, and could not check it."""
         if TOKEN not in dict(metadata or ()) and self._other_proof(method, metadata):
             return ""
         return self._secret.check(method, metadata)
 
 
 def _trace(metadata: Metadata) -> str:
-    """As the caller says, who has proven itself by then; once, or it says nothing."""
+    """The trace that the caller names, who has proven itself by then; once, or it says nothing."""
     if tracer.in_force() is None:
         return ""
     named = [str(value) for name, value in metadata or () if name == TRACEPARENT]
@@ -133,7 +133,7 @@ def _refusal(reason: str) -> grpc.RpcMethodHandler:
 
 @dataclass(frozen=True, slots=True)
 class ServedCall:
-    """One that was let in: what proves us to its caller, and who counts it."""
+    """A call that was let in: what proves us to its caller, and who counts it."""
 
     method: str
     proof: str
@@ -152,7 +152,7 @@ class ServedCall:
 
 
 def _answering(handler: grpc.RpcMethodHandler, call: ServedCall) -> grpc.RpcMethodHandler:
-    """The same method; it proves itself before it answers, its errors are told in words that are for callers, and it is counted."""
+    """A method that proves itself before it answers; its errors are told in words that are for callers, and it is counted."""
     read, write = handler.request_deserializer or bytes, handler.response_serializer or bytes
 
     async def unary(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
@@ -195,7 +195,7 @@ def _status_of(error: Exception, context: grpc.aio.ServicerContext) -> grpc.Stat
 
 
 async def _tell(error: Exception, status: grpc.StatusCode, context: grpc.aio.ServicerContext, method: str) -> NoReturn:
-    """The gRPC edge: whatever went wrong, callers are told nothing of it that was not written for them."""
+    """Error boundary of gRPC: whatever went wrong, callers are told nothing of it that was not written for them."""
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if isinstance(error, GateError):
@@ -206,7 +206,7 @@ async def _tell(error: Exception, status: grpc.StatusCode, context: grpc.aio.Ser
 
 
 class _Certificates:
-    """Every pair, by the name that the client asks for; the first where it asks for another.  gRPC asks at each handshake."""
+    """Certificate pairs by the name that the client asks for; the first where it asks for another.  gRPC asks at each handshake."""
 
     def __init__(self, pairs: Sequence[CertificatePair]):
         self.pairs = self._given = pairs
@@ -215,7 +215,7 @@ class _Certificates:
         return grpc.dynamic_ssl_server_credentials(self._configuration(), self._changed)
 
     def _changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """None where gRPC has them already; called on threads of its own."""
+        """New certificates, None where gRPC has them already; called on threads of its own."""
         if self.pairs is self._given:
             return None
         self._given = self.pairs

@@ -1,4 +1,4 @@
-"""The settings of gRPC between our services: `config.options.Options` has them all."""
+"""Settings of gRPC between our services: `config.options.Options` has them all."""
 
 from datetime import timedelta
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""How do two services prove to each other that they know `shared_secret`, call by call?
+"""Shared-secret authentication of calls between our services, both ways.
 
 The caller sends a token that names the method, a deadline and a nonce; the server answers with a proof over that very token, before
 anything else.  A call is served, and an answer believed, only after that.  The tokens are a MAC of our own and no JWT: there is no
@@ -30,23 +30,25 @@ class NotProven(GateError):
 
 
 class SharedSecret:
-    """`secrets` is the setting's value: calls are made with the first, and served for all.  A call and its proof have keys of their own."""
+    """Call tokens and proofs.  `secrets` is the setting's value: calls are made with the first, and served for all.  A call and its
+    proof have keys of their own.
+    """
 
     def __init__(self, secrets: Sequence[bytes], clock: Callable[[], float] = time.time):
         self._clock = clock
         self.replace(secrets)
 
     def replace(self, secrets: Sequence[bytes]) -> None:
-        """From now on these, in every channel and server that was given this object."""
+        """Take over new secrets, in every channel and server that was given this object."""
         self._keys = tuple(zip(derive_keys(secrets, "grpc call"), derive_keys(secrets, "grpc proof"), strict=True))
 
     def token(self, method: str) -> str:
-        """For one call of `method` (`/package.Service/Method`)."""
+        """The token for one call of `method` (`/package.Service/Method`)."""
         words = f"1.{int(self._clock()) + LIFETIME}.{to_text(os.urandom(_NONCE_BYTES))}"
         return f"{words}.{_mac(self._keys[0][0], method, words)}"
 
     def check(self, method: str, metadata: Metadata) -> str:
-        """What proves us to this caller; NotProven where its token is missing, not ours, for another method, or too old."""
+        """The proof for this caller; NotProven where its token is missing, not ours, for another method, or too old."""
         token = _only(metadata, TOKEN)
         match = _FORM.fullmatch(token)
         if match is None:
@@ -60,7 +62,7 @@ class SharedSecret:
         return _mac(proof_key, method, token)
 
     def check_proof(self, method: str, token: str, metadata: Metadata) -> None:
-        """NotProven where who answered a call with `token` does not know the secret."""
+        """Check of the proof; NotProven where who answered a call with `token` does not know the secret."""
         if not hmac.compare_digest(_only(metadata, PROOF).encode(), _mac(self._keys[0][1], method, token).encode()):
             raise NotProven(f"the server of {method} did not prove that it knows shared_secret")
 

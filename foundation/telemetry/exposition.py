@@ -1,4 +1,4 @@
-"""How does Prometheus read our numbers?  An ASGI application: `/metrics`, and nothing else."""
+"""Prometheus exposition: an ASGI application with `/metrics`, and nothing else."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,7 +16,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class AllMetrics:
-    """Ours, and what libraries count by themselves: the process, the garbage collector, the database."""
+    """Registries as one: ours, and what libraries count by themselves: the process, the garbage collector, the database."""
 
     def __init__(self, *registries: CollectorRegistry):
         self._registries = registries
@@ -27,7 +27,7 @@ class AllMetrics:
 
 
 async def metrics(scope: dict[str, Any], receive: object, send: Send) -> None:
-    """Answers without reading a body: nobody has a reason to send one."""
+    """The ASGI application; answers without reading a body: nobody has a reason to send one."""
     if scope["path"] != "/metrics":
         await _answer(send, 404, _PLAIN, b"not found: the metrics are at /metrics\n")
     elif scope["method"] not in ("GET", "HEAD"):

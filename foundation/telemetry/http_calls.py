@@ -1,4 +1,4 @@
-"""How many HTTP requests were made or answered, with which outcome, how long did they take, and how large were they?"""
+"""HTTP call metrics: requests made or answered, by outcome, with duration and size."""
 
 from functools import cache
 
@@ -15,7 +15,7 @@ Named = tuple[str, str, str]  # host, method, status
 
 
 class HttpCalls:
-    """The requests of one side, by a `service` and a host that the caller keeps few: it names the host `other` where nobody knows it."""
+    """Metrics of one side, by a `service` and a host that the caller keeps few: it names the host `other` where nobody knows it."""
 
     def __init__(self, families: metrics.CallMetrics, service: str):
         self._families = families
@@ -36,7 +36,7 @@ class HttpCalls:
     def ended(
         self, host: str, method: str, status: str, seconds: float, request_bytes: int | None = None, response_bytes: int | None = None
     ) -> None:
-        """`status` is three digits, or what became of the request instead; of bodies that nobody counted there is no size."""
+        """Count a call; `status` is three digits, or what became of the request instead; of bodies that nobody counted there is no size."""
         named = (host, method, status)
         if (series := self._series.get(named)) is None:
             series = self._begun(named)

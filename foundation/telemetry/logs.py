@@ -1,4 +1,4 @@
-"""How log lines look: JSON by default, coloured and readable with gate_debug; one format for our lines and everybody else's."""
+"""Log format: JSON by default, coloured and readable with gate_debug; one format for our lines and everybody else's."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ def is_access_logged(level: int) -> bool:
 
 
 def log_access(level: int, fields: dict[str, Any]) -> None:
-    """The line about one request.
+    """Write the line about one request.
 
     Written directly, in the same form as every other line: through the general machinery it took a third of the data plane's
     time (bench/requests.py, with and without the access log).
@@ -75,7 +75,7 @@ def configure_logs(level: str, access_level: str, *, readable: bool) -> None:
 
 
 class _ToStandardOutput(logging.StreamHandler[TextIO]):
-    """Whatever that is when a line is written: it may have been replaced since (telemetry/output.py)."""
+    """Log handler on standard output, whatever that is when a line is written: it may have been replaced since (telemetry/output.py)."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -86,7 +86,7 @@ class _ToStandardOutput(logging.StreamHandler[TextIO]):
 
 
 def _request_named(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A failure that Django reports carries the id that its page shows."""
+    """Log processor: a failure that Django reports carries the id that its page shows."""
     request = getattr(event["_record"], "request", None)
     if request is not None and "gate" in getattr(request, "scope", {}):
         event["request_id"] = request.scope["gate"].request_id

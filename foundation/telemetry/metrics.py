@@ -1,4 +1,4 @@
-"""Which numbers does gate tell?  Every metric is declared here, once."""
+"""Metrics: every one is declared here, once."""
 
 import platform
 from collections.abc import Callable, Mapping
@@ -102,7 +102,7 @@ _HTTP_BYTES = tuple(2**power for power in (8, 10, 12, 14, 16, 18, 20, 23, 26, 30
 
 
 class CallMetrics(NamedTuple):
-    """What is told of calls, when they end; of a gRPC stream all of it together."""
+    """Metrics of calls, when they end; of a gRPC stream all of it together."""
 
     requests: Counter
     milliseconds: Histogram
@@ -118,7 +118,7 @@ class CallMetrics(NamedTuple):
         )
 
     def ended(self, seconds: float, request_bytes: int | None, response_bytes: int | None) -> None:
-        """None: nobody counted."""
+        """Count a call; None: nobody counted."""
         self.requests.inc()
         self.milliseconds.observe(seconds * 1000)
         if request_bytes is not None:
@@ -168,13 +168,13 @@ config_last_reload_success_timestamp = Gauge(
 
 
 def watch_connections(count: Callable[[], tuple[int, int]]) -> None:
-    """`count` gives all connections to the kvstore and the idle ones; asked whenever somebody reads the metrics."""
+    """Gauges of the kvstore's connections: `count` gives all and the idle ones; asked whenever somebody reads the metrics."""
     kvstore_conns.set_function(lambda: count()[0])
     kvstore_idle_conns.set_function(lambda: count()[1])
 
 
 def certificates_end(ends: Mapping[str, float]) -> None:
-    """By a name that the certificate is for; those that are no longer shown are told no more."""
+    """Expiry of certificates, by a name that each is for; those that are no longer shown are told no more."""
     for name in _told_certificates - set(ends):
         certificate_expiry.remove(name)
         _told_certificates.discard(name)
@@ -187,7 +187,7 @@ _told_certificates: set[str] = set()
 
 
 def running(service: str, version: str) -> None:
-    """`version` is `v<release>+<revision>`."""
+    """Build information; `version` is `v<release>+<revision>`."""
     release, _, revision = version.removeprefix("v").partition("+")
     build_info.labels(service, release, revision, platform.python_version()).set(1)
 

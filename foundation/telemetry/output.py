@@ -1,4 +1,4 @@
-"""How does a process speak that must not wait for whoever listens?  A thread writes; what waits for it is bounded, and the rest counted.
+"""Non-blocking output: a thread writes to standard output; what waits for it is bounded, and the rest counted.
 
 A full pipe makes each write wait until somebody reads: on the event loop every request, `/ping` and SIGTERM would wait with it.
 """
@@ -75,10 +75,10 @@ class NonBlockingOutput(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Nothing to be done, and nobody to wait for."""
+        """Nothing to do, and nobody to wait for."""
 
     def finish(self, seconds: float = LAST_WORDS) -> bool:
-        """Wait until all is written, for so long; is it?"""
+        """Wait until all is written, for so many seconds; whether it is."""
         deadline = time.monotonic() + seconds
         while self._is_awake and time.monotonic() < deadline:
             _pause(TOGETHER)  # no event of threading: a finalizer that logs while it is set would wait for itself
@@ -101,7 +101,7 @@ class NonBlockingOutput(io.TextIOBase):
         self._put(self._told(number))
 
     def _take(self) -> str:
-        """What is written next; empty where nothing waits, and then whoever comes must wake us."""
+        """The text to write next; empty where nothing waits, and then whoever comes must wake us."""
         with self._lock:
             if not self._waiting and self._dropped:
                 self._tell_dropped()
@@ -136,7 +136,7 @@ class NonBlockingOutput(io.TextIOBase):
 
 
 def _pause(seconds: float) -> None:
-    """`time.sleep` waits until a time of day under some tools that pretend another one."""
+    """Sleep by `select`: `time.sleep` waits until a time of day under some tools that pretend another one."""
     select.select([], [], [], seconds)
 
 
@@ -146,7 +146,7 @@ def told_as_json(number: int) -> str:
 
 
 def speak_without_waiting() -> None:
-    """From now on standard output and error of this process wait for nobody; at its end what was said last is written, within a bound.
+    """Replace standard output and error of this process; at its end what was said last is written, within a bound.
 
     Nothing happens where somebody has replaced them already.
     """

@@ -1,4 +1,4 @@
-"""The id that ties a person's error page, the log lines and the upstream's log together."""
+"""Request id, which ties a person's error page, the log lines and the upstream's log together."""
 
 import secrets
 

@@ -1,4 +1,4 @@
-"""How many gRPC calls were made or answered, with which outcome, how long did they take, and how large were they?"""
+"""gRPC call metrics: calls made or answered, by outcome, with duration and size."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ UNKNOWN = ("unknown", "unknown")
 
 
 class RpcCalls:
-    """The calls of one side: `answered` here, or `made` to one host."""
+    """Metrics of one side: calls `answered` here, or `made` to one host."""
 
     def __init__(self, families: metrics.CallMetrics, *labels: str):
         self._families = families
@@ -28,13 +28,13 @@ class RpcCalls:
         return cls(metrics.grpc_client, service, host)
 
     def tell_apart(self, methods: Iterable[str]) -> None:
-        """`/package.Service/Method`."""
+        """Register methods, `/package.Service/Method`, for labels of their own."""
         for method in methods:
             _, service, name = method.split("/")
             self._names[method] = (name, service)
 
     def ended(self, method: str, status: grpc.StatusCode, seconds: float, request_bytes: int, response_bytes: int) -> None:
-        """Of what one method did with one outcome there is one series, so there are never more than our own methods make."""
+        """Count a call.  Of what one method did with one outcome there is one series, so there are never more than our own methods make."""
         name = self._names.get(method, UNKNOWN)
         if (series := self._series.get((name, status))) is None:
             series = self._families.labels(*self._labels, *name, status.name)

@@ -24,11 +24,11 @@ sync.without("more than half keeps its groups", "(changes.emptied if record_type
 sync.without("a look-up is newer than a reading that began before", "if record.modified > began:", "if False:")
 
 reading = door("authenticate/directory/reading.py", f"{UNIT}/test_reading.py")
-reading.without("a reading that would remove too much stops", "if not self.wish.force:", "if False:")
+reading.without("a reading that would remove too much stops", "if not self.options.force:", "if False:")
 reading.without("only one reads at a time", "return await run_alone(self.broker, LEASE, self._run)", "return await self._run()")
 reading.without("a reading has an end", "async with asyncio.timeout(self.timeout):", "async with asyncio.timeout(None):")
 reading.without(
-    "a dry run writes nothing", "if not self.wish.dry_run:\n                await apply", "if True:\n                await apply"
+    "a dry run writes nothing", "if not self.options.dry_run:\n                await apply", "if True:\n                await apply"
 )
 
 builder = door("authenticate/directory/builder.py", f"{UNIT}/test_builder.py")

@@ -1,4 +1,4 @@
-"""Which trace does a request belong to?  W3C Trace Context (`traceparent`), and B3 where the back-end's world speaks it."""
+"""Trace context: W3C `traceparent`, and B3 where the back-end's world speaks it."""
 
 import re
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ class ParentSpan:
 
 
 def parent_of(headers: Iterable[Header], *, reads_b3: bool = False) -> ParentSpan | None:
-    """`headers` with lower-case names.  What is there twice, or is not as it must be, names nothing."""
+    """The parent in `headers`, with lower-case names.  What is there twice, or is not as it must be, names nothing."""
     given: dict[bytes, list[bytes]] = {}
     for name, value in headers:
         if name in NAMES:
@@ -60,7 +60,7 @@ def _of_traceparent(value: bytes) -> ParentSpan | None:
 
 
 def _of_b3(headers: dict[bytes, bytes]) -> ParentSpan | None:
-    """https://github.com/openzipkin/b3-propagation: the single header goes before the others."""
+    """The parent by B3 (https://github.com/openzipkin/b3-propagation): the single header goes before the others."""
     if match := _B3_SINGLE.fullmatch(headers.get(b"b3", b"")):
         return _made(match[1], match[2], None if match[3] is None else match[3].lower() in _KEPT)
     trace, span = headers.get(b"x-b3-traceid", b""), headers.get(b"x-b3-spanid", b"")
@@ -85,12 +85,12 @@ def context_of(span: Any) -> Any:
 
 
 def traceparent(trace_id: int, span_id: int) -> str:
-    """Of a span that is kept."""
+    """The header's value for a span that is kept."""
     return f"00-{trace_id:032x}-{span_id:016x}-01"
 
 
 def headers_of(trace_id: int, span_id: int, state: str, *, writes_b3: bool) -> list[Header]:
-    """What tells an upstream which span its own go below."""
+    """Headers that tell an upstream which span its own go below."""
     headers = [(b"traceparent", traceparent(trace_id, span_id).encode())]
     if state:
         headers.append((b"tracestate", state.encode("latin-1")))

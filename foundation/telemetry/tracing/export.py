@@ -1,4 +1,4 @@
-"""How do spans reach a back-end, and what if it doesn't take them?  On the thread of OpenTelemetry's batch processor, never a request's."""
+"""Span exporter to a back-end, which may be away; on the thread of OpenTelemetry's batch processor, never a request's."""
 
 import socket
 import ssl
@@ -30,7 +30,9 @@ class SpansRejected(Exception):
 
 
 class Exporter(SpanExporter):
-    """While a back-end fails, its spans are dropped and counted, and it is asked ever more rarely; the log says so once."""
+    """Exporter with backoff: while a back-end fails, its spans are dropped and counted, and it is asked ever more rarely; the log says
+    so once.
+    """
 
     def __init__(self, send: Send, target: str, clock: Callable[[], float] = time.monotonic):
         self._send = send
@@ -67,7 +69,7 @@ class Exporter(SpanExporter):
 
 
 def exporter(back_end: str, target: Url | HostPort, service: str, authorities: bytes | None) -> Exporter:
-    """`target` is a URL for all but the agents."""
+    """The exporter of a back-end; `target` is a URL for all but the agents."""
     if back_end == "monitor":
         url = f"http://{target}/v0.4/traces"
         return Exporter(lambda spans: _post(url, datadog.encoded(spans, service), datadog.headers(spans), None, "PUT"), url)
@@ -85,7 +87,7 @@ def exporter(back_end: str, target: Url | HostPort, service: str, authorities: b
 
 
 def _post(url: str, body: bytes, headers: dict[str, str], tls: ssl.SSLContext | None, method: str = "POST") -> None:
-    """A connection of its own each time: there is one batch in seconds, and none to keep alive through a reload."""
+    """Post spans on a connection of its own: there is one batch in seconds, and none to keep alive through a reload."""
     # trust_env off: a proxy variable would send what the setting names elsewhere.
     with (
         httpx.Client(verify=tls or False, timeout=TIMEOUT, follow_redirects=False, trust_env=False) as client,
@@ -96,7 +98,7 @@ def _post(url: str, body: bytes, headers: dict[str, str], tls: ssl.SSLContext | 
 
 
 def _datagrams(address: HostPort, datagrams: list[bytes]) -> None:
-    """To an agent that has gone, datagrams are lost without a word."""
+    """Send spans as datagrams; to an agent that has gone they are lost without a word."""
     family, kind, protocol, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as sender:
         for datagram in datagrams:
@@ -111,5 +113,5 @@ def _trusting(authorities: bytes | None) -> ssl.SSLContext:
 
 
 def _words(error: Exception) -> str:
-    """An answer's own words are not for our log."""
+    """Words of an error for our log; a response's own do not belong there."""
     return str(error) if isinstance(error, SpansRejected) else type(error).__name__

@@ -32,7 +32,7 @@ def batch(spans: Spans, service: str) -> bytes:
 
 
 def datagrams(spans: Spans, service: str) -> list[bytes]:
-    """As few as their size allows; a span that is too large alone is left out."""
+    """Datagrams, as few as their size allows; a span that is too large alone is left out."""
     buffer = TMemoryBuffer()
     protocol = TCompactProtocol(buffer)
     protocol.writeMessageBegin("emitBatch", TMessageType.ONEWAY, 0)

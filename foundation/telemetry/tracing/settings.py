@@ -1,4 +1,4 @@
-"""The settings of tracing: `config.options.Options` has them all."""
+"""Settings of tracing: `config.options.Options` has them all."""
 
 from decimal import Decimal
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What does one request do, and for how long?  Spans of the few requests that are traced; of all others nothing is ever made.
+"""Spans of the few requests that are traced; of all others nothing is ever made.
 
 A span holds names, statuses, hosts and paths: no query, no header, no cookie, nobody's name, and no error's words.
 """
@@ -52,7 +52,7 @@ class Span:
         self._inner.update_name(name)
 
     def fail(self, kind: str) -> None:
-        """`kind` is a word for what went wrong: an error's own words may hold anything."""
+        """Mark as failed; `kind` is a word for what went wrong: an error's own words may hold anything."""
         from opentelemetry.trace import StatusCode
 
         self._inner.set_attribute("error.type", kind)
@@ -77,7 +77,7 @@ class Span:
 
 
 class _NoSpan:
-    """Of a request that is not traced: the same, and nothing."""
+    """The span of a request that is not traced: the same, and nothing."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Which requests are traced?  Decided before anything is made of one; the back-end is told by a thread of its own."""
+"""Tracer: decides before anything is made of a request whether it is traced; the back-end is told by a thread of its own."""
 
 import random
 import threading
@@ -31,7 +31,7 @@ _SETTINGS = (
 
 
 class Tracer:
-    """Built off the event loop; nothing runs before `start`, and everything ends with `stop`."""
+    """Tracer of one configuration, built off the event loop; nothing runs before `start`, and everything ends with `stop`."""
 
     def __init__(self, options: TracerSettings, clock: Callable[[], float] = time.monotonic, chance: Callable[[], float] = random.random):
         from foundation.telemetry.tracing.export import exporter
@@ -49,7 +49,7 @@ class Tracer:
 
     @classmethod
     def of(cls, options: TracerSettings, previous: "Tracer | None" = None) -> "Tracer | None":
-        """None where nothing is traced; `previous` where nothing of it has changed."""
+        """The tracer, None where nothing is traced; `previous` where nothing of it has changed."""
         if options.tracing_provider is None:
             return None
         return previous if previous is not None and previous.settings == _settings(options) else cls(options)
@@ -92,7 +92,7 @@ class Tracer:
         return self._started(name, parent, linked)
 
     def join(self, name: str, named: str) -> Span | None:
-        """For a call by one of our own services, which names its span only where it is kept."""
+        """The span of a call by one of our own services, which names its span only where it is kept."""
         return self.begin(name, [(TRACEPARENT.encode(), named.encode("latin-1", "replace"))], is_trusted=True) if named else None
 
     def _keeps(self, parent: ParentSpan | None) -> bool:
@@ -125,7 +125,7 @@ def _remote(parent: ParentSpan) -> Any:
 
 
 def target_of(options: TracerSettings, back_end: str) -> Url | HostPort:
-    """Where spans go: the settings' rules have seen to it that there is such a place."""
+    """The address that spans go to; ValueError where there is none, which the settings' rules have refused before."""
     target = {
         "monitor": options.tracing_monitor_address,
         "thrift": options.tracing_thrift_collector_endpoint or options.tracing_thrift_agent_endpoint,
@@ -145,7 +145,7 @@ _in_force: Tracer | None = None
 
 
 def use(tracer: Tracer | None) -> None:
-    """From now on, in this process.  The one of before sends what it has, beside everything else."""
+    """Take over a tracer in this process; the one of before sends what it has, beside everything else."""
     global _in_force
     before = _in_force
     if tracer is not None:
@@ -156,7 +156,7 @@ def use(tracer: Tracer | None) -> None:
 
 
 def stop() -> None:
-    """The process ends: waits for the last spans, for a moment."""
+    """Stop the tracer at the end of the process: waits for the last spans, for a moment."""
     if _in_force is not None:
         _in_force.stop()
 

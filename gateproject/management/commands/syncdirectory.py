@@ -52,9 +52,9 @@ class Command(ConfiguredCommand):
         try:
             async with opened_broker(options) as broker:
                 # A file is what somebody wrote on purpose, whatever it leaves out.
-                wish = ReadOptions(COMMAND, force or isinstance(source, FileSource), dry_run, self._show(bar), bar.step)
+                read_options = ReadOptions(COMMAND, force or isinstance(source, FileSource), dry_run, self._show(bar), bar.step)
                 timeout = options.idp_refresh_directory_timeout.total_seconds()
-                return await DirectoryReading(source, broker, timeout, wish=wish).run()
+                return await DirectoryReading(source, broker, timeout, options=read_options).run()
         finally:
             bar.end()
             await source.close()

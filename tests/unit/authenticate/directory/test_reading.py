@@ -41,9 +41,9 @@ class Desk:
         self.broker = LocalBroker(MemoryStore(lambda: self.now))
         self.source = Held()
 
-    async def read(self, wish: ReadOptions | None = None, timeout: float = 60.0) -> DirectoryRun:
+    async def read(self, options: ReadOptions | None = None, timeout: float = 60.0) -> DirectoryRun:
         self.now += 10
-        return await DirectoryReading(self.source, self.broker, timeout, lambda: self.now, wish or ReadOptions()).run()
+        return await DirectoryReading(self.source, self.broker, timeout, lambda: self.now, options or ReadOptions()).run()
 
     async def known(self) -> int:
         return len(await self.broker.page(DIRECTORY_USER, "", 1000))
