@@ -136,7 +136,7 @@ class AuthorizeService(RouteHosts):
         return any(judge(self._certificates.judged(request, route.client_ca, now), identity, route, now).is_allowed for route in routes)
 
     def may_administer(self, identity: Identity) -> bool:
-        """By the same rules as routes: `admin_allowed_users` and `admin_allowed_groups`, any hit in either."""
+        """Administrators are found by the same rules as routes: `admin_allowed_users` and `admin_allowed_groups`, any hit in either."""
         return any(rule(ADMIN_REQUEST, identity).holds for rule in self._admin_rules)
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:

@@ -20,7 +20,7 @@ def unusable_administrators(settings: Any) -> Iterator[Finding]:
 
 
 def entries_for_nobody(settings: Any) -> Iterator[Finding]:
-    """Of a provider that is not the configured one, or an issuer of which no token is taken there."""
+    """Entries of a provider that is not the configured one, or an issuer of which no token is taken there."""
     for place, written, issuers in _entries(settings):
         try:
             entry = user_entry(written)

@@ -22,7 +22,7 @@ def configured_issuer(options: Any) -> str:
 
 
 def issuer_of(provider: str, url: str) -> str:
-    """As it stands in the tokens of this kind of provider; with TENANT where it has one for each tenant."""
+    """Issuer as it stands in the tokens of this kind of provider; with TENANT where it has one for each tenant."""
     match provider:
         case "azure":
             return _SHARED.sub(f"/{TENANT}", url)

@@ -26,7 +26,7 @@ _MESSAGES = {
 
 
 class Settings(BaseModel):
-    """`RULES` are checks over several settings; `REMOVED` and `ELSEWHERE` explain keys that are not settings here."""
+    """Settings model.  `RULES` are checks over several settings; `REMOVED` and `ELSEWHERE` explain keys that are not settings here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
     RULES: ClassVar[tuple[Rule, ...]] = ()
@@ -45,7 +45,7 @@ class Settings(BaseModel):
     @classmethod
     @cache
     def attributes(cls) -> dict[str, str]:
-        """Key as it is written -> name of the attribute (`from` -> `from_`)."""
+        """Attribute names by the keys as they are written (`from` -> `from_`)."""
         return {field.alias or name: name for name, field in cls.model_fields.items()}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from config.options import Options
 
 # A page must not wait for a cache: without an answer in this time (seconds) it does without.
-PATIENCE = 0.5
+TIMEOUT = 0.5
 OWN: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 
 
@@ -29,8 +29,8 @@ def caches(options: Options | None) -> dict[str, dict[str, Any]]:
                 **login,
                 "SERIALIZER": "django_redis.serializers.json.JSONSerializer",  # the default would run what it reads
                 "IGNORE_EXCEPTIONS": True,
-                "SOCKET_CONNECT_TIMEOUT": PATIENCE,
-                "SOCKET_TIMEOUT": PATIENCE,
+                "SOCKET_CONNECT_TIMEOUT": TIMEOUT,
+                "SOCKET_TIMEOUT": TIMEOUT,
                 "CONNECTION_POOL_KWARGS": _tls(options) if url.tls else {},
             },
         }

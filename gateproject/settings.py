@@ -42,7 +42,7 @@ def _database(options: Options | None) -> dict[str, object]:
 def _postgresql(url: DatabaseUrl) -> dict[str, object]:
     # Nothing waits for a server that is gone: libpq gives up after these seconds, the server itself after the statement timeout,
     # and the engine where neither does.
-    patience = {"connect_timeout": 3, "keepalives_idle": 3, "keepalives_interval": 1, "keepalives_count": 3, "tcp_user_timeout": 5000}
+    timeouts = {"connect_timeout": 3, "keepalives_idle": 3, "keepalives_interval": 1, "keepalives_count": 3, "tcp_user_timeout": 5000}
     return {
         "ENGINE": "gateproject.postgresql_engine",
         "NAME": url.name,
@@ -52,7 +52,7 @@ def _postgresql(url: DatabaseUrl) -> dict[str, object]:
         "PORT": ",".join(str(host.port) for host in url.hosts),
         "CONN_MAX_AGE": 600,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {**patience, "options": "-c statement_timeout=10000 -c lock_timeout=5000", **dict(url.options)},
+        "OPTIONS": {**timeouts, "options": "-c statement_timeout=10000 -c lock_timeout=5000", **dict(url.options)},
     }
 
 

@@ -113,7 +113,7 @@ class DecisionLog:
     def keeps(
         self, decision: Decision | None, identity: Identity | None, refused_token: str, would_be: ShadowOutcome | None = None
     ) -> bool:
-        """What is refused, or would be decided otherwise, always is; the rest by chance, and the first of each person on a route."""
+        """Is this one kept?  What is refused, or would be decided otherwise, is; the rest by chance, and the first of each on a route."""
         if self._keeping is None:
             return False
         if decision is None or refused_token or decision.outcome not in _SAMPLED or decision.route is None:

@@ -39,7 +39,7 @@ class IdentitySources:
 
     @property
     def modified(self) -> dict[str, float]:
-        """When each of them changed last, in Unix seconds."""
+        """Time of each one's last change, in Unix seconds."""
         named = {"session": self.session, "user": self.user, "directory": self.directory_user}
         return {name: record.modified for name, record in named.items() if record is not None}
 

@@ -27,7 +27,7 @@ class PersonRecords:
 
 
 def identity_of(facts: PersonRecords, groups_claim: str | None, *, expects_groups: bool = False, expects_record: bool = False) -> Identity:
-    """`expects_groups`: the provider is to tell everybody's groups in that claim, so where it is missing they are not told.
+    """Identity of these records.  `expects_groups`: the provider is to tell groups in that claim, so where it is missing they are not told.
 
     `expects_record`: a directory is to tell them, and of who is in no group it has a record that says so.
     """

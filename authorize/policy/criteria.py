@@ -77,7 +77,7 @@ def groups(entries: Iterable[str], rule: str = "allowed_groups", *, is_negated: 
 
 
 def no_group_fits(identity: Identity) -> int:
-    """Of somebody none of whose known groups is asked for: another may be."""
+    """Answer on somebody none of whose known groups is asked for: another may be."""
     if identity.has_untold_groups or identity.is_foreign:
         return UNKNOWN
     return FALSE if identity.group_ids else NOTHING

@@ -43,7 +43,7 @@ class Case:
         return self.others
 
     def tell_second(self) -> int:
-        """`now` without its fraction."""
+        """Seconds of `now`, without their fraction."""
         self.second = int(self.now)
         return self.second
 

@@ -57,7 +57,7 @@ class Identity:
 
     @property
     def issuer(self) -> str:
-        """Of a foreign one: whose token it is.  No issuer has a "#"."""
+        """Issuer of a foreign one's token.  None has a "#"."""
         return self.user_id.partition(ISSUER_ENDS)[0] if self.is_foreign else ""
 
     @property
@@ -67,5 +67,5 @@ class Identity:
 
     @property
     def shown_as(self) -> str:
-        """Who this is, for people to read; never for a rule to compare."""
+        """Name for people to read; never for a rule to compare."""
         return self.email or self.name or self.user_id

@@ -57,7 +57,7 @@ class AccessRequest:
 
     @property
     def host_port(self) -> str:
-        """`host`, or `host:port` for a port that is not the default: the form of `aud` and of cookie audiences."""
+        """Host, or `host:port` for a port that is not the default: the form of `aud` and of cookie audiences."""
         return self.host if self.port is None else f"{self.host}:{self.port}"
 
 

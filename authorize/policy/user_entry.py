@@ -22,7 +22,7 @@ class UserEntry:
 
     @property
     def provider(self) -> str:
-        """Of a user id: the name of the provider, or the URL of an issuer whose tokens a route takes."""
+        """Provider of a user id: its name, or the URL of an issuer whose tokens a route takes."""
         if self.kind is not EntryKind.USER_ID:
             return ""
         return self.name.partition(ISSUER_ENDS if self.names_an_issuer else "/")[0]

@@ -29,7 +29,7 @@ from foundation.rpc.shared_secret import TOKEN
 SERVICE = "envoy.service.auth.v3.Authorization"
 CHECK = f"/{SERVICE}/Check"
 # How long a decision waits for records that the data plane has seen already.
-PATIENCE = 2.0
+CATCH_UP_TIMEOUT = 2.0
 LONGEST_REMEMBERED = 4096  # bytes of all that an answer says
 _APPEND = base_pb2.HeaderValueOption.HeaderAppendAction.APPEND_IF_EXISTS_OR_ADD
 _OVERWRITE = base_pb2.HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
@@ -87,13 +87,13 @@ class ExtAuthz:
         replica: Replica,
         recorder: DecisionRecorder,
         *,
-        patience: float = PATIENCE,
+        timeout: float = CATCH_UP_TIMEOUT,
     ):
         self._authorize = authorize
         self._responder = responder
         self._replica = replica
         self._recorder = recorder
-        self._patience = patience
+        self._timeout = timeout
 
     def methods(self) -> dict[str, grpc.RpcMethodHandler]:
         return {"Check": grpc.unary_unary_rpc_method_handler(self.check, pb.CheckRequest.FromString)}
@@ -108,7 +108,7 @@ class ExtAuthz:
         """Facts, for a proxy that finds the words itself; errors are gRPC's."""
         authorize, extensions = self._authorize(), told.attributes.context_extensions
         # A proxy that knows of a newer change must not be answered from older records: it would let a stream live on.
-        await self._replica.catch_up(extensions.get(attributes.SEEN, ""), self._patience)
+        await self._replica.catch_up(extensions.get(attributes.SEEN, ""), self._timeout)
         request, cookies = attributes.from_check_request(told, authorize.default_ports)
         match extensions.get(attributes.PURPOSE):
             case attributes.IDENTIFY:

@@ -70,7 +70,7 @@ class IdentityHeaders:
         return self._key.sign(attested_claims(identity, self._issuer, host_port, groups))
 
     def groups_told(self, route: CompiledRoute, identity: Identity) -> tuple[str, ...]:
-        """Those of the person's groups that the upstream of this route learns of."""
+        """Groups of the person that the upstream of this route learns of."""
         if route.id not in self._told_groups:
             self._told_groups[route.id] = told_groups(route.route, self._groups_filter)
         return filtered(identity.groups, self._told_groups[route.id])
@@ -95,7 +95,7 @@ def identity_header_names(options: Options) -> tuple[bytes, ...]:
 
 
 def attested_claims(identity: Identity | None, issuer: str, audience: str, groups: Iterable[str]) -> dict[str, Any]:
-    """`iss` and `aud` are `host`, or `host:port` for a port that is not the default; times are Unix seconds."""
+    """Claims of the assertion: `iss` and `aud` are `host`, or `host:port` for a port that is not the default; times are Unix seconds."""
     claims: dict[str, Any] = {"iss": issuer, "aud": audience}
     if identity is None:
         return claims
@@ -117,7 +117,7 @@ def attested_email(identity: Identity) -> str:
 
 
 def told_groups(route: Route, groups_filter: tuple[str, ...] | None) -> frozenset[str] | None:
-    """None for all: without a filter nothing is kept from upstreams.  What the route itself names, its upstream needs to know."""
+    """Groups that the upstream may learn of, None for all (no filter).  What the route itself names, its upstream needs to know."""
     chosen = groups_filter if route.jwt_groups_filter is None else route.jwt_groups_filter
     return None if chosen is None else frozenset((*chosen, *route.allowed_groups, *_groups_in_policy(route)))
 
@@ -145,7 +145,7 @@ def warn_of_size(headers: Headers, route: CompiledRoute, identity: Identity | No
 
 
 def header_name(claim: str) -> bytes:
-    """`X-Gate-Claim-<Name>` in lower case; what can't stand in a header name (RFC 9110 5.1) becomes a hyphen."""
+    """Header of a claim, `X-Gate-Claim-<Name>` in lower case; what can't stand in its name (RFC 9110 5.1) becomes a hyphen."""
     return (CLAIM_PREFIX + _NOT_IN_HEADER_NAMES.sub("-", claim.lower())).encode("ascii")
 
 

@@ -95,7 +95,7 @@ def _deepest(located: Mapping[KeyPath, int], path: KeyPath) -> int | None:
 
 
 def key_path(path: Iterable[str | int]) -> str:
-    """`policy[3].from`; what can't be printed is escaped."""
+    """Key path as `policy[3].from`; what can't be printed is escaped."""
     text = ""
     for part in path:
         name = f"[{part}]" if isinstance(part, int) else printable(part)

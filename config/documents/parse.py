@@ -21,7 +21,7 @@ _BOMS = ((codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"), (code
 
 
 def parse(content: bytes, extension: str) -> Document:
-    """`extension` with its dot; raises DocumentError."""
+    """Document of these bytes; `extension` with its dot; raises DocumentError."""
     reader = _READERS.get(extension.lower())
     if reader is None:
         raise DocumentError("the name must end in .yaml, .yml, .json, .toml or .properties, which tells the format")

@@ -46,7 +46,7 @@ def _callback_path(path: str) -> str:
 
 
 def provider_url(value: Any) -> str:
-    """As written: an issuer is compared character by character (OpenID Connect Discovery 4.3)."""
+    """Provider URL as written: an issuer is compared character by character (OpenID Connect Discovery 4.3)."""
     written = text(value)
     url = parse_url(written)
     if not is_confidential(url.scheme, url.host):

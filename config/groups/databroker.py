@@ -26,7 +26,7 @@ def storage_type(value: Any) -> str:
 
 
 def database_location(value: Any, info: ValidationInfo) -> DatabaseUrl:
-    """`sqlite:///<path>`, percent-encoded and absolute, or a PostgreSQL server; without a value a file below `data_dir`."""
+    """Database URL: `sqlite:///<path>`, percent-encoded and absolute, or a PostgreSQL server; by default a file below `data_dir`."""
     if value is None:
         directory = (info.data or {}).get("data_dir")
         return DatabaseUrl("sqlite", str(directory / DATABASE_FILE) if directory is not None else "")

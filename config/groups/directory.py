@@ -72,7 +72,7 @@ def groups_are_recorded(settings: Any) -> bool:
 
 
 def wanted_groups(settings: Any) -> Iterator[tuple[str | int, ...]]:
-    """Where groups are asked for."""
+    """Places where groups are asked for."""
     if settings.admin_allowed_groups:
         yield ("admin_allowed_groups",)
     for index, route in enumerate(settings.policy):

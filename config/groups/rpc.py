@@ -33,7 +33,7 @@ def _services(info: ValidationInfo) -> str:
 
 
 def listening_address(value: Any, info: ValidationInfo) -> HostPort | None:
-    """None where no gRPC is served: by `""` in mode `all`, and always in the modes that have none."""
+    """Address of the gRPC port; None where none is served: by `""` in mode `all`, and always in the modes that have none."""
     services = _services(info)
     address = None if value in (None, "") else host_port(value)
     if services not in SERVES_GRPC:

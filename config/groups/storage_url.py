@@ -51,7 +51,7 @@ class DatabaseUrl:
 
 
 def database_server(value: str) -> DatabaseUrl:
-    """ValueError without the value, which may hold a password."""
+    """Database server of a URL; ValueError without the value, which may hold a password."""
     match = _DATABASE.fullmatch(value)
     if match is None:
         raise ValueError(_DATABASE_FORM)
@@ -71,7 +71,7 @@ def database_server(value: str) -> DatabaseUrl:
 
 
 def storage_url(value: Any) -> StorageUrl:
-    """ValueError without the value, which may hold a password."""
+    """Storage URL; ValueError without the value, which may hold a password."""
     match = _URL.fullmatch(text(value))
     if match is None:
         raise ValueError(_FORM)

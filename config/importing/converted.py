@@ -99,7 +99,7 @@ class Converted:
 
     @property
     def written_routes(self) -> list[ConvertedPart]:
-        """Those of which more than notes is left."""
+        """Routes of which more than notes is left."""
         return [route for route in self.routes if any(entry.key for entry in route.entries)]
 
     @property

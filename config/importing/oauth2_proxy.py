@@ -196,7 +196,7 @@ def _open_route(work: _Conversion, host: str, source: ForeignKey, written: str) 
 
 
 def whole(expression: str) -> str:
-    """A search anywhere -> the same as a match of the whole path."""
+    """Regular expression that matches the whole path where this one was searched for anywhere."""
     begin = expression[1:] if expression.startswith("^") else f".*(?:{expression})" if expression.endswith("$") else f".*(?:{expression}).*"
     if not expression.startswith("^"):
         return begin

@@ -20,7 +20,7 @@ WORDS = {
 
 
 def request_headers(route: ConvertedPart, source: ForeignKey, value: Any) -> None:
-    """`set_request_headers`, header by header."""
+    """Header by header of `set_request_headers`."""
     if not isinstance(value, dict):
         if isinstance(value, str) and "$" in value:
             route.lose(source, "a reference ($...) in it would be sent as text: write the headers as a map")
@@ -49,7 +49,7 @@ def _why(reference: str) -> str:
 
 
 def leave_out_templates(converted: Converted) -> None:
-    """Every other value that holds `${...}`: one of the environment's, or of a tool that writes files."""
+    """Templates of every other value, `${...}`: one of the environment's, or of a tool that writes files."""
     for part in (converted.top, *converted.routes):
         for entry in part.entries:
             if entry.key and entry.key not in _EXPRESSIONS and (found := next(_templates(entry.value), "")):

@@ -11,7 +11,7 @@ _WIDTH = 150
 
 
 def as_yaml(converted: Converted, file: str) -> str:
-    """`file` is named on top; the text ends with a newline."""
+    """YAML text that ends with a newline; `file` is named on top."""
     lines = list(_head(converted, file))
     lines += _part(converted.top, "")
     lines += ["", "policy:" if converted.routes else "policy: []"]

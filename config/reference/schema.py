@@ -27,7 +27,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def properties_of(declared: Iterable[SettingKey], definitions: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
-    """`nullable`: a key with nothing behind it is unset, wherever it may be."""
+    """Properties of these keys.  `nullable`: a key with nothing behind it is unset, wherever it may be."""
     return {key.name: _property(key, definitions, nullable=nullable) for key in sorted(declared, key=lambda key: key.name)}
 
 

@@ -120,7 +120,7 @@ def _jwt_is_whole(route: Any) -> Iterator[Finding]:
 
 
 def claims_are_of_one_issuer(settings: Any, groups_claim: str) -> Iterator[Finding]:
-    """Who somebody is and which groups they are in: of another issuer that must be asked for by words that say so."""
+    """Claims, users and groups of another issuer must be asked for by words that say so."""
     for index, route in enumerate(settings.policy):
         for name in route.allowed_idp_claims if route.bearer_token == JWT else ():
             if name in OF_OUR_PEOPLE or name == groups_claim:

@@ -22,7 +22,7 @@ Template = tuple[str | int, ...]
 
 
 def template(substitution: str) -> Template:
-    """ValueError where a backslash means nothing."""
+    """Template of a substitution; ValueError where a backslash means nothing."""
     parts: list[str | int] = []
     end = 0
     for reference in _REFERENCE.finditer(substitution):
@@ -35,7 +35,7 @@ def template(substitution: str) -> Template:
 
 
 def substitution(value: Any) -> str:
-    """Empty is allowed: it takes away what was found."""
+    """Substitution; empty is allowed: it takes away what was found."""
     written = "" if value == "" else text(value)
     template(written)
     return written
@@ -51,7 +51,7 @@ def path_substitution(value: Any) -> str:
 
 
 def written_host(value: Any) -> str:
-    """`host` or `host:port`, in the form in which it is sent."""
+    """Host as `host` or `host:port`, in the form in which it is sent."""
     parsed = parse_url(f"tcp://{text(value)}", underscore=True)
     if parsed.path or parsed.query:
         raise ValueError("must be a host, perhaps with a port: upstream.internal:8080")

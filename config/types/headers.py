@@ -55,7 +55,7 @@ def _check_header(name: str, content: Any) -> None:
 
 
 def response_headers(value: Any) -> Mapping[str, str]:
-    """As `header_map`; `disable: true` switches all of them off."""
+    """Header map as of `header_map`; `disable: true` switches all of them off."""
     pairs = pairs_of(value) if isinstance(value, str) else value
     if not isinstance(pairs, Mapping) or "disable" not in pairs:
         return header_map(pairs)

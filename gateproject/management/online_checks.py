@@ -30,8 +30,8 @@ from foundation.values import Url
 from gateproject.management.broker_access import opened_broker
 from proxy.upstreams.client import FAMILIES, Upstream
 
-PATIENCE = 5.0  # seconds for one connection
-ALL_PATIENCE = 60.0  # for all of them
+CONNECT_TIMEOUT = 5.0  # seconds for one connection
+TOTAL_TIMEOUT = 60.0  # for all of them
 AT_ONCE = 64
 # With TLS 1.3 a server says only after the handshake that it wants a certificate (RFC 8446 4.4.2.4).
 LISTENS = 0.3
@@ -45,7 +45,7 @@ _NOT_US = {
 
 
 def answers(settings: Any) -> Iterator[Finding]:
-    """A rule for `check_configuration`.  Only of a configuration that is right otherwise."""
+    """Check of `check_configuration`.  Only of a configuration that is right otherwise."""
     if isinstance(settings, Options):
         yield from asyncio.run(findings(settings))
 
@@ -64,7 +64,7 @@ async def _provider(options: Options) -> list[Finding]:
     key = "idp_provider_url" if options.idp_provider_url is not None else "idp_provider"
     client = ProviderClient(options, provider_of(options), time.time)
     try:
-        async with asyncio.timeout(ALL_PATIENCE):
+        async with asyncio.timeout(TOTAL_TIMEOUT):
             discovery = await client.discovery()
             if discovery.jwks_uri and not await client.keys(discovery):
                 return [((key,), "the provider publishes no key that ID tokens could be signed with")]
@@ -72,7 +72,7 @@ async def _provider(options: Options) -> list[Finding]:
     except ProviderError as error:
         return [((key,), str(error))]
     except TimeoutError:
-        return [((key,), f"the provider did not answer all questions within {ALL_PATIENCE:.0f} s")]
+        return [((key,), f"the provider did not answer all questions within {TOTAL_TIMEOUT:.0f} s")]
     finally:
         await client.close()
 
@@ -116,12 +116,12 @@ async def _upstreams(options: Options) -> list[Finding]:
         return place, f"{upstream.host}:{upstream.port} {trouble}{also}"
 
     tasks = [spawn(one(*found), name="look at an upstream") for found in places.values()]
-    done, late = await asyncio.wait(tasks, timeout=ALL_PATIENCE) if tasks else (set(), set())
+    done, late = await asyncio.wait(tasks, timeout=TOTAL_TIMEOUT) if tasks else (set(), set())
     for task in late:
         task.cancel()
     await asyncio.gather(*late, return_exceptions=True)
     told = [found for task in tasks if task in done and (found := task.result()) is not None]
-    return [*told, (("policy",), f"{len(late)} upstreams could not be tried within {ALL_PATIENCE:.0f} s")] if late else told
+    return [*told, (("policy",), f"{len(late)} upstreams could not be tried within {TOTAL_TIMEOUT:.0f} s")] if late else told
 
 
 async def _in_the_way(upstream: Upstream, family: int) -> ConnectionFault | None:
@@ -134,7 +134,7 @@ async def _tried(host: str, port: int, **how: Any) -> ConnectionFault | None:
     """A connection is made, and closed."""
     writer = None
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(CONNECT_TIMEOUT):
             reader, writer = await asyncio.open_connection(host, port, **how)
         if how.get("ssl"):
             try:
@@ -174,13 +174,13 @@ async def _server_version(options: Options) -> None:
 
 async def _asked(place: KeyPath, question: Callable[[], Awaitable[None]]) -> list[Finding]:
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(CONNECT_TIMEOUT):
             await question()
     except BrokerError as error:
         trouble = connection_fault(error)
         return [(place, str(error) if trouble is ConnectionFault.UNKNOWN else f"{str(error).rstrip('.')}: it {trouble}")]
     except TimeoutError:
-        return [(place, f"does not answer within {PATIENCE:.0f} s")]
+        return [(place, f"does not answer within {CONNECT_TIMEOUT:.0f} s")]
     return []
 
 

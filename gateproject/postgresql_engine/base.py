@@ -14,17 +14,17 @@ import psycopg
 from django_prometheus.db.backends.postgresql import base
 
 # A little longer than the statement timeout, so that a server that is awake says itself what was too long.
-PATIENCE = 11.0
+LONGEST_WAIT = 11.0
 
 
 class DeadlineConnection(psycopg.Connection[Any]):
-    """Connection that waits `patience` seconds, never beyond `until` (of the monotonic clock); then OperationalError, and it is closed."""
+    """Connection that waits `longest_wait` seconds, not beyond `until` (of the monotonic clock); then OperationalError, and it closes."""
 
-    patience = PATIENCE
+    longest_wait = LONGEST_WAIT
     until = inf
 
     def wait(self, gen: Generator[Any, Any, Any], interval: float = 0.1, timeout: float | None = None) -> Any:
-        bound = max(0.0, min(inf if timeout is None else timeout, self.patience, self.until - time.monotonic()))
+        bound = max(0.0, min(inf if timeout is None else timeout, self.longest_wait, self.until - time.monotonic()))
         ends = time.monotonic() + bound
         try:
             return super().wait(gen, interval, None if bound == inf else bound)

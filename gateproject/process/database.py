@@ -35,7 +35,7 @@ def _alone_in_the_database() -> Iterator[None]:
         yield
         return
     with connection.cursor() as cursor:
-        connection.connection.patience = inf
+        connection.connection.longest_wait = inf
         cursor.execute("SET statement_timeout = 0; SET lock_timeout = 0")
         cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])  # until the connection closes
     yield

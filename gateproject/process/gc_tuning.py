@@ -15,7 +15,7 @@ COLLECT_AFTER = (1000, 4, 120)
 
 
 def settle() -> None:
-    """What the start has made stays: no collection looks at it again.  Each would stop every request for a tenth of a second.
+    """Freeze what the start has made: no collection looks at it again.  Each would stop every request for a tenth of a second.
 
     As for what is made later (below), none of it may need the collector to go.
     """

@@ -66,7 +66,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             yield World(service, broker, replica, cookies)
             return
         server = RpcServer(options, SharedSecret(options.shared_secret))
-        server.add(SERVICE, ExtAuthz(lambda: service, Responder, replica, recorder(), patience=0.05).methods())
+        server.add(SERVICE, ExtAuthz(lambda: service, Responder, replica, recorder(), timeout=0.05).methods())
         server.open(HostPort("127.0.0.1", 0))
         await server.start()
         channel = RpcChannel(loopback_url(server.port), options, SharedSecret(options.shared_secret))

@@ -106,7 +106,7 @@ async def test_a_connection_is_looked_at_however_many_files_are_open(database_on
 
 def test_nobody_waits_for_ever_for_a_server_that_hangs(postgresql, monkeypatch):
     """Django's own threads, which have no deadline of ours: the admin's tables, the decision log, the admin's pages."""
-    monkeypatch.setattr(DeadlineConnection, "patience", 0.5)
+    monkeypatch.setattr(DeadlineConnection, "longest_wait", 0.5)
     with FaultyLine(postgresql.port) as line:
         use_postgresql(postgresql.url.replace(str(postgresql.port), str(line.port)), monkeypatch)
 

@@ -208,9 +208,9 @@ replica.without(
     "                    position = ANEW\n                    continue",
 )
 
-patient = door("gateproject/postgresql_engine/base.py", "unit/gateproject/postgresql_engine/test_base.py")
-patient.without("nobody waits for ever for a server that hangs", "None if bound == inf else bound)", "None)")
-patient.without("an answer that came too late is nobody's", "            self.pgconn.finish()  # the", "            pass  # the")
+postgresql_engine = door("gateproject/postgresql_engine/base.py", "unit/gateproject/postgresql_engine/test_base.py")
+postgresql_engine.without("nobody waits for ever for a server that hangs", "None if bound == inf else bound)", "None)")
+postgresql_engine.without("an answer that came too late is nobody's", "            self.pgconn.finish()  # the", "            pass  # the")
 
 threads = door("databroker/store/database_threads.py", "unit/databroker/store/test_database_threads.py")
 threads.without("what was given up before it began is never done", "raise OperationalError(", "OperationalError(")
@@ -225,7 +225,7 @@ rotation.without("an old key opens", "data = _data_in(self._ciphers, record)", "
 DOORS = (
     kvstore,
     replica,
-    patient,
+    postgresql_engine,
     threads,
     forgetting,
     rotation,

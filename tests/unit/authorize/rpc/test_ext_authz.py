@@ -71,7 +71,7 @@ async def envoy(tmp_path: Path) -> AsyncIterator[Envoy]:
         await settled()
         words = ExtAuthzResponder(options, service, clock=lambda: NOW)
         services = RpcServices(options)
-        services.open(broker, ExtAuthz(lambda: service, lambda: words, replica, recorder(), patience=0.05))
+        services.open(broker, ExtAuthz(lambda: service, lambda: words, replica, recorder(), timeout=0.05))
         await services.start()
         assert options.grpc_address == HostPort("127.0.0.1", port)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
