@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from authorize.decisions.shadow import ShadowOutcome
 from authorize.identity.loader import IdentitySources
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
@@ -55,6 +54,15 @@ class Attestation:
 
     identity: Identity | None
     assertion: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowOutcome:
+    """Outcome under the shadow policy.  `route` would have decided, None for none; `outcome` is an Outcome's value or TWO_READINGS."""
+
+    route: CompiledRoute | None
+    outcome: str
+    reason: str
 
 
 class Authorizer(Protocol):

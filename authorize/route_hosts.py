@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from authorize.client import Authorizer, Check
-from authorize.decisions.shadow import ShadowOutcome
+from authorize.client import Authorizer, Check, ShadowOutcome
 from authorize.identity.client_certificates import CertificateHosts
 from authorize.identity.loader import IdentitySources
 from authorize.policy.compiled_route import CompiledRoute

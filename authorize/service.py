@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Iterable
 
-from authorize.client import Attestation, Authorizer, Check
-from authorize.decisions.shadow import EnforcedDecision, ShadowOutcome, ShadowPolicy
+from authorize.client import Attestation, Authorizer, Check, ShadowOutcome
+from authorize.decisions.shadow import EnforcedDecision, ShadowPolicy
 from authorize.identity import credentials
 from authorize.identity.bearer_port import BearerVerifier
 from authorize.identity.client_certificates import ClientCertificates

@@ -5,9 +5,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from authorize.client import ShadowOutcome
 from authorize.decisions.log import DecisionLog, DecisionLogEntry
 from authorize.decisions.recorder import Saw
-from authorize.decisions.shadow import ShadowOutcome, tell_shadow
+from authorize.decisions.shadow import tell_shadow
 from authorize.policy.decision import Decision
 from foundation.errors import BrokerError
 from foundation.telemetry.http_calls import CLIENT_LEFT

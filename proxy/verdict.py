@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TypeAlias
 
-from authorize.client import Authorizer, Check, Withheld
-from authorize.decisions.shadow import ShadowOutcome
+from authorize.client import Authorizer, Check, ShadowOutcome, Withheld
 from authorize.identity.loader import IdentitySources
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome

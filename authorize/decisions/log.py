@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import structlog
 from asgiref.sync import sync_to_async
 
+from authorize.client import ShadowOutcome
 from authorize.decisions.recorded_facts import ComparedNames, bounded, looked_at
-from authorize.decisions.shadow import ShadowOutcome
 from authorize.identity.loader import IdentitySources
 from authorize.policy.criteria import Case
 from authorize.policy.decision import Decision, Outcome

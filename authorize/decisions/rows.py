@@ -10,7 +10,6 @@ from django.db.models import Max
 
 from authorize.decisions.log import DecisionLogEntry, DecisionLogSettings, QueuedEntry
 from authorize.decisions.recorded_facts import LONGEST_PATH, identity_facts, request_facts
-from authorize.explain.explanation import marked
 from authorize.models import LoggedDecision
 from authorize.policy import explain
 from authorize.policy.compiled_route import name_of
@@ -93,7 +92,7 @@ def _facts(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> dict[str, 
         facts["modified"] = judged.sources.modified if judged.sources else {}
     if decision is not None:
         facts |= {
-            "rules": _bounded(marked(decision)),
+            "rules": _bounded(explain.marked_rows(decision)),
             "sentence": explain.sentence(decision),
             "ways_in": [_shortened(way) for way in explain.ways_in(decision)[-MOST_STEPS:]],
         }

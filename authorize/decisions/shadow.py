@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import structlog
 
+from authorize.client import ShadowOutcome
 from authorize.identity.client_certificates import ClientCertificates
-from authorize.policy.compiled_route import CompiledRoute, name_of
+from authorize.policy.compiled_route import name_of
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
@@ -20,15 +21,6 @@ log = structlog.get_logger(__name__)
 TWO_READINGS = "bad request"
 
 Identify = Callable[[], Awaitable[Identity | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowOutcome:
-    """Outcome under the shadow policy.  `route` would have decided, None for none; `outcome` is an Outcome's value or TWO_READINGS."""
-
-    route: CompiledRoute | None
-    outcome: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def explained(
         reason = f"This address can't be used: {error.in_full}."
     return {
         **_asked(request, identity, options, now),
-        "rules": marked(decision) if decision else [],
+        "rules": explain.marked_rows(decision) if decision else [],
         "route": decision.route.id if decision and decision.route else None,
         "allowed": decision is not None and decision.is_allowed,
         "outcome": decision.outcome.value if decision else "bad request",
@@ -89,12 +89,6 @@ def _asked(request: AccessRequest, identity: Identity | None, options: Options, 
         "person": _described(identity),
         "routes": [_route(look) for look in explain.route_looks(request, options.policy, default_ports(options), own_hosts(options))],
     }
-
-
-def marked(decision: Decision) -> list[dict[str, Any]]:
-    """Rows of the trace; those that settled it say so."""
-    decisive = frozenset(explain.decisive_rows(decision))
-    return [{**row, "decisive": place in decisive} for place, row in enumerate(explain.rows(decision))]
 
 
 def ages(modified: Mapping[str, float], now: float) -> list[dict[str, str]]:

@@ -168,6 +168,12 @@ def decisive_rows(decision: Decision) -> list[int]:
     return [last] if settled else [place for place, step in enumerate(decision.trace) if not step.holds and step.reason not in _NOT_TOLD]
 
 
+def marked_rows(decision: Decision) -> list[dict[str, Any]]:
+    """Rows of the trace, of which those that settled it say so."""
+    decisive = frozenset(decisive_rows(decision))
+    return [{**row, "decisive": place in decisive} for place, row in enumerate(rows(decision))]
+
+
 def ways_in(decision: Decision) -> list[str]:
     """Ways to pass, each line on its own, as far as the rules can say.  For administrators: it names what is listed."""
     route = decision.route

@@ -16,8 +16,8 @@ import httpx
 import jwt
 import structlog
 
-from config.groups.service_account import CloudServiceAccount, service_account
 from config.options import Options
+from config.types.cloud_service_account import CloudServiceAccount, service_account
 from foundation.errors import CredentialsError
 from foundation.tasks import spawn
 

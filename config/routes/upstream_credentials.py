@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from config.groups.service_account import service_account
+from config.types.cloud_service_account import service_account
 from config.types.fields import text
 from config.types.pem import check_pair
 from config.types.reader import TEXT, Reader

@@ -143,7 +143,7 @@ signing_key = door("foundation/crypto/signing_key.py", "unit/authenticate/test_p
 signing_key.without("a key's name follows from it", 'if claimed["kid"] != thumbprint(members):', "if False:")
 signing_key.without("no private member is served", ' or claimed.keys() != {"use", "alg", "kid", *kind}', "")
 
-service_accounts = door("config/groups/service_account.py", "unit/config/groups/test_service_account.py")
+service_accounts = door("config/types/cloud_service_account.py", "unit/config/types/test_cloud_service_account.py")
 service_accounts.without(
     "our assertion goes to a token endpoint by https",
     "if not is_confidential(url.scheme, url.host):",

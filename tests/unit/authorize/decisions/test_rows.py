@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from authorize.client import ShadowOutcome
 from authorize.decisions.log import DecisionLogEntry, DecisionLogSettings
 from authorize.decisions.rows import CLEARED, MOST_STEPS, row_of, write
-from authorize.decisions.shadow import ShadowOutcome
 from authorize.identity.loader import IdentitySources
 from authorize.models import LoggedDecision
 from authorize.policy.decision import decide

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from authorize.decisions.shadow import TWO_READINGS, EnforcedDecision, ShadowOutcome, ShadowPolicy
+from authorize.client import ShadowOutcome
+from authorize.decisions.shadow import TWO_READINGS, EnforcedDecision, ShadowPolicy
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import Identity

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from config.groups.service_account import service_account
+from config.types.cloud_service_account import service_account
 from tests.support.cloud import ACCOUNT, account_json
 from tests.support.fake_idp import EC_KEY
 
