@@ -112,6 +112,11 @@ async def test_the_cookies_name_and_keys_change_for_the_admin_too(gate: RunningG
         assert (await client.get(admin, headers=HTML)).status_code != 200
         assert (await sign_in(client, gate.url("app.localhost"), "alice")).status_code == 200
         assert "_other" in {cookie.name for cookie in client.cookies.jar}
+        page = await client.get(admin, headers=HTML)
+        while page.next_request is not None:
+            page = await client.send(page.next_request)
+        assert page.status_code == 200
+        assert "__Host-_other_admin" in {cookie.name for cookie in client.cookies.jar}
 
 
 async def test_the_admin_shows_what_was_refused_until_it_is_mended(gate: RunningGate) -> None:
