@@ -6,7 +6,7 @@ from databroker.records import Session, User
 from foundation.challenges import RefusedToken
 
 
-class VerifiedBearer(Protocol):
+class TokenBearer(Protocol):
     """Person whom a good token names.  There is no record of the session: it ends with the token."""
 
     @property
@@ -17,7 +17,7 @@ class VerifiedBearer(Protocol):
 
 
 class BearerVerifier(Protocol):
-    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> VerifiedBearer | RefusedToken:
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> TokenBearer | RefusedToken:
         """RefusedToken for one that this route does not take; ProviderError where nobody can tell.  While a token is remembered, the same
         object.  `asker` is the address that it came from, "" where that is in doubt."""
         ...

@@ -1,4 +1,4 @@
-"""The user who owns the other end of a loopback connection, from /proc/net/tcp (Linux, proc_net_tcp); elsewhere nobody knows.
+"""User who owns the other end of a loopback connection, from /proc/net/tcp (Linux, proc_net_tcp); elsewhere nobody knows.
 
 Without it another user of the machine, who sees `state` in the browser's arguments, brings a token of their own, and the person goes on
 as them: tests/unit/gateproject/tunnel/test_sign_in.py fails.

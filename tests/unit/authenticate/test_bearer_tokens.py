@@ -222,7 +222,7 @@ BAD_ID_TOKENS: dict[str, Bad] = {
     "a logout token with a nonce": lambda world: world.token(events={LOGOUT_EVENT: {}}, nonce="x"),
     "an access token": lambda world: world.token(scope="openid"),
     "an access token of Azure": lambda world: world.token(scp="openid"),
-    "Keycloak's bearer": lambda world: world.token(typ="VerifiedBearer"),
+    "Keycloak's bearer": lambda world: world.token(typ="Bearer"),
     "Keycloak's refresh token": lambda world: world.token(typ="Refresh"),
     "signature cut": lambda world: world.token()[:-4],
     "no signature": lambda world: world.token().rpartition(".")[0] + ".",
