@@ -48,7 +48,7 @@ from foundation.crypto.signing_key import SigningKey
 from foundation.tasks import spawn
 from foundation.telemetry.logs import configure_logs
 from gateproject.process.rpc_services import RpcServices
-from proxy.ext_authz import ExtAuthzResponder
+from proxy.planes.ext_authz import ExtAuthzResponder
 from tests.support.cookies import signed_in as cookie_of
 from tests.support.options import make_options
 

@@ -26,13 +26,13 @@ from gateproject.process.runtime import Runtime  # noqa: E402
 from gateproject.process.services import Services, served  # noqa: E402
 from gateproject.process.start import from_settings  # noqa: E402
 from gateproject.process.takeover import ConfigurationStatus  # noqa: E402
-from proxy.answers import send_refusal  # noqa: E402
+from proxy.answers.refusals import Refuse, refusal_of  # noqa: E402
+from proxy.answers.send import send_refusal  # noqa: E402
 from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, arrived, bounded  # noqa: E402
 from proxy.listener import listen  # noqa: E402
+from proxy.observe.spans import begun, name_page, status_noted  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
-from proxy.refusals import Refuse, refusal_of  # noqa: E402
 from proxy.service import ProxyService  # noqa: E402
-from proxy.traced import begun, name_page, status_noted  # noqa: E402
 
 log = structlog.get_logger(__name__)
 
@@ -131,7 +131,7 @@ application = ProtocolTypeRouter({"http": Edge(runtime)})
 
 
 def answered(*facts: Any) -> None:
-    """A request to our listener has ended; `proxy.listener.site.Ended` says how that is told."""
+    """A request to our listener has ended; `proxy.listener.context.Ended` says how that is told."""
     served(runtime.services.proxy).answered(*facts)
 
 

@@ -11,18 +11,18 @@ from foundation.crypto.hand_over import HandOvers
 from foundation.crypto.program_tokens import ProgramHandOvers, ProgramTokens
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
-from proxy import own_pages
-from proxy.access_log import PageLog
-from proxy.carrying import Carrying
-from proxy.dataplane import DataPlane
-from proxy.forward_auth import ForwardAuth
-from proxy.headers import TrustedPeers
+from proxy.answers import own_pages
 from proxy.incoming import Incoming, Send, client_address, client_certificate, source_ip
+from proxy.observe.access_log import PageLog
+from proxy.observe.request_metrics import RequestCounter
 from proxy.own_paths import Owner, owner
-from proxy.programs import Programs
-from proxy.request_metrics import RequestCounter
-from proxy.sign_in import SignInRedirects
-from proxy.sign_in_loops import SignInLoops
+from proxy.planes.carrying import Carrying
+from proxy.planes.embedded import DataPlane
+from proxy.planes.forward_auth import ForwardAuth
+from proxy.rewriting.headers import TrustedPeers
+from proxy.sign_in.loops import SignInLoops
+from proxy.sign_in.programs import Programs
+from proxy.sign_in.redirects import SignInRedirects
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.troubles import Troubles
 

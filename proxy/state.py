@@ -8,9 +8,9 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.upstream.identity_headers import Headers
 from config.options import Options
 from proxy.forwarding.http import framing
-from proxy.headers import Downstream, ResponseHeaders, RouteHeaders
 from proxy.incoming import Incoming
-from proxy.rewrite import HostRewrite, PathRewrite, own_name, target, without_token
+from proxy.rewriting.headers import Downstream, ResponseHeaders, RouteHeaders
+from proxy.rewriting.target import HostRewrite, PathRewrite, own_name, target, without_token
 from proxy.upstreams.client import OutgoingRequest, Upstream
 from proxy.upstreams.cluster import Cluster, Clusters, Place
 from proxy.verdict import Carry

@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 
 from foundation.responses import handler400, handler403, handler404, handler500
-from proxy import kept_form_page, program_views, views
+from proxy.sign_in import kept_form_page, program_views, views
 
 __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 

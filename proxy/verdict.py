@@ -13,16 +13,16 @@ from authorize.upstream.identity_headers import Headers
 from config.options import Options
 from config.routes.route import Route
 from foundation.errors import BadRequest, GateError
+from proxy.answers.redirects import redirect_to
+from proxy.answers.refusals import Refusals, Refuse, not_kept, refusal_of
 from proxy.forwarding import spdy
 from proxy.forwarding.handshake import PREFIX, Handshake, HandshakeRefused, handshake, require_known_origin
-from proxy.headers import Header
 from proxy.incoming import Incoming
-from proxy.kept_forms import Kept, NotKept
 from proxy.own_paths import is_own_page
-from proxy.redirects import redirect_to
-from proxy.refusals import Refusals, Refuse, not_kept, refusal_of
-from proxy.rewrite import without_token
-from proxy.sign_in_loops import SignInLoops
+from proxy.rewriting.headers import Header
+from proxy.rewriting.target import without_token
+from proxy.sign_in.kept_forms import Kept, NotKept
+from proxy.sign_in.loops import SignInLoops
 
 NOT_IN_A_VERDICT = "the front proxy must pass /.gate/ to gate instead of asking about it"
 UNKNOWN = "no application is configured at this address"

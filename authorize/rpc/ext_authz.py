@@ -72,7 +72,7 @@ class LetThrough(NamedTuple):
 
 
 class Responder(Protocol):
-    """Responder for other people's Envoys: what only the proxy knows how to say (`proxy/ext_authz.py`); the roof brings it."""
+    """Responder for other people's Envoys: what only the proxy knows how to say (`proxy/planes/ext_authz.py`); the roof brings it."""
 
     async def respond(self, asked: EnvoyRequest) -> LetThrough | Denied: ...
 

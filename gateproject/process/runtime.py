@@ -41,11 +41,11 @@ from gateproject.process.services import Services, served
 from gateproject.process.takeover import ConfigurationStatus, Takeover, TakeoverStep
 from gateproject.settings import cookie_settings
 from proxy.autocert.service import Autocert
-from proxy.carrying import Carrying
 from proxy.envoy.service import EnvoyPlane
-from proxy.ext_authz import ExtAuthzResponder
 from proxy.incoming import Incoming
 from proxy.listener.state import ListenerState
+from proxy.planes.carrying import Carrying
+from proxy.planes.ext_authz import ExtAuthzResponder
 from proxy.service import ProxyService
 
 log = structlog.get_logger(__name__)

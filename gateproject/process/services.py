@@ -11,8 +11,8 @@ from config.options import Options
 from databroker.client import BrokerClient
 from foundation.crypto.signing_key import SigningKey
 from foundation.telemetry.tracing import tracer
-from proxy.ext_authz import ExtAuthzResponder
 from proxy.listener.state import ListenerState
+from proxy.planes.ext_authz import ExtAuthzResponder
 from proxy.service import ProxyService
 
 T = TypeVar("T")

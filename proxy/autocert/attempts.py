@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from proxy.listener.obtained import Kind
+from proxy.listener.tls.acme_state import Kind
 
 MINUTE = 60.0
 PAUSES = tuple(minutes * MINUTE for minutes in (1, 5, 15, 30, 60, 120, 240, 360))

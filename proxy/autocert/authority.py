@@ -14,7 +14,7 @@ from acme import challenges, client, errors, messages
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from foundation.values import SecretText
-from proxy.listener.obtained import Challenge, Kind
+from proxy.listener.tls.acme_state import Challenge, Kind
 
 SECONDS = 15  # for one exchange
 ORDER_SECONDS = 90  # for validation and issuance
@@ -45,7 +45,7 @@ class Terms:
 
 @challenges.Challenge.register
 class _TlsAlpn01(challenges.KeyAuthorizationChallenge):
-    """The library has left out the challenge that it can't answer itself; we answer it in proxy/listener/before_tls.py."""
+    """The library has left out the challenge that it can't answer itself; we answer it in proxy/listener/tls/acme_challenge.py."""
 
     typ = "tls-alpn-01"
 

@@ -20,8 +20,8 @@ from proxy.autocert.authority import Authority, AuthorityError, Terms
 from proxy.autocert.certificate import Chain, ObtainedCertificate, Request, Unusable
 from proxy.autocert.staples import Staples
 from proxy.autocert.storage import Storage
-from proxy.listener.certificates import ready_context
-from proxy.listener.obtained import Challenge, Kind, Obtained
+from proxy.listener.tls.acme_state import Challenge, Kind, Obtained
+from proxy.listener.tls.certificates import ready_context
 
 log = structlog.get_logger(__name__)
 

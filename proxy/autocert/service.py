@@ -9,7 +9,7 @@ import structlog
 from config.options import Options
 from foundation.telemetry import metrics
 from proxy.autocert.keeper import Keeper, Wanted
-from proxy.listener.obtained import Obtained
+from proxy.listener.tls.acme_state import Obtained
 
 log = structlog.get_logger(__name__)
 

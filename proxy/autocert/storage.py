@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from proxy.listener.obtained import Challenge
+from proxy.listener.tls.acme_state import Challenge
 
 _FOLDERS = ("certificates", "challenges", "staples")
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")

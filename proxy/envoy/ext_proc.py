@@ -18,10 +18,10 @@ from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
 from foundation.errors import GateError
 from proxy.envoy.bootstrap import GATE
-from proxy.envoy.carried import Carried, Context, without_all
+from proxy.envoy.carried_request import Carried, Context, without_all
 from proxy.envoy.cuts import Cuts
-from proxy.envoy.doorway import Doorway
 from proxy.envoy.head import Told, set_header
+from proxy.envoy.internal_listener import Doorway
 from proxy.envoy.listener import CLUSTER, TICKET
 from proxy.envoy.proof import require_our_envoy
 from proxy.incoming import arrived

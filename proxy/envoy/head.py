@@ -12,9 +12,9 @@ from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
 from foundation.errors import BadRequest
 from proxy.envoy.listener import CLUSTER, MAY_STREAM, TICKET, TOLD_CONNECTION, TOLD_PROTO
-from proxy.headers import Header, Headers
 from proxy.incoming import TLS
-from proxy.listener.head import parse_head
+from proxy.listener.http1.head import parse_head
+from proxy.rewriting.headers import Header, Headers
 
 _OVERWRITE = base_pb2.HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
 _APPEND = base_pb2.HeaderValueOption.HeaderAppendAction.APPEND_IF_EXISTS_OR_ADD

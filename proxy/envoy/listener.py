@@ -16,7 +16,7 @@ from proxy.listener.limits import ListenerLimits
 
 # What gate and Envoy tell each other in a request; nothing of it comes from a client, or goes to an upstream.
 CLUSTER, TICKET = "x-gate-edge-cluster", "x-gate-edge-ticket"
-# Set where the answer may be a stream, and gate itself ends what turns out to be none (proxy/envoy/carried.py).
+# Set where the answer may be a stream, and gate itself ends what turns out to be none (proxy/envoy/carried_request.py).
 MAY_STREAM = "x-gate-edge-may-stream"
 # What Envoy would overwrite or leave out before gate sees it.
 TOLD_PROTO, TOLD_CONNECTION = "x-gate-edge-proto", "x-gate-edge-connection"

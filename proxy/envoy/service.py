@@ -20,13 +20,13 @@ from foundation.tasks import spawn
 from proxy.envoy.bootstrap import Most, bootstrap
 from proxy.envoy.clusters import Clusters
 from proxy.envoy.discovery import Discovery, Refused, Silent, write
-from proxy.envoy.doorway import Doorway
 from proxy.envoy.ext_proc import ExtProcServer
+from proxy.envoy.internal_listener import Doorway
 from proxy.envoy.listener import certificates, listener
 from proxy.envoy.pressure import watch
 from proxy.envoy.process import EnvoyProcess, find
+from proxy.listener.context import Application
 from proxy.listener.listen import bind
-from proxy.listener.site import Application
 from proxy.service import ProxyService
 from proxy.upstreams.client import Upstream
 

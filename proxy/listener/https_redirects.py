@@ -8,7 +8,7 @@ from typing import Any
 
 from authorize.policy.paths.canonical import canonical_host
 from foundation.errors import BadRequest
-from proxy.listener.obtained import Obtained
+from proxy.listener.tls.acme_state import Obtained
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]

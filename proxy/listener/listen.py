@@ -10,15 +10,15 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from foundation.errors import ConfigError, Problem
 from foundation.values import HostPort
 from proxy.keep_alive import keep_alive
-from proxy.listener.before_tls import BeforeTls
-from proxy.listener.behind_balancer import BehindBalancer
-from proxy.listener.certificates import Certificates, CurrentCertificates
+from proxy.listener.context import Application, Ended, uncounted
 from proxy.listener.https_redirects import HttpsRedirects
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.obtained import Obtained
+from proxy.listener.proxy_protocol.wrapper import BehindBalancer
 from proxy.listener.server import ChannelFactory, GateServer, SideDoor, install, run, use_event_loop, when_running
-from proxy.listener.site import Application, Ended, uncounted
 from proxy.listener.state import ListenerState
+from proxy.listener.tls.acme_challenge import BeforeTls
+from proxy.listener.tls.acme_state import Obtained
+from proxy.listener.tls.certificates import Certificates, CurrentCertificates
 from proxy.listener.tunnel import HalfClosingTLS
 
 __all__ = ["SideDoor", "bind", "install", "lead_to_https", "run", "serve", "serve_behind", "use_event_loop", "when_running"]

@@ -23,10 +23,10 @@ from twisted.logger import globalLogBeginner
 
 from foundation.fd_limit import CLIENTS, is_short, say_short
 from foundation.tasks import spawn
-from proxy.listener.channel import Channel
+from proxy.listener.context import Application, Ended, Site, uncounted
+from proxy.listener.fair_selector import take_turns
+from proxy.listener.http1.channel import Channel
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.site import Application, Ended, Site, uncounted
-from proxy.listener.turns import take_turns
 
 log = structlog.get_logger(__name__)
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from config.options import Options
-from proxy.listener.certificates import Certificates, Wants
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.obtained import Obtained
+from proxy.listener.tls.acme_state import Obtained
+from proxy.listener.tls.certificates import Certificates, Wants
 
 
 @dataclass(frozen=True, slots=True)

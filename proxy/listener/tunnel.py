@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 from proxy.listener.client_socket import ClientSocket
 
 if TYPE_CHECKING:
-    from proxy.listener.channel import Channel
+    from proxy.listener.http1.channel import Channel
 
 
 class TunnelEnd:

@@ -12,7 +12,7 @@ from config.routes.route import Route
 from config.routes.upstream_health import HealthCheck
 from foundation.errors import UpstreamError
 from foundation.telemetry import metrics
-from proxy.rewrite import own_name
+from proxy.rewriting.target import own_name
 from proxy.upstreams import tls
 from proxy.upstreams.balancing import Table, balancer
 from proxy.upstreams.client import OutgoingRequest, Upstream

@@ -26,7 +26,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from config.load import load_options
 from proxy.autocert.keeper import Keeper, Wanted
 from proxy.autocert.storage import Storage
-from proxy.listener.obtained import Obtained
+from proxy.listener.tls.acme_state import Obtained
 from tests.support.children import Child, free_port, free_ports, wait_until
 from tests.support.gate import GateBuilder
 from tests.support.pebble import Pebble

@@ -2,15 +2,15 @@
 
 from tests.mutants.mutant import door
 
-before_tls = door("proxy/listener/before_tls.py", "unit/proxy/listener/test_before_tls.py")
+before_tls = door("proxy/listener/tls/acme_challenge.py", "unit/proxy/listener/tls/test_acme_challenge.py")
 before_tls.without("a proof is for a challenge of TLS", 'if challenge is None or challenge.kind != "tls-alpn-01":', "if challenge is None:")
 before_tls.without("who offers other protocols too is a client", "if hello.protocols == (ACME_TLS,):", "if ACME_TLS in hello.protocols:")
 
-hello = door("proxy/listener/client_hello.py", "unit/proxy/listener/test_client_hello.py")
+hello = door("proxy/listener/tls/client_hello.py", "unit/proxy/listener/tls/test_client_hello.py")
 hello.without("a message has a bound", "if whole > MOST_BYTES:", "if False:")
 hello.without("records have a bound", "if self._taken > 2 * MOST_BYTES:", "if False:")
 
-self_made = door("proxy/listener/self_made.py", "unit/proxy/listener/test_self_made.py")
+self_made = door("proxy/listener/tls/self_signed.py", "unit/proxy/listener/tls/test_self_signed.py")
 self_made.without(
     "a proof speaks no HTTP", "if ACME_TLS in offered else SSL.NO_OVERLAPPING_PROTOCOLS", "if ACME_TLS in offered else offered[0]"
 )
@@ -22,7 +22,7 @@ redirects.without("a proof is for a challenge of HTTP", ' or challenge.kind != "
 redirects.without("a proof is read, not posted to", ' or scope["method"] not in ("GET", "HEAD")', "")
 redirects.without("without autocert there is no proof", "self._obtained.is_on and (found", "(found")
 
-certificates = door("proxy/listener/certificates.py", "unit/proxy/listener/test_certificates.py")
+certificates = door("proxy/listener/tls/certificates.py", "unit/proxy/listener/tls/test_certificates.py")
 certificates.without("every certificate has its own staple", "obtained.staple(fingerprint)", 'next(iter(obtained.staples.values()), b"")')
 
 storage = door("proxy/autocert/storage.py", "unit/proxy/autocert/test_storage.py")

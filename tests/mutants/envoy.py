@@ -15,7 +15,7 @@ judge.without("our own pages are not an application's", "service.owner(incoming.
 judge.without("an upgrade is not carried", ' or b"upgrade" in incoming.headers', "")
 judge.without("a body is read by gate", "(told.has_body or incoming.wants_events", "(incoming.wants_events")
 judge.without("no client chooses HTTP/2", "if not is_http2 and (told", "if not incoming.is_grpc and (told")
-carried = door("proxy/envoy/carried.py", "unit/proxy/envoy/test_carried.py")
+carried = door("proxy/envoy/carried_request.py", "unit/proxy/envoy/test_carried_request.py")
 carried.without("what Envoy carries ends with its access", "            task.cancel()\n", "            pass\n")
 carried.without("an upstream sets no cookie of ours", "header_mutation=rewritten(headers, after, left_alone=_CONNECTION)", "")
 carried.without(
@@ -36,7 +36,7 @@ head.without(
 )
 head.without("what gate did not write goes", "    mutation.remove_headers.extend(name.decode", "    list(name.decode")
 
-doorway = door("proxy/envoy/doorway.py", "unit/proxy/envoy/test_doorway.py")
+doorway = door("proxy/envoy/internal_listener.py", "unit/proxy/envoy/test_internal_listener.py")
 doorway.without(
     "nobody comes in without a ticket", '            raise NoTicket("a request without a ticket")\n', "            return scope\n"
 )
@@ -68,23 +68,23 @@ claims.without("who claims to want events is looked after by gate", " or incomin
 claims.without("an application that may think is looked after by gate", " or plane.state.may_be_silent(verdict.route)):", "):")
 first = door("proxy/envoy/listener.py", f"{silent}test_a_client_that_speaks_as_gate_does_lifts_no_bound")
 first.without("no client names the first route", '[{"remove": name} for name in (CLUSTER, MAY_STREAM, TICKET)]', "[]")
-told_cut = door("proxy/envoy/carried.py", f"{silent}test_an_answer_that_its_timeout_cuts_is_told_as_cut")
+told_cut = door("proxy/envoy/carried_request.py", f"{silent}test_an_answer_that_its_timeout_cuts_is_told_as_cut")
 told_cut.without("an answer that was cut is told as cut", "if self._may_have_been_cut():", "if False:")
-reset = door("proxy/envoy/carried.py", "unit/proxy/envoy/test_carried.py")
+reset = door("proxy/envoy/carried_request.py", "unit/proxy/envoy/test_carried_request.py")
 reset.without(
     "a cut is told however the call ends",
     'await asyncio.shield(spawn(self._tell_when_heard(cut), name="the end of what Envoy carried"))',
     "await self._tell_when_heard(cut)",
 )
-silence = door("proxy/envoy/carried.py", f"{silent}test_what_envoy_cuts_over_http_2_is_told_as_cut")
+silence = door("proxy/envoy/carried_request.py", f"{silent}test_what_envoy_cuts_over_http_2_is_told_as_cut")
 silence.without("what Envoy ends for its silence is told as cut", "0.9 * min(timeout, silence)", "0.9 * timeout")
-thinking = door("proxy/envoy/carried.py", f"{silent}test_a_call_of_grpc_may_think")
+thinking = door("proxy/envoy/carried_request.py", f"{silent}test_a_call_of_grpc_may_think")
 thinking.without(
     "a call of gRPC may think for as long as its route lets it",
     "max(self._plane.state.idle, timeout) if self._incoming.is_grpc else timeout",
     "min(self._plane.state.idle, timeout)",
 )
-may_stream = door("proxy/envoy/carried.py", f"{silent}test_over_http_2_to_the_application_too")
+may_stream = door("proxy/envoy/carried_request.py", f"{silent}test_over_http_2_to_the_application_too")
 may_stream.without("what is no stream ends in time", "if self._may_stream and not self._is_stream(after):", "if False:")
 may_stream.without(
     "the head of a stream comes in time",

@@ -46,7 +46,7 @@ admin.without("only administrators get explanations as pages", "self.admin_site.
 replay = door("authorize/explain/replay.py", "unit/authorize/explain/test_replay.py")
 replay.without("what was not written down is not guessed", "if missing := missing_for(route.route, request, person):", "if missing := '':")
 
-refusals = door("proxy/refusals.py", "unit/proxy/test_refusals.py")
+refusals = door("proxy/answers/refusals.py", "unit/proxy/answers/test_refusals.py")
 refusals.without(
     "only administrators are led to explanations", "if identity is None or not self._authorize.may_administer(identity):", "if False:"
 )

@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import door
 
-original = door("proxy/original_request.py", "unit/proxy/test_original_request.py")
+original = door("proxy/planes/original_request.py", "unit/proxy/planes/test_original_request.py")
 original.without("headers count only from trusted peers", "list(_told(incoming)) if is_trusted else []", "list(_told(incoming))")
 original.without("sources that differ are refused", "if len(distinct) > 1:", "if False:")
 original.without(
@@ -28,7 +28,7 @@ original.without("a user name is no part of a URL", r"([^/?#@\\]+)", r"(?:[^/?#@
 original.without("the other scheme's port is nobody's", "if port in DEFAULT_PORTS.values() and port != DEFAULT_PORTS[scheme]:", "if False:")
 original.without("a path that was cut before is refused", 'if name == b"x-forwarded-prefix" and value:', "if False:")
 
-forward_auth = door("proxy/forward_auth.py", "unit/proxy/test_forward_auth.py")
+forward_auth = door("proxy/planes/forward_auth.py", "unit/proxy/planes/test_forward_auth.py")
 forward_auth.without("no refusal in gRPC's form is a permission", 'if name != b"content-type"}', "}")
 forward_auth.without("no page of ours is a permission", "if self.status < 300:", "if False:")
 forward_auth.without("a claimed identity does not pass", "        if is_identity_header(folded):\n", "        if False:\n")
@@ -41,7 +41,7 @@ forward_auth.without(
     "an unknown host is refused before our pages",
     "if not self._authorize.knows_host(request.host, request.port):",
     "if False:",
-    "unit/proxy/test_forward_auth.py::test_our_pages_exist_at_route_hosts_only",
+    "unit/proxy/planes/test_forward_auth.py::test_our_pages_exist_at_route_hosts_only",
 )
 forward_auth.without(
     "the scheme is the route's", "if original.scheme != self._authorize.scheme_of(request.host, request.port):", "if False:"
@@ -56,7 +56,7 @@ forward_auth.without(
 )
 forward_auth.without("no permission outlives its session", "min(seconds, identity.expires - judged.now)", "seconds")
 
-views = door("proxy/views.py", "unit/proxy/test_views.py")
+views = door("proxy/sign_in/views.py", "unit/proxy/sign_in/test_views.py")
 views.without("forward auth's sign-in leads to this host only", "if target.origin != proxy.origin_of(incoming.request):", "if False:")
 views.without("circles behind a front proxy end", "if proxy.loops.is_looping(incoming.cookies, host_port, now):", "if False:")
 

@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import door
 
-names = door("proxy/headers.py", "unit/proxy/test_headers.py")
+names = door("proxy/rewriting/headers.py", "unit/proxy/rewriting/test_headers.py")
 names.without("names are compared folded", "return name.translate(_FOLD)", "return name.lower()")
 names.without(
     "names without their dashes are ours, too",
@@ -153,7 +153,7 @@ contradictions = door("config/routes/upstream_credentials.py", "unit/config/rout
 contradictions.without("a token has no spaces", "    if not _TOKEN.fullmatch(token):\n", "    if False:\n")
 contradictions.without("a public route acts in nobody's name", "    if route.allow_public_unauthenticated_access:\n", "    if False:\n")
 
-rewrite = door("proxy/rewrite.py", "unit/proxy/test_rewrite.py")
+rewrite = door("proxy/rewriting/target.py", "unit/proxy/rewriting/test_target.py")
 rewrite.without("a rewritten path stays where it belongs", "_DOT_SEGMENT.search(joined) or ", "")
 rewrite.without("a rewritten path is no host", 'if joined.startswith("//") and not path.startswith("//"):', "if False:")
 rewrite.without("our token is not forwarded", "    return query if len(kept)", "    return query if True or len(kept)")
@@ -173,7 +173,7 @@ rewrite.without("a client names one host", "if len(values) > 1:", "if False:")
 rewriting = door("config/routes/rewrites.py", "unit/config/routes/test_rewrites.py")
 rewriting.without("the Host is said in one way", "for key in [*rewrites, *others][1:] if rewrites else ():", "for key in ():")
 
-redirects = door("proxy/redirects.py", "unit/proxy/test_redirects.py")
+redirects = door("proxy/answers/redirects.py", "unit/proxy/answers/test_redirects.py")
 redirects.without(
     "a redirected path can't end its header", 'return quote(path if path.startswith("/") else "/" + path, safe=_PATH_SAFE)', "return path"
 )
@@ -194,7 +194,7 @@ statuses = door("proxy/upstreams/troubles.py", TROUBLED)
 statuses.without("a status that HTTP does not have is no answer", "if not 100 <= status <= 599:", "if False:")
 interims = door("proxy/upstreams/client.py", TROUBLED)
 interims.without("interim answers have an end", "for _ in range(MOST_INTERIM + 1):", "for _ in range(10**9):")
-by_envoy = door("proxy/envoy/carried.py", TROUBLED)
+by_envoy = door("proxy/envoy/carried_request.py", TROUBLED)
 by_envoy.without("Envoy's upstreams answer as HTTP says, too", "if bad := bad_status(status, is_upgrade=False):", 'if bad := "":')
 descriptors = door("proxy/upstreams/troubles.py", "unit/proxy/upstreams/test_troubles.py")
 descriptors.without("no upstream is blamed for what we lack", "if trouble is ConnectionFault.NO_DESCRIPTORS:", "if False:")
@@ -256,7 +256,7 @@ handshake.without("a page of another origin opens no websocket", "if any(origin.
 handshake.without("a 101 answers this handshake", 'if answer.get(b"sec-websocket-accept") != [accept_key(self.key)]:', "if False:")
 handshake.without("a subprotocol was offered", "if len(protocol) > 1 or not self.protocols.issuperset(protocol):", "if False:")
 
-DATAPLANE = "unit/proxy/test_dataplane.py"
+DATAPLANE = "unit/proxy/planes/test_embedded.py"
 dataplane = door("proxy/verdict.py", f"{DATAPLANE}::test_a_websocket_is_refused_where_the_route_carries_none")
 dataplane.without(
     "a route carries websockets where it says so",
@@ -268,7 +268,11 @@ forwarding.without(
     "what is carried ends with its session", "    leash.end = watch.revoke\n", "", f"{DATAPLANE}::test_a_stream_ends_with_its_session"
 )
 
-refusals = door("proxy/refusals.py", f"{DATAPLANE}::test_a_script_reads_its_401_only_from_origins_we_know", "unit/proxy/test_refusals.py")
+refusals = door(
+    "proxy/answers/refusals.py",
+    f"{DATAPLANE}::test_a_script_reads_its_401_only_from_origins_we_know",
+    "unit/proxy/answers/test_refusals.py",
+)
 refusals.without("a foreign page can't read a refusal", "if not (route_allows or self._authorize.is_route_origin(origin)):", "if False:")
 
 DOORS = (

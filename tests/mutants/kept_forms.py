@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import door
 
-forms = door("proxy/kept_forms.py", "unit/proxy/test_kept_forms.py", "unit/proxy/test_kept_form_page.py")
+forms = door("proxy/sign_in/kept_forms.py", "unit/proxy/sign_in/test_kept_forms.py", "unit/proxy/sign_in/test_kept_form_page.py")
 forms.without(
     "another site's form is not kept", 'return site == "same-origin" and', 'return site in ("same-origin", "cross-site", "none") and'
 )

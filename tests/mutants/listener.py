@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import door
 
-head = door("proxy/listener/head.py", "unit/proxy/listener/test_head.py")
+head = door("proxy/listener/http1/head.py", "unit/proxy/listener/http1/test_head.py")
 head.without("Content-Length beside Transfer-Encoding is refused", "        if lengths is not None:\n", "        if False:\n")
 head.without("a second Content-Length is refused", "if len(lengths) != 1 or _CONTENT_LENGTH", "if _CONTENT_LENGTH")
 head.without("a Content-Length is digits", 'rb"[0-9]{1,18}"', r'rb"[+-]?[0-9_ ]{1,18}"')
@@ -29,17 +29,17 @@ head.without(
     "a bare line feed is refused",
     "if line_end == 0 or buffer[line_end - 1] != 0x0D:",
     "if False:",
-    "unit/proxy/listener/test_head.py",
-    "unit/proxy/listener/test_channel.py",
+    "unit/proxy/listener/http1/test_head.py",
+    "unit/proxy/listener/http1/test_channel.py",
 )
 
-body = door("proxy/listener/body.py", "unit/proxy/listener/test_body.py")
+body = door("proxy/listener/http1/body.py", "unit/proxy/listener/http1/test_body.py")
 body.without("a chunk size is hexadecimal", r'rb"([0-9A-Fa-f]{1,16}+)(?:%b)*+"', r'rb"(?:0x)?([0-9A-Fa-f]{1,16}+)[ \t]*(?:%b)*+"')
 body.without("a chunk ends where it says", 'if end == b"\\r\\n":', "if len(end) == 2:")
 body.without("chunk lines end with CR LF", "if end < at or data[end] != 0x0D:", "if False:")
 body.without("trailers are checked", " or HEADER_LINE.fullmatch(data, at, end + 2) is None", "")
 
-channel = door("proxy/listener/channel.py", "unit/proxy/listener/test_channel.py")
+channel = door("proxy/listener/http1/channel.py", "unit/proxy/listener/http1/test_channel.py")
 channel.without(
     "what follows an early answer is no request",
     "is_drained = self._body is None or (not head.expects_continue and is_short(self._body))",
@@ -49,13 +49,13 @@ channel.without(
     "without our 100 nobody knows what follows",
     "(not head.expects_continue and is_short(self._body))",
     "is_short(self._body)",
-    "unit/proxy/listener/test_request.py",
+    "unit/proxy/listener/http1/test_request.py",
 )
 channel.without(
     "a broken body ends the connection",
     "        except Refused as refused:\n            self.refuse(refused)\n            return\n",
     "        except Refused:\n            return\n",
-    "unit/proxy/listener/test_body.py",
+    "unit/proxy/listener/http1/test_body.py",
 )
 channel.without(
     "a head that takes too long ends", """self._deadline.start(self.site.limits.read, partial(self._too_late, "head"))""", "pass"
@@ -74,7 +74,7 @@ channel.without("a head in pieces stands behind", "                self._turn.st
 channel.without("drops of a body stand behind", "            self._turn.after(len(data))\n", "            pass\n")
 channel.without("a descriptor has no past", "        self._stall.end()\n        self.site.channels", "        self.site.channels")
 
-turns = door("proxy/listener/turns.py", "unit/proxy/listener/test_turns.py")
+turns = door("proxy/listener/fair_selector.py", "unit/proxy/listener/test_fair_selector.py")
 turns.without("of those behind a turn takes few", "max(FEW, len(ready))", "len(self._keys) + 1")
 turns.without(
     "a client that does not read stands behind", "        self._turn.stand_behind()\n        self._deadline", "        self._deadline"
@@ -90,27 +90,27 @@ client_socket.without(
     "",
 )
 
-response = door("proxy/listener/response.py", "unit/proxy/listener/test_response.py")
+response = door("proxy/listener/http1/response.py", "unit/proxy/listener/http1/test_response.py")
 response.without("a response header is one line", ' or block.count(b"\\n") != len(lines)', "")
 response.without("a response header has no control characters", "_LINES.fullmatch(block) is None or ", "")
 response.without("the framing of our connection is ours", "if folded in _OURS:", "if False:")
 
-request = door("proxy/listener/request.py", "unit/proxy/listener/test_request.py")
+request = door("proxy/listener/http1/request.py", "unit/proxy/listener/http1/test_request.py")
 request.without(
     "a response is as long as it says",
     "if self._sent > response.content_length or (is_last and self._sent < response.content_length):",
     "if False:",
-    "unit/proxy/listener/test_request.py",
-    "unit/proxy/listener/test_response.py",
-    "unit/proxy/listener/test_channel.py",
+    "unit/proxy/listener/http1/test_request.py",
+    "unit/proxy/listener/http1/test_response.py",
+    "unit/proxy/listener/http1/test_channel.py",
 )
 
-mutual_tls = door("proxy/listener/certificates.py", "integration/test_client_certificates.py")
+mutual_tls = door("proxy/listener/tls/certificates.py", "integration/test_client_certificates.py")
 mutual_tls.without(
     "a client is asked for the host that it names",
     "self.context_for(name))\n            self._ask(connection, name)\n",
     "self.context_for(name))\n",
-    "unit/proxy/listener/test_certificates.py",
+    "unit/proxy/listener/tls/test_certificates.py",
 )
 mutual_tls.without(
     "no session is resumed where certificates count", "            connection.set_options(SSL.OP_NO_TICKET)\n", "            pass\n"
@@ -123,14 +123,14 @@ shown.without(
     "        if not _is_address(hop):\n            return peer\n",
 )
 
-proxy_header = door("proxy/listener/proxy_header.py", "unit/proxy/listener/test_proxy_header.py")
+proxy_header = door("proxy/listener/proxy_protocol/header.py", "unit/proxy/listener/proxy_protocol/test_header.py")
 proxy_header.without(
     "a PROXY header is required", 'raise Malformed("the connection does not begin with a PROXY header")', "return ProxyHeader(0, None)"
 )
 proxy_header.without("a PROXY line is strict", "if found is None:\n        raise Malformed", "if False:\n        raise Malformed")
 proxy_header.without("a PROXY header is bounded", "if length > LONGEST_V2:", "if False:")
 proxy_header.without("a PROXY header's parts add up", "if at != len(data):", "if False:")
-balanced = door("proxy/listener/behind_balancer.py", "unit/proxy/listener/test_behind_balancer.py")
+balanced = door("proxy/listener/proxy_protocol/wrapper.py", "unit/proxy/listener/proxy_protocol/test_wrapper.py")
 balanced.without(
     "no byte passes before a good PROXY header",
     "            self._refuse(str(error))\n            return\n",
@@ -174,10 +174,10 @@ silence.without(
 )
 silence.without("who can't speak is not silent", "if self._is_hindered():", "if False:")
 
-tunnels = door("proxy/dataplane.py", "unit/proxy/test_dataplane.py")
+tunnels = door("proxy/planes/embedded.py", "unit/proxy/planes/test_embedded.py")
 tunnels.without("one session has only so many tunnels", " >= MOST_TUNNELS:", " < 0:")
 
-counted = door("proxy/open_streams.py", "unit/proxy/test_open_streams.py")
+counted = door("proxy/planes/open_streams.py", "unit/proxy/planes/test_open_streams.py")
 counted.without(
     "who has an IPv6 network has no more tunnels than others",
     "client_network(stream.incoming.peer) == network",
@@ -192,14 +192,14 @@ one_credential = door("authorize/identity/credentials.py", "unit/authorize/ident
 one_credential.without("a request's credential is not a proxy's", "_OF_A_TUNNEL if request.is_tunnel else _OF_A_REQUEST", "_OF_A_TUNNEL")
 
 TRANSPORT = "contract/test_transport.py"
-groups = door("proxy/listener/certificates.py", TRANSPORT)
+groups = door("proxy/listener/tls/certificates.py", TRANSPORT)
 groups.without("clients get the groups that we chose", "    _set_groups(context)\n", "")
 groups.without("an operator may leave TLS 1.2 out", '        if self.min_version == "1.3":', "        if False:")
 own_headers = door("proxy/service.py", TRANSPORT)
 own_headers.without("our own answers are for TLS, too", "        incoming.own_headers = self._own_headers\n", "")
 pages_headers = door("gateproject/middleware.py", TRANSPORT)
 pages_headers.without("our pages are for TLS, too", 'in request.scope["gate"].incoming.own_headers:', "in ():")
-health = door("proxy/own_pages.py", TRANSPORT)
+health = door("proxy/answers/own_pages.py", TRANSPORT)
 health.without("nobody keeps an answer about health", ", is_for_now=True", "")
 
 FULL = "integration/test_descriptors.py"

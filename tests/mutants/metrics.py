@@ -9,7 +9,7 @@ http_calls = door("foundation/telemetry/http_calls.py", "unit/foundation/telemet
 http_calls.without("clients' methods make no series", "if method not in METHODS:", "if False:")
 http_calls.without("series have a bound", "len(self._series) >= MOST_SERIES", "False")
 
-answered = door("proxy/request_metrics.py", "unit/proxy/test_request_metrics.py")
+answered = door("proxy/observe/request_metrics.py", "unit/proxy/observe/test_request_metrics.py")
 answered.without("clients' hosts make no series", "wildcard if wildcard in self._hosts else OTHER", "host")
 answered.without("clients' spellings fill no memory", " and len(self._names) < _MOST_SPELLINGS", "")
 

@@ -121,7 +121,7 @@ route_table.without(
     "for route in reversed(self.routes):\n            if route.matches(path):",
 )
 
-errors = door("foundation/errors.py", "unit/proxy/test_access_log.py")
+errors = door("foundation/errors.py", "unit/proxy/observe/test_access_log.py")
 errors.without(
     "a client learns nothing of other routes",
     'super().__init__("the path can be read in more than one way")',

@@ -77,7 +77,7 @@ authorizer = door("authorize/rpc/client.py", "unit/authorize/rpc/test_client.py"
 authorizer.without("an answer about another route is none", 'if facts.get("route") != route.id or outcome', "if outcome")
 authorizer.without("a permission without a reason is none", " or (outcome is Outcome.ALLOWED and not trace):", ":")
 
-words = door("proxy/ext_authz.py", "unit/proxy/test_ext_authz.py", "unit/authorize/rpc/test_ext_authz.py")
+words = door("proxy/planes/ext_authz.py", "unit/proxy/planes/test_ext_authz.py", "unit/authorize/rpc/test_ext_authz.py")
 words.without("an Envoy takes claimed identities away", "[name for name in not_the_envoys if name not in told]", "[]")
 words.without(
     "an Envoy's client hides behind no forwarded address",

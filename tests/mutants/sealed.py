@@ -103,7 +103,7 @@ sign_out.without(
 sign_out.without("sign-out needs proof", 'if request.method == "HEAD" or not is_proven:', 'if request.method == "HEAD":')
 sign_out.without("sign-out's proof is this session's", 'return session.id if session is not None else ""', 'return ""')
 
-callback = door("proxy/views.py", "unit/proxy/test_views.py")
+callback = door("proxy/sign_in/views.py", "unit/proxy/sign_in/test_views.py")
 callback.without("a hand-over is this browser's", "    if attempt is None:\n", "    if False:\n")
 callback.without("a hand-over is used once", 'if not await own.broker.spend(f"hand-over/{hand_over.id}", hand_over.expires):', "if False:")
 callback.without(
@@ -118,7 +118,7 @@ callback.without(
     '        session = type("Ended", (), {"id": hand_over.session_id, "user_id": "", "expires": now + 60})\n',
 )
 
-loops = door("proxy/sign_in_loops.py", "unit/proxy/test_sign_in_loops.py")
+loops = door("proxy/sign_in/loops.py", "unit/proxy/sign_in/test_loops.py")
 loops.without("a sign-in loop ends", ">= TOO_MANY", "> 10**9")
 
 targets = door("authenticate/redirect_targets.py", "unit/authenticate/test_redirect_targets.py")

@@ -41,7 +41,7 @@ replica.without("a new session is seen at once", " or (record is None and key[0]
 replica.without("a new service account is seen at once", "frozenset({SESSION, SERVICE_ACCOUNT})", "frozenset({SESSION})")
 replica.without("what was derived hears of a change", "        self._tell(change)\n\n    async def _fetch", "\n    async def _fetch")
 
-streams = door("proxy/open_streams.py", "unit/proxy/test_open_streams.py")
+streams = door("proxy/planes/open_streams.py", "unit/proxy/planes/test_open_streams.py")
 streams.without("who has no access any more waits for no provider", "AFAR if stream.asks_provider else None", "None")
 streams.without(
     "one stream's trouble is nobody else's",

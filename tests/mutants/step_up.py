@@ -12,7 +12,7 @@ decision.without(
     "outcome = Outcome.ALLOWED if case.identity is None else Outcome.STEP_UP",
 )
 
-ways = door("config/routes/values.py", "unit/proxy/test_sign_in.py", "unit/config/routes/test_values.py")
+ways = door("config/routes/values.py", "unit/proxy/sign_in/test_redirects.py", "unit/config/routes/test_values.py")
 ways.without("no way to sign in breaks a header", "        if not _ACR.fullmatch(value):\n", "        if False:\n")
 
 step_up = door("authorize/policy/step_up.py", "unit/authorize/policy/test_step_up.py")
@@ -66,7 +66,7 @@ sessions = door("authenticate/session/sessions.py", "unit/authenticate/views/tes
 sessions.without("somebody else's session ends", "if before is None or before.user_id != user_id or", "if before is None or")
 sessions.without("a record stays small", " or len(before.earlier) >= MAX_EARLIER:", ":")
 
-forward_auth = door("proxy/views.py", "unit/proxy/test_views.py")
+forward_auth = door("proxy/sign_in/views.py", "unit/proxy/sign_in/test_views.py")
 forward_auth.without(
     "a weak session is no reason to go back",
     "return check.identity is not None and check.decision.outcome is not Outcome.STEP_UP",

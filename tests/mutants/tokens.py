@@ -2,14 +2,14 @@
 
 from tests.mutants.mutant import door
 
-programs = door("proxy/programs.py", "unit/proxy/test_programs.py")
+programs = door("proxy/sign_in/programs.py", "unit/proxy/sign_in/test_programs.py")
 programs.without("no token goes over the net in the clear", 'if match["scheme"].lower() == "http" and not is_local:', "if False:")
 programs.without("a token goes to listed hosts only", "host in self._hosts or (is_local and LOCALHOST in self._hosts)", "True")
 programs.without("this machine must be listed, too", "(is_local and LOCALHOST in self._hosts)", "is_local")
 programs.without("a program finds one token", " or _names_a_token(url):", ":")
 programs.without("a loopback address is one", "return ip_address(host).is_loopback", "return ip_address(host).is_private")
 
-program_views = door("proxy/program_views.py", "unit/proxy/test_program_views.py")
+program_views = door("proxy/sign_in/program_views.py", "unit/proxy/sign_in/test_program_views.py")
 program_views.without("a link gives one token", 'if not await own.broker.spend(f"program/{hand_over.id}", hand_over.expires):', "if False:")
 program_views.without(
     "an ended session gives no token",
@@ -63,7 +63,7 @@ service.without(
 elsewhere = door("proxy/verdict.py", "unit/proxy/test_verdict.py")
 elsewhere.without("no application reads a token in a query", "        if without_token(raw) != raw:\n", "        if False:\n")
 
-sign_in = door("proxy/sign_in.py", "unit/proxy/test_sign_in.py")
+sign_in = door("proxy/sign_in/redirects.py", "unit/proxy/sign_in/test_redirects.py")
 sign_in.without("no token is part of where to return", 'without_token(request.query.encode("latin-1")).decode("latin-1")', "request.query")
 
 account_token = door("foundation/crypto/service_account_token.py", "unit/foundation/crypto/test_service_account_token.py")
@@ -196,7 +196,9 @@ bearer_settings.without("keys are fetched by TLS", "if not is_confidential(url.s
 bearer_challenge = door("authorize/identity/credentials.py", "unit/authorize/identity/test_bearer_port.py")
 bearer_challenge.without("a bearer with a bad token is not sent to sign in", ' or (takes_bearers and scheme == "bearer")', "")
 
-bearer_headers = door("proxy/headers.py", "unit/proxy/test_headers.py::test_a_credential_that_was_for_us_goes_no_further")
+bearer_headers = door(
+    "proxy/rewriting/headers.py", "unit/proxy/rewriting/test_headers.py::test_a_credential_that_was_for_us_goes_no_further"
+)
 bearer_headers.without(
     "an upstream sees no bearer's token", "Withheld.AUTHORIZATION: (DROP, AUTHORIZATION),", "Withheld.AUTHORIZATION: (DROP,),"
 )
@@ -220,7 +222,7 @@ ALIKE = "contract/test_refusals_alike.py"
 challenges = door("foundation/challenges.py", "unit/foundation/test_challenges.py")
 challenges.without("every 401 says how to prove who one is", '401: (b"www-authenticate", NOBODY.encode()), ', "")
 challenges.without("every 503 says when to come back", ', 503: (b"retry-after", str(RETRY_AFTER).encode())', "")
-own_answers = door("proxy/answers.py", "unit/proxy/test_answers.py")
+own_answers = door("proxy/answers/send.py", "unit/proxy/answers/test_send.py")
 own_answers.without(
     "an answer of ours says what its status owes", "[*headers, *owed(status, [name for name, _ in headers]), ", "[*headers, "
 )
@@ -233,7 +235,7 @@ told_alike.without(
     "if asker is Asker.OURS or not isinstance(error, BadRequest):",
     "if asker is Asker.OURS:",
 )
-told = door("proxy/access_log.py", ALIKE)
+told = door("proxy/observe/access_log.py", ALIKE)
 told.without("a refused token is explained in the line of its request", "            if check.refused_token:\n", "            if False:\n")
 kept = door("authorize/decisions/log.py", "unit/authorize/decisions/test_log.py")
 kept.without("a refused token is kept whatever the sample rate", "if decision is None or refused_token or", "if decision is None or")

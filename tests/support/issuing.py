@@ -15,7 +15,7 @@ from cryptography.x509.oid import AuthorityInformationAccessOID, NameOID
 
 from proxy.autocert.authority import AuthorityError, Terms
 from proxy.autocert.certificate import Chain
-from proxy.listener.obtained import Challenge, Kind
+from proxy.listener.tls.acme_state import Challenge, Kind
 
 DAY = 24 * 3600.0
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -13,9 +13,9 @@ from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from proxy.carrying import Carrying
-from proxy.dataplane import DataPlane
-from proxy.open_streams import OpenStreams
+from proxy.planes.carrying import Carrying
+from proxy.planes.embedded import DataPlane
+from proxy.planes.open_streams import OpenStreams
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options
 from tests.support.upstreams import CanaryUpstream

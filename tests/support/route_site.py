@@ -15,7 +15,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.hand_over import HandOvers
 from foundation.crypto.signing_key import SigningKey
-from proxy.carrying import Carrying
+from proxy.planes.carrying import Carrying
 from proxy.service import ProxyService
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options

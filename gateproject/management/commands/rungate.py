@@ -13,7 +13,7 @@ from gateproject.management.configured_command import ConfiguredCommand
 
 if TYPE_CHECKING:
     from gateproject.process.runtime import Runtime
-    from proxy.listener.site import Application, Ended
+    from proxy.listener.context import Application, Ended
 
 
 class Command(ConfiguredCommand):

@@ -1,7 +1,7 @@
 import pytest
 
-from proxy.headers import TrustedPeers
 from proxy.incoming import TLS, BodyTooLarge, bounded, client_address, client_certificate, source_ip
+from proxy.rewriting.headers import TrustedPeers
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, body_of, incoming_from
 from tests.support.client_certificates import authority
 

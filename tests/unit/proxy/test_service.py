@@ -7,8 +7,8 @@ from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from proxy.carrying import Carrying
 from proxy.own_paths import Owner
+from proxy.planes.carrying import Carrying
 from proxy.service import ProxyService
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options

@@ -13,10 +13,10 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest, BrokerError, TwoReadings
+from proxy.answers.refusals import Refuse
 from proxy.forwarding.handshake import Handshake
 from proxy.forwarding.spdy import Offer
-from proxy.kept_forms import Kept, NotKept
-from proxy.refusals import Refuse
+from proxy.sign_in.kept_forms import Kept, NotKept
 from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, SignIn, Verdict, Verdicts, asks_for_websocket, refused, with_form
 from tests.support.asgi import NAVIGATION, SCRIPT, incoming_from
 from tests.support.options import make_options

@@ -6,8 +6,8 @@ import pytest
 
 from authorize.client import Withheld
 from authorize.identity.credentials import authorization_of, query_token_of
-from proxy.headers import RouteHeaders
-from proxy.rewrite import without_token
+from proxy.rewriting.headers import RouteHeaders
+from proxy.rewriting.target import without_token
 from tests.support.options import make_options
 from tests.unit.authorize.builders import request
 

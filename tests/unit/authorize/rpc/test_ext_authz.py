@@ -18,7 +18,7 @@ from foundation.crypto.signing_key import SigningKey
 from foundation.rpc.shared_secret import TOKEN, SharedSecret
 from foundation.values import HostPort
 from gateproject.process.rpc_services import RpcServices
-from proxy.ext_authz import ExtAuthzResponder
+from proxy.planes.ext_authz import ExtAuthzResponder
 from tests.support.children import free_port
 from tests.support.cookies import signed_in
 from tests.support.options import make_options

@@ -19,7 +19,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from gateproject.process.gc_tuning import COLLECT_AFTER, TURN_SECONDS, made_beside_requests, settle
-from proxy.carrying import Carrying
+from proxy.planes.carrying import Carrying
 from proxy.service import ProxyService
 from tests.support.options import make_options
 

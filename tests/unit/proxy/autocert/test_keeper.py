@@ -16,7 +16,7 @@ from proxy.autocert.certificate import Chain, ObtainedCertificate
 from proxy.autocert.keeper import Keeper, Wanted
 from proxy.autocert.ocsp import Unverified
 from proxy.autocert.storage import Storage
-from proxy.listener.obtained import Challenge, Obtained
+from proxy.listener.tls.acme_state import Challenge, Obtained
 from tests.support.issuing import DAY, AuthorityInMemory, Clock
 from tests.support.options import make_options
 

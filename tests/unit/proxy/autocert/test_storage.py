@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proxy.autocert.storage import Storage
-from proxy.listener.obtained import Challenge
+from proxy.listener.tls.acme_state import Challenge
 
 CHALLENGE = Challenge("a.example.com", "http-01", "token", "token.thumbprint")
 

@@ -12,9 +12,9 @@ from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from proxy.carrying import Carrying
-from proxy.envoy.doorway import Doorway
 from proxy.envoy.ext_proc import ExtProcServer
+from proxy.envoy.internal_listener import Doorway
+from proxy.planes.carrying import Carrying
 from proxy.service import ProxyService
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in

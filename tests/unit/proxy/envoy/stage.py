@@ -11,9 +11,9 @@ from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 from google.protobuf.struct_pb2 import Struct
 
 from proxy.envoy.cuts import METADATA
-from proxy.envoy.doorway import Doorway
 from proxy.envoy.ext_proc import ExtProcServer
-from proxy.open_streams import OpenStreams
+from proxy.envoy.internal_listener import Doorway
+from proxy.planes.open_streams import OpenStreams
 from tests.support.signed_in import SignedIn
 
 TOKEN = "t" * 43

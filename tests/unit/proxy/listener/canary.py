@@ -15,8 +15,8 @@ from types import ModuleType
 
 from config.load import load_options
 from proxy.listener.listen import install, serve
-from proxy.listener.obtained import Challenge, Obtained
 from proxy.listener.state import ListenerState
+from proxy.listener.tls.acme_state import Challenge, Obtained
 
 install()
 

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.listener.https_redirects import HttpsRedirects
-from proxy.listener.obtained import Challenge, Obtained
+from proxy.listener.tls.acme_state import Challenge, Obtained
 from tests.support.asgi import Answer, http_scope
 
 HEADERS = {"X-Frame-Options": "DENY", "Strict-Transport-Security": "max-age=1"}

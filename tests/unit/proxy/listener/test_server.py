@@ -11,10 +11,10 @@ import pytest
 from twisted.internet import reactor
 from twisted.internet.testing import StringTransport
 
-from proxy.listener.channel import Channel
+from proxy.listener.context import Site
+from proxy.listener.http1.channel import Channel
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.server import ACCEPTS, FewAtOnce, drain
-from proxy.listener.site import Site
 from tests.support.children import Child, clean_environment, free_port, wait_until
 from tests.support.raw_http import RawClient, ask
 

@@ -1,0 +1,28 @@
+"""The smallest of our pages, which every host has and which work while nothing else does: health, robots.txt, redirects."""
+
+from config.options import Options
+from proxy.answers.refusals import UNKNOWN_ADDRESS, Refuse
+from proxy.answers.send import send_redirect, send_refusal, send_text
+from proxy.incoming import Incoming, Send
+from proxy.own_paths import Owner
+
+ROBOTS = "User-agent: *\nDisallow: /"
+
+
+async def answer(owner: Owner, incoming: Incoming, options: Options, send: Send) -> None:
+    path = incoming.request.path
+    if owner is Owner.NOTHING:
+        await send_refusal(incoming, UNKNOWN_ADDRESS, send)
+        return
+    if incoming.request.method not in ("GET", "HEAD"):
+        await send_refusal(incoming, Refuse(405, f"{path} answers GET and HEAD only.", more=[(b"allow", b"GET, HEAD")]), send)
+        return
+    match owner:
+        case Owner.HEALTH:
+            await send_text(incoming, send, 200, "OK\n", is_for_now=True)
+        case Owner.ROBOTS:
+            await send_text(incoming, send, 200, ROBOTS, content_type="text/plain; charset=utf-8")
+        case Owner.ADD_SLASH:
+            await send_redirect(incoming, send, f"{path}/", status=301)
+        case Owner.TO_DASHBOARD:
+            await send_redirect(incoming, send, f"{options.authenticate_service_url.origin}/.gate/")

@@ -1,0 +1,50 @@
+"""Where a redirect route sends the client."""
+
+from urllib.parse import quote
+
+from authorize.policy.request import AccessRequest
+from config.routes.route import Route
+from proxy.rewriting.target import PathRewrite, matched_part, without_token
+
+DEFAULT_STATUS = 301
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# Reserved characters and "%" stay; everything that could end a header line or start an attribute is encoded.
+_PATH_SAFE = "/%:@!$&'()*+,;=~-._"
+
+
+def redirect_to(route: Route, request: AccessRequest, canonical_prefix: str | None = None) -> tuple[int, str]:
+    """(status, Location).  The Location always names scheme and host, so no path can become one (`//evil`)."""
+    if (redirect := route.redirect) is None:
+        raise ValueError(f"{route.id} is no redirect route")
+    scheme, query = route.from_.scheme, request.query.encode("latin-1")
+    new_scheme = "https" if redirect.https_redirect else redirect.scheme_redirect or scheme
+    host = redirect.host_redirect or request.host
+    port = redirect.port_redirect or _kept_port(request.port, scheme, new_scheme)
+    path, _, own_query = (redirect.path_redirect or "").partition("?")
+    if not path:
+        path = _rewritten(route, redirect.prefix_rewrite, request.path, canonical_prefix)
+    kept_query = "" if redirect.strip_query else without_token(query).decode("latin-1")
+    location = f"{new_scheme}://{_authority(host, port, new_scheme)}{_absolute(path)}"
+    if new_query := own_query or kept_query:
+        location += "?" + quote(new_query, safe=_PATH_SAFE + "?[]")
+    return redirect.response_code or DEFAULT_STATUS, location
+
+
+def _rewritten(route: Route, replacement: str | None, path: str, canonical_prefix: str | None) -> str:
+    return path if replacement is None else PathRewrite(matched_part(route, canonical_prefix), replacement).apply(path)
+
+
+def _kept_port(port: int | None, old_scheme: str, new_scheme: str) -> int | None:
+    """A port that was the default of the old scheme means nothing under the new one."""
+    return None if new_scheme != old_scheme and port == _DEFAULT_PORTS.get(old_scheme) else port
+
+
+def _authority(host: str, port: int | None, scheme: str) -> str:
+    name = quote(host, safe="-._~:[]")
+    if ":" in name and not name.startswith("["):
+        name = f"[{name}]"
+    return name if port in (None, _DEFAULT_PORTS.get(scheme)) else f"{name}:{port}"
+
+
+def _absolute(path: str) -> str:
+    return quote(path if path.startswith("/") else "/" + path, safe=_PATH_SAFE)

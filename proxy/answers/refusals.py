@@ -1,0 +1,177 @@
+"""What is a client told that does not get through, and what may it do?  Values only, by what was decided and by what went wrong."""
+
+from dataclasses import dataclass, field
+
+from authorize.client import Authorizer, Check, Withheld
+from authorize.identity import credentials
+from authorize.policy.decision import Decision, Outcome
+from authorize.policy.explain import sentence
+from authorize.policy.identity import Identity
+from config.options import Options
+from foundation import challenges
+from foundation.errors import (
+    AccessEnded,
+    BadRequest,
+    BrokerError,
+    CredentialsError,
+    GateError,
+    NobodyToActFor,
+    NoDescriptors,
+    UpstreamTimeout,
+)
+from proxy.forwarding.handshake import HandshakeRefused
+from proxy.incoming import Incoming
+from proxy.rewriting.headers import Headers
+from proxy.sign_in.kept_forms import FormGone, NotKept
+from proxy.sign_in.loops import SignInLoops
+from proxy.sign_in.redirects import return_url, step_up_challenge
+
+NOT_GOOD = "The token in the Authorization header is not good here."
+NOT_GOOD_ADVICE = "It may have expired, been replaced or revoked, or be meant for somebody else."
+SIGN_IN_ADVICE = "Sign in, then try again."
+TUNNEL_ADVICE = "Send `Authorization: Gate <token>`; `manage.py tunnel {}` signs you in with a browser and does that."
+FORBIDDEN_ADVICE = "If you should have access, ask the people who run this application to let you in."
+CERTIFICATE_ADVICE = "Choose the certificate that you were given for this application, or ask the people who run it for one."
+# Below /.gate/ of the authenticate host (authorize/admin.py).
+EXPLANATION = "admin/authorize/loggeddecision/explain/?request="
+
+NOT_KEPT = "You are not signed in any more, so what you sent has not arrived; and it could not be kept for you, because {}."
+NOT_KEPT_ADVICE = "Go back and copy what you wrote, before you sign in."
+
+LOOP = "You were signed in several times in a row, and each time your session was gone again."
+LOOP_ADVICE = (
+    "Your browser may be blocking or clearing cookies for this site; a private window or an extension can do that. "
+    "If it goes on, the people who run this site find the cause in the log with the request id below."
+)
+AGAIN = "Please try again in a moment."
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The request goes no further.  `challenge` says how to prove who one is; `problem` is for the log, and for no client."""
+
+    status: int
+    reason: str
+    advice: str = ""
+    challenge: str = ""
+    retry_after: int | None = None
+    links: tuple[tuple[str, str], ...] = ()
+    more: Headers = field(default_factory=list)
+    problem: str = ""
+
+    @property
+    def headers(self) -> Headers:
+        said = [(b"www-authenticate", self.challenge.encode("ascii"))] if self.challenge else []
+        return said + ([(b"retry-after", b"%d" % self.retry_after)] if self.retry_after is not None else []) + self.more
+
+
+class Refusals:
+    def __init__(self, options: Options, authorize: Authorizer):
+        own = f"{options.authenticate_service_url.origin}/.gate/"
+        self._links = (("Who am I signed in as?", own), ("Sign in as somebody else", f"{own}signout/"))
+        self._clear_loop = SignInLoops(options).clear()
+        self._authorize = authorize
+        self._explanation = f"{own}{EXPLANATION}"
+
+    def of(self, incoming: Incoming, check: Check, *, has_tunnels: bool) -> Refuse:
+        """Of what another sign-in does not help against.  `has_tunnels`: whoever asks may open one here."""
+        decision, cors = check.decision, self._cors(incoming, check.decision)
+        match decision.outcome:
+            case Outcome.FORBIDDEN:
+                advice = f"{_signed_in_as(check.identity)}{FORBIDDEN_ADVICE}"
+                challenge = challenges.TOO_LITTLE if check.withheld is Withheld.AUTHORIZATION else ""
+                return Refuse(403, sentence(decision), advice, challenge, links=self._links_for(incoming, check.identity), more=cors)
+            case Outcome.CERTIFICATE:
+                # Only a new connection can show another certificate.
+                return Refuse(495, sentence(decision), CERTIFICATE_ADVICE, more=[(b"connection", b"close"), *cors])
+            case _:
+                is_tunnels = has_tunnels and not incoming.is_connect and self._authorize.routes.has_tunnels_at(incoming.request.host)
+                return for_tunnels_only(incoming) if is_tunnels else UNKNOWN_ADDRESS
+
+    def token(self, incoming: Incoming, check: Check) -> Refuse:
+        return Refuse(401, NOT_GOOD, NOT_GOOD_ADVICE, check.challenge, more=self._cors(incoming, check.decision))
+
+    def unauthorized(self, incoming: Incoming, check: Check) -> Refuse:
+        """For who can't be led to a sign-in: programs, and proxies that ask."""
+        decision = check.decision
+        reason, challenge = "You are not signed in.", challenges.NOBODY
+        if decision.outcome is Outcome.STEP_UP and decision.route is not None:
+            reason = sentence(decision)
+            challenge = step_up_challenge(decision.route.route, decision.trace[-1].reason.value)
+        elif incoming.is_connect:
+            # What the program does next stands in docs/tcp.md.
+            error = "invalid_token" if credentials.shows_token_of_ours(incoming.request) else ""
+            challenge = challenges.challenge("Gate", realm=incoming.request.host_port, error=error)
+        elif credentials.shows_token_of_ours(incoming.request):
+            challenge = challenges.BAD_TOKEN
+        advice = TUNNEL_ADVICE.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_ADVICE
+        return Refuse(401, reason, advice, challenge, more=self._cors(incoming, decision))
+
+    def loop(self, incoming: Incoming, scheme: str) -> Refuse:
+        links = (("Try again", return_url(incoming, scheme)), *self._links[:1])
+        return Refuse(400, LOOP, LOOP_ADVICE, links=links, more=[(b"set-cookie", self._clear_loop.encode())])
+
+    def _links_for(self, incoming: Incoming, identity: Identity | None) -> tuple[tuple[str, str], ...]:
+        """Nobody else can open the explanation, so nobody else is led to it."""
+        if identity is None or not self._authorize.may_administer(identity):
+            return self._links
+        return (("Why? The whole explanation, for administrators", f"{self._explanation}{incoming.request_id}"), *self._links)
+
+    def _cors(self, incoming: Incoming, decision: Decision) -> Headers:
+        """A script may read why it was refused where the route lets its origin in, or where that origin is a route of ours."""
+        origin = incoming.header(b"origin")
+        if not origin or not incoming.is_script:
+            return []
+        route_allows = decision.route is not None and decision.route.route.cors_allow_preflight
+        if not (route_allows or self._authorize.is_route_origin(origin)):
+            return []
+        return [
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-allow-credentials", b"true"),
+            (b"access-control-expose-headers", b"WWW-Authenticate, Retry-After"),
+            (b"vary", b"Origin"),
+        ]
+
+
+# For a host, or a path of it, that no route has.
+UNKNOWN_ADDRESS = Refuse(404, "No application is configured at this address.", "Check the address for a typo.")
+
+
+def for_tunnels_only(incoming: Incoming) -> Refuse:
+    return Refuse(404, "This address carries TCP, not web pages.", f"Connect with `manage.py tunnel {incoming.request.host}:PORT`.")
+
+
+def not_kept(incoming: Incoming, scheme: str, form: NotKept) -> Refuse:
+    return Refuse(401, NOT_KEPT.format(form.reason), NOT_KEPT_ADVICE, links=(("Sign in", return_url(incoming, scheme)),))
+
+
+def _signed_in_as(identity: Identity | None) -> str:
+    return f"You are signed in as {identity.shown_as}. " if identity is not None else ""
+
+
+class TooManyTunnels(BadRequest):
+    status = 429
+
+
+# The first that an error is one of says what a person is told, who may pass; the cause itself is for the log.
+_TROUBLES: tuple[tuple[type[GateError], str, str], ...] = (
+    (HandshakeRefused, "This upgrade is refused: {}.", ""),
+    (TooManyTunnels, "There are too many tunnels: {}.", "Close some, or use one for several things."),
+    (FormGone, "{}.", "Look whether it has arrived before you write it again."),
+    (BadRequest, "This request can't be answered: {}.", ""),
+    (AccessEnded, "Your access ended while this request was under way.", SIGN_IN_ADVICE),
+    (BrokerError, "Your session can't be read right now.", AGAIN),
+    (NobodyToActFor, "The application behind this address acts in people's names: {}.", "Sign in at another page of it."),
+    (CredentialsError, "gate can't prove itself to the application behind this address right now.", AGAIN),
+    (NoDescriptors, "There is too much to do here at this moment.", AGAIN),
+    (UpstreamTimeout, "The application behind this address did not answer in time.", AGAIN),
+    (GateError, "The application behind this address can't be reached.", AGAIN),
+)
+
+
+def refusal_of(error: GateError) -> Refuse:
+    reason, advice = next((reason, advice) for kind, reason, advice in _TROUBLES if isinstance(error, kind))
+    reason = reason.format(str(error).capitalize() if isinstance(error, FormGone) else error)
+    wait = error.retry_after if isinstance(error, BrokerError) else None
+    more = list(error.headers) if isinstance(error, HandshakeRefused) else []
+    return Refuse(error.status, reason, advice, retry_after=wait, more=more, problem=error.in_full)

@@ -1,0 +1,114 @@
+"""The answers that we give ourselves, without Django: small pages, errors, and refusals, each in the form its client reads."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from config.options import Options
+from foundation import pages
+from foundation.challenges import owed
+from proxy.answers.refusals import Refuse
+from proxy.incoming import Incoming, Send
+from proxy.sign_in.redirects import SignInRedirects
+from proxy.verdict import Redirect, SignIn
+
+Headers = list[tuple[bytes, bytes]]
+
+# RFC 9110 to gRPC status, as the gRPC documentation "HTTP to gRPC Status Code Mapping" gives it, with 403 and 401 exact.
+GRPC_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 495: 7, 502: 14, 503: 14, 504: 4}
+
+
+async def send_response(send: Send, status: int, headers: Headers, body: bytes, *, head_only: bool = False) -> None:
+    headers = [*headers, *owed(status, [name for name, _ in headers]), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head_only else body})
+
+
+async def send_text(
+    incoming: Incoming, send: Send, status: int, text: str, *, content_type: str = "text/plain", is_for_now: bool = False
+) -> None:
+    """`is_for_now`: it says how things are at this moment, so nothing on the way may keep it."""
+    headers = [(b"content-type", content_type.encode()), (b"x-content-type-options", b"nosniff"), *incoming.own_headers]
+    headers += [(b"cache-control", b"no-store")] if is_for_now else []
+    await send_response(send, status, headers, text.encode(), head_only=incoming.is_head)
+
+
+async def send_redirect(
+    incoming: Incoming,
+    send: Send,
+    location: str,
+    *,
+    status: int = 302,
+    set_cookies: Iterable[str] = (),
+    extra_headers: Iterable[tuple[bytes, bytes]] = (),
+) -> None:
+    headers = [(b"location", location.encode("ascii")), (b"cache-control", b"no-store"), (b"content-type", b"text/plain")]
+    headers += [(b"set-cookie", cookie.encode("ascii")) for cookie in set_cookies]
+    headers += extra_headers
+    headers += [pair for pair in incoming.own_headers if pair not in headers]
+    await send_response(send, status, headers, b"", head_only=incoming.is_head)
+
+
+async def send_refusal(incoming: Incoming, refusal: Refuse, send: Send) -> int:
+    """HTML, JSON or text by what the client accepts; a gRPC client gets a trailers-only response.  The status that was meant."""
+    incoming.told, status = refusal.reason, refusal.status
+    if incoming.is_grpc:
+        await send_grpc_error(send, status, refusal.reason, refusal.headers)
+        return status
+    accept = "application/json" if incoming.is_script else incoming.header(b"accept") or "text/plain" * incoming.is_connect
+    content_type, body = pages.error_response(
+        status, refusal.reason, incoming.request_id, accept, advice=refusal.advice, links=refusal.links
+    )
+    headers = [(name.lower().encode(), value.encode()) for name, value in pages.headers()]
+    headers += [(b"content-type", content_type.encode()), (b"x-request-id", incoming.request_id.encode()), (b"vary", b"Accept")]
+    headers += [*incoming.own_headers, *refusal.headers]
+    await send_response(send, status, headers, body, head_only=incoming.is_head)
+    return status
+
+
+class Answers:
+    """Renders a verdict by which nothing is carried."""
+
+    def __init__(self, options: Options, added: Iterable[tuple[bytes, bytes]] = ()):
+        self._sign_in = SignInRedirects(options)
+        self._added = tuple(added)
+
+    async def send(self, incoming: Incoming, verdict: SignIn | Refuse | Redirect, send: Send, now: float) -> int:
+        """The status that was said."""
+        match verdict:
+            case Refuse():
+                return await send_refusal(incoming, verdict, send)
+            case Redirect():
+                await send_redirect(incoming, send, verdict.location, status=verdict.status, extra_headers=self._added)
+                return verdict.status
+        form = verdict.form
+        location, cookies = self._sign_in.begin(incoming, verdict.scheme, now, verdict.route, own_page=form.path if form else "")
+        await send_redirect(incoming, send, location, set_cookies=[*cookies, form.set_cookie] if form else cookies)
+        return 302
+
+
+async def send_grpc_error(send: Send, status: int, reason: str, extra_headers: Headers) -> None:
+    """gRPC over HTTP/2 "Trailers-Only": status 200, the outcome in headers, beside those that an answer of `status` has."""
+    message = reason.encode("ascii", "replace").replace(b"%", b"%25")
+    headers = [
+        (b"content-type", b"application/grpc"),
+        (b"grpc-status", str(GRPC_STATUS.get(status, 2)).encode()),
+        (b"grpc-message", message),
+        *extra_headers,
+        *owed(status, [name for name, _ in extra_headers]),
+    ]
+    await send_response(send, 200, headers, b"")
+
+
+class CapturedResponse:
+    """An ASGI `send` that keeps what was said, for who says it in another protocol."""
+
+    def __init__(self) -> None:
+        self.status = 500
+        self.headers: Headers = []
+        self.body = b""
+
+    async def __call__(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], message["headers"]
+        else:
+            self.body += message.get("body", b"")

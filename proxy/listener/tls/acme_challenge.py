@@ -1,0 +1,94 @@
+"""Is it the authority that connects, to see whether a host is ours (TLS-ALPN-01, RFC 8737)?
+
+OpenSSL chooses a certificate by name before it looks at the protocols that a client offers, so the ClientHello is read before it.
+What is no such validation goes on to OpenSSL as it came.  What is one never reaches HTTP: it ends with the handshake.
+"""
+
+from collections.abc import Callable
+
+import structlog
+from OpenSSL import SSL
+from twisted.internet.interfaces import IAddress, IHandshakeListener, IOpenSSLServerConnectionCreator, IProtocol, IProtocolFactory
+from twisted.internet.protocol import Factory
+from twisted.protocols.tls import TLSMemoryBIOFactory
+from zope.interface import implementer
+
+from proxy.listener.first_bytes import Before, FirstBytes
+from proxy.listener.limits import ListenerLimits
+from proxy.listener.tls.acme_state import Challenge, Obtained
+from proxy.listener.tls.client_hello import ClientHello, Incoming, Unreadable
+from proxy.listener.tls.self_signed import ACME_TLS, proof
+
+log = structlog.get_logger(__name__)
+
+MOST_SECONDS = 10.0  # of the authority's handshake
+# A fatal alert, no_application_protocol (RFC 8446 6.2), as a record of its own.
+_NO_SUCH_PROTOCOL = b"\x15\x03\x03\x00\x02\x02\x78"
+
+
+class BeforeTls(Before):
+    def __init__(self, factory: IProtocolFactory, limits: Callable[[], ListenerLimits], obtained: Obtained):
+        super().__init__(factory)
+        self.limits = limits
+        self.obtained = obtained
+
+    def buildProtocol(self, addr: IAddress) -> IProtocol | None:
+        # The setting may change while the listener runs.
+        return AwaitedHello(self) if self.obtained.is_on else self.factory.buildProtocol(addr)
+
+
+class AwaitedHello(FirstBytes):
+    def __init__(self, before: BeforeTls):
+        super().__init__(before.limits().read)
+        self._before = before
+        self._incoming = Incoming()
+        self._looked_at = 0
+
+    def look(self) -> None:
+        new, self._looked_at = self.received[self._looked_at :], len(self.received)
+        try:
+            hello = self._incoming.take(new)
+        except Unreadable:
+            hello = ClientHello(None, ())
+        if hello is None:
+            return
+        if hello.protocols == (ACME_TLS,):
+            self._validate(hello)
+        else:
+            self.hand_over(self._before.factory, self.received)
+
+    def _validate(self, hello: ClientHello) -> None:
+        host = (hello.server_name or b"").decode("ascii", "replace").lower()
+        challenge = self._before.obtained.pending(host)
+        if challenge is None or challenge.kind != "tls-alpn-01":
+            self._stop_waiting()
+            self.transport.write(_NO_SUCH_PROTOCOL)
+            self.transport.loseConnection()
+        else:
+            log.info("the authority validates a host", host=host, challenge=challenge.kind)
+            ends_soon = Factory.forProtocol(Proven)
+            ends_soon.noisy = False
+            self.hand_over(TLSMemoryBIOFactory(_Prover(challenge), False, ends_soon), self.received)
+
+
+@implementer(IOpenSSLServerConnectionCreator)
+class _Prover:
+    def __init__(self, challenge: Challenge):
+        self._context = proof(challenge.host, challenge.key_authorization)
+
+    def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
+        return SSL.Connection(self._context, None)
+
+
+@implementer(IHandshakeListener)
+class Proven(FirstBytes):
+    """The handshake was all there is to it: whatever comes after is read by nobody."""
+
+    def __init__(self) -> None:
+        super().__init__(MOST_SECONDS)
+
+    def handshakeCompleted(self) -> None:
+        self.transport.loseConnection()
+
+    def look(self) -> None:
+        self.received = b""

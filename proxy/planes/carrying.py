@@ -1,0 +1,46 @@
+"""What outlives the reload of a configuration: the pools of upstream connections, what is being carried, who hears of it."""
+
+from dataclasses import dataclass, field
+
+from authorize.decisions.log import DecisionLog
+from authorize.decisions.recorder import Saw
+from config.options import Options
+from databroker.client import BrokerClient
+from proxy.observe.access_log import Observer
+from proxy.planes.open_streams import OpenStreams
+from proxy.rewriting.headers import TrustedPeers
+from proxy.state import ProxyState
+from proxy.upstreams.client import UpstreamClient
+from proxy.upstreams.health import HealthChecks
+
+
+@dataclass(frozen=True, slots=True)
+class Carrying:
+    """What outlives the reload of a configuration: the pools of upstream connections, what is being carried, who was seen.
+
+    `saw` is told of every request that is let through for a session: its id, the time, the host.
+    """
+
+    decisions: DecisionLog = field(default_factory=lambda: DecisionLog(lambda entries: None))
+    client: UpstreamClient = field(default_factory=UpstreamClient)
+    streams: OpenStreams = field(default_factory=OpenStreams)
+    saw: Saw = lambda session_id, now, host: None
+    broker: BrokerClient | None = None  # keeps what people send without a session; without it, nothing is kept
+    health: HealthChecks = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "health", HealthChecks(self.client))
+
+    def use(self, options: Options, state: ProxyState | None) -> None:
+        """This configuration is in force from now on; called on the event loop."""
+        self.client.use(options.dns_lookup_family)
+        self.client.troubles.forget()
+        carries = options.services in ("all", "proxy")
+        self.health.use(state.clusters.members() if state is not None and carries else ())
+
+    def observer(self, trusted: TrustedPeers) -> Observer:
+        return Observer(trusted, self.decisions, self.saw)
+
+    async def close(self) -> None:
+        self.health.close()
+        await self.client.close()

@@ -1,0 +1,181 @@
+"""The embedded data plane: renders a verdict, and carries what passes; then one line in the log."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from authorize.client import Authorizer
+from config.options import Options
+from foundation.errors import AccessEnded, BadRequest, BrokerError, CredentialsError, NoDescriptors, UpstreamError
+from foundation.telemetry.http_calls import CLIENT_LEFT
+from foundation.telemetry.tracing.spans import active
+from proxy.answers.refusals import TooManyTunnels, refusal_of
+from proxy.answers.send import Answers, send_refusal
+from proxy.forwarding import spdy
+from proxy.forwarding.handshake import Handshake, HandshakeRefused
+from proxy.forwarding.http import ForwardResult, forward
+from proxy.forwarding.spdy import SpdyUpgrade
+from proxy.forwarding.tcp import Limits, carry_tcp
+from proxy.forwarding.websocket import Upgrade
+from proxy.incoming import Incoming, Receive, Send, client_address
+from proxy.observe.spans import carried_in_span
+from proxy.planes.carrying import Carrying
+from proxy.planes.judging import Judging
+from proxy.planes.open_streams import Stream
+from proxy.rewriting.headers import TrustedPeers
+from proxy.sign_in.kept_forms import Kept, KeptForms, NotKept
+from proxy.state import ProxyState, RouteForwarding
+from proxy.upstreams.client import OutgoingRequest, Place
+from proxy.upstreams.dialing import dial
+from proxy.verdict import Carry, JudgedRequest, SignIn, Verdicts, with_form
+
+# Of one session, or of nobody's from one address, in one process.
+MOST_TUNNELS = 1024
+
+
+class DataPlane:
+    def __init__(
+        self,
+        options: Options,
+        authorize: Authorizer,
+        carrying: Carrying | None = None,
+        clock: Callable[[], float] = time.time,
+        previous: "DataPlane | None" = None,
+    ):
+        self._authorize = authorize
+        self._carrying = carrying or Carrying()
+        self.streams, self.troubles = self._carrying.streams, self._carrying.client.troubles
+        self._clock = clock
+        self.state: ProxyState = ProxyState(authorize.routes.routes(), options, previous.state if previous else None)
+        self._trusted = TrustedPeers(options.trusted_proxies)
+        self.observer = self._carrying.observer(self._trusted)
+        self.judging = Judging(authorize, self.streams, clock)
+        self.verdicts = Verdicts(options, authorize)
+        self._answer_headers = self.state.response_headers.for_client
+        self._answers = Answers(options, self.state.response_headers.added)
+        self.forms = KeptForms(options, self._carrying.broker, authorize.scheme_of)
+
+    async def __call__(self, incoming: Incoming, receive: Receive, send: Send) -> None:
+        log = self.observer.begin(incoming)
+        try:
+            if incoming.request.method == "POST":
+                log.incoming, receive = await self.forms.unpacked(incoming, receive, self._clock())
+            judged = await self.judging.judge(log)
+            verdict = self.verdicts.of(judged)
+            if isinstance(verdict, SignIn):
+                verdict = with_form(verdict, await self._kept(judged, receive), log.incoming)
+            if isinstance(verdict, Carry):
+                log.passes(judged)
+                log.result = await self._carried(judged, verdict, receive, send)
+            else:
+                log.answered(verdict, await self._answers.send(log.incoming, verdict, send, judged.now))
+        except (AccessEnded, BadRequest, BrokerError, CredentialsError, UpstreamError) as error:
+            await send_refusal(log.incoming, log.refused(refusal_of(error)), send)
+        except ConnectionError:  # ASGI: `send` raises one where the client is gone
+            log.status = CLIENT_LEFT
+            raise
+        finally:
+            log.tell()
+
+    async def outgoing(self, judged: JudgedRequest, carry: Carry) -> OutgoingRequest:
+        """The request that its upstream gets, of whatever kind and on whatever plane: none is made elsewhere.
+
+        Raises CredentialsError, BadRequest, NoHealthyUpstream.
+        """
+        forwarding = self.state.forwarding(carry.route)
+        credentials = await self._authorize.credentials_for(judged.check, judged.incoming.request, judged.incoming.cookies)
+        return forwarding.outgoing(judged.incoming, carry, credentials, self._who(forwarding, judged))
+
+    def begin(self, judged: JudgedRequest) -> Stream:
+        """It is carried from now on; `streams` wants to be told of its end."""
+        # A token ends by the clock alone: no record is deleted with it.
+        identity, route = judged.check.identity, judged.check.decision.route
+        is_token = identity is not None and identity.is_bearer
+        is_timed = is_token or (route is not None and route.is_timed)
+        return self.streams.open(judged.incoming, judged.session_id, judged.changes, is_timed=is_timed, asks_provider=is_token)
+
+    async def _kept(self, judged: JudgedRequest, receive: Receive) -> Kept | NotKept | None:
+        # Requests with a body to upstreams that speak HTTP/2 are Envoy's alone: ours can't carry them.
+        incoming, route = judged.incoming, judged.check.decision.route
+        can_be_sent = route is None or not route.route.upstream_http2
+        return await self.forms.keep(incoming, client_address(incoming, self._trusted), receive, judged.now, can_be_sent=can_be_sent)
+
+    async def _carried(self, judged: JudgedRequest, carry: Carry, receive: Receive, send: Send) -> ForwardResult:
+        incoming, offer, switch = judged.incoming, carry.offer, None
+        if incoming.is_connect:
+            return await self._tunnel(judged, carry, receive)
+        take_over = _take_over(incoming) if offer is not None else None
+        outgoing = await self.outgoing(judged, carry)
+        if take_over is not None:
+            # The default bounds the handshake alone; a timeout that was set bounds what comes after it, too.
+            lifetime = None if outgoing.is_default_timeout else outgoing.timeout
+            if isinstance(offer, Handshake):
+                switch = Upgrade(offer, take_over, self._answer_headers, lifetime).carry
+            else:
+                switch = SpdyUpgrade(take_over, self._answer_headers, lifetime).carry
+
+        with self.on_leash(judged, outgoing.place) as leash:
+            answer = forward(outgoing, self._carrying.client, receive, send, self._answer_headers, leash, switch)
+            result = await (answer if active() is None else carried_in_span(outgoing, answer))
+            leash.status = result.status
+        return result
+
+    async def _tunnel(self, judged: JudgedRequest, carry: Carry, receive: Receive) -> ForwardResult:
+        """Where it leads is the route's alone: nothing of the request has a say in what is dialled."""
+        incoming, compiled = judged.incoming, carry.route
+        take_over = _take_over(incoming)
+        if self.streams.tunnels(judged.session_id, incoming.peer) >= MOST_TUNNELS:
+            raise TooManyTunnels(f"{MOST_TUNNELS} tunnels are open already")
+        forwarding = self.state.forwarding(compiled)
+        upstream, place = forwarding.chosen(self._who(forwarding, judged))
+        family, headers = self._carrying.client.family, [(b"x-request-id", incoming.request_id.encode())]
+        limits = Limits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.silence)
+        dialled = partial(dial, upstream, place, family, self.troubles)
+        with self.on_leash(judged, place) as leash:
+            result = await carry_tcp(compiled.route.name or compiled.id, dialled, take_over, headers, receive, limits, leash)
+            leash.status = result.status
+        return result
+
+    @contextmanager
+    def on_leash(self, judged: JudgedRequest, place: Place | None) -> Iterator[Stream]:
+        """While it is carried: `streams` may end it, and its upstream is known to be at work; the leash is told how that went."""
+        stream = self.begin(judged)
+        if place is not None:
+            place.begin()
+        try:
+            yield stream
+        except NoDescriptors:  # says nothing of the upstream
+            raise
+        except UpstreamError as error:
+            stream.status = error.status
+            raise
+        finally:
+            self.streams.close(stream)
+            if place is not None:
+                place.end(stream.status)
+
+    def _who(self, forwarding: RouteForwarding, judged: JudgedRequest) -> str:
+        """For balancing that sticks: the session, else the client's address."""
+        if forwarding.cluster is None or not forwarding.cluster.is_sticky:
+            return ""
+        return judged.session_id if judged.check.identity is not None else client_address(judged.incoming, self._trusted)
+
+    async def may_go_on(self, incoming: Incoming) -> bool:
+        """Would this request still be carried as it is?  Raises BrokerError."""
+        try:
+            verdict = self.verdicts.of(await self.judging.again(incoming))
+        except BadRequest:
+            return False
+        if not isinstance(verdict, Carry):
+            return False
+        return verdict.offer is not None or not incoming.is_upgrade or not spdy.is_offered(incoming.scope["headers"])
+
+
+def _take_over(incoming: Incoming) -> Any:
+    """The listener's way to hand over a connection, client and all."""
+    tunnel: dict[str, Any] | None = incoming.scope.get("extensions", {}).get("gate.tunnel")
+    if tunnel is None:
+        raise HandshakeRefused(501, "this server can't hand a connection over")
+    return tunnel["take_over"]

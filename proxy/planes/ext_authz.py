@@ -1,0 +1,93 @@
+"""What is somebody's Envoy told to answer, to add and to take away?  By the same verdict that our own data plane renders."""
+
+import time
+from collections.abc import Callable
+
+from authorize.client import Authorizer
+from authorize.rpc.ext_authz import Denied, EnvoyRequest, LetThrough, Responder, require_same_route
+from config.options import Options
+from foundation.bounded_cache import bounded_lru_cache, together
+from foundation.errors import GateError
+from foundation.telemetry.request_id import new_request_id
+from proxy.answers.send import Answers, CapturedResponse
+from proxy.incoming import Incoming
+from proxy.observe.access_log import RequestLog
+from proxy.planes.carrying import Carrying
+from proxy.planes.judging import Judging
+from proxy.rewriting.headers import Header, RouteHeaders, TrustedPeers, fold, is_internal_header
+from proxy.verdict import Asker, Carry, Redirect, Refuse, SignIn, Verdicts, refused
+
+# An Envoy with `use_remote_address` has overwritten what the client sent under these very names, or put its own address after it.
+WRITTEN_BY_ENVOYS = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"))
+NOBODY = TrustedPeers(())  # the Envoy has worked out itself who asks
+
+
+class ExtAuthzResponder(Responder):
+    def __init__(self, options: Options, authorize: Authorizer, carrying: Carrying | None = None, clock: Callable[[], float] = time.time):
+        carrying = carrying or Carrying()
+        self._clock = clock
+        self._observer = carrying.observer(NOBODY)
+        self._judging = Judging(authorize, carrying.streams, clock)
+        self._verdicts = Verdicts(options, authorize)
+        self._answers = Answers(options)
+        self._headers = RouteHeaders.of_another_proxy(options)
+
+    async def respond(self, asked: EnvoyRequest) -> LetThrough | Denied:
+        log = self._observer.begin(_incoming(asked))
+        try:
+            verdict = await self._verdict(asked, log)
+            if isinstance(verdict, LetThrough):
+                log.status = 200
+                return verdict
+            said = CapturedResponse()
+            log.answered(verdict, await self._answers.send(log.incoming, verdict, said, self._clock()))
+            return Denied(said.status, said.headers, said.body)
+        finally:
+            log.tell()
+
+    async def _verdict(self, asked: EnvoyRequest, log: RequestLog) -> LetThrough | SignIn | Refuse | Redirect:
+        try:
+            if asked.unread is not None:
+                raise asked.unread
+            judged = await self._judging.judge(log)
+            require_same_route(judged.check, asked.route_id)
+        except GateError as error:
+            return refused(error, Asker.ENVOY)
+        verdict = self._verdicts.of(judged, Asker.ENVOY)
+        if not isinstance(verdict, Carry):
+            return verdict
+        log.passes(judged)
+        return LetThrough(judged.check.decision.outcome, verdict.route.id, verdict.told, *self._cut(asked, verdict))
+
+    def _cut(self, asked: EnvoyRequest, carry: Carry) -> tuple[tuple[Header, ...], tuple[bytes, ...]]:
+        """(headers that the upstream gets instead of the client's, names of those that it must not get)."""
+        names, not_the_envoys = _by_names(tuple([name for name, _ in asked.headers]))
+        told = {name for name, _ in carry.told}
+        removed = [name for name in not_the_envoys if name not in told]
+        replaced: list[Header] = []
+        if b"x-forwarded-for" in names:
+            # Before the address that the Envoy believes there may be others, which the client wrote.
+            replaced.append((b"x-forwarded-for", asked.client_address.encode()))
+        if b"cookie" in names or b"authorization" in names:
+            for name, left in self._headers.credentials(asked.headers, carry.withheld):
+                if left:
+                    replaced.append((name, left))
+                elif name in names:
+                    removed.append(name)
+        return tuple(replaced), tuple(sorted(removed))
+
+
+@bounded_lru_cache(256, longest=2048, size=together)  # browsers send the same names again and again
+def _by_names(sent: tuple[bytes, ...]) -> tuple[frozenset[bytes], tuple[bytes, ...]]:
+    """What follows from the names of a request's headers alone: each, and those that only we may tell an upstream."""
+    names = frozenset(sent)
+    return names, tuple(name for name in names if name not in WRITTEN_BY_ENVOYS and is_internal_header(fold(name)))
+
+
+def _incoming(asked: EnvoyRequest) -> Incoming:
+    scope = {
+        "method": asked.request.method,
+        "headers": list(asked.headers),
+        "client": (asked.client_address, 0) if asked.client_address else None,
+    }
+    return Incoming(scope, asked.request, dict(asked.headers), list(asked.cookies), asked.request_id or new_request_id(), asked.started)

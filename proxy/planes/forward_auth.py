@@ -1,0 +1,158 @@
+"""May this request pass?  Asked by another proxy: `/verify?uri=` answers 200, 401 or 403, `/?uri=` leads to sign-in besides."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlencode
+
+from authorize.client import Authorizer
+from authorize.policy.compiled_route import CompiledRoute
+from config.options import Options
+from foundation.errors import BadRequest, GateError
+from proxy.answers.send import Answers, Headers, send_refusal, send_response
+from proxy.incoming import Incoming, Receive, Send, source_ip
+from proxy.own_paths import is_own_page
+from proxy.planes.carrying import Carrying
+from proxy.planes.judging import Judging
+from proxy.planes.original_request import ALL_HEADERS, Original, original_request
+from proxy.rewriting.headers import RouteHeaders, TrustedPeers, fold, is_identity_header, is_internal_header, is_steering_header
+from proxy.sign_in.redirects import return_url
+from proxy.verdict import NOT_IN_A_VERDICT, UNKNOWN, Asker, CarriedElsewhere, Carry, JudgedRequest, Redirect, SignIn, Verdicts, refused
+
+VERIFY = "/verify"
+
+# What an answer depends on besides the URL: a cache in the front proxy must tell these apart.
+VARY = b", ".join(
+    sorted([b"cookie", b"authorization", b"origin", b"access-control-request-method", b"sec-websocket-version", *ALL_HEADERS])
+)
+
+OwnPages = Callable[[Incoming, Receive, Send], Awaitable[None]]
+
+
+class ForwardAuth:
+    """`/verify` has three answers and 503, since front proxies know no others; `/` may also redirect."""
+
+    def __init__(self, options: Options, authorize: Authorizer, carrying: Carrying, clock: Callable[[], float]):
+        self._authorize = authorize
+        self._clock = clock
+        self._trusted = TrustedPeers(options.trusted_proxies)
+        self._observer = carrying.observer(self._trusted)
+        self._judging = Judging(authorize, carrying.streams, clock)
+        self._verdicts = Verdicts(options, authorize)
+        self._answers = Answers(options)
+        self._headers = RouteHeaders.of_another_proxy(options)
+        self._cache_seconds = options.forward_auth_cache.total_seconds()
+
+    async def __call__(self, incoming: Incoming, receive: Receive, send: Send, own_pages: OwnPages) -> None:
+        # Errors for gRPC clients have the status 200, which means something else to a front proxy.
+        incoming = replace(incoming, headers={name: value for name, value in incoming.headers.items() if name != b"content-type"})
+        asker = Asker.STATUS_ONLY if incoming.request.path == VERIFY else Asker.FRONT_PROXY
+        log, refuse = self._observer.begin(incoming), _NeverSuccess(incoming, send)
+        try:
+            original = self._original(incoming)
+            log.incoming = replace(incoming, request=original.request)
+            if is_own_page(original.request.path):
+                await self._own_page(log.incoming, original, asker, receive, refuse, own_pages)
+                log.status = refuse.status
+                return
+            judged = await self._judging.judge(log)
+            verdict = self._verdicts.of(judged, asker)
+            if isinstance(verdict, Carry):
+                log.passes(judged)
+                log.status = 200
+                await send_response(send, 200, self._permission(judged, verdict), b"")
+                return
+            if isinstance(verdict, SignIn):
+                # On the route's own host, whoever reads this answer: the cookie that binds a sign-in to its browser belongs there.
+                query = urlencode({"gate_redirect_uri": return_url(log.incoming, original.scheme)})
+                verdict = Redirect(302, f"{original.origin}/.gate/sign_in?{query}")
+            log.answered(verdict, await self._answers.send(log.incoming, verdict, refuse, judged.now))
+        except GateError as error:
+            await send_refusal(log.incoming, log.refused(refused(error, asker)), refuse)
+        finally:
+            log.tell()
+
+    def _original(self, incoming: Incoming) -> Original:
+        if incoming.request.path not in (VERIFY, "/"):
+            raise NoSuchPath(f"forward auth answers at / and {VERIFY} only")
+        _refuse_what_is_not_the_clients(incoming)
+        is_trusted = incoming.peer in self._trusted
+        original = original_request(incoming, self._authorize.default_ports, is_trusted=is_trusted)
+        # The peer is the front proxy: where its word does not count, nobody knows who asks it.
+        address = source_ip(incoming, self._trusted) if is_trusted else ""
+        original = replace(original, request=replace(original.request, source_ip=address, headers=incoming.scope["headers"]))
+        request = original.request
+        if not self._authorize.knows_host(request.host, request.port):
+            raise CarriedElsewhere(f"{UNKNOWN}: {request.host_port}")
+        if original.scheme != self._authorize.scheme_of(request.host, request.port):
+            raise CarriedElsewhere("the routes of this host have another scheme")
+        return original
+
+    async def _own_page(
+        self, judged: Incoming, original: Original, asker: Asker, receive: Receive, refuse: Send, own_pages: OwnPages
+    ) -> None:
+        """A front proxy that asks about `/.gate/` too hands our answer on to the browser, as long as it is no 2xx."""
+        if asker is Asker.STATUS_ONLY or original.request.method not in ("", "GET"):
+            raise CarriedElsewhere(NOT_IN_A_VERDICT)
+        scope = {**judged.scope, "method": "GET", "query_string": original.request.query.encode("latin-1")}
+        await own_pages(replace(judged, scope=scope), receive, refuse)
+
+    def _permission(self, judged: JudgedRequest, carry: Carry) -> Headers:
+        """What the front proxy copies into the request that it forwards: an empty value where there is none, so that it replaces
+        what the client sent under that name."""
+        told, incoming = dict(carry.told), judged.incoming
+        headers: Headers = [(name, told.get(name, b"")) for name in self._authorize.identity_header_names]
+        headers += self._headers.credentials(incoming.scope["headers"], carry.withheld)
+        return [*headers, (b"x-request-id", incoming.request_id.encode()), *self._caching(judged, carry.route)]
+
+    def _caching(self, judged: JudgedRequest, route: CompiledRoute) -> Headers:
+        seconds, identity = self._cache_seconds, judged.check.identity
+        if route.has_policy or route.is_timed:
+            # What it was decided by may differ in the next request, or with the hour.
+            seconds = 0
+        elif identity is not None:
+            seconds = min(seconds, identity.expires - judged.now)
+        if int(seconds) <= 0:
+            return [(b"cache-control", b"no-store")]
+        return [(b"cache-control", b"private, max-age=%d" % seconds), (b"vary", VARY)]
+
+
+class NoSuchPath(BadRequest):
+    status = 404
+
+
+class _NeverSuccess:
+    """Whatever is refused, in whatever form: a front proxy lets a request pass for nothing but the status 2xx of our answer."""
+
+    def __init__(self, incoming: Incoming, send: Send):
+        self._incoming, self._send = incoming, send
+        self._is_replaced = False
+        self.status = 0
+
+    async def __call__(self, message: dict[str, Any]) -> None:
+        if self._is_replaced:
+            return
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            if self.status < 300:
+                self._is_replaced, self.status = True, 403
+                await send_refusal(self._incoming, refused(CarriedElsewhere(NOT_IN_A_VERDICT), Asker.STATUS_ONLY), self._send)
+                return
+        await self._send(message)
+
+
+def _refuse_what_is_not_the_clients(incoming: Incoming) -> None:
+    """We can't take a header out of what the front proxy will forward, so a request that claims an identity, or steers the application
+    away from what is judged, does not pass.  Some names that steer are the front proxy's own words to us."""
+    names = [*(name for name, _ in incoming.scope["headers"]), *incoming.scope.get("gate.ignored_headers", ())]
+    for name, folded in [(name, fold(name)) for name in names]:
+        if is_identity_header(folded):
+            raise CarriedElsewhere("it carries a header that only gate may set")
+        if is_internal_header(folded) and name.lower() != folded:
+            raise CarriedElsewhere(
+                f"it carries a header that an application may read as {folded.decode('ascii')}, which only proxies may set"
+            )
+        if is_steering_header(folded) and not folded.startswith(b"x-original-"):
+            raise CarriedElsewhere(
+                f"it carries {folded.decode('ascii')}, by which an application may run another method or URL than the one judged"
+            )

@@ -1,0 +1,52 @@
+"""May a request pass?  authorize is asked once about each, and about what is in shadow besides."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from authorize.client import Authorizer
+from foundation.telemetry.tracing.spans import active
+from proxy.incoming import Incoming
+from proxy.observe.access_log import RequestLog
+from proxy.observe.spans import judged_in_span
+from proxy.planes.open_streams import OpenStreams
+from proxy.verdict import JudgedRequest
+
+
+class Judging:
+    def __init__(self, authorize: Authorizer, streams: OpenStreams, clock: Callable[[], float]):
+        self._authorize = authorize
+        self._streams = streams
+        self._clock = clock
+
+    async def judge(self, log: RequestLog) -> JudgedRequest:
+        """Raises BadRequest and BrokerError.  What is in shadow is asked afterwards, and changes nothing."""
+        return await self.with_shadow(await self.without_shadow(log), log)
+
+    async def without_shadow(self, log: RequestLog) -> JudgedRequest:
+        """For who may leave the telling to another log of the same request."""
+        incoming, changes, began = log.incoming, self._streams.changes, time.perf_counter()
+        asked = self._authorize.check(incoming.request, incoming.cookies, incoming.request_id)
+        try:
+            check = await (asked if active() is None else judged_in_span(asked))
+        finally:
+            log.seconds = time.perf_counter() - began
+        sources = self._authorize.sources_of(check.identity) if check.identity is not None else None
+        log.judged = judged = JudgedRequest(incoming, check, self._clock(), changes, sources)
+        return judged
+
+    async def with_shadow(self, judged: JudgedRequest, log: RequestLog) -> JudgedRequest:
+        """What is in shadow is told of each request once."""
+        if not self._authorize.has_shadow:
+            return judged
+        incoming, check = judged.incoming, judged.check
+        would_be = await self._authorize.would_be(incoming.request, check, incoming.cookies)
+        if would_be is not None:
+            judged = replace(judged, would_be=would_be)
+            log.would_be(judged, would_be)
+        return judged
+
+    async def again(self, incoming: Incoming) -> JudgedRequest:
+        """Of what is being carried: no new request, so nothing is kept of it."""
+        check = await self._authorize.check(incoming.request, incoming.cookies)
+        return JudgedRequest(incoming, check, self._clock(), self._streams.changes)

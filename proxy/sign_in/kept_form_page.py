@@ -1,0 +1,41 @@
+"""The page on a route host that shows who has signed in again what they had sent, and the button that sends it."""
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET
+
+from foundation.responses import error_page, page, redirect
+from proxy.answers.refusals import LOOP, LOOP_ADVICE
+from proxy.sign_in.kept_forms import FIELD
+
+GONE = "What you sent is no longer kept: it was sent already, or more than ten minutes have passed."
+GONE_ADVICE = "Look whether it has arrived before you write it again."
+
+
+@require_GET
+async def kept_form(request: HttpRequest, id: str) -> HttpResponse:
+    own = request.scope["gate"]
+    incoming, proxy = own.incoming, own.proxy
+    now, host_port, origin = proxy.clock(), incoming.request.host_port, proxy.origin_of(incoming.request)
+    identity = await own.authorize.identify(incoming.cookies, host_port)
+    if identity is None:
+        if proxy.loops.is_looping(incoming.cookies, host_port, now):
+            links = (("Try again", origin + incoming.request.path),)
+            return error_page(request, 400, LOOP, advice=LOOP_ADVICE, links=links, set_cookies=[proxy.loops.clear()])
+        return redirect(*proxy.sign_in.begin(incoming, origin.partition("://")[0], now))
+    form = await proxy.dataplane.forms.opened(incoming, id, now)
+    if form is None:
+        return error_page(request, 410, GONE, advice=GONE_ADVICE, links=(("Open the application", "/"),))
+    return page(
+        "kept_form.html",
+        # The application decides where its answer leads, and browsers apply the policy to that, too.
+        form_targets="",
+        target=origin + form.target,
+        shown=(origin + form.target).partition("?")[0],
+        person=identity.shown_as,
+        sent=datetime.fromtimestamp(form.at, ZoneInfo(own.options.time_zone)).strftime("%H:%M %Z"),
+        field=FIELD,
+        id=form.id,
+    )

@@ -1,0 +1,69 @@
+"""Programmatic login at a route host: where a program begins, and where the token that its person agreed to leads back to it."""
+
+import structlog
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_http_methods
+
+from databroker.records import SESSION
+from foundation.errors import SealError
+from foundation.responses import error_page, finished, redirect
+from proxy.sign_in.programs import with_token
+
+log = structlog.get_logger(__name__)
+
+START_AGAIN = "Start the sign-in again in the program that led you here."
+NOT_ALLOWED = (
+    "This is an invalid redirect URI: gate_redirect_uri must be one http or https URL whose host is in "
+    "programmatic_redirect_domain_whitelist; http only to this machine."
+)
+
+
+@require_http_methods(["GET"])
+async def login(request: HttpRequest) -> HttpResponse:
+    """The URL that the program opens in its person's browser.  Nothing is given to anybody here."""
+    own = request.scope["gate"]
+    given = request.GET.getlist("gate_redirect_uri")
+    redirect_uri = own.proxy.programs.redirect_uri(given[0]) if len(given) == 1 else None
+    if redirect_uri is None:
+        return error_page(request, 400, NOT_ALLOWED)
+    route = own.proxy.route_of_tunnel(own.incoming.request.host, request.GET.get("gate_tunnel_port", ""))
+    url = own.proxy.sign_in.for_program(own.proxy.origin_of(own.incoming.request), redirect_uri, own.proxy.clock(), route)
+    return finished(HttpResponse(url, content_type="text/plain; charset=utf-8"))
+
+
+async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpResponse:
+    """No cookie is set: this browser may be another one than that of who agreed, and must not become theirs."""
+    own = request.scope["gate"]
+    now, host_port = own.proxy.clock(), own.incoming.request.host_port
+    try:
+        if len(hand_overs) != 1:
+            raise SealError("the link carries no sign-in")
+        hand_over = own.proxy.program_hand_overs.open(hand_overs[0], host_port, now)
+    except SealError:
+        return _refused(request, "This link of a program's sign-in is not valid here, or is too old.")
+    # Judged anew: whom the configuration trusted when the program began, it may not trust any more.
+    redirect_uri = own.proxy.programs.redirect_uri(hand_over.redirect_uri)
+    if redirect_uri is None:
+        return _refused(request, "The program that this sign-in leads to is no longer allowed.")
+    if not await own.broker.spend(f"program/{hand_over.id}", hand_over.expires):
+        return _refused(request, "This link of a program's sign-in was used before.")
+    record = await own.broker.get(SESSION, hand_over.session_id)
+    session = own.proxy.sessions.read(record) if record is not None else None
+    if session is None:
+        return _refused(request, "The session that this sign-in is for has ended.")
+    token = own.proxy.program_tokens.seal(session.id, host_port, now, session.expires)
+    log.info(
+        "token handed to a program",
+        session_id=session.id,
+        user_id=session.user_id,
+        host=host_port,
+        program=redirect_uri.partition("?")[0],
+        request_id=own.incoming.request_id,
+    )
+    return redirect(with_token(redirect_uri, token))
+
+
+def _refused(request: HttpRequest, reason: str) -> HttpResponse:
+    own = request.scope["gate"]
+    log.info("token for a program refused", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
+    return error_page(request, 400, reason, advice=START_AGAIN)

@@ -1,0 +1,154 @@
+"""Our pages on the hosts of routes: the end of a sign-in, and the ways to the authenticate host's pages."""
+
+from dataclasses import replace
+from urllib.parse import urlencode, urlsplit
+
+import structlog
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_http_methods
+
+from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.decision import Outcome
+from authorize.policy.request import AccessRequest
+from databroker.records import SESSION
+from foundation.crypto.hand_over import HandOver
+from foundation.errors import BadRequest, SealError
+from foundation.responses import error_page, redirect
+from proxy.answers.refusals import LOOP, LOOP_ADVICE
+from proxy.planes.original_request import original_of_url
+from proxy.sign_in.program_views import hand_to_program
+
+log = structlog.get_logger(__name__)
+
+FORWARD_AUTH_LOOP_ADVICE = f"{LOOP_ADVICE} They may find, too, that the proxy in front does not pass Cookie when it asks gate."
+START_AGAIN = "Open the application again: it will sign you in anew."
+
+
+@require_http_methods(["GET"])
+async def callback(request: HttpRequest) -> HttpResponse:
+    """The authenticate service sends a browser back with a hand-over token; it becomes this host's session cookie.
+
+    Refused unless the token is ours and for this host, the browser is the one that asked, and neither was used before.
+    """
+    own = request.scope["gate"]
+    tokens = request.GET.getlist("gate_session")
+    if request.GET.get("gate_programmatic") == "true":
+        return await hand_to_program(request, tokens)
+    try:
+        if len(tokens) != 1:
+            raise SealError("the link carries no sign-in")
+        hand_over = own.proxy.hand_overs.open(tokens[0], own.incoming.request.host_port, own.proxy.clock())
+    except SealError:
+        return await _continue_or_refuse(request, "/", "This sign-in link is not valid here, or is too old.")
+    if _origin(hand_over.redirect_uri) != own.proxy.origin_of(own.incoming.request):
+        return error_page(request, 400, "This sign-in link leads to another site.", advice=START_AGAIN)
+    return await _accept(request, hand_over)
+
+
+async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
+    own = request.scope["gate"]
+    now, host_port = own.proxy.clock(), own.incoming.request.host_port
+    attempt = own.proxy.attempts.find(hand_over.attempt_id, own.incoming.cookies, host_port, now)
+    if attempt is None:
+        return await _continue_or_refuse(
+            request,
+            hand_over.redirect_uri,
+            "This sign-in was begun in another browser or too long ago, or your browser keeps no cookies of ours.",
+        )
+    if not await own.broker.spend(f"hand-over/{hand_over.id}", hand_over.expires):
+        return await _continue_or_refuse(request, hand_over.redirect_uri, "This sign-in link was used before.")
+    record = await own.broker.get(SESSION, hand_over.session_id)
+    session = own.proxy.sessions.read(record) if record is not None else None
+    if session is None:
+        return await _continue_or_refuse(request, hand_over.redirect_uri, "This session has ended.")
+    cookies = own.proxy.session_cookies
+    log.info("session handed over", session_id=session.id, user_id=session.user_id, host=host_port, request_id=own.incoming.request_id)
+    set_cookies = [
+        *cookies.clear_planted(own.incoming.cookies, host_port, own.incoming.request.path),
+        *cookies.set_cookies(session.id, host_port, issued=now, expires=session.expires, now=now),
+        own.proxy.attempts.clear(hand_over.attempt_id),
+        own.proxy.loops.completed(own.incoming.cookies, host_port, now),
+    ]
+    return redirect(hand_over.redirect_uri, set_cookies)
+
+
+async def _continue_or_refuse(request: HttpRequest, target: str, reason: str) -> HttpResponse:
+    """Back button, second tab, old bookmark: whoever has a session here already just goes on."""
+    own = request.scope["gate"]
+    if target != "/" and _origin(target) != own.proxy.origin_of(own.incoming.request):
+        target = "/"
+    if await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port) is not None:
+        return redirect(target)
+    log.info("hand-over refused", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
+    return error_page(request, 400, reason, advice=START_AGAIN, links=(("Open the application", target),))
+
+
+@require_http_methods(["GET"])
+async def sign_in(request: HttpRequest) -> HttpResponse:
+    """Forward auth sends a browser without a session here: this host's cookie binds the sign-in that begins to that browser."""
+    own = request.scope["gate"]
+    incoming, proxy = own.incoming, own.proxy
+    if own.options.forward_auth_url is None:
+        return await unknown(request)
+    try:
+        target = original_of_url(request.GET.get("gate_redirect_uri", ""), own.authorize.default_ports)
+        asked = replace(target.request, source_ip=incoming.request.source_ip, headers=incoming.request.headers)
+        route = own.authorize.routes.match(asked)
+    except BadRequest as error:
+        return error_page(request, 400, f"This sign-in link can't be used: {error}.", advice=START_AGAIN)
+    if target.origin != proxy.origin_of(incoming.request):
+        return error_page(request, 400, "This sign-in link leads to another site.", advice=START_AGAIN)
+    now, host_port = proxy.clock(), incoming.request.host_port
+    if proxy.loops.is_looping(incoming.cookies, host_port, now):
+        links = (("Try again", target.url),)
+        return error_page(request, 400, LOOP, advice=FORWARD_AUTH_LOOP_ADVICE, links=links, set_cookies=[proxy.loops.clear()])
+    if await _may_return(request, asked, route):
+        # Just signed in, in another tab; or this cookie does not reach us when the front proxy asks, which is a loop.
+        return redirect(target.url, [proxy.loops.completed(incoming.cookies, host_port, now)])
+    location, set_cookies = proxy.sign_in.begin(replace(incoming, request=asked), target.scheme, now, route.route if route else None)
+    return redirect(location, set_cookies)
+
+
+async def _may_return(request: HttpRequest, asked: AccessRequest, route: CompiledRoute | None) -> bool:
+    """Is somebody signed in here, and as strongly as the route asks?"""
+    own = request.scope["gate"]
+    if route is None or not route.strengths:
+        return await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port) is not None
+    check = await own.authorize.check(asked, own.incoming.cookies)
+    return check.identity is not None and check.decision.outcome is not Outcome.STEP_UP
+
+
+async def dashboard(request: HttpRequest) -> HttpResponse:
+    return redirect(f"{request.scope['gate'].options.authenticate_service_url.origin}/.gate/")
+
+
+async def sign_out(request: HttpRequest) -> HttpResponse:
+    """Sign-out happens on the authenticate host, whose page holds the token that it needs."""
+    own = request.scope["gate"]
+    wanted = request.GET.get("gate_redirect_uri", "")
+    query = f"?{urlencode({'gate_redirect_uri': wanted})}" if wanted else ""
+    return redirect(f"{own.options.authenticate_service_url.origin}/.gate/signout/{query}")
+
+
+@require_http_methods(["GET"])
+async def assertion(request: HttpRequest) -> HttpResponse:
+    """The attestation JWT that upstreams of this host receive, for whoever is signed in here."""
+    own = request.scope["gate"]
+    attestation = await own.authorize.attest(own.incoming.request, own.incoming.cookies)
+    if attestation.identity is None:
+        return error_page(request, 401, "You are not signed in here.", links=(("Sign in", "/"),))
+    if not attestation.assertion:
+        # An upstream that trusts the assertion may be reachable past us.
+        return error_page(request, 403, "No application of this host lets you in.", links=(("Open the application", "/"),))
+    return HttpResponse(
+        attestation.assertion, content_type="application/jwt", headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    )
+
+
+async def unknown(request: HttpRequest) -> HttpResponse:
+    return error_page(request, 404, "There is no such page.", links=(("Open the application", "/"),))
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}".lower()

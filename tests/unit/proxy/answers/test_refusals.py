@@ -1,0 +1,138 @@
+"""What those read who do not get through, and what is never told them."""
+
+from pathlib import Path
+
+import pytest
+
+from authorize.client import Check
+from authorize.policy.decision import NO_ROUTE, decide
+from authorize.policy.identity import Identity
+from authorize.service import AuthorizeService
+from config.options import Options
+from databroker.client import LocalBroker
+from databroker.replica import Replica
+from databroker.store.memory import MemoryStore
+from foundation.crypto.signed_urls import UrlSigner
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import GateError, UpstreamError, UpstreamTimeout
+from proxy.answers.refusals import TooManyTunnels, refusal_of
+from proxy.answers.send import Answers, send_refusal
+from proxy.forwarding.handshake import HandshakeRefused
+from proxy.incoming import Incoming
+from proxy.sign_in.loops import SignInLoops
+from proxy.verdict import Carry, JudgedRequest, Verdicts
+from tests.support.asgi import NAVIGATION, SCRIPT, Answer, incoming_from
+from tests.support.options import make_options
+from tests.unit.authorize.builders import NOW, make_route, request, table, user
+
+
+async def answered(options: Options, incoming: Incoming, check: Check) -> Answer:
+    authorize = AuthorizeService(options, Replica(LocalBroker(MemoryStore())), SigningKey.from_options(options))
+    verdict, answer = Verdicts(options, authorize).of(JudgedRequest(incoming, check, NOW, 0)), Answer()
+    assert not isinstance(verdict, Carry)
+    assert await Answers(options).send(incoming, verdict, answer.send, NOW) == answer.status
+    return answer
+
+
+async def test_a_decision_without_a_route_is_404_with_a_hint(tmp_path: Path) -> None:
+    answer = await answered(make_options(tmp_path), incoming_from("https://a.example/", headers=NAVIGATION), Check(NO_ROUTE, None))
+    assert answer.status == 404
+    assert b"Check the address" in answer.body
+
+
+def forbidden(person: Identity) -> Check:
+    decision = decide(request(), person, table(make_route(allowed_users=["boss@corp.com"])), NOW)
+    return Check(decision, person)
+
+
+async def test_an_administrator_who_is_refused_is_led_to_the_explanation_and_nobody_else_is(tmp_path: Path) -> None:
+    options, pages = make_options(tmp_path, admin_allowed_users=["ann@corp.com"]), {}
+    for email in ("ann@corp.com", "bob@corp.com"):
+        incoming = incoming_from("https://app.example.com/", headers=NAVIGATION)
+        answer = await answered(options, incoming, forbidden(user(email)))
+        assert answer.status == 403
+        pages[email] = answer.body.decode()
+        assert incoming.request_id in pages[email]
+        link = f"https://auth.example.com/.gate/admin/authorize/loggeddecision/explain/?request={incoming.request_id}"
+        assert (link in pages[email]) is (email == "ann@corp.com")
+    assert "administrators" not in pages["bob@corp.com"]
+
+
+async def test_a_404_never_echoes_a_foreign_origin(tmp_path: Path) -> None:
+    headers = {**SCRIPT, "origin": "https://evil.example"}
+    answer = await answered(make_options(tmp_path), incoming_from("https://a.example/", headers=headers), Check(NO_ROUTE, None))
+    assert answer.values("access-control-allow-origin") == []
+
+
+async def test_a_program_with_a_bad_token_is_told_so_and_not_sent_to_sign_in(tmp_path: Path) -> None:
+    decision = decide(request(), None, table(make_route(allow_any_authenticated_user=True)), NOW)
+    check = Check(decision, None, challenge='Bearer realm="gate", error="invalid_token"')
+    answer = await answered(make_options(tmp_path), incoming_from("https://app.example.com/", headers=NAVIGATION), check)
+    assert answer.status == 401
+    assert answer.header("www-authenticate") == 'Bearer realm="gate", error="invalid_token"'
+    assert "no-store" in answer.values("cache-control")
+    assert answer.values("set-cookie") == answer.values("location") == []
+
+
+STRONG = {"allow_any_authenticated_user": True, "acr_values": ["mfa", "hw"], "max_age": "15m"}
+
+
+def weak() -> Check:
+    person = user(claims={"acr": ("pwd",)}, authenticated=NOW)
+    return Check(decide(request(), person, table(make_route(**STRONG)), NOW), person)
+
+
+async def test_a_browser_with_a_weak_sign_in_is_led_to_a_stronger_one(tmp_path: Path) -> None:
+    options = make_options(tmp_path)
+    answer = await answered(options, incoming_from("https://app.example.com/wages", headers=NAVIGATION), weak())
+    assert answer.status == 302
+    (location,) = answer.values("location")
+    params = UrlSigner(options).verify(location, NOW)
+    assert (params["gate_acr_values"], params["gate_max_age"]) == ("mfa hw", "900")
+    assert params["gate_redirect_uri"] == "https://app.example.com/wages"
+
+
+@pytest.mark.parametrize("headers", [SCRIPT, {"upgrade": "websocket", "connection": "Upgrade"}], ids=["script", "websocket"])
+async def test_a_program_is_told_what_to_ask_the_provider_for(tmp_path: Path, headers: dict[str, str]) -> None:
+    answer = await answered(make_options(tmp_path), incoming_from("https://app.example.com/wages", headers=headers), weak())
+    assert answer.status == 401
+    assert answer.values("www-authenticate") == [
+        'Bearer realm="gate", error="insufficient_user_authentication", '
+        'error_description="you signed in another way than is asked for here", acr_values="mfa hw", max_age="900"'
+    ]
+    assert answer.values("cache-control")[-1] == "no-store"
+    assert b"asks for more" in answer.body
+
+
+async def test_who_is_not_signed_in_at_all_is_asked_for_no_stronger_sign_in(tmp_path: Path) -> None:
+    nobody = Check(decide(request(), None, table(make_route(**STRONG)), NOW), None)
+    answer = await answered(make_options(tmp_path), incoming_from("https://app.example.com/wages", headers=SCRIPT), nobody)
+    assert answer.status == 401
+    assert answer.values("www-authenticate") == ['Bearer realm="gate"']
+
+
+async def test_a_browser_whose_stronger_sign_ins_vanish_is_in_a_loop(tmp_path: Path) -> None:
+    options, cookie = make_options(tmp_path), ""
+    for _ in range(3):
+        cookie = SignInLoops(options).completed([cookie.encode()], "app.example.com", NOW).partition(";")[0]
+    incoming = incoming_from("https://app.example.com/wages", headers={**NAVIGATION, "cookie": cookie})
+    answer = await answered(options, incoming, weak())
+    assert answer.status == 400
+    assert len(answer.values("set-cookie")) == 1  # so that another try is one
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (UpstreamError("db.internal:5432 refused"), 502, "can't be reached"),
+        (UpstreamTimeout("db.internal:5432"), 504, "did not answer in time"),
+        (TooManyTunnels("1024 tunnels are open already"), 429, "1024 tunnels"),
+        (HandshakeRefused(501, "this server can't hand a connection over"), 501, "can't hand a connection over"),
+    ],
+)
+async def test_of_an_error_a_person_is_told_what_to_do_and_never_the_cause(error: GateError, status: int, said: str) -> None:
+    answer, refusal = Answer(), refusal_of(error)
+    await send_refusal(incoming_from("https://app.example.com/"), refusal, answer.send)
+    assert (answer.status, refusal.problem) == (status, str(error))
+    assert said in answer.body.decode()
+    assert "db.internal" not in answer.body.decode()

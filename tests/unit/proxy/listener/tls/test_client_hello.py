@@ -1,0 +1,116 @@
+"""What a ClientHello says, from the bytes of real ones."""
+
+import ssl
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.listener.tls.client_hello import MOST_BYTES, ClientHello, Incoming, Unreadable
+
+
+def find(received: bytes) -> ClientHello | None:
+    """All of it at once."""
+    return Incoming().take(received)
+
+
+def hello(server_name: str | None = "app.example.com", *protocols: str) -> bytes:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
+    outgoing = ssl.MemoryBIO()
+    client = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=server_name)
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+ACME = hello("app.example.com", "acme-tls/1")
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (ACME, ClientHello(b"app.example.com", (b"acme-tls/1",))),
+        (hello("App.Example.com", "h2", "http/1.1"), ClientHello(b"App.Example.com", (b"h2", b"http/1.1"))),
+        (hello(None, "http/1.1"), ClientHello(None, (b"http/1.1",))),
+        (hello("127.0.0.1"), ClientHello(None, ())),
+        (hello("app.example.com"), ClientHello(b"app.example.com", ())),
+    ],
+    ids=["acme", "a browser", "no name", "an address", "no protocols"],
+)
+def test_name_and_protocols_are_found(sent, said):
+    assert find(sent) == said
+    assert find(sent + b"more") == said
+
+
+def records(message: bytes, size: int) -> bytes:
+    parts = [message[at : at + size] for at in range(0, len(message), size)]
+    return b"".join(b"\x16\x03\x01" + len(part).to_bytes(2, "big") + part for part in parts)
+
+
+@pytest.mark.parametrize("size", [1, 3, 50, 200])
+def test_a_message_in_several_records_is_the_same(size):
+    assert find(records(ACME[5:], size)) == find(ACME)
+
+
+@pytest.mark.parametrize("size", [1, 3, 50, 200])
+def test_what_comes_in_parts_is_the_same(size):
+    incoming = Incoming()
+    sent = records(ACME[5:], size)
+    for at in range(len(sent) - 1):
+        assert incoming.take(sent[at : at + 1]) is None
+    assert incoming.take(sent[-1:] + b"more") == find(ACME)
+
+
+def test_each_byte_is_looked_at_once():
+    """Small parts, each in a record of its own, cost no more than the whole in one: nobody looks at what was there before."""
+    taken, sent = [], records(b"\x01\x00\x3f\xf0" + bytes(1000), 1)
+    incoming = Incoming()
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, what: taken.append(event) if event in ("call", "c_call") else None)
+    try:
+        for at in range(len(sent)):
+            incoming.take(sent[at : at + 1])
+    finally:
+        sys.setprofile(before)
+    assert len(taken) < 100 * len(sent)
+
+
+@pytest.mark.parametrize("length", range(0, len(ACME), 7))
+def test_a_part_of_one_needs_more(length):
+    assert find(ACME[:length]) is None
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\n",
+        b"\x15\x03\x01\x00\x02\x02\x28",
+        b"\x16\x03\x01\x00\x00",
+        b"\x16\x03\x01\x00\x04\x02\x00\x00\x00",
+        b"\x16\x03\x01\x00\x04\x01\x00\x00\x00",
+        b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + b"\x00" * 16380,
+        records(b"\x01\x00\x00\x04" + b"\x03\x03\x00\x00", 100),
+    ],
+)
+def test_what_is_none_is_unreadable(sent):
+    with pytest.raises(Unreadable):
+        find(sent)
+
+
+def test_nobody_makes_us_keep_much():
+    with pytest.raises(Unreadable):
+        find(records(b"\x01\x00\x3f\xf0", 1) + b"\x16\x03\x01\x00\x01\x00" * (2 * MOST_BYTES // 6 + 10))
+
+
+@given(st.binary(max_size=600), st.integers(0, len(ACME)))
+def test_no_bytes_break_it(junk, at):
+    for sent in (junk, b"\x16\x03\x01" + junk, ACME[:at] + junk, ACME[:at] + junk + ACME[at + len(junk) :]):
+        try:
+            found = find(sent)
+        except Unreadable:
+            continue
+        assert found is None or isinstance(found, ClientHello)

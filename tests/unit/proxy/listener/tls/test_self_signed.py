@@ -1,0 +1,64 @@
+"""Certificates of our own making, as a client sees them."""
+
+import contextlib
+import hashlib
+import ssl
+
+import pytest
+from cryptography import x509
+from OpenSSL import SSL
+
+from proxy.listener.tls.self_signed import proof, show_none_yet
+
+ACME_IDENTIFIER = "1.3.6.1.5.5.7.1.31"
+
+
+def handshake(context: SSL.Context, *protocols: str) -> tuple[x509.Certificate, str | None]:
+    client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client_context.check_hostname, client_context.verify_mode = False, ssl.CERT_NONE
+    if protocols:
+        client_context.set_alpn_protocols(list(protocols))
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context.wrap_bio(incoming, outgoing, server_hostname="a.example.com")
+    server = SSL.Connection(context, None)
+    server.set_accept_state()
+    for _ in range(4):
+        for side in (client, server):
+            with contextlib.suppress(ssl.SSLWantReadError, SSL.WantReadError):
+                side.do_handshake()
+            if sent := outgoing.read():
+                server.bio_write(sent)
+            with contextlib.suppress(SSL.WantReadError):
+                incoming.write(server.bio_read(65536))
+    return x509.load_der_x509_certificate(client.getpeercert(binary_form=True)), client.selected_alpn_protocol()
+
+
+def test_the_proof_is_what_rfc_8737_asks_for():
+    certificate, protocol = handshake(proof("a.example.com", "token.thumbprint"), "acme-tls/1")
+    assert protocol == "acme-tls/1"
+    assert certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value == x509.SubjectAlternativeName(
+        [x509.DNSName("a.example.com")]
+    )
+    extension = certificate.extensions.get_extension_for_oid(x509.ObjectIdentifier(ACME_IDENTIFIER))
+    assert extension.critical
+    assert extension.value.value == b"\x04\x20" + hashlib.sha256(b"token.thumbprint").digest()
+
+
+def test_the_proof_speaks_no_other_protocol():
+    _, protocol = handshake(proof("a.example.com", "token.thumbprint"), "http/1.1")
+    assert protocol is None
+
+
+@pytest.mark.parametrize("host", ["a" * 60 + ".example.com"])
+def test_a_long_name_has_room(host):
+    certificate, _ = handshake(proof(host, "t.k"), "acme-tls/1")
+    assert certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName) == [host]
+
+
+def test_what_is_shown_for_want_of_another_says_so_and_is_for_no_host():
+    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    show_none_yet(context)
+    certificate, _ = handshake(context)
+    assert certificate.subject.rfc4514_string() == "CN=gate has no certificate for this host yet"
+    with pytest.raises(x509.ExtensionNotFound):
+        certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)

@@ -1,0 +1,90 @@
+"""What goes with a request that an Envoy carries, and who hears of it; tests/unit/authorize/rpc/test_ext_authz.py asks as one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authorize.rpc.ext_authz import Denied, EnvoyRequest, LetThrough
+from authorize.service import AuthorizeService
+from databroker.client import LocalBroker
+from databroker.replica import Replica
+from databroker.store.memory import MemoryStore
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import BadRequest
+from proxy.planes.carrying import Carrying
+from proxy.planes.ext_authz import ExtAuthzResponder
+from tests.support.options import make_options
+from tests.support.signed_in import sign_in
+from tests.unit.authorize.builders import request
+
+Header = tuple[bytes, bytes]
+APP = {"from": "https://app.example.com", "to": "http://up"}
+POLICY = [
+    {**APP, "prefix": "/own/", "allow_any_authenticated_user": True, "cors_allow_preflight": True},
+    {**APP, "allow_public_unauthenticated_access": True},
+]
+
+
+class Asking:
+    def __init__(self, directory: Path):
+        self.options, self.broker = make_options(directory, policy=POLICY), LocalBroker(MemoryStore())
+        self.seen: list[tuple[str, float, str]] = []
+        carrying = Carrying(saw=lambda *fact: self.seen.append(fact))
+        authorize = AuthorizeService(self.options, Replica(self.broker), SigningKey.from_options(self.options))
+        self._responder = ExtAuthzResponder(self.options, authorize, carrying)
+
+    async def respond(self, *headers: Header, target: str = "/", **more: Any) -> LetThrough | Denied:
+        facts = {name: more.pop(name) for name in ("method", "origin", "access_control_request_method") if name in more}
+        cookies = [value for name, value in headers if name == b"cookie"]
+        return await self._responder.respond(EnvoyRequest(request(target, **facts), headers, cookies, "192.0.2.1", "", 0.0, **more))
+
+    async def cut(self, *headers: Header, **facts: Any) -> tuple[dict[bytes, bytes], list[bytes]]:
+        answer = await self.respond(*headers, **facts)
+        assert isinstance(answer, LetThrough)
+        return dict(answer.replaced), list(answer.removed)
+
+
+@pytest.fixture
+def envoy(tmp_path: Path) -> Asking:
+    return Asking(tmp_path)
+
+
+@pytest.mark.parametrize("name", [b"X-Gate-Jwt-Assertion", b"x_gate_claim_email", b"X.Gate.Claim.Groups", b"xgatejwtassertion"])
+async def test_every_spelling_of_an_identity_header_is_taken_away(envoy: Asking, name: bytes) -> None:
+    assert (await envoy.cut((name, b"forged")))[1] == [name]
+
+
+async def test_cookies_of_others_stay_and_ours_go(envoy: Asking) -> None:
+    assert await envoy.cut((b"cookie", b"a=b; _gate=x; _gate_csrf=y; c=d")) == ({b"cookie": b"a=b; c=d"}, [])
+    assert await envoy.cut((b"cookie", b"_gate=x")) == ({}, [b"cookie"])
+    assert await envoy.cut((b"authorization", b"Bearer theirs")) == ({b"authorization": b"Bearer theirs"}, [])
+
+
+async def test_no_credential_goes_with_a_preflight(envoy: Asking) -> None:
+    preflight = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT", "target": "/own/"}
+    told = ((b"cookie", b"a=b"), (b"authorization", b"Bearer theirs"))
+    assert await envoy.cut(*told, **preflight) == ({}, [b"authorization", b"cookie"])
+
+
+async def test_what_the_envoy_itself_says_of_the_client_stays_and_what_the_client_said_before_it_goes(envoy: Asking) -> None:
+    told = ((b"x-forwarded-for", b"10.0.0.1, 192.0.2.1"), (b"x-forwarded-proto", b"https"), (b"x-request-id", b"1"), (b"forwarded", b"x"))
+    assert await envoy.cut(*told) == ({b"x-forwarded-for": b"192.0.2.1"}, [b"forwarded"])
+    assert (await envoy.cut((b"x_request_id", b"1"), (b"x-envoy-x", b"1")))[1] == [b"x-envoy-x", b"x_request_id"]
+
+
+async def test_a_request_without_one_reading_or_by_another_route_is_refused(envoy: Asking) -> None:
+    for more, status in (({"unread": BadRequest("the path is odd")}, 400), ({"route_id": "another"}, 503)):
+        answer = await envoy.respond(**more)
+        assert isinstance(answer, Denied)
+        assert answer.status == status
+
+
+async def test_a_session_was_seen_where_its_request_may_pass(envoy: Asking) -> None:
+    ann = await sign_in(envoy.broker, envoy.options)
+    cookie = (b"cookie", ann.cookie("app.example.com").encode())
+    for more in ({"target": "/.gate/x"}, {"route_id": "another"}, {"target": "/own/?gate_session=x"}):
+        assert isinstance(await envoy.respond(cookie, **{"target": "/own/", **more}), Denied)
+    assert envoy.seen == []
+    assert isinstance(await envoy.respond(cookie, target="/own/"), LetThrough)
+    assert [(session, host) for session, _, host in envoy.seen] == [(ann.session.id, "app.example.com")]

@@ -1,0 +1,87 @@
+"""Is authorize asked once about a request, and told of it what is to be kept?"""
+
+from pathlib import Path
+
+import pytest
+
+from authorize.decisions.log import DecisionLog, DecisionLogEntry
+from authorize.service import AuthorizeService
+from databroker.client import LocalBroker
+from databroker.replica import Replica
+from databroker.store.memory import MemoryStore
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import BadRequest
+from foundation.telemetry.metrics import registry
+from proxy.incoming import Incoming
+from proxy.observe.access_log import Observer
+from proxy.planes.judging import Judging
+from proxy.planes.open_streams import OpenStreams
+from proxy.rewriting.headers import TrustedPeers
+from tests.support.asgi import incoming_from
+from tests.support.options import make_options
+from tests.support.signed_in import sign_in
+from tests.unit.authorize.builders import NOW
+
+APP = {"from": "https://app.example.com", "to": "http://up"}
+POLICY = [
+    {**APP, "prefix": "/admin", "allow_any_authenticated_user": True},
+    {**APP, "name": "judged", "allow_public_unauthenticated_access": True, "policy": [{"mode": "shadow", "deny": {"http_path": "/never"}}]},
+]
+
+
+class Place:
+    def __init__(self, directory: Path):
+        self.options, self.broker, self.streams = make_options(directory, policy=POLICY), LocalBroker(MemoryStore()), OpenStreams()
+        self.kept: list[DecisionLogEntry] = []
+        decisions = DecisionLog(lambda entries: self.kept.extend(judged for judged, _ in entries), chance=lambda: 1.0)
+        decisions.use(self.options, "c0ffee")
+        self.decisions = decisions
+        self.observer = Observer(TrustedPeers([]), decisions, lambda session_id, now, host: None)
+        authorize = AuthorizeService(self.options, Replica(self.broker), SigningKey.from_options(self.options))
+        self.judging = Judging(authorize, self.streams, lambda: NOW)
+
+
+def in_shadow() -> float:
+    return registry.get_sample_value("gate_shadow_decisions_total", {"route": "judged", "outcome": "allowed", "enforced": "allowed"}) or 0.0
+
+
+async def test_what_was_judged_is_one_value(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    ann = await sign_in(place.broker, place.options)
+    place.streams.policy_changed()
+    incoming = incoming_from("https://app.example.com/admin/", headers={"cookie": ann.cookie("app.example.com")})
+    log = place.observer.begin(incoming)
+    judged = await place.judging.judge(log)
+    assert (judged.incoming, judged.now, judged.changes, judged.session_id) == (incoming, NOW, 1, ann.session.id)
+    assert judged.sources is not None
+    assert log.judged is judged
+
+
+async def test_who_leaves_the_telling_to_another_tells_nothing_of_what_is_in_shadow(tmp_path: Path) -> None:
+    place, before = Place(tmp_path), in_shadow()
+    log = place.observer.begin(incoming_from("https://app.example.com/"))
+    judged = await place.judging.without_shadow(log)
+    assert (judged.would_be, in_shadow() - before) == (None, 0)
+    judged = await place.judging.with_shadow(judged, log)
+    assert judged.would_be is not None
+    assert (log.judged, in_shadow() - before) == (judged, 1)
+
+
+async def test_what_could_not_be_judged_is_kept_too_and_what_was_not_is_not(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    odd: Incoming = incoming_from("https://app.example.com/;x/admin/x")
+    for incoming, is_asked in ((odd, True), (incoming_from("https://app.example.com/"), False)):
+        log = place.observer.begin(incoming)
+        if is_asked:
+            with pytest.raises(BadRequest):
+                await place.judging.judge(log)
+        log.tell()
+    await place.decisions.flush()
+    assert [(each.request.path, each.failure) for each in place.kept] == [("/;x/admin/x", "bad request")]
+
+
+async def test_a_stream_that_is_judged_again_is_no_new_request(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    assert (await place.judging.again(incoming_from("https://app.example.com/"))).check.decision.is_allowed
+    await place.decisions.flush()
+    assert place.kept == []

@@ -1,0 +1,286 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from databroker.records import SESSION, USER, Record
+from databroker.replica import EVERYTHING
+from databroker.store.base import RecordChange
+from foundation.errors import BrokerError
+from proxy.incoming import Incoming
+from proxy.planes.open_streams import OpenStreams
+from tests.support.asgi import incoming_from
+
+INCOMING = incoming_from("https://app.example.com/")
+ENDED = RecordChange(2, SESSION, "s1", None)
+CHANGED = RecordChange(3, USER, "oidc/ann", Record(USER, "oidc/ann", {}, 3, 0.0))
+
+
+def opened(streams: OpenStreams, session_id: str, ended: list[str]) -> None:
+    streams.open(INCOMING, session_id, streams.changes).end = lambda: ended.append(session_id)
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def running():
+    tasks = []
+
+    def run(streams: OpenStreams, judge: Callable[[Incoming], Awaitable[bool]]) -> None:
+        tasks.append(asyncio.ensure_future(streams.run(judge)))
+
+    yield run
+    for task in tasks:
+        task.cancel()
+
+
+async def test_the_end_of_a_session_ends_its_streams_at_once_and_no_others() -> None:
+    streams, ended = OpenStreams(), []
+    for session_id in ("s1", "s1", "s2", ""):
+        opened(streams, session_id, ended)
+    streams.on_change(ENDED)
+    await asyncio.sleep(0)
+    assert ended == ["s1", "s1"]
+
+
+async def test_a_stream_that_can_not_be_ended_keeps_no_other_from_ending_and_nobody_from_the_next_change(running) -> None:
+    """The replica calls us: an error that reached it would end its following for good, and with it every later withdrawal."""
+    streams, ended, problems = OpenStreams(), [], []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context["exception"]))
+
+    def fail() -> None:
+        raise AttributeError("its connection is gone")
+
+    for _ in range(2):
+        streams.open(INCOMING, "s1", streams.changes).end = fail
+    opened(streams, "s1", ended)
+    opened(streams, "s2", ended)
+    streams.on_change(ENDED)
+    await settle()
+    assert ended == ["s1"]
+    running(streams, _answer(False))
+    streams.on_change(CHANGED)
+    await settle()
+    assert "s2" in ended
+    assert {type(problem) for problem in problems} == {AttributeError}
+
+
+async def test_a_stream_that_closed_is_forgotten() -> None:
+    streams, ended = OpenStreams(), []
+    stream = streams.open(INCOMING, "s1", streams.changes)
+    stream.end = lambda: ended.append("s1")
+    streams.close(stream)
+    streams.on_change(ENDED)
+    await asyncio.sleep(0)
+    assert ended == []
+    assert repr(streams) == "<OpenStreams 0 of 0 sessions>"
+
+
+async def test_a_stream_that_closes_before_its_turn_is_left_alone() -> None:
+    streams, ended = OpenStreams(), []
+    stream = streams.open(INCOMING, "s1", streams.changes)
+    stream.end = lambda: ended.append("s1")
+    streams.on_change(ENDED)
+    streams.close(stream)
+    await asyncio.sleep(0)
+    assert ended == []
+
+
+@pytest.mark.parametrize("change", [CHANGED, EVERYTHING, RecordChange(4, SESSION, "s1", Record(SESSION, "s1", {}, 4, 0.0))])
+async def test_any_other_change_has_open_streams_judged_anew(change: RecordChange, running) -> None:
+    streams, ended = OpenStreams(), []
+    opened(streams, "s1", ended)
+    running(streams, _answer(False))
+    await settle()
+    assert ended == []
+    streams.on_change(change)
+    await settle()
+    assert ended == ["s1"]
+
+
+async def test_a_changed_policy_has_everything_judged_anew(running) -> None:
+    streams, ended = OpenStreams(), []
+    opened(streams, "", ended)
+    running(streams, _answer(False))
+    streams.policy_changed()
+    await settle()
+    assert ended == [""]
+
+
+@pytest.mark.parametrize("happens", [lambda streams: streams.on_change(ENDED), OpenStreams.policy_changed])
+async def test_a_stream_that_opens_after_a_change_it_was_not_judged_by_is_judged_anew(
+    happens: Callable[[OpenStreams], None], running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
+    streams, ended = OpenStreams(), []
+    running(streams, _answer(False))
+    judged_at = streams.changes
+    happens(streams)
+    await settle()
+    streams.open(INCOMING, "s1", judged_at).end = lambda: ended.append("s1")
+    await settle()
+    assert ended == ["s1"]
+
+
+async def test_requests_are_answered_while_many_streams_are_judged_and_what_closed_meanwhile_is_left_alone(running) -> None:
+    streams, ended, judged = OpenStreams(), [], []
+
+    async def judge(incoming: Incoming) -> bool:
+        judged.append(incoming)
+        return False
+
+    opened_streams = [streams.open(INCOMING, "s1", streams.changes) for _ in range(120)]
+    for stream in opened_streams:
+        stream.end = lambda: ended.append("s1")
+    running(streams, judge)
+    streams.policy_changed()
+    while not judged:
+        await asyncio.sleep(0)
+    assert len(judged) < 120
+    for stream in opened_streams:
+        streams.close(stream)
+    judged_before = len(judged)
+    await settle()
+    assert len(judged) == judged_before
+    assert len(ended) <= judged_before
+
+
+async def test_what_is_still_allowed_goes_on(running) -> None:
+    streams, ended = OpenStreams(), []
+    opened(streams, "s1", ended)
+    running(streams, _answer(True))
+    streams.policy_changed()
+    await settle()
+    assert ended == []
+
+
+async def test_while_the_broker_is_away_nothing_is_decided_and_it_is_asked_again(running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
+    streams, ended, asked = OpenStreams(), [], []
+
+    async def judge(incoming: Incoming) -> bool:
+        asked.append(incoming)
+        if len(asked) < 3:
+            raise BrokerError("away")
+        return False
+
+    opened(streams, "s1", ended)
+    running(streams, judge)
+    streams.policy_changed()
+    await settle()
+    await settle()
+    assert ended[:1] == ["s1"]
+
+
+async def test_a_stream_that_can_not_be_judged_keeps_no_other_from_being_judged(running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
+    streams, ended = OpenStreams(), []
+
+    async def judge(incoming: Incoming) -> bool:
+        if incoming is INCOMING:
+            raise BrokerError("the provider of this one is away")
+        return False
+
+    opened(streams, "s1", ended)
+    streams.open(incoming_from("https://app.example.com/"), "s2", streams.changes).end = lambda: ended.append("s2")
+    running(streams, judge)
+    streams.policy_changed()
+    await settle()
+    await settle()
+    assert set(ended) == {"s2"}
+
+
+async def test_an_error_in_judging_one_stream_ends_it_and_the_judging_goes_on(running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else nobody's access would be withdrawn any more, without a word."""
+    monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
+    streams, ended, may = OpenStreams(), [], {"s2"}
+    other = incoming_from("https://app.example.com/")
+
+    async def judge(incoming: Incoming) -> bool:
+        if incoming is INCOMING:
+            raise TypeError("authorize is of another release")
+        return bool(may)
+
+    opened(streams, "s1", ended)
+    streams.open(other, "s2", streams.changes).end = lambda: ended.append("s2")
+    running(streams, judge)
+    streams.policy_changed()
+    with capture_logs() as logs:
+        await settle()
+    assert set(ended) == {"s1"}
+    assert logs[0]["event"] == "a stream could not be judged"
+    may.clear()
+    streams.policy_changed()
+    await settle()
+    assert "s2" in ended
+
+
+async def test_what_time_alone_may_end_is_judged_now_and_then_and_nothing_else(running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
+    monkeypatch.setattr("proxy.planes.open_streams.LOOK_AT_CLOCK_EVERY", 0.001)
+    streams, ended, judged = OpenStreams(), asyncio.Event(), []
+    timed, closed, untimed = (incoming_from("https://app.example.com/") for _ in range(3))
+
+    async def judge(incoming: Incoming) -> bool:
+        judged.append(incoming)
+        return False
+
+    streams.open(timed, "s1", streams.changes, is_timed=True).end = ended.set
+    streams.open(untimed, "s2", streams.changes)
+    streams.close(streams.open(closed, "s3", streams.changes, is_timed=True))
+    running(streams, judge)
+    await ended.wait()
+    assert {id(incoming) for incoming in judged} == {id(timed)}
+
+
+def _answer(answer: bool) -> Callable[[Incoming], Awaitable[bool]]:
+    async def judge(incoming: Incoming) -> bool:
+        return answer
+
+    return judge
+
+
+async def test_nobody_whose_access_has_ended_waits_for_what_a_provider_says_of_a_token(running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
+    monkeypatch.setattr("proxy.planes.open_streams.AFAR", 0.01)
+    streams, ended, asked, may = OpenStreams(), asyncio.Event(), asyncio.Event(), {"person"}
+    people = incoming_from("https://app.example.com/person")
+    for number in range(3):
+        streams.open(incoming_from(f"https://app.example.com/token{number}"), f"bearer/{number}", 0, asks_provider=True)
+
+    async def judge(incoming: Incoming) -> bool:
+        if incoming is not people:
+            asked.set()
+            await asyncio.Event().wait()
+        return bool(may)
+
+    streams.open(people, "s1", 0).end = ended.set
+    running(streams, judge)
+    streams.policy_changed()
+    async with asyncio.timeout(10):
+        await asked.wait()
+        may.clear()
+        streams.policy_changed()
+        await ended.wait()
+
+
+async def test_tunnels_are_counted_for_a_session_and_nobody_s_for_an_address():
+    streams = OpenStreams()
+
+    def opened(session_id, client, method="CONNECT"):
+        return streams.open(incoming_from("https://db.example.com:22/", method=method, client=client), session_id, 0)
+
+    for session_id, client in (("ann", "192.0.2.1"), ("ann", "192.0.2.2"), ("", "192.0.2.1"), ("", "192.0.2.3")):
+        opened(session_id, client)
+    opened("ann", "192.0.2.1", "GET")
+    last = opened("", "192.0.2.1")
+    assert (streams.tunnels("ann", "192.0.2.9"), streams.tunnels("", "192.0.2.1"), streams.tunnels("bob", "192.0.2.1")) == (2, 2, 0)
+    streams.close(last)
+    assert streams.tunnels("", "192.0.2.1") == 1
+    for number in range(3):
+        opened("", f"2001:db8::{number}")
+    assert (streams.tunnels("", "2001:db8::ffff"), streams.tunnels("", "2001:db8:0:1::1")) == (3, 0)

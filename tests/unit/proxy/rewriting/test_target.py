@@ -1,0 +1,267 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authorize.policy.paths.canonical import canonical_path
+from config.routes.route import Route
+from foundation.errors import BadRequest
+from proxy.rewriting.target import HostRewrite, PathRewrite, own_name, target, without_token
+from proxy.rewriting.target import substitution as substitution_of
+
+
+def make_route(**keys):
+    return Route.model_validate({"from": "https://app.example.com", **keys})
+
+
+def upstream_path(request_path, /, **keys):
+    return PathRewrite.build(make_route(**keys)).apply(request_path)
+
+
+# (what the route says, the request's path, the upstream's path): the table of service.md "to" and behaviour.md 5.4
+JOINS = [
+    ({"to": "http://u"}, "/foo", "/foo"),
+    ({"to": "http://u"}, "//foo", "//foo"),
+    ({"to": "http://u/"}, "/foo", "/foo"),
+    ({"to": "http://u/"}, "//foo", "//foo"),
+    ({"to": "http://u/base"}, "/foo", "/basefoo"),
+    ({"to": "http://u/base"}, "/", "/base"),
+    ({"to": "http://u/base"}, "//foo", "/base/foo"),
+    ({"to": "http://u/base/"}, "/foo", "/base/foo"),
+    ({"to": "http://u/base/"}, "/", "/base/"),
+    ({"to": "http://u", "prefix": "/admin"}, "/admin/foo", "/admin/foo"),
+    ({"to": "http://u/x", "prefix": "/admin"}, "/admin/foo", "/x/foo"),
+    ({"to": "http://u/x", "prefix": "/admin"}, "/admin", "/x"),
+    ({"to": "http://u/x/", "prefix": "/admin/"}, "/admin/foo", "/x/foo"),
+    ({"to": "http://u/", "prefix": "/admin"}, "/admin/foo", "/foo"),
+    ({"to": "http://u", "prefix": "/admin", "prefix_rewrite": "/y"}, "/admin/foo", "/y/foo"),
+    ({"to": "http://u/x", "prefix": "/admin", "prefix_rewrite": "/y"}, "/admin/foo", "/y/foo"),
+    ({"to": "http://u", "prefix": "/admin", "prefix_rewrite": "/"}, "/admin/foo", "/foo"),
+    ({"to": "http://u", "prefix": "/admin", "prefix_rewrite": "/"}, "/admin", "/"),
+    ({"to": "http://u", "prefix_rewrite": "/y/"}, "/foo", "/y/foo"),
+    ({"to": "http://u/x", "path": "/one"}, "/one", "/x"),
+    ({"to": "http://u", "path": "/one", "prefix_rewrite": "/two"}, "/one", "/two"),
+    ({"to": "http://u", "path": "/one"}, "/one", "/one"),
+    ({"to": "http://u/x", "regex": "/a/.*"}, "/a/b/c", "/x"),
+    ({"to": "http://u", "regex": "/a/.*", "prefix_rewrite": "/z"}, "/a/b/c", "/z"),
+    ({"to": "http://u", "prefix": "/a"}, "/a/%2Fb", "/a/%2Fb"),
+]
+
+
+@pytest.mark.parametrize(("keys", "path", "expected"), JOINS)
+def test_how_to_joins_the_path(keys, path, expected):
+    assert upstream_path(path, **keys) == expected
+
+
+def test_the_prefix_is_cut_in_the_form_in_which_it_matched():
+    rewrite = PathRewrite.build(make_route(to="http://u/x", prefix="/%61dmin"), "/admin")
+    assert rewrite.apply("/admin/foo") == "/x/foo"
+
+
+@pytest.mark.parametrize("path", ["/a//evil.com", "/a///evil.com", "/a//"])
+def test_a_rewritten_path_never_begins_like_a_host(path):
+    assert not upstream_path(path, to="http://u", prefix="/a", prefix_rewrite="/").startswith("//")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ["../x", "..", ".", "./x", "/..;/x", "..;v=1/x", "..%3B/x", "..%3bv=1/x", "/%2e%2e/x", "..%2Fx", "/..%2fx", "/b%2f..", "/x%5c..%5Cy"],
+)
+def test_rewriting_never_leaves_the_base_path(rest):
+    with pytest.raises(BadRequest):
+        upstream_path("/a" + rest, to="http://u/base/", prefix="/a")
+
+
+@pytest.mark.parametrize("path", ["/a/...", "/a/x..", "/a/..x", "/a/.hidden", "/a/x;..", "/a/%2Fx"])
+def test_dots_inside_a_name_are_no_way_out(path):
+    assert upstream_path(path, to="http://u/base/", prefix="/a/") == "/base/" + path.removeprefix("/a/")
+
+
+@given(st.text(alphabet="/.;%2eEfFa\\ \r\n?#", max_size=20))
+def test_a_forwarded_path_stays_below_its_base(rest):
+    try:
+        path = upstream_path("/a" + rest, to="http://u/base/", prefix="/a")
+    except BadRequest:
+        return
+    assert path.startswith("/base/")
+    assert path.isascii()
+    assert path.isprintable()
+    assert " " not in path
+    assert not {"..", ".", "%2e", "%2E"} & set(path.split("/"))
+
+
+@pytest.mark.parametrize(("query", "expected"), [(b"", b"/p"), (b"a=%2F&&b", b"/p?a=%2F&&b"), (b"?", b"/p??")])
+def test_the_query_follows_byte_for_byte(query, expected):
+    assert target("/p", query) == expected
+
+
+def test_a_bare_question_mark_is_kept():
+    assert target("/p", b"", is_bare=True) == b"/p?"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (b"gate_session=t", b""),
+        (b"gate_session", b""),
+        (b"a=1&gate_session=t", b"a=1"),
+        (b"gate_session=t&a=%20+%2b&&b=", b"a=%20+%2b&&b="),
+        (b"a=1&gate%5Fsession=t&b=2", b"a=1&b=2"),
+        (b"%67ate_session=t&gate_session=u&c", b"c"),
+        (b"a=gate_session", b"a=gate_session"),
+        (b"xgate_session=t&gate_sessions=u", b"xgate_session=t&gate_sessions=u"),
+        (b"a=%zz&&=&b=%67", b"a=%zz&&=&b=%67"),
+        (b"", b""),
+    ],
+)
+def test_our_token_leaves_the_query_and_nothing_else_changes(query, expected):
+    assert without_token(query) == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"to": "http://app.internal"}, b"app.internal"),
+        ({"to": "http://app.internal:80"}, b"app.internal"),
+        ({"to": "http://app.internal:8080/x"}, b"app.internal:8080"),
+        ({"to": "https://app.internal"}, b"app.internal"),
+        ({"to": "http://localhost:9000"}, b"localhost:9000"),
+        ({"to": "http://127.0.0.1:9000"}, b"incoming:8443"),
+        ({"to": "http://[::1]:9000"}, b"incoming:8443"),
+        ({"to": "http://app.internal", "preserve_host_header": True}, b"incoming:8443"),
+        ({"to": "http://127.0.0.1", "set_request_headers": {"host": "named"}}, b"named"),
+        ({"to": "http://app.internal", "preserve_host_header": True, "set_request_headers": {"Host": "named"}}, b"named"),
+    ],
+)
+def test_the_host_sent_upstream(keys, expected):
+    route = make_route(**keys)
+    assert HostRewrite.build(route).apply(b"incoming:8443", own_name(route.to[0].url), "/", []) == expected
+
+
+SEVERAL = ["http://a.internal:8000", "http://b.internal", "http://10.0.0.1"]
+
+
+@pytest.mark.parametrize(("position", "expected"), [(0, b"a.internal:8000"), (1, b"b.internal"), (2, b"incoming")])
+def test_each_of_several_upstreams_is_called_by_its_own_name(position, expected):
+    route = make_route(to=SEVERAL)
+    assert HostRewrite.build(route).apply(b"incoming", own_name(route.to[position].url), "/", []) == expected
+
+
+FROM_HEADER = {"to": "http://u", "host_rewrite_header": "X-Upstream-Host"}
+FROM_PATH = {"to": "http://u", "host_path_regex_rewrite_pattern": "^/([^/]+)/.*$", "host_path_regex_rewrite_substitution": r"\1.internal"}
+
+
+def sent_host(keys, path="/", headers=()):
+    return HostRewrite.build(make_route(**keys)).apply(b"incoming:8443", b"u", path, headers)
+
+
+@pytest.mark.parametrize(
+    ("keys", "path", "headers", "expected"),
+    [
+        ({"to": "http://u", "host_rewrite": "Named.Internal:81"}, "/", [], b"named.internal:81"),
+        ({"to": "http://10.0.0.1", "host_rewrite": "named"}, "/", [], b"named"),
+        (FROM_HEADER, "/", [(b"x-upstream-host", b"Other.Internal:81")], b"other.internal:81"),
+        (FROM_HEADER, "/", [(b"x-upstream-host", b"[::1]:81")], b"[::1]:81"),
+        (FROM_HEADER, "/", [(b"x-upstream-host", b"same"), (b"x-upstream-host", b"same")], b"same"),
+        (FROM_HEADER, "/", [(b"x-upstream-host", b"")], b"incoming:8443"),
+        (FROM_HEADER, "/", [], b"incoming:8443"),
+        (FROM_PATH, "/orders/list", [], b"orders.internal"),
+        (FROM_PATH, "/Orders:81/list", [], None),
+    ],
+)
+def test_the_host_is_rewritten(keys, path, headers, expected):
+    if expected is None:
+        with pytest.raises(BadRequest):
+            sent_host(keys, path, headers)
+    else:
+        assert sent_host(keys, path, headers) == expected
+
+
+NO_HOSTS = [
+    "a b",
+    "a\r\nx: y",
+    "a\tb",
+    "a/b",
+    "a@b",
+    "a:b",
+    "a:0",
+    "a:99999",
+    "a?b",
+    "a#b",
+    "[::1",
+    "a,b",
+    "..",
+    "a%2eb",
+    "\xe4",
+    "a:80:80",
+    " a",
+    "x" * 300,
+]
+
+
+@pytest.mark.parametrize("value", NO_HOSTS)
+def test_a_client_can_name_a_host_and_nothing_else(value):
+    with pytest.raises(BadRequest):
+        sent_host(FROM_HEADER, "/", [(b"x-upstream-host", value.encode("latin-1"))])
+
+
+def test_a_client_that_names_two_hosts_is_refused():
+    with pytest.raises(BadRequest, match="more than one"):
+        sent_host(FROM_HEADER, "/", [(b"x-upstream-host", b"a"), (b"x-upstream-host", b"b")])
+
+
+@pytest.mark.parametrize("path", ["/", "/one", "/a@b/x", "/a%2Fb/x", "/%C3%A4/x", "/a,b/x", "/" + "x" * 300 + "/y"])
+def test_a_path_that_names_no_host_is_refused(path):
+    with pytest.raises(BadRequest):
+        sent_host(FROM_PATH, path)
+
+
+def regex_rewrite(pattern, substitution, **keys):
+    return {"to": "http://u/base", "regex_rewrite_pattern": pattern, "regex_rewrite_substitution": substitution, **keys}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "substitution", "path", "expected"),
+    [
+        ("^/old/(.*)$", r"/new/\1", "/old/x/y", "/new/x/y"),
+        ("^/old/(.*)$", r"/new/\1", "/other", "/other"),  # nothing found: as it came, and without the path of `to`
+        ("/(a)|/(b)", r"/\1-\2", "/a/b/c", "/a-/-b/c"),  # every match; a group that did not take part is empty
+        ("o", "0", "/foo/boo", "/f00/b00"),
+        ("^/x", "", "/x/y", "/y"),
+        ("^/x/", "", "/x/y", "/y"),
+        ("^.*$", "", "/x", "/"),
+        ("^/x", "/", "/x//evil.com", "/evil.com"),
+        ("%20", "_", "/a%20b", "/a_b"),
+    ],
+)
+def test_the_path_is_rewritten_by_an_expression(pattern, substitution, path, expected):
+    assert upstream_path(path, **regex_rewrite(pattern, substitution)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "substitution", "path"),
+    [
+        ("^/a/(.*)$", r"/\1/../\1", "/a/x"),
+        ("x", ".", "/a/xx/b"),
+        ("x", "", "/%x2e%x2e/admin"),
+        ("x", "", "/.x./admin"),
+        ("x", "", "/a/%x0d%x0aHost:%20evil"),
+        ("x", "", "/a/%x00"),
+        ("^(/.*)$", r"\1%zz", "/a"),
+        ("(.)", r"\1\1\1\1\1\1\1\1", "/" + "a" * 2000),
+    ],
+)
+def test_no_rewritten_path_leads_elsewhere(pattern, substitution, path):
+    with pytest.raises(BadRequest):
+        PathRewrite(None, None, substitution_of(pattern, substitution)).apply(path)
+
+
+@given(st.text(alphabet="/.;%2eE5Cc0dDaAx\\ \r\n?#", max_size=16))
+def test_what_an_expression_makes_is_canonical(rest):
+    rewrite = PathRewrite(None, None, substitution_of("x", ""))
+    try:
+        path = rewrite.apply("/" + rest)
+    except BadRequest:
+        return
+    assert canonical_path(path.encode()) == path
+    assert not {"..", "."} & set(path.split("/"))
+    assert not path.startswith("//") or rest.startswith("/")
