@@ -10,8 +10,7 @@ from proxy.listener.listen import bind, serve
 from proxy.listener.state import ListenerState
 from tests.support.options import make_options
 from tests.support.raw_http import RawClient
-
-from .conftest import start
+from tests.unit.proxy.listener.conftest import start
 
 
 async def _never_called():

@@ -17,8 +17,7 @@ from proxy.listener.limits import ListenerLimits
 from proxy.listener.server import ACCEPTS, FewAtOnce, drain
 from tests.support.children import Child, clean_environment, free_port, wait_until
 from tests.support.raw_http import RawClient, ask
-
-from .conftest import start
+from tests.unit.proxy.listener.conftest import start
 
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"

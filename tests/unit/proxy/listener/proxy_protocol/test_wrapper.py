@@ -5,9 +5,8 @@ import pytest
 
 from tests.support.certs import certificate_files
 from tests.support.raw_http import RawClient, ask
+from tests.unit.proxy.listener.conftest import SHORT, start
 from tests.unit.proxy.listener.proxy_protocol.test_header import GOOD, UNIX, tcp4, v2
-
-from .conftest import SHORT, start
 
 V1 = b"PROXY TCP4 192.0.2.7 10.0.0.1 1234 443\r\n"
 STATE = b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

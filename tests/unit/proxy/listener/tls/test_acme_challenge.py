@@ -15,8 +15,8 @@ from cryptography import x509
 
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.raw_http import RawClient
+from tests.unit.proxy.listener.conftest import start
 
-from .conftest import start
 from .test_client_hello import ACME, records
 
 HOST = "app.example.com"

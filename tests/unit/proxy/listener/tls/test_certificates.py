@@ -23,8 +23,7 @@ from tests.support.certs import certificate_files, self_signed_client
 from tests.support.client_certificates import authority
 from tests.support.issuing import NOW, Issuer
 from tests.support.raw_http import RawClient
-
-from .conftest import start
+from tests.unit.proxy.listener.conftest import start
 
 NAMES = (("first.example.com",), ("app.example.com", "*.example.org"), ("*.app.example.com",))
 
