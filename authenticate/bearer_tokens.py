@@ -82,7 +82,7 @@ class TokenPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedBearer:
+class BearerSession:
     """The person whom a valid token names; `session` has no record, and ends with the token."""
 
     session: Session
@@ -91,7 +91,7 @@ class VerifiedBearer:
 
 @dataclass(frozen=True, slots=True)
 class _CachedResult:
-    bearer: VerifiedBearer | RefusedToken
+    bearer: BearerSession | RefusedToken
     until: float
 
 
@@ -120,7 +120,7 @@ class BearerTokens:
     def of(cls, options: Options, clock: Callable[[], float]) -> "BearerTokens | None":
         return cls(options, clock) if any(route.bearer_token for route in options.policy) else None
 
-    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> VerifiedBearer | RefusedToken:
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> BearerSession | RefusedToken:
         """The person, or a RefusedToken for a token that this route does not accept; ProviderError where that can't be told now. `asker`
         is the client's address, or "".
         """
@@ -196,7 +196,7 @@ class BearerTokens:
         )
         return self._provider.doubted(claims, discovery)
 
-    def _bearer(self, trust: TokenPolicy, claims: dict[str, Any], id: str, now: float) -> VerifiedBearer:
+    def _bearer(self, trust: TokenPolicy, claims: dict[str, Any], id: str, now: float) -> BearerSession:
         expires = min(float(claims.get("exp", now + KEPT)), now + ATTESTED)
         issued = float(claims.get("iat", now))
         if trust.kind == JWT:
@@ -208,7 +208,7 @@ class BearerTokens:
             user_id, provider, subject = user.id, self._provider.provider.name, self._provider.provider.subject(claims)
             # What userinfo says is the provider's, whatever it says of itself.
             issuer = self._provider.provider.issuer if trust.audience == (ANY_CLIENT,) else issuer_in(claims)
-        return VerifiedBearer(Session(f"bearer/{id}", user_id, subject, provider, issued, expires, claims, issuer=issuer), user)
+        return BearerSession(Session(f"bearer/{id}", user_id, subject, provider, issued, expires, claims, issuer=issuer), user)
 
 
 class _Refused(Exception):

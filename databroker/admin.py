@@ -21,7 +21,7 @@ from django.views.decorators.csrf import csrf_protect
 from databroker.adminsite import search
 from databroker.adminsite.audit import AUDIT_COLUMNS, csv_lines, name_of, record_action, user_of
 from databroker.adminsite.cached_paginator import CachedPaginator
-from databroker.adminsite.details import asked, short_moment, shown_claims, shown_facts
+from databroker.adminsite.details import broker_answer, short_moment, shown_claims, shown_facts
 from databroker.adminsite.end_sessions import EndSessionsAction
 from databroker.models import AuditEntry, Group, Session, User
 from databroker.records import DIRECTORY_USER, SESSION, USER, Record
@@ -133,7 +133,7 @@ class SessionAdmin(EndSessionsAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         session = super().get_object(request, object_id, from_field)
         if session is not None and request.method in ("GET", "HEAD"):
-            session.asked = asked(lambda: (self.record(request, SESSION, session.pk),))
+            session.asked = broker_answer(lambda: (self.record(request, SESSION, session.pk),))
         return session
 
     @admin.display(description="in the data broker")
@@ -219,7 +219,7 @@ class UserAdmin(EndSessionsAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         user = super().get_object(request, object_id, from_field)
         if user is not None and request.method in ("GET", "HEAD"):
-            user.asked = asked(lambda: (self.record(request, USER, user.pk), self.record(request, DIRECTORY_USER, user.pk)))
+            user.asked = broker_answer(lambda: (self.record(request, USER, user.pk), self.record(request, DIRECTORY_USER, user.pk)))
         return user
 
     @admin.display(description="claims")

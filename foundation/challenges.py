@@ -36,7 +36,7 @@ TOO_LITTLE = challenge(error="insufficient_scope", error_description="Whom the t
 _OWED = {401: (b"www-authenticate", NOBODY.encode()), 503: (b"retry-after", str(RETRY_AFTER).encode())}
 
 
-def owed(status: int, names: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
+def missing_headers(status: int, names: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
     """Headers that a response of this status must carry (RFC 9110 15.5.2, 10.2.3) and does not: `names` are its headers', in lower case."""
     pair = _OWED.get(status)
     return [] if pair is None or pair[0] in names else [pair]

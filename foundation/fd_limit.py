@@ -35,7 +35,7 @@ def is_short(descriptor: int) -> bool:
     return limit != resource.RLIM_INFINITY and lowest >= limit - limit // SHARE_KEPT
 
 
-def say_short(whom: str) -> None:
+def report_shortage(whom: str) -> None:
     """Report a shortage: in the metric each time, in the log now and then; `whom` is CLIENTS or UPSTREAMS."""
     metrics.descriptors_short.labels(whom).inc()
     now = time.monotonic()
@@ -45,7 +45,7 @@ def say_short(whom: str) -> None:
         log.error("file descriptors run short", limit=limit, **{"for": whom})
 
 
-def make_room() -> None:
+def raise_limit() -> None:
     """Each request and each websocket takes two descriptors, and the usual soft limit is 1,024: the hard one counts.
 
     The kernel's table of them grows by doubling, and a process of several threads stands still meanwhile, for 10 to 20 ms each time

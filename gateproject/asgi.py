@@ -20,7 +20,7 @@ from authorize.client import Authorizer  # noqa: E402
 from config.options import Options  # noqa: E402
 from databroker.client import BrokerClient  # noqa: E402
 from foundation.errors import BadRequest, ConfigError  # noqa: E402
-from foundation.fd_limit import make_room  # noqa: E402
+from foundation.fd_limit import raise_limit  # noqa: E402
 from foundation.telemetry.tracing import tracer  # noqa: E402
 from gateproject.process.runtime import Runtime  # noqa: E402
 from gateproject.process.services import Services, served  # noqa: E402
@@ -139,7 +139,7 @@ def _served_by_daphne() -> None:
     if runtime.options.data_plane == "envoy":
         sys.exit("nothing was started\ndata_plane: envoy is started by `manage.py rungate`, not by the daphne command")
     log.warning("served by the daphne command: address and TLS are its own arguments, those of the configuration are not used")
-    make_room()
+    raise_limit()
     try:
         runtime.open_metrics()
     except ConfigError as error:

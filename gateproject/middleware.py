@@ -10,7 +10,7 @@ from django.middleware.csrf import CsrfViewMiddleware
 from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
 
-from foundation.challenges import owed
+from foundation.challenges import missing_headers
 from foundation.errors import BrokerError
 from foundation.responses import error_page
 
@@ -91,7 +91,7 @@ class ResponseHeadersMiddleware(MiddlewareMixin):
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         for name, value in request.scope["gate"].incoming.own_headers:
             response.headers[name.decode()] = value.decode()
-        for name, value in owed(response.status_code, [name.lower().encode() for name in response.headers]):
+        for name, value in missing_headers(response.status_code, [name.lower().encode() for name in response.headers]):
             response.headers[name.decode()] = value.decode()
         if request.path.startswith(ADMIN):
             response.headers.setdefault("Content-Security-Policy", ADMIN_POLICY)

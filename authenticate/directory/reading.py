@@ -83,7 +83,7 @@ class DirectoryReading:
             raise ProviderError(f"it took longer than idp_refresh_directory_timeout allows ({self.timeout:g} s): raise it") from error
 
     async def _remember(self, run: DirectoryRun) -> None:
-        tell(run)
+        report(run)
         try:
             await self.broker.put(DIRECTORY_RUN, run.id, run.to_data())
             kept = await self.broker.page(DIRECTORY_RUN, "", 2 * RUNS_KEPT)
@@ -93,7 +93,7 @@ class DirectoryReading:
             log.warning("a reading of the directory is missing in the history", reason=str(error))
 
 
-def tell(run: DirectoryRun) -> None:
+def report(run: DirectoryRun) -> None:
     """Write the log line and the metrics of a reading."""
     metrics.directory_requests.inc(run.requests)
     metrics.directory_sync_duration.labels("error" if run.error else "success").observe(run.seconds)

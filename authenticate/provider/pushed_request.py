@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from authenticate.provider.client import ProviderClient
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.provider.tokens import told_error
+from authenticate.provider.tokens import error_text
 from foundation.errors import ProviderError
 
 LONGEST = 2048  # characters of a request_uri
@@ -17,7 +17,7 @@ async def pushed(client: ProviderClient, discovery: DiscoveryDocument, params: M
     answer = await client.post_as_client(discovery.pushed_request_endpoint, {**params, "client_id": client.client_id}, discovery)
     # RFC 9126 2.2 wants 201; some answer 200.
     if answer.status not in (200, 201):
-        raise ProviderError(f"the provider does not take the pushed sign-in request (status {answer.status}): {told_error(answer)}")
+        raise ProviderError(f"the provider does not take the pushed sign-in request (status {answer.status}): {error_text(answer)}")
     uri = answer.json().get("request_uri")
     if not isinstance(uri, str) or not 0 < len(uri) <= LONGEST or not uri.isascii() or not uri.isprintable():
         raise ProviderError("the provider took the pushed sign-in request and gave it no name (request_uri)")

@@ -38,9 +38,9 @@ def parse(answer: ProviderResponse, now: float, *, needs_id_token: bool) -> Toke
     error = error_code(answer)
     # Auth0 says it with 403, GitHub with 200.
     if error in _OVER and answer.status < 500:
-        raise GrantRefused(f"the provider's token endpoint refuses the grant: {told_error(answer)}")
+        raise GrantRefused(f"the provider's token endpoint refuses the grant: {error_text(answer)}")
     if answer.status != 200 or error:
-        raise ProviderError(f"the provider's token endpoint answered with status {answer.status}: {told_error(answer)}")
+        raise ProviderError(f"the provider's token endpoint answered with status {answer.status}: {error_text(answer)}")
     document = answer.json()
     tokens = Tokens(
         access_token=_token(document.get("access_token")),
@@ -65,7 +65,7 @@ def error_code(answer: ProviderResponse) -> str:
     return code if isinstance(code, str) and code.isascii() and code.isidentifier() else ""
 
 
-def told_error(answer: ProviderResponse) -> str:
+def error_text(answer: ProviderResponse) -> str:
     """The provider's `error` and `error_description` for an operator, cleaned, bounded, and without the secrets that it was sent; "no
     error code" where it has none.
     """

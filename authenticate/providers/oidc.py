@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from authenticate.provider.discovery import DiscoveryDocument, fetched
 from authenticate.provider.http import ProviderHttp
-from authenticate.provider.tokens import bearer_error, error_code, told_error
+from authenticate.provider.tokens import bearer_error, error_code, error_text
 from authenticate.providers.base import AccessRefused, MissingScopes, OAuthClient, ScopeMissing, vouches
 from config.groups.authorize import claimed_groups
 from config.issuers import issuer_of
@@ -91,7 +91,7 @@ class OIDCProvider:
         if error == "insufficient_scope":
             raise ScopeMissing("the access token lacks the scope for the provider's userinfo endpoint (openid)")
         if answer.status != 200:
-            raise ProviderError(f"the provider's userinfo endpoint answered with status {answer.status}: {told_error(answer)}")
+            raise ProviderError(f"the provider's userinfo endpoint answered with status {answer.status}: {error_text(answer)}")
         return answer.json()
 
     async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: Session) -> bool:
@@ -102,7 +102,7 @@ class OIDCProvider:
             answer = await client.post_as_client(discovery.revocation_endpoint, {"token": token, "token_type_hint": hint}, discovery)
             if answer.status != 200 and error_code(answer) not in _NOTHING_TO_REVOKE:
                 raise ProviderError(
-                    f"the provider's revocation endpoint answered with status {answer.status} to the {hint}: {told_error(answer)}"
+                    f"the provider's revocation endpoint answered with status {answer.status} to the {hint}: {error_text(answer)}"
                 )
         return bool(revocable)
 

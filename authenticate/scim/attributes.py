@@ -36,7 +36,7 @@ def path_of(name: str) -> Path:
     return (ENTERPRISE if schema.lower() == ENTERPRISE.lower() else schema, *steps)
 
 
-def said_in(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def attributes_in(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """(name, value) of each attribute.  Some clients put an object of them under the name of the core schema."""
     seen = set[str]()
     for name, value in _unwrapped(document):

@@ -21,7 +21,7 @@ from authenticate.scim.access_records import AccessRecords, every, is_active, is
 from authenticate.scim.errors import ScimError, invalid, not_found
 from authenticate.scim.index import Keys, ScimIndex
 from authenticate.scim.patch import patched
-from authenticate.scim.resources import MAX_TEXT, group_of, said_of, says_active, user_of
+from authenticate.scim.resources import MAX_TEXT, attributes_of, group_of, says_active, user_of
 from config.issuers import counts_for
 from config.options import Options
 from databroker.client import BrokerClient
@@ -112,7 +112,7 @@ class ScimDirectory:
     async def patch_user(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: Told = _to_nobody) -> Record:
         async with self._alone():
             old = await self._to_change(SCIM_USER, id, if_match)
-            changed = patched(said_of(old), document)
+            changed = patched(attributes_of(old), document)
             user = user_of(changed, was_active=is_active(old))
             return await self._write_user(old, id, user, told, is_active_unsaid=not says_active(changed))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from authenticate.scim import filters
-from authenticate.scim.attributes import Path, key_in, path_of, said_in
+from authenticate.scim.attributes import Path, attributes_in, key_in, path_of
 from authenticate.scim.errors import ScimError, invalid
 from authenticate.scim.filters import ScimFilter
 
@@ -112,7 +112,7 @@ def _set(resource: dict[str, Any], target: PatchTarget, value: Any, *, is_additi
     if not target.path:
         if not isinstance(value, Mapping):
             raise invalid("without a path, value must be an object")
-        for name, member in said_in(value):
+        for name, member in attributes_in(value):
             _set(resource, _target(name), member, is_addition=is_addition)
         return
     if target.path[0].lower() in READ_ONLY:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from authenticate.scim.attributes import ENTERPRISE, GROUP, USER, key_in, said_in, values_at
+from authenticate.scim.attributes import ENTERPRISE, GROUP, USER, attributes_in, key_in, values_at
 from authenticate.scim.errors import ScimError, invalid
 from databroker.records import Record
 
@@ -37,7 +37,7 @@ def user_of(document: Mapping[str, Any], *, was_active: bool = True) -> dict[str
 
 
 def says_active(document: Mapping[str, Any]) -> bool:
-    return any(name.lower() == "active" and value is not None for name, value in said_in(document))
+    return any(name.lower() == "active" and value is not None for name, value in attributes_in(document))
 
 
 def group_of(document: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -66,7 +66,7 @@ def name_of(user: Mapping[str, Any]) -> str:
     return next((name[:MAX_TEXT] for name in candidates if isinstance(name, str) and name and name.isprintable()), "")
 
 
-def said_of(record: Record) -> dict[str, Any]:
+def attributes_of(record: Record) -> dict[str, Any]:
     """A user's attributes as the provider has set them; whoever took `active` away sees none, and gate knows what it was."""
     resource = dict(record.data["resource"])
     if record.data.get("is_active_unsaid"):
@@ -75,7 +75,7 @@ def said_of(record: Record) -> dict[str, Any]:
 
 
 def shown_user(record: Record, base: str) -> dict[str, Any]:
-    shown = {"schemas": [USER], **said_of(record)}
+    shown = {"schemas": [USER], **attributes_of(record)}
     if ENTERPRISE in shown:
         shown["schemas"] = [USER, ENTERPRISE]
     groups = [{"value": id, "$ref": f"{base}Groups/{id}"} for id in sorted(record.data["groups"])]
@@ -107,7 +107,7 @@ def _time(seconds: float) -> str:
 
 def _named(document: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
-    for name, value in said_in(document):
+    for name, value in attributes_in(document):
         lower = name.lower()
         if lower in _LEFT_OUT or value is None:
             continue

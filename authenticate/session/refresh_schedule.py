@@ -54,7 +54,7 @@ class RefreshSchedule:
         self._heap: list[tuple[float, str]] = []
 
     def __repr__(self) -> str:
-        return f"<Schedule {len(self._due)} sessions>"
+        return f"<RefreshSchedule {len(self._due)} sessions>"
 
     def __len__(self) -> int:
         return len(self._due)

@@ -48,7 +48,7 @@ class TooManySignIns(ProviderError):
 
 
 @contextmanager
-def place_at_provider(request: HttpRequest) -> Iterator[None]:
+def sign_in_slot(request: HttpRequest) -> Iterator[None]:
     """A slot of the limit on requests to the provider that browsers cause; TooManySignIns.
 
     Each network has a share: anybody can begin sign-ins and bring back made-up codes, and while the provider is slow each holds a
@@ -66,7 +66,7 @@ def place_at_provider(request: HttpRequest) -> Iterator[None]:
         places.leave(network)
 
 
-def crowded(request: HttpRequest) -> HttpResponse:
+def too_many_sign_ins(request: HttpRequest) -> HttpResponse:
     """The page for TooManySignIns.  Nothing was used up: the same request may come again."""
     response = error_page(
         request,
@@ -78,7 +78,7 @@ def crowded(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def in_plain_words(view: View) -> View:
+def errors_as_pages(view: View) -> View:
     """Decorator: a view whose expected errors become pages."""
 
     @functools.wraps(view)

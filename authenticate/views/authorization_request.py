@@ -41,7 +41,7 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
     settings = library_settings(service.options, client, discovery, more)
 
     async def push(params: dict[str, str]) -> dict[str, str]:
-        with answers.place_at_provider(request):
+        with answers.sign_in_slot(request):
             return await pushed(client, discovery, params)
 
     is_pushed = bool(discovery.pushed_request_endpoint)
@@ -50,7 +50,7 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
             request
         )
     except answers.TooManySignIns:
-        return answers.crowded(request)
+        return answers.too_many_sign_ins(request)
     except ProviderError as error:
         return answers.provider_trouble(request, error, attempt.target.url)
     response.headers["Cache-Control"] = "no-store"

@@ -26,10 +26,10 @@ class CallbackView(GateCallbackView):
 
     async def get(self, request: HttpRequest) -> HttpResponse:
         try:
-            with answers.place_at_provider(request):
+            with answers.sign_in_slot(request):
                 return await super().get(request)
         except answers.TooManySignIns:
-            return answers.crowded(request)
+            return answers.too_many_sign_ins(request)
         except CodeRefused as error:
             self._tell(str(error))
             return self._start_again("The sign-in service no longer accepts this sign-in; it may have taken too long.")
@@ -177,6 +177,6 @@ class CallbackView(GateCallbackView):
         return responses.with_cookies(response, [self.service.attempts.clear(self.state)] if self.attempt else [])
 
 
-@answers.in_plain_words
+@answers.errors_as_pages
 async def callback(request: HttpRequest) -> HttpResponse:
     return await CallbackView.as_view(service=request.scope["gate"].authenticate)(request)

@@ -23,7 +23,7 @@ _HIDDEN_CLAIMS = frozenset({"nonce", "at_hash", "c_hash"})
 
 
 @require_safe
-@answers.in_plain_words
+@answers.errors_as_pages
 async def dashboard(request: HttpRequest) -> HttpResponse:
     service: AuthenticateService = request.scope["gate"].authenticate
     now = service.clock()

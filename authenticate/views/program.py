@@ -40,7 +40,7 @@ def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
 
 # Django's token guards the admin; this form has ours, bound to the session.
 @csrf_exempt
-@answers.in_plain_words
+@answers.errors_as_pages
 async def program(request: HttpRequest) -> HttpResponse:
     gate = request.scope["gate"]
     service: AuthenticateService = gate.authenticate

@@ -38,7 +38,7 @@ async def backchannel_logout(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
-@answers.in_plain_words
+@answers.errors_as_pages
 async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
     """OpenID Connect Front-Channel Logout 1.0: a frame in the provider's page, in the browser of who signs out there.
 

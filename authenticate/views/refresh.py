@@ -17,7 +17,7 @@ BACK = (("Back", DASHBOARD),)
 
 # Django's token guards the admin; this form has ours, bound to the session.
 @csrf_exempt
-@answers.in_plain_words
+@answers.errors_as_pages
 async def refresh(request: HttpRequest) -> HttpResponse:
     service: AuthenticateService = request.scope["gate"].authenticate
     if request.method != "POST":

@@ -20,7 +20,7 @@ from foundation.errors import BadRequest, SealError
 
 
 @require_GET
-@answers.in_plain_words
+@answers.errors_as_pages
 async def sign_in(request: HttpRequest) -> HttpResponse:
     gate = request.scope["gate"]
     service: AuthenticateService = gate.authenticate

@@ -19,7 +19,7 @@ METHODS = ["GET", "HEAD", "OPTIONS", "POST"]
 
 # Django's token guards the admin; this page has its own, bound to the session and needed on GET, too.
 @csrf_exempt
-@answers.in_plain_words
+@answers.errors_as_pages
 async def sign_out(request: HttpRequest) -> HttpResponse:
     service: AuthenticateService = request.scope["gate"].authenticate
     if request.method == "OPTIONS":

@@ -58,7 +58,7 @@ def claim_text(name: str, value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def asked(question: Callable[[], Answer]) -> Answer | str:
+def broker_answer(question: Callable[[], Answer]) -> Answer | str:
     """The broker's answer for a page; where it is away, words that say so."""
     try:
         return question()

@@ -173,7 +173,7 @@ def watch_connections(count: Callable[[], tuple[int, int]]) -> None:
     kvstore_idle_conns.set_function(lambda: count()[1])
 
 
-def certificates_end(ends: Mapping[str, float]) -> None:
+def set_certificate_expiries(ends: Mapping[str, float]) -> None:
     """Expiry of certificates, by a name that each is for; those that are no longer shown are told no more."""
     for name in _told_certificates - set(ends):
         certificate_expiry.remove(name)
@@ -186,7 +186,7 @@ def certificates_end(ends: Mapping[str, float]) -> None:
 _told_certificates: set[str] = set()
 
 
-def running(service: str, version: str) -> None:
+def set_build_info(service: str, version: str) -> None:
     """Build information; `version` is `v<release>+<revision>`."""
     release, _, revision = version.removeprefix("v").partition("+")
     build_info.labels(service, release, revision, platform.python_version()).set(1)

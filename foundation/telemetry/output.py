@@ -48,7 +48,7 @@ class NonBlockingOutput(io.TextIOBase):
         threading.Thread(target=self._run, name=f"output {descriptor}", daemon=True).start()
 
     def __repr__(self) -> str:
-        return f"<Output {self._descriptor}: {len(self._waiting)} waiting, {self._dropped} dropped>"
+        return f"<NonBlockingOutput {self._descriptor}: {len(self._waiting)} waiting, {self._dropped} dropped>"
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -145,7 +145,7 @@ def told_as_json(number: int) -> str:
     return json.dumps({"event": DROPPED, "level": "warning", "time": now, "lines": number}) + "\n"
 
 
-def speak_without_waiting() -> None:
+def make_output_non_blocking() -> None:
     """Replace standard output and error of this process; at its end what was said last is written, within a bound.
 
     Nothing happens where somebody has replaced them already.

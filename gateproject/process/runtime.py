@@ -96,7 +96,7 @@ class Runtime:
             self.services = self._build(self.options)
         self.status = ConfigurationStatus.in_force(self.source, self.options.service_label)
         tracer.use(self.services.tracing)
-        metrics.running(self.options.service_label, version())
+        metrics.set_build_info(self.options.service_label, version())
         self._keep_decisions()
 
     def _build(self, options: Options, previous: Services | None = None) -> Services:

@@ -12,7 +12,7 @@ from databroker.store.open import open_store
 from databroker.store.sealed import SealedStore, WrongKey
 from foundation.errors import BrokerError, ConfigError, Problem
 from foundation.telemetry.logs import configure_logs
-from foundation.telemetry.output import speak_without_waiting
+from foundation.telemetry.output import make_output_non_blocking
 from gateproject.process.config_report import NO_FILE
 from gateproject.process.database import migrate
 from gateproject.process.runtime import SIGNS_IN, Runtime
@@ -51,7 +51,7 @@ async def _check_secret(options: Options) -> None:
 
 def from_settings() -> Runtime:
     """Runtime, as the configuration says that Django's settings have loaded; exits where it has problems."""
-    speak_without_waiting()
+    make_output_non_blocking()
     try:
         if settings.GATE_CONFIG_ERROR is not None:
             raise settings.GATE_CONFIG_ERROR

@@ -5,7 +5,7 @@ from typing import Any
 
 from config.options import Options
 from foundation import pages
-from foundation.challenges import owed
+from foundation.challenges import missing_headers
 from proxy.answers.refusals import Refuse
 from proxy.incoming import Incoming, Send
 from proxy.sign_in.redirects import SignInRedirects
@@ -18,7 +18,7 @@ GRPC_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 495: 7, 502: 14, 503:
 
 
 async def send_response(send: Send, status: int, headers: Headers, body: bytes, *, head_only: bool = False) -> None:
-    headers = [*headers, *owed(status, [name for name, _ in headers]), (b"content-length", str(len(body)).encode())]
+    headers = [*headers, *missing_headers(status, [name for name, _ in headers]), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if head_only else body})
 
@@ -94,7 +94,7 @@ async def send_grpc_error(send: Send, status: int, reason: str, extra_headers: H
         (b"grpc-status", str(GRPC_STATUS.get(status, 2)).encode()),
         (b"grpc-message", message),
         *extra_headers,
-        *owed(status, [name for name, _ in extra_headers]),
+        *missing_headers(status, [name for name, _ in extra_headers]),
     ]
     await send_response(send, 200, headers, b"")
 

@@ -242,7 +242,7 @@ class Keeper:
         now, chains = self._now(), self._chains()
         self.obtained.staples = self.staples.shown(chains, now)
         self.obtained.contexts = {host: self._context(self._shown[host], now) for host in self.wanted.hosts if host in self._shown}
-        metrics.certificates_end({chain.name: chain.ends.timestamp() for chain in chains})
+        metrics.set_certificate_expiries({chain.name: chain.ends.timestamp() for chain in chains})
 
     def _context(self, shown: Shown, now: datetime) -> SSL.Context:
         """One that browsers would refuse without a staple waits for it while the one before is good."""

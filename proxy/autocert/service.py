@@ -76,6 +76,6 @@ class Autocert:
         if options is None or not options.autocert:
             self.obtained.is_on = False
             self.obtained.contexts, self.obtained.staples, self.obtained.pending = {}, {}, lambda host: None
-            metrics.certificates_end({})
+            metrics.set_certificate_expiries({})
             return None
         return Keeper(Wanted.of(options), self.obtained, self._clock, lambda: self._is_over or self._changed.is_set())

@@ -21,7 +21,7 @@ from twisted.internet.protocol import Factory
 from twisted.internet.tcp import Port
 from twisted.logger import globalLogBeginner
 
-from foundation.fd_limit import CLIENTS, is_short, say_short
+from foundation.fd_limit import CLIENTS, is_short, report_shortage
 from foundation.tasks import spawn
 from proxy.listener.context import Application, Ended, Site, uncounted
 from proxy.listener.fair_selector import take_turns
@@ -134,7 +134,7 @@ class FewAtOnce(Port):
         """Looked at before each: Twisted, which meets a full table by itself, closes whoever waits."""
         for _ in range(ACCEPTS):
             if is_short(self.fileno()):
-                say_short(CLIENTS)
+                report_shortage(CLIENTS)
                 self.stopReading()
                 reactor.callLater(LOOK_AGAIN, self._go_on)
                 return

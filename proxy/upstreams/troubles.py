@@ -2,7 +2,7 @@
 
 from foundation.connection_errors import ConnectionFault, connection_fault
 from foundation.errors import NoDescriptors, UpstreamError, UpstreamTimeout
-from foundation.fd_limit import UPSTREAMS, say_short
+from foundation.fd_limit import UPSTREAMS, report_shortage
 
 MALFORMED = "sent what is no answer of HTTP"
 
@@ -61,7 +61,7 @@ class Troubles:
 
     def _told(self, place: Place, trouble: ConnectionFault, words: str, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
         if trouble is ConnectionFault.NO_DESCRIPTORS:  # no fault of the upstream's
-            say_short(UPSTREAMS)
+            report_shortage(UPSTREAMS)
             return NoDescriptors(f"upstream {_shown(place)} {words}")
         self._last[place] = words
         return kind(f"upstream {_shown(place)} {words}")

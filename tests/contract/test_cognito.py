@@ -14,7 +14,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 from structlog.testing import capture_logs
 
-from authenticate.bearer_tokens import BearerTokens, VerifiedBearer
+from authenticate.bearer_tokens import BearerSession, BearerTokens
 from foundation.challenges import RefusedToken
 from tests.support.authenticate_site import Site
 from tests.support.cognito import Cognito, Pool
@@ -51,7 +51,7 @@ class World:
         self.now = time.time()
         self.tokens = BearerTokens(self.options, lambda: self.now)
 
-    async def ask(self, token: str) -> VerifiedBearer | None:
+    async def ask(self, token: str) -> BearerSession | None:
         return await self.tokens.bearer_of(self.options.policy[0].id, token)
 
 

@@ -28,6 +28,6 @@ output.without(
 output.without("last words are heard", "            atexit.register(output.finish)\n", "")
 output.without("who is not heard ends all the same", "while self._is_awake and time.monotonic() < deadline:", "while self._is_awake:")
 speaking = door("gateproject/process/start.py", "unit/gateproject/process/test_start.py")
-speaking.without("a running gate waits for no reader", "    speak_without_waiting()\n    try:", "    try:")
+speaking.without("a running gate waits for no reader", "    make_output_non_blocking()\n    try:", "    try:")
 
 DOORS = (output, speaking, answered, http_calls, calls)

@@ -224,11 +224,11 @@ challenges.without("every 401 says how to prove who one is", '401: (b"www-authen
 challenges.without("every 503 says when to come back", ', 503: (b"retry-after", str(RETRY_AFTER).encode())', "")
 own_answers = door("proxy/answers/send.py", "unit/proxy/answers/test_send.py")
 own_answers.without(
-    "an answer of ours says what its status owes", "[*headers, *owed(status, [name for name, _ in headers]), ", "[*headers, "
+    "an answer of ours says what its status owes", "[*headers, *missing_headers(status, [name for name, _ in headers]), ", "[*headers, "
 )
-own_answers.without("an answer to gRPC says it, too", "        *owed(status, [name for name, _ in extra_headers]),\n", "")
+own_answers.without("an answer to gRPC says it, too", "        *missing_headers(status, [name for name, _ in extra_headers]),\n", "")
 own_pages = door("gateproject/middleware.py", "unit/gateproject/test_middleware.py")
-own_pages.without("a page of ours says what its status owes", "in owed(response.status_code, ", "in owed(200, ")
+own_pages.without("a page of ours says what its status owes", "in missing_headers(response.status_code, ", "in missing_headers(200, ")
 told_alike = door("proxy/verdict.py", ALIKE)
 told_alike.without(
     "other proxies hear of trouble what our own clients do",

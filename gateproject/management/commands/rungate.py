@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from foundation.errors import ConfigError
-from foundation.fd_limit import make_room
+from foundation.fd_limit import raise_limit
 from gateproject.management.configured_command import ConfiguredCommand
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Command(ConfiguredCommand):
     def handle(self, *args: Any, **arguments: Any) -> None:
         # Until there is an event loop to take it; what the file says by then is seen when it is watched.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        make_room()
+        raise_limit()
         from gateproject.process.runtime import SERVES_GRPC_ONLY
         from gateproject.process.start import from_settings, serve_grpc_only
 

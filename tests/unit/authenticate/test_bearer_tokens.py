@@ -12,7 +12,7 @@ import jwt
 import pytest
 
 from authenticate import bearer_tokens
-from authenticate.bearer_tokens import BearerTokens, VerifiedBearer
+from authenticate.bearer_tokens import BearerSession, BearerTokens
 from foundation.challenges import RefusedToken
 from foundation.errors import ProviderError
 from tests.support.fake_idp import (
@@ -62,7 +62,7 @@ class World:
         self.now += 1e-4
         return self.now
 
-    async def ask(self, name: str, token: str, asker: str = "") -> VerifiedBearer | None:
+    async def ask(self, name: str, token: str, asker: str = "") -> BearerSession | None:
         answer = await self.tokens.bearer_of(self.routes[name].id, token, asker)
         self.refused = answer.reason if isinstance(answer, RefusedToken) else ""
         return None if isinstance(answer, RefusedToken) else answer
@@ -379,7 +379,7 @@ async def test_a_flood_of_made_up_tokens_is_bounded_at_the_provider(world: World
     assert await asyncio.gather(*asked) == [None] * bearer_tokens.MOST_AT_ONCE
 
 
-async def flooded(world: World, count: int, **asker: str) -> tuple[asyncio.Event, list[asyncio.Future[VerifiedBearer | None]]]:
+async def flooded(world: World, count: int, **asker: str) -> tuple[asyncio.Event, list[asyncio.Future[BearerSession | None]]]:
     """So many made-up tokens that the provider has not judged yet."""
     hold = world.idp.bend.holds["/userinfo"] = asyncio.Event()
     asked = [asyncio.ensure_future(world.ask("opaque", f"made-up-{number}", **asker)) for number in range(count)]

@@ -1,6 +1,6 @@
 import pytest
 
-from foundation.challenges import BAD_TOKEN, NOBODY, challenge, owed
+from foundation.challenges import BAD_TOKEN, NOBODY, challenge, missing_headers
 
 
 def test_a_challenge_names_its_realm_and_what_is_wrong() -> None:
@@ -20,4 +20,4 @@ def test_a_challenge_names_its_realm_and_what_is_wrong() -> None:
     ],
 )
 def test_an_answer_owes_what_nobody_said_yet(status: int, names: list[bytes], expected: list[tuple[bytes, bytes]]) -> None:
-    assert owed(status, names) == expected
+    assert missing_headers(status, names) == expected

@@ -10,9 +10,9 @@ import resource, sys
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 hard = min(hard, int(sys.argv[1]))
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-from foundation.fd_limit import make_room
-make_room()
-make_room()
+from foundation.fd_limit import raise_limit
+raise_limit()
+raise_limit()
 size = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("FDSize:"))
 print(hard, *resource.getrlimit(resource.RLIMIT_NOFILE), size)
 """

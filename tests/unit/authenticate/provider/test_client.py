@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from authenticate.provider.client import ProviderClient, with_query
 from authenticate.provider.pushed_request import pushed
-from authenticate.provider.tokens import told_error
+from authenticate.provider.tokens import error_text
 from authenticate.providers.registry import provider_of
 from databroker.records import Session
 from foundation.errors import ProviderError
@@ -97,21 +97,21 @@ async def test_what_the_provider_repeats_of_our_secrets_is_blanked_out(
         for before, told in (("", "(<***> is bad)"), ("x" * 294, f"({'x' * 294}<**...)")):
             words = f"{before}<{written(secret)}> is bad"
             idp.bend.answers["/token"] = Answer.json({"error": "invalid_request", "error_description": words}, 400)
-            assert told_error(await client.post_as_client(f"{idp.issuer}/token", SENT, discovery)) == f"invalid_request {told}"
+            assert error_text(await client.post_as_client(f"{idp.issuer}/token", SENT, discovery)) == f"invalid_request {told}"
 
 
 async def test_what_is_no_secret_stays_readable(client: ProviderClient, idp: FakeIdP) -> None:
     idp.bend.answers["/token"] = Answer.json({"error": "invalid_grant", "error_description": "https://a.example/ is not registered"}, 400)
     form = {"grant_type": "authorization_code", "redirect_uri": "https://a.example/", "code": "c-1"}
     answer = await client.post_as_client(f"{idp.issuer}/token", form, await client.discovery())
-    assert told_error(answer) == "invalid_grant (https://a.example/ is not registered)"
+    assert error_text(answer) == "invalid_grant (https://a.example/ is not registered)"
     assert "c-1" not in repr(answer)
 
 
 async def test_a_secret_in_the_place_of_the_code_of_an_error_is_blanked_out(client: ProviderClient, idp: FakeIdP) -> None:
     idp.bend.answers["/token"] = Answer.json({"error": "verifier"}, 400)
     answer = await client.post_as_client(f"{idp.issuer}/token", {"code_verifier": "verifier"}, await client.discovery())
-    assert told_error(answer) == "***"
+    assert error_text(answer) == "***"
 
 
 @pytest.mark.parametrize("path", ["/userinfo", "/revoke", "/par"])

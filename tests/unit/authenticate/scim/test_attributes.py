@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.scim.attributes import ENTERPRISE, USER, folded, key_in, path_of, said_in, values_at
+from authenticate.scim.attributes import ENTERPRISE, USER, attributes_in, folded, key_in, path_of, values_at
 from authenticate.scim.errors import ScimError
 
 
@@ -41,7 +41,7 @@ def test_a_name_is_a_path(name: str, path: tuple[str, ...]) -> None:
     ],
 )
 def test_what_stands_under_the_core_schema_is_of_the_resource(document: dict[str, Any]) -> None:
-    assert dict(said_in(document)) == {"active": False, "title": "x"}
+    assert dict(attributes_in(document)) == {"active": False, "title": "x"}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_stands_under_the_core_schema_is_of_the_resource(document: dict[str
 )
 def test_what_is_said_twice_or_in_no_object_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(ScimError):
-        list(said_in(document))
+        list(attributes_in(document))
 
 
 def test_values_of_a_list_are_those_of_its_elements() -> None:

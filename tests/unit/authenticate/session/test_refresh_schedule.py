@@ -100,6 +100,6 @@ def test_a_hundred_refreshes_of_each_leave_no_heap_behind(schedule: RefreshSched
 
 def test_it_says_how_many(schedule: RefreshSchedule) -> None:
     schedule.saw(SESSION, 1000.0)
-    assert repr(schedule) == "<Schedule 1 sessions>"
+    assert repr(schedule) == "<RefreshSchedule 1 sessions>"
     schedule.clear()
     assert schedule.next() == NEVER

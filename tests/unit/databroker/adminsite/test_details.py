@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from databroker.adminsite.details import HIDDEN, SHOWN_FIELDS, asked, claims, session_facts, shown_claims, shown_facts
+from databroker.adminsite.details import HIDDEN, SHOWN_FIELDS, broker_answer, claims, session_facts, shown_claims, shown_facts
 from databroker.records import Record, Session
 from foundation.errors import BrokerError
 
@@ -109,4 +109,4 @@ def test_a_broker_that_is_away_is_said() -> None:
         raise BrokerError("no route")
 
     for shown in (shown_claims, shown_facts):
-        assert "The data broker is away" in shown(asked(away))
+        assert "The data broker is away" in shown(broker_answer(away))

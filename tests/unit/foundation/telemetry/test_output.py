@@ -109,7 +109,7 @@ def test_the_line_about_dropped_lines_is_like_every_other() -> None:
     assert line["time"].endswith("Z")
 
 
-SPEAK = "import sys, logging\nfrom foundation.telemetry.output import speak_without_waiting\nspeak_without_waiting()\n"
+SPEAK = "import sys, logging\nfrom foundation.telemetry.output import make_output_non_blocking\nmake_output_non_blocking()\n"
 
 
 @pytest.mark.parametrize(

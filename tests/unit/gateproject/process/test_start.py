@@ -45,4 +45,4 @@ def test_who_begins_speaks_without_waiting_for_a_reader():
     ended = subprocess.run(
         [sys.executable, "-c", begun], capture_output=True, text=True, cwd=ROOT, env=clean_environment(), timeout=60, check=True
     )
-    assert [part.partition(":")[0] for part in ended.stdout.split("> ")] == ["<Output 1", "<Output 2"]
+    assert [part.partition(":")[0] for part in ended.stdout.split("> ")] == ["<NonBlockingOutput 1", "<NonBlockingOutput 2"]
