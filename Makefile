@@ -34,8 +34,9 @@ test: tools venv-test
 	@$(PYTEST) --randomly-seed=$(SEED)
 endif
 
-test-fast: venv-test ## unit and contract tests
-	@$(PYTEST) $(wildcard tests/unit tests/contract tests/repo)
+test-fast: venv-test ## what a change most likely breaks: lint, types, import contracts, unit tests, the matrix of verdicts
+	@$(MAKE) check
+	@$(PYTEST) $(wildcard tests/unit tests/repo tests/mutants tests/contract/test_verdict_matrix.py)
 
 check: venv-test ## format, lint, types, import contracts; changes nothing
 	@$(PY) -m ruff format --check --quiet .
