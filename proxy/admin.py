@@ -1,4 +1,4 @@
-"""The admin's page "Routes": what the running configuration says, in words.  Nothing here is stored, nothing can be changed."""
+"""Admin page "Routes": what the running configuration says, in words.  Nothing here is stored, nothing can be changed."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +21,7 @@ MOST_PROBLEMS = 100  # of a refused file on the page; a misspelt default may be 
 
 
 class Route(models.Model):
-    """No table: the admin's index lists models, so the page needs one to be listed by."""
+    """Model without a table: the admin's index lists models, so the page needs one to be listed by."""
 
     class Meta:
         app_label = "proxy"
@@ -31,7 +31,7 @@ class Route(models.Model):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One route as the page shows it.  Values of headers stay out: they are where upstreams' keys are kept."""
+    """Row of the page: one route.  Values of headers stay out: they are where upstreams' keys are kept."""
 
     name: str
     address: str
@@ -103,7 +103,7 @@ def row_of(route: ConfiguredRoute, clusters: Clusters | None = None, troubles: T
 
 
 def who_may_enter(route: ConfiguredRoute) -> tuple[str, ...]:
-    """Any one of them suffices."""
+    """Sentences that say who is let in.  Any one of them suffices."""
     phrases = []
     if route.allow_public_unauthenticated_access:
         phrases.append("everybody, without signing in")

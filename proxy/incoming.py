@@ -1,4 +1,4 @@
-"""One request as it arrived: its ASGI scope, its one canonical reading, and the headers that decide how we answer."""
+"""Incoming request: its ASGI scope, its one canonical reading, and the headers that decide how we answer."""
 
 import time
 from collections.abc import Awaitable, Callable, Container
@@ -21,9 +21,10 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 @dataclass(slots=True)  # not frozen: one is made for each request, and frozen ones cost three times as much
 class Incoming:
-    """`headers` holds the last value of each lower-case name; `cookies` every Cookie header; `started` is a monotonic clock's.
+    """Incoming request.  `headers` holds the last value of each lower-case name; `cookies` every Cookie header.
 
-    `told` is the reason that a page of ours gave the client, for the log.  `own_headers` are those of every answer of ours.
+    `started` is a monotonic clock's.  `told` is the reason that a page of ours gave the client, for the log.
+    `own_headers` are those of every answer of ours.
     """
 
     scope: dict[str, Any]
@@ -40,25 +41,25 @@ class Incoming:
 
     @property
     def peer(self) -> str:
-        """The address that the connection comes from; empty for a Unix socket."""
+        """Peer address of the connection; empty for a Unix socket."""
         client = self.scope.get("client")
         return client[0] if client else ""
 
     @property
     def is_head(self) -> bool:
-        """Of the request on our connection, whatever the one that is judged was (forward auth)."""
+        """Whether the request on our connection is HEAD, whatever the one that is judged was (forward auth)."""
         return bool(self.scope["method"] == "HEAD")
 
     @property
     def is_upgrade(self) -> bool:
-        """A websocket or any other upgrade (RFC 9110 7.8)."""
+        """Upgrade to websocket or any other protocol (RFC 9110 7.8)."""
         if b"upgrade" not in self.headers:
             return False
         return any(b"upgrade" in value.lower() for name, value in self.scope["headers"] if name == b"connection")
 
     @property
     def is_connect(self) -> bool:
-        """A tunnel, on our connection (not one that another proxy asks about)."""
+        """CONNECT for a tunnel, on our connection (not one that another proxy asks about)."""
         return bool(self.scope["method"] == CONNECT)
 
     @property
@@ -67,12 +68,12 @@ class Incoming:
 
     @property
     def wants_events(self) -> bool:
-        """It says so, which is no reason to believe that the answer will be a stream."""
+        """Accept of text/event-stream, which is no reason to believe that the answer will be a stream."""
         return b"text/event-stream" in self.headers.get(b"accept", b"").lower()
 
     @property
     def is_script(self) -> bool:
-        """Was this asked by a script (fetch, XHR) rather than by a person's navigation or a plain client such as curl?"""
+        """Whether a script asked this (fetch, XHR) rather than a person's navigation or a plain client such as curl."""
         mode = self.headers.get(b"sec-fetch-mode")
         if mode is not None:
             return mode != b"navigate"
@@ -83,7 +84,7 @@ class Incoming:
 
     @property
     def may_be_sent_elsewhere(self) -> bool:
-        """A person's navigation, or a plain client: what follows a redirect to a page and can make something of it."""
+        """Navigation of a person, or a plain client: what follows a redirect to a page and can make something of it."""
         return not (self.is_upgrade or self.is_script or self.is_grpc or self.is_connect)
 
 
@@ -91,20 +92,20 @@ UNREADABLE = AccessRequest(method="", host="", port=None, path="/")
 
 
 def arrived(scope: dict[str, Any]) -> Incoming:
-    """Just now; its request is still to be read."""
+    """Request that has just arrived and is still to be read."""
     headers = scope["headers"]
     cookies = [value for name, value in headers if name == b"cookie"]
     return Incoming(scope, UNREADABLE, dict(headers), cookies, new_request_id(), time.monotonic())
 
 
 class BodyTooLarge(BadRequest):
-    """For pages of ours, which need no more than a form."""
+    """Error of a body that is too large for pages of ours, which need no more than a form."""
 
     status = 413
 
 
 def bounded(receive: Receive, most: int) -> Receive:
-    """`receive` for a reader that gathers the whole body, as Django does, on disk if need be: BodyTooLarge beyond `most` bytes."""
+    """ASGI `receive` for a reader that gathers the whole body, as Django does, on disk if need be: BodyTooLarge beyond `most` bytes."""
     received = 0
 
     async def receive_some() -> dict[str, Any]:
@@ -119,7 +120,7 @@ def bounded(receive: Receive, most: int) -> Receive:
 
 
 def client_address(incoming: Incoming, trusted: Container[str]) -> str:
-    """Who asked, for logs and sessions: the peer, or the last address in X-Forwarded-For that is not itself a trusted proxy's."""
+    """Client address, for logs and sessions: the peer, or the last address in X-Forwarded-For that is not itself a trusted proxy's."""
     address = incoming.peer
     hops = [hop.strip() for hop in incoming.header(b"x-forwarded-for").split(",")] if address in trusted else []
     while hops and address in trusted:
@@ -131,7 +132,7 @@ def client_address(incoming: Incoming, trusted: Container[str]) -> str:
 
 
 def source_ip(incoming: Incoming, trusted: Container[str]) -> str:
-    """Who asked, for rules to compare: as `client_address`, but "" where the trusted proxies leave it in doubt.
+    """Source address, for rules to compare: as `client_address`, but "" where the trusted proxies leave it in doubt.
 
     Every X-Forwarded-For line counts, the last first; a trusted peer that names nobody, or what is no address, says nothing.
     """
@@ -149,7 +150,7 @@ def source_ip(incoming: Incoming, trusted: Container[str]) -> str:
 
 
 def client_certificate(incoming: Incoming) -> ClientCertificate | None:
-    """What the client showed when it opened this connection, if it opened it for this request's host.
+    """Client certificate that was shown when this connection was opened, if it was opened for this request's host.
 
     A connection that was opened for another name may carry requests for this one; what it showed there does not count here.
     """

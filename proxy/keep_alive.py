@@ -1,4 +1,4 @@
-"""Let the kernel find a peer that is gone without a word, where nobody says anything for long."""
+"""TCP keep-alive: lets the kernel find a peer that is gone without a word, where nobody says anything for long."""
 
 import socket
 
@@ -7,7 +7,7 @@ _OPTIONS = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_K
 
 
 def keep_alive(sock: socket.socket | None) -> None:
-    """Nothing happens where there is no socket, or none of TCP.  Of one that listens, all connections have it (Linux)."""
+    """Switch TCP keep-alive on; nothing where there is no TCP socket.  Of one that listens, all connections have it (Linux)."""
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

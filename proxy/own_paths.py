@@ -1,4 +1,4 @@
-"""Which requests are ours, on which host.  The canonical path alone decides: nothing in a query ever makes a request ours."""
+"""Own paths: which requests are ours, on which host.  The canonical path alone decides: nothing in a query ever makes a request ours."""
 
 from enum import Enum, auto
 
@@ -40,5 +40,5 @@ def owner(path: str, *, is_authenticate_host: bool, is_route_host: bool, callbac
 
 
 def is_own_page(path: str) -> bool:
-    """Is this a page of ours on every host, whatever the application behind it has there?"""
+    """Whether this is a page of ours on every host, whatever the application behind it has there."""
     return path.startswith(("/.gate/", "/.well-known/gate/"))

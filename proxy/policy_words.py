@@ -1,4 +1,4 @@
-"""What does a route's `policy` say, in a line for each block?  For the admin; what decides is compiled elsewhere."""
+"""Policy of a route in words, a line for each block.  For the admin; what decides is compiled elsewhere."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The proxy's front door: what answers at the hosts of routes."""
+"""Proxy service, its front door: what answers at the hosts of routes."""
 
 from collections.abc import Callable
 
@@ -66,7 +66,7 @@ class ProxyService:
         self.loops = SignInLoops(options)
 
     def read(self, incoming: Incoming) -> AccessRequest:
-        """The one reading of a request that came to us; BadRequest where it has two."""
+        """Read a request that came to us, in its one reading; BadRequest where it has two."""
         incoming.own_headers = self._own_headers
         scope, headers = incoming.scope, incoming.headers
         return access_request(
@@ -100,25 +100,25 @@ class ProxyService:
         return f"{self._authorize.scheme_of(request.host, request.port)}://{request.host_port}"
 
     def route_of_tunnel(self, host: str, port: str) -> Route | None:
-        """What a program at this host wants a token for, where it says the port of a tunnel."""
+        """Route that a program at this host wants a token for, where it says the port of a tunnel."""
         if not (port.isascii() and port.isdecimal() and len(port) <= LONGEST_PORT):
             return None
         found = self._authorize.routes.match(AccessRequest(CONNECT, host, int(port), "/"))
         return found.route if found is not None else None
 
     def client_address(self, incoming: Incoming) -> str:
-        """The peer, or whom a trusted peer names."""
+        """Client address: the peer, or whom a trusted peer names."""
         return client_address(incoming, self._trusted)
 
     def is_trusted(self, incoming: Incoming) -> bool:
-        """Is what the peer says of a request's past believed?"""
+        """Whether what the peer says of a request's past is believed."""
         return incoming.peer in self._trusted
 
     def source_ip(self, incoming: Incoming) -> str:
         return source_ip(incoming, self._trusted)
 
     def page_log(self, incoming: Incoming, send: Send) -> PageLog:
-        """Of a request that we answer ourselves."""
+        """Log of a request that we answer ourselves."""
         return PageLog(incoming, send, self._trusted)
 
     async def answer(self, found: Owner, incoming: Incoming, send: Send) -> None:

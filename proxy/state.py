@@ -1,4 +1,4 @@
-"""Everything about carrying requests that follows from the configuration, worked out once for each route."""
+"""Proxy state: everything about carrying requests that follows from the configuration, worked out once for each route."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from proxy.verdict import Carry
 
 @dataclass(frozen=True, slots=True)
 class RouteForwarding:
-    """How requests of one route are carried.  `timeout` and `silence`, that of a tunnel for TCP, are in seconds, None for none.
+    """Forwarding of one route's requests.  `timeout` and `silence`, that of a tunnel for TCP, are in seconds, None for none.
 
     `own_host` is the upstream's own name, None for an address; of several upstreams, those of the `cluster` count.
     """
@@ -50,14 +50,14 @@ class RouteForwarding:
         )
 
     def chosen(self, who: str) -> tuple[Upstream, Place | None]:
-        """For what is no HTTP request.  Raises NoHealthyUpstream."""
+        """Upstream for what is no HTTP request.  Raises NoHealthyUpstream."""
         if self.cluster is None:
             return self.upstream, None
         place = Place(self.cluster, who.encode())
         return place.upstream, place
 
     def outgoing(self, incoming: Incoming, carry: Carry, credentials: Headers, who: str) -> OutgoingRequest:
-        """The request that may pass, with `credentials` of ours that its upstream wants to see.
+        """Outgoing request for one that may pass, with `credentials` of ours that its upstream wants to see.
 
         `who` asks, for balancing that sticks.  Raises BadRequest where the request can't be forwarded with one reading, and
         NoHealthyUpstream.
@@ -88,7 +88,7 @@ class RouteForwarding:
 
 
 class ProxyState:
-    """Of routes with one id only the first can ever match, so only its rules are kept."""
+    """Proxy state.  Of routes with one id only the first can ever match, so only its rules are kept."""
 
     def __init__(self, routes: tuple[CompiledRoute, ...], options: Options, previous: "ProxyState | None" = None):
         self._options = options
@@ -112,7 +112,7 @@ class ProxyState:
         return f"<ProxyState {len(self._by_route)} routes>"
 
     def may_be_silent(self, compiled: CompiledRoute) -> bool:
-        """May its application be silent for longer than a client may not read?"""
+        """Whether a route's application may be silent for longer than a client may not read."""
         return (self.forwarding(compiled).timeout or math.inf) > self.idle
 
     def forwarding(self, compiled: CompiledRoute) -> RouteForwarding:

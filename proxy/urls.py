@@ -1,4 +1,4 @@
-"""Our paths on the hosts of routes."""
+"""URL patterns: our paths on the hosts of routes."""
 
 from django.urls import path, re_path
 

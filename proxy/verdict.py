@@ -1,4 +1,4 @@
-"""What becomes of a request that was judged?  One verdict, a pure value: the data planes render it, and none of them decides anything."""
+"""Verdict on a request that was judged, a pure value: the data planes render it, and none of them decides anything."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ NO_WEBSOCKETS = "this application's route carries no websockets"
 
 
 class Asker(Enum):
-    """Who renders the verdict: a plane of ours, which carries what passes, or another proxy, which carries what it asked about."""
+    """Renderer of the verdict: a plane of ours, which carries what passes, or another proxy, which carries what it asked about."""
 
     OURS = auto()
     ENVOY = auto()  # somebody's, by ext_authz
@@ -39,14 +39,14 @@ class Asker(Enum):
 
 
 class CarriedElsewhere(BadRequest):
-    """Another proxy may not carry this."""
+    """Refusal of what another proxy may not carry."""
 
     status = 403
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRequest:
-    """A request, and what was decided about it at `now`, when there had been so many `changes` of records and policy."""
+    """Judged request: what was decided about it at `now`, when there had been so many `changes` of records and policy."""
 
     incoming: Incoming
     check: Check
@@ -62,7 +62,7 @@ class JudgedRequest:
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """A browser goes to the provider, and comes back to what it asked for, or to the page of its kept form."""
+    """Sign-in verdict: a browser goes to the provider, and comes back to what it asked for, or to the page of its kept form."""
 
     scheme: str
     route: Route | None
@@ -77,7 +77,7 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """It may pass.  Its upstream is `told` who asks, sees of the client's credentials what is not `withheld`, and hears the `offer` to
+    """Pass verdict.  Its upstream is `told` who asks, sees of the client's credentials what is not `withheld`, and hears the `offer` to
     change protocols."""
 
     route: CompiledRoute
@@ -90,7 +90,7 @@ Verdict: TypeAlias = SignIn | Refuse | Redirect | Carry
 
 
 class Verdicts:
-    """`of` is the one function; all that it knows besides its arguments follows from the configuration."""
+    """Verdict function: `of` is the one; all that it knows besides its arguments follows from the configuration."""
 
     def __init__(self, options: Options, authorize: Authorizer):
         self._shows_credentials = authorize.shows_credentials
@@ -150,12 +150,12 @@ class Verdicts:
 
 
 def with_form(verdict: SignIn, form: Kept | NotKept | None, incoming: Incoming) -> SignIn | Refuse:
-    """The verdict on a form that came without a session, by what became of it."""
+    """Verdict on a form that came without a session, by what became of it."""
     return not_kept(incoming, verdict.scheme, form) if isinstance(form, NotKept) else replace(verdict, form=form)
 
 
 def refused(error: GateError, asker: Asker = Asker.OURS) -> Refuse:
-    """The verdict on what went wrong: other proxies are told how that may come."""
+    """Verdict on what went wrong: other proxies are told how that may come."""
     if asker is Asker.OURS or not isinstance(error, BadRequest):
         return refusal_of(error)
     if asker is Asker.ENVOY:
@@ -191,5 +191,8 @@ def _offer(incoming: Incoming, route: Route, asker: Asker) -> Handshake | spdy.O
 
 
 def asks_for_websocket(headers: Sequence[Header]) -> bool:
-    """Front proxies take `Upgrade` and `Connection` out of what they ask, as they must.  `Sec-WebSocket-*` every browser sends."""
+    """Whether a request asks for a websocket.
+
+    Front proxies take `Upgrade` and `Connection` out of what they ask, as they must.  `Sec-WebSocket-*` every browser sends.
+    """
     return any(name.startswith(PREFIX) or (name == b"upgrade" and b"websocket" in value.lower()) for name, value in headers)

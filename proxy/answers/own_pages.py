@@ -1,4 +1,4 @@
-"""The smallest of our pages, which every host has and which work while nothing else does: health, robots.txt, redirects."""
+"""Pages of ours that every host has and that work while nothing else does: health, robots.txt, redirects."""
 
 from config.options import Options
 from proxy.answers.refusals import UNKNOWN_ADDRESS, Refuse

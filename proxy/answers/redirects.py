@@ -1,4 +1,4 @@
-"""Where a redirect route sends the client."""
+"""Redirect routes: where one sends the client."""
 
 from urllib.parse import quote
 
@@ -13,7 +13,7 @@ _PATH_SAFE = "/%:@!$&'()*+,;=~-._"
 
 
 def redirect_to(route: Route, request: AccessRequest, canonical_prefix: str | None = None) -> tuple[int, str]:
-    """(status, Location).  The Location always names scheme and host, so no path can become one (`//evil`)."""
+    """Status and Location of a redirect route.  The Location always names scheme and host, so no path can become one (`//evil`)."""
     if (redirect := route.redirect) is None:
         raise ValueError(f"{route.id} is no redirect route")
     scheme, query = route.from_.scheme, request.query.encode("latin-1")

@@ -1,4 +1,4 @@
-"""What is a client told that does not get through, and what may it do?  Values only, by what was decided and by what went wrong."""
+"""Refusals: what a client is told that does not get through, and what it may do.  Values only, by what was decided and what went wrong."""
 
 from dataclasses import dataclass, field
 
@@ -48,7 +48,7 @@ AGAIN = "Please try again in a moment."
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The request goes no further.  `challenge` says how to prove who one is; `problem` is for the log, and for no client."""
+    """Refusal of a request.  `challenge` (WWW-Authenticate) says how to prove who one is; `problem` is for the log alone."""
 
     status: int
     reason: str
@@ -74,7 +74,7 @@ class Refusals:
         self._explanation = f"{own}{EXPLANATION}"
 
     def of(self, incoming: Incoming, check: Check, *, has_tunnels: bool) -> Refuse:
-        """Of what another sign-in does not help against.  `has_tunnels`: whoever asks may open one here."""
+        """Refusal of what another sign-in does not help against.  `has_tunnels`: whoever asks may open one here."""
         decision, cors = check.decision, self._cors(incoming, check.decision)
         match decision.outcome:
             case Outcome.FORBIDDEN:
@@ -92,7 +92,7 @@ class Refusals:
         return Refuse(401, NOT_GOOD, NOT_GOOD_ADVICE, check.challenge, more=self._cors(incoming, check.decision))
 
     def unauthorized(self, incoming: Incoming, check: Check) -> Refuse:
-        """For who can't be led to a sign-in: programs, and proxies that ask."""
+        """401 for who can't be led to a sign-in: programs, and proxies that ask."""
         decision = check.decision
         reason, challenge = "You are not signed in.", challenges.NOBODY
         if decision.outcome is Outcome.STEP_UP and decision.route is not None:

@@ -1,4 +1,4 @@
-"""The answers that we give ourselves, without Django: small pages, errors, and refusals, each in the form its client reads."""
+"""Responses that we give ourselves, without Django: small pages, errors, and refusals, each in the form its client reads."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -26,7 +26,7 @@ async def send_response(send: Send, status: int, headers: Headers, body: bytes, 
 async def send_text(
     incoming: Incoming, send: Send, status: int, text: str, *, content_type: str = "text/plain", is_for_now: bool = False
 ) -> None:
-    """`is_for_now`: it says how things are at this moment, so nothing on the way may keep it."""
+    """Plain-text response.  `is_for_now`: it says how things are at this moment, so nothing on the way may keep it."""
     headers = [(b"content-type", content_type.encode()), (b"x-content-type-options", b"nosniff"), *incoming.own_headers]
     headers += [(b"cache-control", b"no-store")] if is_for_now else []
     await send_response(send, status, headers, text.encode(), head_only=incoming.is_head)
@@ -49,7 +49,7 @@ async def send_redirect(
 
 
 async def send_refusal(incoming: Incoming, refusal: Refuse, send: Send) -> int:
-    """HTML, JSON or text by what the client accepts; a gRPC client gets a trailers-only response.  The status that was meant."""
+    """Refusal as HTML, JSON or text, by Accept; to a gRPC client a trailers-only response.  Returns the status that was meant."""
     incoming.told, status = refusal.reason, refusal.status
     if incoming.is_grpc:
         await send_grpc_error(send, status, refusal.reason, refusal.headers)
@@ -66,14 +66,14 @@ async def send_refusal(incoming: Incoming, refusal: Refuse, send: Send) -> int:
 
 
 class Answers:
-    """Renders a verdict by which nothing is carried."""
+    """Responder of the embedded plane: renders a verdict by which nothing is carried."""
 
     def __init__(self, options: Options, added: Iterable[tuple[bytes, bytes]] = ()):
         self._sign_in = SignInRedirects(options)
         self._added = tuple(added)
 
     async def send(self, incoming: Incoming, verdict: SignIn | Refuse | Redirect, send: Send, now: float) -> int:
-        """The status that was said."""
+        """Render a verdict; returns the status that was said."""
         match verdict:
             case Refuse():
                 return await send_refusal(incoming, verdict, send)
@@ -87,7 +87,7 @@ class Answers:
 
 
 async def send_grpc_error(send: Send, status: int, reason: str, extra_headers: Headers) -> None:
-    """gRPC over HTTP/2 "Trailers-Only": status 200, the outcome in headers, beside those that an answer of `status` has."""
+    """Trailers-only response of gRPC over HTTP/2: status 200, the outcome in headers, beside those that an answer of `status` has."""
     message = reason.encode("ascii", "replace").replace(b"%", b"%25")
     headers = [
         (b"content-type", b"application/grpc"),
@@ -100,7 +100,7 @@ async def send_grpc_error(send: Send, status: int, reason: str, extra_headers: H
 
 
 class CapturedResponse:
-    """An ASGI `send` that keeps what was said, for who says it in another protocol."""
+    """Response captured by an ASGI `send`, for who says it in another protocol."""
 
     def __init__(self) -> None:
         self.status = 500

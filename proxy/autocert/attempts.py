@@ -1,4 +1,4 @@
-"""When may the authority be asked again after a failure?  Pure: values and times in, times out.
+"""Backoff of certificate requests: when the authority may be asked again after a failure.  Pure: values and times in, times out.
 
 Let's Encrypt allows five failed validations of a host in an hour: with these pauses there are five.
 """
@@ -19,7 +19,7 @@ ALL = "*"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What became of the last ones for a host; `not_before` is in Unix seconds.  `worked` is the challenge that did the last time."""
+    """Attempts of a host, the last ones; `not_before` is in Unix seconds.  `worked` is the challenge that did the last time."""
 
     failures: int = 0
     not_before: float = 0.0
@@ -28,7 +28,7 @@ class Attempt:
 
     @classmethod
     def read(cls, found: object) -> Self:
-        """From a file that somebody may have broken: then as if nothing had been tried."""
+        """Attempts from a file that somebody may have broken: then as if nothing had been tried."""
         if isinstance(found, Mapping) and isinstance(found.get("failures"), int) and isinstance(found.get("not_before"), int | float):
             worked = found.get("worked")
             kind: Kind | None = worked if worked in ("tls-alpn-01", "http-01") else None
@@ -47,7 +47,7 @@ class Attempt:
         return replace(self, failures=self.failures + 1, not_before=now + min(pause, longest), reason=reason)
 
     def challenge(self, *, has_http: bool) -> Kind:
-        """TLS-ALPN-01 unless the other has worked; after a failure the other one, where it can be answered."""
+        """Challenge to try: TLS-ALPN-01 unless the other has worked; after a failure the other one, where it can be answered."""
         if not has_http:
             return "tls-alpn-01"
         kinds: tuple[Kind, Kind] = ("http-01", "tls-alpn-01") if self.worked == "http-01" else ("tls-alpn-01", "http-01")

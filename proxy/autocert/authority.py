@@ -1,4 +1,4 @@
-"""The authority, in its own protocol (ACME, RFC 8555).  The only file that meets the `acme` library; every call blocks."""
+"""ACME client (RFC 8555): the authority in its own protocol.  The only file that meets the `acme` library; every call blocks."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ _NONCES = 5  # so often a request is sent again whose nonce was refused (RFC 855
 
 
 class AuthorityError(Exception):
-    """No certificate this time.  `retry_after` is in seconds, where the authority said so; `concerns_all`: it would be so for any host."""
+    """Error of the authority.  `retry_after` is in seconds, where it said so; `concerns_all`: it would be so for any host."""
 
     def __init__(self, reason: str, *, retry_after: float | None = None, concerns_all: bool = False):
         super().__init__(reason)
@@ -35,7 +35,7 @@ class AuthorityError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the configuration says about the authority and us."""
+    """ACME settings: what the configuration says about the authority and us."""
 
     directory: str
     email: str | None = None
@@ -45,7 +45,7 @@ class Terms:
 
 @challenges.Challenge.register
 class _TlsAlpn01(challenges.KeyAuthorizationChallenge):
-    """The library has left out the challenge that it can't answer itself; we answer it in proxy/listener/tls/acme_challenge.py."""
+    """Challenge tls-alpn-01, which the library has left out; we answer it in proxy/listener/tls/acme_challenge.py."""
 
     typ = "tls-alpn-01"
 
@@ -63,7 +63,7 @@ _KINDS: Mapping[Kind, type[challenges.KeyAuthorizationChallenge]] = {"tls-alpn-0
 
 
 class _Network(client.ClientNetwork):
-    """Patient with refused nonces, and remembers how long it was told to wait."""
+    """ACME transport, patient with refused nonces; remembers how long it was told to wait."""
 
     retry_after: float | None = None
 
@@ -83,8 +83,10 @@ class _Network(client.ClientNetwork):
 
 
 class Authority:
-    """`trusted_ca` is a PEM file, None for the public authorities.  `account` is what `account()` of an earlier one gave, or empty; `keep`
-    is called with it whenever it changes."""
+    """ACME account at one authority.  `trusted_ca` is a PEM file, None for the public authorities.
+
+    `account` is what `account()` of an earlier one gave, or empty; `keep` is called with it whenever it changes.
+    """
 
     def __init__(
         self, terms: Terms, trusted_ca: Path | None, account: Mapping[str, Any], keep: Callable[[dict[str, Any]], None], user_agent: str
@@ -99,7 +101,7 @@ class Authority:
         self._acme: client.ClientV2 | None = None
 
     def obtain(self, host: str, csr: bytes, kind: Kind, publish: Callable[[Challenge], None]) -> bytes:
-        """The chain for this request, PEM.  `publish` is called before the authority is told to look.  AuthorityError."""
+        """Certificate chain for this request, PEM.  `publish` is called before the authority is told to look.  AuthorityError."""
         try:
             return self._obtain(host, csr, kind, publish)
         except AuthorityError:
@@ -160,7 +162,7 @@ class Authority:
         return messages.RegistrationResource(uri=self._uri, body=messages.Registration())
 
     def account(self) -> dict[str, Any]:
-        """What `Storage` keeps: the private key is in it."""
+        """Account as `Storage` keeps it: the private key is in it."""
         return {"key": self._key.to_json(), "uri": self._uri}
 
     def _forget_account(self) -> None:

@@ -1,4 +1,4 @@
-"""A certificate that was obtained: what it is for, how long it is good, and the request for the next one."""
+"""Obtained certificate: what it is for, how long it is good, and the request for the next one."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,12 +20,12 @@ _MUST_STAPLE = x509.TLSFeature([x509.TLSFeatureType.status_request])
 
 
 class Unusable(ValueError):
-    """No certificate with its key, for this host; the message says why and holds nothing of either."""
+    """Error of a stored pair: no certificate with its key, for this host; the message says why and holds nothing of either."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The server's own certificate and its issuer, where that is known.  What is read out of it is looked for once."""
+    """Certificate chain: the server's own certificate and its issuer, where that is known.  What is read out of it is looked for once."""
 
     leaf: x509.Certificate
     issuer: x509.Certificate | None
@@ -41,7 +41,7 @@ class Chain:
 
     @cached_property
     def name(self) -> str:
-        """For people."""
+        """Name of the certificate, for people."""
         return next(iter(names_of(self.leaf)), self.leaf.subject.rfc4514_string())
 
     @cached_property
@@ -50,7 +50,7 @@ class Chain:
 
     @cached_property
     def renewal(self) -> datetime:
-        """When a third of its lifetime is left."""
+        """Time of renewal: when a third of its lifetime is left."""
         return self.ends - (self.ends - self.leaf.not_valid_before_utc) / 3
 
     @cached_property
@@ -62,7 +62,7 @@ class Chain:
 
     @cached_property
     def responder(self) -> str | None:
-        """The URL where its state can be asked for (OCSP)."""
+        """URL of the OCSP responder (RFC 5280 4.2.2.1)."""
         try:
             access = self.leaf.extensions.get_extension_for_class(x509.AuthorityInformationAccess).value
         except (ValueError, x509.ExtensionNotFound):
@@ -78,7 +78,7 @@ class ObtainedCertificate:
 
     @classmethod
     def read(cls, content: bytes, host: str) -> Self:
-        """`content` is a key and a chain, PEM.  Unusable, or good for this host at some time."""
+        """Certificate out of `content`, a key and a chain, PEM.  Unusable, or good for this host at some time."""
         key, end, certificates = content.partition(_END_OF_KEY)
         try:
             pair = CertificatePair(certificates, SecretBytes(key + end), f"the certificate of {host}")
@@ -93,7 +93,7 @@ class ObtainedCertificate:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A new key, never used before, and what is asked for it (PKCS #10); both PEM."""
+    """Certificate signing request (PKCS #10), and its new key, never used before; both PEM."""
 
     key: SecretBytes
     csr: bytes

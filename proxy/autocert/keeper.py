@@ -1,4 +1,4 @@
-"""Sees to it that every host has a certificate that is good for a while longer.  Everything here blocks: it has a thread of its own."""
+"""Certificate renewal: every host has one that is good for a while longer.  Everything here blocks: it has a thread of its own."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ READ_ANYWAY = 60.0  # seconds; a file system's clock may be too coarse to tell t
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a configuration wants of us."""
+    """Hosts and settings that a configuration wants certificates for."""
 
     hosts: tuple[str, ...]
     terms: Terms
@@ -56,7 +56,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Shown:
-    """`before` is what the host had until this came, as long as this one waits for its staple."""
+    """Certificate that is shown.  `before` is what the host had until this came, as long as this one waits for its staple."""
 
     certificate: ObtainedCertificate
     context: SSL.Context
@@ -65,7 +65,7 @@ class Shown:
 
 @dataclass(slots=True)
 class Keeper:
-    """For one configuration; the next one's takes over what this one shows."""
+    """Certificate keeper of one configuration; the next one's takes over what this one shows."""
 
     wanted: Wanted
     obtained: Obtained
@@ -85,7 +85,7 @@ class Keeper:
         self._configured = tuple(Chain.of(pair.certificate) for pair in self.wanted.configured)
 
     def begin(self) -> None:
-        """OSError where the directory can't be used.  From now on challenges are answered."""
+        """Open the directory; OSError where it can't be used.  From now on challenges are answered."""
         self.wanted.storage.open()
         self.obtained.pending = self.wanted.storage.challenge
         self.obtained.is_on = True

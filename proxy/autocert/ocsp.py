@@ -1,4 +1,4 @@
-"""Is a certificate still good (OCSP, RFC 6960)?  What its authority says, verified before anybody is shown it; asking blocks."""
+"""OCSP client (RFC 6960): is a certificate still good?  Its authority's answer is verified before anybody is shown it; asking blocks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ _WEAK = ("md5", "sha1")
 
 
 class Unverified(ValueError):
-    """No answer about this certificate that clients would believe, or none at all."""
+    """Error of an OCSP response: none about this certificate that clients would believe, or none at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staple:
-    """`is_revoked`: then it is for us alone, no client is shown it."""
+    """OCSP staple.  `is_revoked`: then it is for us alone, no client is shown it."""
 
     response: bytes
     refresh: datetime
@@ -35,7 +35,7 @@ class Staple:
 
 
 def ask(url: str, chain: Chain) -> bytes:
-    """The response of the certificate's own responder, unverified.  Unverified where there is none."""
+    """OCSP response of the certificate's own responder, not verified yet.  Raises Unverified where there is none."""
     if chain.issuer is None:
         raise Unverified("the chain holds no issuer")
     # RFC 5019 2.1.1: responders know certificates by SHA-1; nothing is proved by it.
@@ -56,7 +56,7 @@ def ask(url: str, chain: Chain) -> bytes:
 
 
 def verify(response: bytes, chain: Chain, now: datetime) -> Staple:
-    """RFC 6960 3.2.  Unverified unless it is about this certificate, current, and signed by its issuer or in its issuer's name."""
+    """Staple of a response (RFC 6960 3.2).  Unverified unless it is about this certificate, current, and signed by or for its issuer."""
     if chain.issuer is None:
         raise Unverified("the chain holds no issuer")
     try:

@@ -1,4 +1,4 @@
-"""The front door of autocert: a thread that keeps certificates, told of each configuration, never waited for."""
+"""Autocert service: a thread that keeps certificates, told of each configuration, never waited for."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ LOOK_EVERY = 2.0  # seconds; where nothing is due that is one look at the time o
 
 
 class Autocert:
-    """`obtained` is what connections read."""
+    """Autocert service.  `obtained` is what connections read."""
 
     def __init__(self, clock: Callable[[], float] = time.time):
         self.obtained = Obtained()
@@ -29,12 +29,12 @@ class Autocert:
         self._has_begun = False
 
     def begin(self, options: Options) -> None:
-        """A listener of ours is open: who asks whether a host is ours gets an answer, so certificates can be had."""
+        """Start, as a listener of ours is open: who asks whether a host is ours gets an answer, so certificates can be had."""
         self._has_begun = True
         self.use(options)
 
     def use(self, options: Options) -> None:
-        """Returns at once; what is new is obtained in the background.  Also switches it on and off."""
+        """Switch to a configuration, on and off too.  Returns at once; what is new is obtained in the background."""
         if not self._has_begun:
             return
         self._options = options

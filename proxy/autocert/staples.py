@@ -1,4 +1,4 @@
-"""Which OCSP responses are stapled: fetched by one process, shared in the files, never one that does not verify."""
+"""OCSP staples of our certificates: fetched by one process, shared in the files, never one that does not verify."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ class Staples:
         self._not_before: dict[bytes, datetime] = {}
 
     def read(self, chains: Iterable[Chain], now: datetime) -> None:
-        """What the files hold, perhaps put there by another process."""
+        """Read what the files hold, perhaps put there by another process."""
         for chain in chains:
             response, known = self._storage.staple(chain.fingerprint), self._known.get(chain.fingerprint)
             if response is None or (known is not None and known.response == response):
@@ -42,7 +42,7 @@ class Staples:
         return (known is None or now >= known.refresh) and now >= self._not_before.get(chain.fingerprint, now)
 
     def fetch(self, chain: Chain, now: datetime) -> None:
-        """Blocks.  A failure leaves what is known in place, for as long as it is good."""
+        """Fetch what is due; blocks.  A failure leaves what is known in place, for as long as it is good."""
         self._not_before[chain.fingerprint] = now + PAUSE
         try:
             response = self._ask(chain.responder or "", chain)
@@ -62,7 +62,7 @@ class Staples:
         return known is not None and known.is_revoked
 
     def shown(self, chains: Iterable[Chain], now: datetime) -> dict[bytes, bytes]:
-        """Those that are good at the moment; the others are forgotten."""
+        """Staples that are good at the moment; the others are forgotten."""
         current = {chain.fingerprint for chain in chains}
         self._known = {key: staple for key, staple in self._known.items() if key in current and staple.ends > now}
         return {key: staple.response for key, staple in self._known.items() if not staple.is_revoked}

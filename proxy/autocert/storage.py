@@ -1,4 +1,4 @@
-"""The files in `autocert_dir`, of one authority, shared by every process that uses it; each is replaced whole or not at all.
+"""Storage in `autocert_dir`, of one authority, shared by every process that uses it; each file is replaced whole or not at all.
 
 certificates/HOST.pem  the key and the chain together, so that no reader finds two that don't belong together
 challenges/HOST.json   what the authority asks at the moment: whichever process it reaches can answer
@@ -25,7 +25,7 @@ MOST_BYTES = 1024 * 1024
 
 
 class Storage:
-    """OSError where the directory can't be used.  A file that is broken is like one that isn't there, and is replaced."""
+    """Certificate storage; OSError where the directory can't be used.  A broken file is like one that isn't there, and is replaced."""
 
     def __init__(self, directory: Path, authority: str):
         """`authority` is the URL of its ACME directory: what one vouches for is never taken for another's."""
@@ -41,7 +41,7 @@ class Storage:
 
     @contextmanager
     def elected(self) -> Iterator[bool]:
-        """Whether this process is the one that asks the authority; the kernel frees the lock of one that dies."""
+        """Leader election: whether this process asks the authority; the kernel frees the lock of one that dies."""
         descriptor = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -53,7 +53,7 @@ class Storage:
             os.close(descriptor)
 
     def stamp(self) -> tuple[int, ...]:
-        """Another one after any certificate or staple was replaced: that renames a file in its folder."""
+        """Stamp of the files: another one after any certificate or staple was replaced, which renames a file in its folder."""
         return tuple((self.directory / name).stat().st_mtime_ns for name in ("certificates", "staples"))
 
     def certificate(self, host: str) -> bytes | None:
@@ -84,7 +84,7 @@ class Storage:
         (self.directory / "challenges" / f"{self._named(host)}.json").unlink(missing_ok=True)
 
     def forget_challenges(self) -> None:
-        """Those that a process left behind which ended within an order."""
+        """Delete challenges that a process left behind which ended within an order."""
         for path in (self.directory / "challenges").iterdir():
             path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""What does Envoy know when it starts?  Where gate is, and which files say the rest."""
+"""Envoy's bootstrap: where gate is, and which files say the rest."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,14 +25,14 @@ _LARGE_STREAM = 16
 
 @dataclass(frozen=True, slots=True)
 class Most:
-    """What Envoy may have in all."""
+    """Limits of Envoy as a whole."""
 
     heap: int  # MiB
     connections: int
 
 
 def bootstrap(files: Path, judge: Path, gate: Path, admin: Path, most: Most) -> Json:
-    """`files` is the directory of the other resources; the rest are Unix sockets."""
+    """Bootstrap configuration.  `files` is the directory of the other resources; the rest are Unix sockets."""
     return {
         "node": {"id": "gate", "cluster": "gate"},
         # 0o600: who may connect may also stop Envoy.
@@ -66,7 +66,7 @@ def _overload(most: Most) -> Json:
 
 
 def watched(files: Path, name: str) -> Json:
-    """Envoy reads it again when another file takes its name."""
+    """Watched file as a config source: Envoy reads it again when another file takes its name."""
     return {
         "path_config_source": {"path": str(files / name), "watched_directory": {"path": str(files)}},
         "resource_api_version": "V3",

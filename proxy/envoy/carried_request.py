@@ -1,4 +1,4 @@
-"""One request that Envoy carries: what it is told on the way there and back, and its end."""
+"""Request that Envoy carries: what Envoy is told of it on the way there and back, and its end."""
 
 import asyncio
 import math
@@ -45,7 +45,7 @@ Context: TypeAlias = grpc.aio.ServicerContext
 
 
 class Carried:
-    """One request that Envoy carries to its upstream."""
+    """Request on its way through Envoy to its upstream."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Carried:
         self._patience: asyncio.TimerHandle | None = None
 
     async def run(self, context: Context) -> None:
-        """Until Envoy has carried all of it, the client has left, or its access ends."""
+        """Run until Envoy has carried all of it, the client has left, or its access ends."""
         cut = self._cuts.begin()
         try:
             await self._carry(context, cut)

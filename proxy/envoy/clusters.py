@@ -1,4 +1,4 @@
-"""The upstreams of all routes as Envoy's clusters: one for each address with its TLS rules and its HTTP."""
+"""Envoy's clusters: the upstreams of all routes, one cluster for each address with its TLS rules and its HTTP."""
 
 import hashlib
 import ipaddress
@@ -29,7 +29,7 @@ _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.
 
 
 class Clusters:
-    """Those of one configuration.  Names follow from the content, so that what is the same keeps its connections over a reload."""
+    """Envoy clusters of one configuration.  Names follow from the content, so that what is the same keeps its connections over a reload."""
 
     def __init__(self, routes: Iterable[Route], dns_lookup_family: str):
         self.resources: dict[str, Json] = {}
@@ -48,12 +48,12 @@ class Clusters:
         return f"<Clusters of {len(self._names)} upstreams>"
 
     def name(self, upstream: Upstream, *, is_http2: bool) -> str | None:
-        """None where Envoy can't reach it as gate would."""
+        """Name of an upstream's cluster; None where Envoy can't reach it as gate would."""
         return self._names.get((upstream.connection_key, is_http2))
 
 
 def system_bundle() -> str | None:
-    """The file of the authorities that this system trusts, which OpenSSL would use."""
+    """Path of the CA bundle that this system trusts, which OpenSSL would use."""
     own = ssl.get_default_verify_paths().cafile
     return next((path for path in (own, *_BUNDLES) if path is not None and Path(path).is_file()), None)
 

@@ -1,4 +1,4 @@
-"""Which of what it carried has Envoy cut because a time was up?  It says so in its access log (envoy.service.accesslog.v3), to gate.
+"""Timeouts of what Envoy carries.  It says so in its access log (envoy.service.accesslog.v3), to gate.
 
 While it carries a request (envoy.service.ext_proc.v3) it tells only that it is over, however that came.
 """
@@ -24,7 +24,7 @@ _PATIENCE = 1.0
 
 
 def access_log(token: str) -> Json:
-    """Of cuts alone, each at once; SI is `idle_timeout`, UT a timeout of the request's own."""
+    """Access log of cuts alone, each at once; SI is `idle_timeout`, UT a timeout of the request's own."""
     return {
         "name": "envoy.access_loggers.http_grpc",
         "filter": {"response_flag_filter": {"flags": ["SI", "UT"]}},
@@ -41,7 +41,7 @@ def access_log(token: str) -> Json:
 
 
 class Cut:
-    """Whether one request was cut, and why.  `metadata` is what Envoy is told of it, and repeats."""
+    """Cut of one request: whether it was, and why.  `metadata` is what Envoy is told of it, and repeats."""
 
     def __init__(self, number: str):
         self.number = number
@@ -54,7 +54,7 @@ class Cut:
             self._heard.set_result(ending)
 
     async def ending(self) -> Ending | None:
-        """For who has seen the end of it, and has reason to ask: None takes a moment."""
+        """Reason for the end, for who has seen the end and has reason to ask: None takes a moment."""
         await asyncio.wait([self._heard], timeout=_PATIENCE)
         return self._heard.result() if self._heard.done() else None
 
@@ -75,7 +75,7 @@ class Cuts:
         return grpc.method_handlers_generic_handler(SERVICE, {"StreamAccessLogs": stream})
 
     def begin(self) -> Cut:
-        """For one request, until `forget`."""
+        """Cut of one request, known until `forget`."""
         cut = Cut(next(self._numbers))
         self._carried[cut.number] = cut
         return cut

@@ -1,4 +1,4 @@
-"""Tell a running Envoy what has changed, by files that it watches, and learn whether it took it."""
+"""Envoy's discovery by files that it watches: tells it what has changed, and learns whether it took it."""
 
 import asyncio
 import hashlib
@@ -17,15 +17,15 @@ PATIENCE = 15.0  # seconds: as long may Envoy take to read the files
 
 
 class Refused(Exception):
-    """Envoy kept what it had; the text is its own."""
+    """Envoy's NACK: it kept what it had; the text is its own."""
 
 
 class Silent(Refused):
-    """It has said neither yes nor no for as long as it may take."""
+    """Timeout of Envoy: it has said neither yes nor no for as long as it may take."""
 
 
 def write(path: Path, content: Json) -> None:
-    """As one step, readable by us alone: it holds keys."""
+    """Write a file as one step, readable by us alone: it holds keys."""
     new = path.with_suffix(".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
@@ -34,7 +34,7 @@ def write(path: Path, content: Json) -> None:
 
 
 class Discovery:
-    """`known` are the names of the clusters that Envoy has whenever somebody reaches it.
+    """Discovery files of one Envoy.  `known` are the names of the clusters that Envoy has whenever somebody reaches it.
 
     It takes connections only once it has the clusters of the files that it finds when it starts, so what is published before that counts.
     """
@@ -46,7 +46,7 @@ class Discovery:
         self.known: frozenset[str] = frozenset()
 
     def publish(self, listener: Json, clusters: Mapping[str, Json], certificates: Iterable[Json]) -> None:
-        """Certificates and clusters come first: Envoy waits for what a listener names, but not for ever."""
+        """Publish resources.  Certificates and clusters come first: Envoy waits for what a listener names, but not for ever."""
         if not self._versions:
             self.known = frozenset(clusters)
         self._write(CERTIFICATES, certificates)
@@ -54,7 +54,7 @@ class Discovery:
         self._write(LISTENERS, [listener])
 
     async def taken(self, wanted: Iterable[str]) -> None:
-        """Returns when Envoy has all that was published last; raises Refused with its reasons, or where it says nothing for too long."""
+        """Wait until Envoy has all that was published last; raises Refused with its reasons, or where it says nothing for too long."""
         wanted = frozenset(wanted)
         reasons: list[str] = []
         try:

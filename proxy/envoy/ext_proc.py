@@ -1,4 +1,4 @@
-"""Envoy shows each request here before it carries it (envoy.service.ext_proc.v3), and keeps the call open for as long as it does.
+"""External processor (envoy.service.ext_proc.v3): Envoy shows it each request before it carries it, and keeps the call open meanwhile.
 
 What our own data plane would simply forward, Envoy carries: it is told the whole head that the upstream gets, and the cluster.
 Everything else goes to our own data plane, through the doorway: pages, refusals, redirects, websockets, what has a body, may become a
@@ -37,7 +37,10 @@ NameOf = Callable[[Upstream, bool], str | None]
 
 
 class ExtProcServer:
-    """`service` is asked at each request, because a reload replaces it; `cluster_of` says None for what Envoy doesn't know yet."""
+    """External processor's gRPC server.  `service` is asked at each request, as a reload replaces it.
+
+    `cluster_of` says None for what Envoy doesn't know yet.
+    """
 
     def __init__(self, service: Callable[[], ProxyService], doorway: Doorway, cluster_of: NameOf, token: str, scheme: str):
         self._service = service

@@ -1,4 +1,4 @@
-"""A request head as Envoy tells it, read as strictly as one of our own listener; and what of it is written anew."""
+"""Request head as Envoy tells it, read as strictly as one of our own listener; and what of it is written anew."""
 
 import re
 import ssl
@@ -29,7 +29,7 @@ _ATTRIBUTES = "envoy.filters.http.ext_proc"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One request as Envoy told it: its headers as they are there (pseudo headers too), and who sent it."""
+    """Request head in Envoy's words: its headers as they are there (pseudo headers too), and who sent it."""
 
     headers: tuple[Header, ...]
     client: tuple[str, int] | None
@@ -52,7 +52,7 @@ class Told:
         return dict(self.headers)
 
     def scope(self, scheme: str) -> dict[str, Any]:
-        """As our own listener would make it of the same bytes; raises Refused where it would refuse them."""
+        """ASGI scope, as our own listener would make it of the same bytes; raises Refused where it would refuse them."""
         last = self.last
         method, target, host = (last.get(name, b"") for name in (b":method", b":path", b":authority"))
         head = parse_head(b"".join([b"%b %b HTTP/1.1\r\n" % (method, target), b"host: %b\r\n" % host, *map(_line, self.from_client())]))
@@ -79,7 +79,7 @@ class Told:
         return {TLS: {"server_name": self.server_name, "chain": self._shown()}} if scheme == "https" else {}
 
     def from_client(self) -> Headers:
-        """The headers that the client sent, less the host; what Envoy added is left out, what it overwrote is as it was."""
+        """Headers that the client sent, less the host; what Envoy added is left out, what it overwrote is as it was."""
         last = self.last
         kept = [pair for pair in self.headers if not _is_of_envoy(pair[0])]
         for told, name in ((TOLD_PROTO, b"x-forwarded-proto"), (TOLD_CONNECTION, b"connection")):
@@ -112,7 +112,7 @@ def _address(text: str) -> tuple[str, int] | None:
 
 
 def rewritten(before: Iterable[Header], after: Iterable[Header], *, left_alone: frozenset[bytes] = FRAMING) -> pb.HeaderMutation:
-    """What makes the one of the other: every header that is not in `after` goes, but for framing and what begins with a colon."""
+    """Header mutation from one to the other: every header that is not in `after` goes, but for framing and what begins with a colon."""
     old, new = _by_name(before), _by_name(after)
     mutation = pb.HeaderMutation()
     for name, values in new.items():

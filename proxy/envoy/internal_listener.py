@@ -1,4 +1,4 @@
-"""What Envoy does not carry itself comes in here, over a Unix socket, each request with the ticket that the judge gave it."""
+"""Internal listener for what Envoy does not carry itself: a Unix socket, each request with the ticket that the processor gave it."""
 
 import secrets
 from typing import Any
@@ -14,11 +14,11 @@ _BETWEEN_US = frozenset(name.encode() for name in (CLUSTER, MAY_STREAM, TICKET, 
 
 
 class NoTicket(BadRequest):
-    """Whoever this is, it is not our Envoy with a request that was judged."""
+    """Refusal of a request without a ticket: whoever this is, it is not our Envoy with a request that was judged."""
 
 
 class Doorway:
-    """Wraps the application.  A ticket counts once, and only while its request is under way."""
+    """ASGI middleware of the internal listener.  A ticket counts once, and only while its request is under way."""
 
     def __init__(self, application: Application, scheme: str):
         self._application = application

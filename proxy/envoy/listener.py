@@ -1,4 +1,4 @@
-"""The listener that people reach, as Envoy reads it.  It decides nothing: whatever arrives is shown to gate first.
+"""Envoy's listener, which people reach.  It decides nothing: whatever arrives is shown to gate first.
 
 There is one route, and gate names the cluster of each request.  So there is no second reading of hosts and paths that could differ
 from gate's: Envoy passes them on as they came, and sends what gate wrote.
@@ -30,7 +30,7 @@ TLS_1_2 = (
 
 
 def listener(options: Options, files: Path, token: str, certificate_hosts: Sequence[str]) -> Json:
-    """`token` proves to gate that it is this Envoy that asks; `certificate_hosts` are those whose clients show certificates."""
+    """Listener resource.  `token` proves to gate that it is this Envoy that asks; clients of `certificate_hosts` show certificates."""
     limits = ListenerLimits.from_options(options)
     address = options.address
     chains = [_chain(options, limits, files, token, "everybody")]
@@ -59,7 +59,7 @@ def listener(options: Options, files: Path, token: str, certificate_hosts: Seque
 
 
 def certificates(pairs: Sequence[CertificatePair]) -> list[Json]:
-    """The secrets that the listener names."""
+    """Secret resources that the listener names."""
     return [
         {
             "@type": f"{TYPE}extensions.transport_sockets.tls.v3.Secret",

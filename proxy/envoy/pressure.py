@@ -1,4 +1,4 @@
-"""Is Envoy short of memory or of connections?  It knows, and tells whoever asks; here it is asked, for the log and the metrics."""
+"""Overload of Envoy: whether it is short of memory or of connections, asked of its admin interface for the log and the metrics."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _STATS = f"^overload\\..*(pressure|active)$|{_REFUSED}$|^{_CONNECTED}$"
 
 
 class Pressure:
-    """What Envoy said last; `tell` logs what is new since."""
+    """Overload state; what Envoy said last.  `tell` logs what is new since."""
 
     def __init__(self, most: Most) -> None:
         self._most = most
@@ -43,7 +43,7 @@ class Pressure:
 
 
 async def watch(admin: Path, most: Most) -> None:
-    """For ever; an Envoy that does not answer is looked after elsewhere."""
+    """Poll for ever; an Envoy that does not answer is looked after elsewhere."""
     pressure = Pressure(most)
     async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(admin)), timeout=LOOK_EVERY) as client:
         while True:

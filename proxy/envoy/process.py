@@ -1,4 +1,4 @@
-"""The Envoy child: found, started, started again when it ends by itself, and stopped."""
+"""Envoy child process: found, started, started again when it ends by itself, and stopped."""
 
 import asyncio
 import shutil
@@ -23,7 +23,7 @@ LONGEST_LINE = 8192  # bytes of what Envoy says that are handed on
 
 
 def find(path: str) -> Path:
-    """`envoy` beside this interpreter (where pip puts it), else on `path`.  ConfigError where there is none."""
+    """Path of `envoy`: beside this interpreter (where pip puts it), else on `path`.  ConfigError where there is none."""
     # The package's own name is no way to it: other packages use the same one.
     found = shutil.which("envoy", path=str(Path(sys.executable).parent)) or shutil.which("envoy", path=path)
     if found is None:

@@ -1,4 +1,4 @@
-"""Is it our Envoy that asks?  It alone knows a token that gate makes anew at each start."""
+"""Authentication of our Envoy: it alone knows a token that gate makes anew at each start."""
 
 import hmac
 
@@ -8,12 +8,12 @@ from proxy.envoy.bootstrap import JUDGE, Json
 
 
 def asks_gate(token: str) -> Json:
-    """How Envoy reaches gate's services, with its proof."""
+    """gRPC service by which Envoy reaches gate, with its proof."""
     return {"envoy_grpc": {"cluster_name": JUDGE}, "initial_metadata": [{"key": "authorization", "value": f"Bearer {token}"}]}
 
 
 async def require_our_envoy(context: grpc.aio.ServicerContext, token: str) -> None:
-    """Ends the call of anybody else."""
+    """Check of the token; ends the call of anybody else."""
     given = [str(value).encode() for name, value in context.invocation_metadata() or () if name == "authorization"]
     if len(given) != 1 or not hmac.compare_digest(given[0], f"Bearer {token}".encode()):
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, "not our Envoy")

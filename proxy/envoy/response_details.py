@@ -1,4 +1,4 @@
-"""What went wrong between Envoy and an upstream?  `response.code_details` in, the same words out that our own connections have."""
+"""Upstream errors behind Envoy: `response.code_details` in, the same words out that our own connections have."""
 
 from foundation.connection_errors import ConnectionFault
 
@@ -33,7 +33,7 @@ def trouble_in(details: str) -> ConnectionFault:
 
 
 def is_late(details: str) -> bool:
-    """The request was sent, and no answer came in time."""
+    """Timeout of the response: the request was sent, and no answer came in time."""
     return details.startswith(_LATE)
 
 

@@ -1,4 +1,4 @@
-"""The Envoy data plane: a child process that carries, the judge that it asks, and the doorway for what it doesn't carry."""
+"""Envoy data plane: a child process that carries, the external processor that it asks, the internal listener for what it doesn't carry."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ _MOST_STREAMS = 1_000_000
 
 
 class EnvoyPlane:
-    """Made before the event loop runs: ConfigError where there is no Envoy, or somebody else has the address."""
+    """Envoy data plane.  Made before the event loop runs: ConfigError where there is no Envoy, or somebody else has the address."""
 
     def __init__(self, options: Options, application: Application, service: Callable[[], ProxyService]):
         program = find(os.environ.get("PATH", ""))  # noqa: TID251 - where programs are, no setting
@@ -71,7 +71,7 @@ class EnvoyPlane:
         return f"<EnvoyPlane {self._process}>"
 
     async def start(self) -> None:
-        """Returns when Envoy listens; ConfigError where it refuses to."""
+        """Start, and return when Envoy listens; ConfigError where it refuses to."""
         self._server = grpc.aio.server(options=[("grpc.max_concurrent_streams", _MOST_STREAMS), ("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers(self._judge.services())
         self._server.add_insecure_port(f"unix:{self._judge_socket}")
@@ -104,14 +104,14 @@ class EnvoyPlane:
         return ""
 
     def restore(self) -> None:
-        """What Envoy had before `prepare`; it took that once, so nobody waits for it."""
+        """Roll back to what Envoy had before `prepare`; it took that once, so nobody waits for it."""
         options, self._clusters = self._before
         self._options = options
         with suppress(OSError):
             self._publish(options)
 
     async def drain(self) -> None:
-        """Accept no more connections, and let what is carried end, for a while."""
+        """Drain: accept no more connections, and let what is carried end, for a while."""
         await self._discovery.stop_accepting()
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):

@@ -1,4 +1,4 @@
-"""Where do websocket frames begin and end in passing bytes, and which of them are refused?  (RFC 6455 5.2)  Payloads are never read."""
+"""Websocket frames in passing bytes (RFC 6455 5.2): where they begin and end, which are refused.  Payloads are never read."""
 
 import os
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ _MASK_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a frame was refused; `code` is the status of the Close frame that says so."""
+    """Refusal of a frame, and why; `code` is the status of the Close frame that says so."""
 
     code: int
     reason: str
 
 
 class FrameWalker:
-    """One direction.  `feed` gives back what may pass: everything up to the first refused frame, or to the end of a Close frame.
+    """Frame parser of one direction.  `feed` gives back what may pass: up to the first refused frame, or to the end of a Close frame.
 
     A header of which only a part has arrived is held back, so that what has passed ends within a payload or between two frames.
     """
@@ -80,7 +80,7 @@ class FrameWalker:
         return data
 
     def finish_frame(self, data: bytes) -> bytes:
-        """What of `data` still belongs to the current frame.  The rest is walked, so that a Close is noticed, and may not pass."""
+        """Bytes of `data` that still belong to the current frame.  The rest is walked, so that a Close is noticed, and may not pass."""
         passed, rest = data[: self._left], data[self._left :]
         self._left -= len(passed)
         if rest:
@@ -133,7 +133,7 @@ class FrameWalker:
 
 
 def close_frame(code: int, reason: str, *, is_masked: bool) -> bytes:
-    """`reason` is ASCII and short: a control frame holds 125 bytes."""
+    """Close frame (RFC 6455 5.5.1).  `reason` is ASCII and short: a control frame holds 125 bytes."""
     payload = code.to_bytes(2, "big") + reason.encode("ascii")
     if not is_masked:
         return bytes((_FIN | _CLOSE, len(payload))) + payload

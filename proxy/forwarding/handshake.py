@@ -1,4 +1,4 @@
-"""Is this a websocket handshake, and is that the answer to it?  (RFC 6455 4)"""
+"""Websocket handshake (RFC 6455 4): whether a request is one, and whether an answer accepts it."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ PREFIX = b"sec-websocket-"
 
 
 class HandshakeRefused(BadRequest):
-    """The client's handshake is refused before anybody else hears of it."""
+    """Refusal of the client's handshake, before anybody else hears of it."""
 
     def __init__(self, status: int, reason: str, headers: tuple[Header, ...] = ()):
         super().__init__(reason)
@@ -27,7 +27,7 @@ class HandshakeRefused(BadRequest):
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """What the client offered; `headers` are its Sec-WebSocket-* as they came."""
+    """Handshake as the client offered it; `headers` are its Sec-WebSocket-* as they came."""
 
     key: bytes
     protocols: frozenset[bytes]
@@ -35,12 +35,12 @@ class Handshake:
     headers: tuple[Header, ...]
 
     def for_upstream(self, cleaned: Iterable[Header]) -> list[Header]:
-        """The headers of the request that asks the upstream for the same."""
+        """Headers of the request that asks the upstream for the same."""
         kept = [pair for pair in cleaned if not pair[0].lower().startswith(PREFIX)]
         return [*kept, (b"upgrade", b"websocket"), (b"connection", b"Upgrade"), *self.headers]
 
     def accepted(self, headers: Sequence[Header]) -> list[Header]:
-        """The Sec-WebSocket-* headers of a 101.  Raises UpstreamError where it is not the answer to this handshake (RFC 6455 4.1)."""
+        """Sec-WebSocket-* headers of a 101.  Raises UpstreamError where it is not the answer to this handshake (RFC 6455 4.1)."""
         answer = _by_name(headers)
         protocol = answer.get(b"sec-websocket-protocol", [])
         extensions = answer.get(b"sec-websocket-extensions", [])
@@ -58,7 +58,7 @@ class Handshake:
 
 
 def handshake(method: str, headers: Iterable[Header], own_origin: str, origins: Sequence[str]) -> Handshake:
-    """Raises HandshakeRefused for what is no websocket handshake, or comes from a page of a foreign origin."""
+    """Handshake of a request.  Raises HandshakeRefused for what is none, or comes from a page of a foreign origin."""
     given = _by_name(headers)
     keys = given.get(b"sec-websocket-key", [])
     if method != "GET" or b"transfer-encoding" in given or given.get(b"content-length", [b"0"]) != [b"0"]:
@@ -80,7 +80,7 @@ def handshake(method: str, headers: Iterable[Header], own_origin: str, origins: 
 
 
 def require_known_origin(given: Iterable[bytes], own_origin: str, origins: Sequence[str]) -> None:
-    """Browsers send cookies with a websocket that any page opens, and let the page read it: this is the only door."""
+    """Origin check.  Browsers send cookies with a websocket that any page opens, and let the page read it: this is the only door."""
     allowed = {origin.encode() for origin in (own_origin, *origins)}
     if any(origin.lower() not in allowed for origin in given):
         raise HandshakeRefused(403, "pages of another origin may not open this websocket")

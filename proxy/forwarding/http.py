@@ -1,4 +1,4 @@
-"""Carry one request and its response between an ASGI client and an upstream, both bodies streaming."""
+"""HTTP forwarding: carries one request and its response between an ASGI client and an upstream, both bodies streaming."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -38,14 +38,14 @@ class Ending(StrEnum):
 
 @dataclass(slots=True, eq=False)  # not frozen: one is made for each request
 class Leash:
-    """How to end what is being carried: whoever carries it sets `end`, which may be called once, at any time."""
+    """Handle to end what is being carried: whoever carries it sets `end`, which may be called once, at any time."""
 
     end: Callable[[], None] = lambda: None
 
 
 @dataclass(slots=True)
 class ForwardResult:
-    """`status` is None where the client left before the upstream answered; `bytes_sent` counts the response body.
+    """Result of forwarding.  `status` is None where the client left before the upstream answered; `bytes_sent` counts the response body.
 
     `bytes_received` is None for all but what became a tunnel.
     """
@@ -61,7 +61,7 @@ Switch = Callable[[Exchange, Sequence[Header], Leash, ForwardResult], Awaitable[
 
 
 def framing(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bool, int | None]:
-    """(has the request a body, its Content-Length).  Transfer-Encoding outranks (RFC 9112 6.3); raises BadRequest for two readings."""
+    """Framing of a request: has it a body, its Content-Length.  Transfer-Encoding outranks (RFC 9112 6.3); BadRequest for two readings."""
     lengths = [value for name, value in headers if name == b"content-length"]
     if any(name == b"transfer-encoding" for name, _ in headers):
         if lengths:
@@ -83,7 +83,7 @@ async def forward(
     leash: Leash,
     switch: Switch | None = None,
 ) -> ForwardResult:
-    """Raises UpstreamError, UpstreamTimeout or AccessEnded only while nothing has been sent; later, the client sees a broken response."""
+    """Forward one request.  UpstreamError, UpstreamTimeout, AccessEnded only while nothing has been sent; later, the response breaks."""
     result = ForwardResult()
     watch = Watch(receive, request.timeout)
     leash.end = watch.revoke
@@ -173,7 +173,7 @@ def _is_event_stream(headers: Sequence[Header]) -> bool:
 
 
 class Watch:
-    """Cancels the carrying task when its client leaves or its time is up, and remembers which of the two it was.
+    """Watch over one exchange: cancels the carrying task when its client leaves or its time is up, and remembers which of the two it was.
 
     `exchange` is where the request, and a body of it, goes; it may change until `has_begun_upload`.
     """
@@ -192,7 +192,7 @@ class Watch:
         self.has_begun_upload = False
 
     def start_quietly(self) -> None:
-        """For a request that has ended: its time runs from now, and one timer serves both purposes, the nearer first."""
+        """Start for a request that has ended: its time runs from now, and one timer serves both purposes, the nearer first."""
         deadline = None if self._timeout is None else self._loop.time() + self._timeout
         if self._timeout is not None and self._timeout <= WATCH_AFTER:
             self._arm(deadline)
@@ -203,7 +203,7 @@ class Watch:
         self._reader = spawn(self._upload(), name="upload to an upstream")
 
     def hold_upload(self) -> None:
-        """Nothing of it has been sent; what comes now waits for the next exchange."""
+        """Hold the upload: nothing of it has been sent; what comes now waits for the next exchange."""
         if self._reader is not None:
             self._reader.cancel()
 
@@ -220,7 +220,7 @@ class Watch:
             self._start_reading(None)
 
     def ending(self) -> Ending:
-        """Whose cancellation was it?  Raises CancelledError where it was not ours."""
+        """Reason of a cancellation: whose was it?  Raises CancelledError where it was not ours."""
         if self._ending is None or self._task.uncancel() > 0:
             raise asyncio.CancelledError
         return self._ending

@@ -1,11 +1,11 @@
-"""Has neither end of a tunnel said anything for too long?"""
+"""Idle timeout of a tunnel: neither end has said anything for too long."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class Silence:
-    """`most` is in seconds, None for ever.  `is_hindered`: an end could say nothing now, even if it wanted to; then time does not count."""
+    """Idle timer; `most` is in seconds, None for ever.  `is_hindered`: an end can't say anything now, so time does not count."""
 
     __slots__ = ("_begins", "_cut", "_is_hindered", "_loop", "_most", "_timer")
 
@@ -25,7 +25,7 @@ class Silence:
             self._timer.cancel()
 
     def hear(self) -> None:
-        """Called with each piece, so it only looks at the clock; the timer does the rest."""
+        """Note activity; called with each piece, so it only looks at the clock; the timer does the rest."""
         self._begins = self._loop.time()
 
     def _look(self, most: float) -> None:

@@ -15,26 +15,26 @@ _FRAMING = (b"content-length", b"transfer-encoding")
 
 
 class TakeOver(Protocol):
-    """The listener's: answers 101 with these headers, gives the connection to the side, and returns it with what was sent ahead."""
+    """Takeover of a connection: answers 101 with these headers, gives it to the side, and returns it with what was sent ahead."""
 
     def __call__(self, headers: Iterable[Header], protocol: Side, upgrade: bytes) -> tuple[Connection, bytes]: ...
 
 
 def is_offered(headers: Iterable[Header]) -> bool:
-    """Is an upgrade to SPDY, and to nothing else, asked for?"""
+    """Whether an upgrade to SPDY, and to nothing else, is asked for."""
     return [value.strip(b" \t").lower() for name, value in headers if name == b"upgrade"] == [SPDY.lower()]
 
 
 class Offer:
-    """An upgrade to SPDY that may be carried."""
+    """Offer of an upgrade to SPDY that may be carried."""
 
     def for_upstream(self, cleaned: Iterable[Header]) -> list[Header]:
-        """The headers of the request that asks the upstream for the same."""
+        """Headers of the request that asks the upstream for the same."""
         return [*cleaned, (b"upgrade", SPDY), (b"connection", b"Upgrade")]
 
 
 def offer(method: str, headers: Iterable[Header]) -> Offer:
-    """Raises HandshakeRefused for a request with a body."""
+    """Offer of a request.  Raises HandshakeRefused for one with a body."""
     has_body = any(name == b"transfer-encoding" or (name == b"content-length" and value.strip(b" \t") != b"0") for name, value in headers)
     if method not in ("GET", "POST") or has_body:
         raise HandshakeRefused(400, "SPDY begins with a GET or POST request without a body")
@@ -43,7 +43,7 @@ def offer(method: str, headers: Iterable[Header]) -> Offer:
 
 @dataclass(frozen=True, slots=True)
 class SpdyUpgrade:
-    """What `forward` does with a 101: takes both connections over and carries bytes until the end.
+    """SPDY upgrade: what `forward` does with a 101: takes both connections over and carries bytes until the end.
 
     `timeout` is in seconds from now, None for none.
     """

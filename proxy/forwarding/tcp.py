@@ -1,4 +1,4 @@
-"""Carry one tunnel for TCP: CONNECT was let in, so dial its upstream, answer 200, and let bytes pass both ways.
+"""TCP tunnel: CONNECT was let in, so dial its upstream, answer 200 (RFC 9110 9.3.6), and let bytes pass both ways.
 
 What the client sends before it has our 200 waits in the listener: it goes to the upstream with the tunnel, or nowhere.
 """
@@ -16,14 +16,14 @@ from proxy.forwarding.tunnel import ByteTunnel, Connection, Side, carry
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """In seconds, None for none: how long a tunnel may live from the 200 on, and how long neither of its ends may say anything."""
+    """Limits in seconds, None for none: how long a tunnel may live from the 200 on, and how long neither of its ends may say anything."""
 
     lifetime: float | None
     silence: float | None
 
 
 class TakeOver(Protocol):
-    """The listener's: answers 200 with these headers, gives the connection to the side, and returns it with what was sent ahead."""
+    """Takeover of a connection: answers 200 with these headers, gives it to the side, and returns it with what was sent ahead."""
 
     def __call__(self, headers: Sequence[Header], protocol: Side) -> tuple[Connection, bytes]: ...
 
@@ -34,7 +34,7 @@ Dial = Callable[[Side], Awaitable[object]]
 async def carry_tcp(
     name: str, dial: Dial, take_over: TakeOver, headers: Sequence[Header], receive: Receive, limits: Limits, leash: Leash
 ) -> ForwardResult:
-    """`name` is the route's, in metrics.
+    """Carry one tunnel until its end.  `name` is the route's, in metrics.
 
     Raises UpstreamError or AccessEnded only while nothing has been sent.
     """

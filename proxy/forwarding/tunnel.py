@@ -1,4 +1,4 @@
-"""Bytes both ways between two connections, read no faster than the other end takes them, until one of them ends."""
+"""Tunnel: bytes both ways between two connections, read no faster than the other end takes them, until one of them ends."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,23 +22,23 @@ CONGESTED, RATE, OPENING = 1, 2, 4
 
 
 class Connection(Protocol):
-    """What is used of asyncio's transports; the listener's connections have it too."""
+    """Transport protocol: what is used of asyncio's transports; the listener's connections have it too."""
 
     def write(self, data: bytes) -> None: ...
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
     def write_eof(self) -> None:
-        """After everything that was written; what comes is still read."""
+        """Half-close, after everything that was written; what comes is still read."""
 
     def close(self) -> None:
-        """After everything that was written."""
+        """Close, after everything that was written."""
 
     def abort(self) -> None: ...
     def get_extra_info(self, name: str) -> Any: ...
 
 
 class Side(asyncio.Protocol):
-    """What comes from one connection; `peer` is where it goes.  An asyncio protocol that is also told when the listener stops."""
+    """Side of a tunnel: what comes from one connection; `peer` is where it goes.  An asyncio protocol, told when the listener stops."""
 
     __slots__ = ("_holds", "_stalled", "connection", "has_ended", "passed", "peer")
 
@@ -92,7 +92,7 @@ class Side(asyncio.Protocol):
 
 
 class Tunnel:
-    """Two sides.  `ending` becomes what it is by whatever comes first; from then on `ended` is done."""
+    """Tunnel of two sides.  `ending` becomes what it is by whatever comes first; from then on `ended` is done."""
 
     client: Side
     upstream: Side
@@ -106,7 +106,7 @@ class Tunnel:
         self._timer: asyncio.TimerHandle | None = None
 
     def revoke(self) -> None:
-        """Access has ended."""
+        """End because access has ended."""
         raise NotImplementedError
 
     def time_is_up(self) -> None:
@@ -122,7 +122,7 @@ class Tunnel:
                 side.data_received(data)
 
     def stop(self) -> None:
-        """Both connections end, whatever has become of them."""
+        """End both connections, whatever has become of them."""
         if self._timer is not None:
             self._timer.cancel()
         self.client.stop()
@@ -141,7 +141,7 @@ class Tunnel:
 
 
 class ByteTunnel(Tunnel):
-    """Opaque bytes.  `half_closes`: one direction may end before the other, as TCP has it.
+    """Tunnel of opaque bytes.  `half_closes`: one direction may end before the other, as TCP has it.
 
     `silence` is how long neither end may say anything, in seconds, None for ever.
     """
@@ -179,13 +179,13 @@ class ByteTunnel(Tunnel):
             self.cut(Ending.STOPPED)
 
     def cut(self, ending: Ending) -> None:
-        """At once: no byte passes any more."""
+        """End at once: no byte passes any more."""
         self._end(ending)
         for side in (self.client, self.upstream):
             side.connection.abort()
 
     def lost(self, side: Side, error: Exception | None) -> None:
-        """What one end has sent still reaches the other, if that takes it in time; that it broke off reaches it, too."""
+        """Connection lost: what that end has sent still reaches the other, if it takes it in time; that it broke off reaches it, too."""
         self._end(Ending.CLIENT_LEFT if side is self.client else Ending.BROKE_OFF if error else Ending.COMPLETE)
         if error is not None and self.half_closes:
             side.peer.connection.abort()
@@ -210,7 +210,7 @@ class _BytesSide(Side):
         self._tunnel = tunnel
 
     def connection_made(self, transport: Any) -> None:
-        """For who dials: nothing is read before the other end is there."""
+        """Connection made, for who dials: nothing is read before the other end is there."""
         self.connection = transport
         self.hold(OPENING)
 
@@ -221,7 +221,7 @@ class _BytesSide(Side):
             self.peer.connection.write(data)
 
     def eof_received(self) -> bool:
-        """True: it has said everything, and still listens."""
+        """Half-close of the peer.  True: it has said everything, and still listens."""
         if not self._tunnel.half_closes or self._tunnel.ended.done():
             return False
         self.has_ended = True
@@ -241,7 +241,7 @@ class _BytesSide(Side):
             self._tunnel.lost(self, error)
 
     def stopped(self) -> None:
-        """The listener stops."""
+        """Shutdown of the listener."""
         self._tunnel.stop_soon()
 
 
@@ -253,7 +253,7 @@ async def carry_after_101(
     leash: Leash,
     result: ForwardResult,
 ) -> None:
-    """Both ends have agreed to leave HTTP: take the connections over, and carry until the end."""
+    """Carry a tunnel where both ends have agreed to leave HTTP: take the connections over, and carry until the end."""
     try:
         tunnel.client.connection, sent_ahead = take_over(tunnel.client)
     except ValueError as error:
@@ -266,7 +266,7 @@ async def carry_after_101(
 async def carry(
     tunnel: Tunnel, sent_ahead: bytes, answered_ahead: bytes, timeout: float | None, leash: Leash, result: ForwardResult
 ) -> None:
-    """Until the end, which the leash may bring; `result` tells of it.  `timeout` is in seconds from now, None for none."""
+    """Carry until the end, which the leash may bring; `result` tells of it.  `timeout` is in seconds from now, None for none."""
     leash.end = tunnel.revoke
     try:
         tunnel.begin(sent_ahead, answered_ahead, timeout)

@@ -1,4 +1,4 @@
-"""The websocket path after both ends have agreed: frames both ways until somebody ends it.  (RFC 6455)
+"""Websocket relay after both ends have agreed (RFC 6455): frames both ways until somebody ends it.
 
 After the 101 no byte is read as HTTP any more, and no payload is read at all: only frames' headers are, so that they stay within
 bounds and a Close of ours can be put between two of them.
@@ -24,13 +24,13 @@ CLOSE_SECONDS = 10.0
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 
-# The listener's: answers 101 with these headers, gives the connection to the side, and returns it with what was sent ahead.
+# The listener's: answers 101 with these headers, gives it to the side, and returns it with what was sent ahead.
 TakeOver = Callable[[Iterable[Header], Side], tuple[Connection, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """What `forward` does with a 101: takes both connections over and carries frames until the end.
+    """Websocket upgrade: what `forward` does with a 101: takes both connections over and carries frames until the end.
 
     `timeout` is in seconds from now, None for none: a websocket that has lived so long is closed with 1001.
     """
@@ -49,7 +49,7 @@ class Upgrade:
 
 
 class _Relay(Tunnel):
-    """Two sides with a walker each."""
+    """Relay of frames: two sides with a walker each."""
 
     client: "_FramesSide"
     upstream: "_FramesSide"
@@ -68,7 +68,7 @@ class _Relay(Tunnel):
         self.end(GOING_AWAY, "the time of this connection is up", Ending.TIMED_OUT)
 
     def end(self, code: int, reason: str, ending: Ending) -> None:
-        """Put a Close into both directions, each at the end of the frame that is passing, and wait a while for the answers."""
+        """End: put a Close into both directions, each at the end of the frame that is passing, and wait a while for the answers."""
         if self._is_told:
             return
         self._is_told = True
@@ -79,7 +79,7 @@ class _Relay(Tunnel):
         self.hang_up()
 
     def hang_up(self) -> None:
-        """On those that were told and have answered, or are gone."""
+        """Hang up on those that were told and have answered, or are gone."""
         for side in (self.client, self.upstream):
             if side.has_answered and side.peer.is_done:
                 side.connection.close()
@@ -116,7 +116,7 @@ class _Relay(Tunnel):
 
 
 class _FramesSide(Side):
-    """A side whose bytes are frames.  `is_done`: nothing more of it may pass; `is_over`: nothing more is expected of it."""
+    """Side whose bytes are frames.  `is_done`: nothing more of it may pass; `is_over`: nothing more is expected of it."""
 
     __slots__ = ("_counted_from", "_goodbye", "_loop", "_relay", "_timer", "_walker", "is_done", "is_over")
 
@@ -160,7 +160,7 @@ class _FramesSide(Side):
         self._relay.lost(self)
 
     def stopped(self) -> None:
-        """The listener stops."""
+        """Shutdown of the listener."""
         self._relay.end(GOING_AWAY, "the server is going away", Ending.STOPPED)
 
     def say_goodbye(self, close: bytes) -> None:

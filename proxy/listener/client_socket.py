@@ -1,4 +1,4 @@
-"""What is asked of Twisted, and of the kernel, for a client's connection, with TLS or without?"""
+"""Client socket: what is asked of Twisted, and of the kernel, for a client's connection, with TLS or without."""
 
 import socket
 from typing import Any
@@ -9,7 +9,7 @@ from proxy.listener import limits
 
 
 class ClientSocket:
-    """`descriptor` is None where it has none (a transport for tests)."""
+    """Client socket.  `descriptor` is None where it has none (a transport for tests)."""
 
     __slots__ = ("_plain", "_transport", "descriptor", "is_tls")
 
@@ -25,7 +25,7 @@ class ClientSocket:
             plain.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, limits.UNSENT_BYTES)
 
     def end_writing(self) -> None:
-        """After all that was written; the client may speak on."""
+        """Half-close, after all that was written; the client may speak on."""
         # With a producer registered Twisted would wait for it instead.
         self._transport.unregisterProducer()
         if self.is_tls:
@@ -35,5 +35,5 @@ class ClientSocket:
             self._transport.loseWriteConnection()
 
     def close(self) -> None:
-        """Both directions; what is in the send buffer goes out first."""
+        """Close both directions; what is in the send buffer goes out first."""
         self._plain.loseConnection()

@@ -1,4 +1,4 @@
-"""What all connections of one listener share, and what they say about their ends."""
+"""Listener context: what all connections of one listener share, and what they say about their ends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,26 +21,26 @@ Ended = Callable[[bytes, bytes, int, float, int, int], None]
 
 
 def uncounted(*ended: object) -> None:
-    """For a listener whose requests are no part of what gate does for people."""
+    """Counter that counts nothing, for a listener whose requests are no part of what gate does for people."""
 
 
 class TunnelProtocol(Protocol):
-    """Who takes a connection over: asyncio's protocol without its first call, and with a last one."""
+    """Protocol that takes a connection over: asyncio's without its first call, and with a last one."""
 
     def data_received(self, data: bytes) -> None: ...
     def pause_writing(self) -> None: ...
     def resume_writing(self) -> None: ...
     def eof_received(self) -> bool | None:
-        """The client has said everything; true to speak on."""
+        """End of the client's side; true to speak on."""
 
     def connection_lost(self, error: Exception | None) -> None: ...
     def stopped(self) -> None:
-        """The listener stops: close soon."""
+        """Shutdown of the listener: close soon."""
 
 
 @dataclass(slots=True)
 class Site:
-    """`emptied` is set whenever the last connection ends."""
+    """Listener context.  `emptied` is set whenever the last connection ends."""
 
     application: Application
     current_limits: Callable[[], ListenerLimits]
@@ -52,11 +52,11 @@ class Site:
 
     @property
     def limits(self) -> ListenerLimits:
-        """Those of the configuration in force now: each wait begins under the limits of its moment."""
+        """Limits of the configuration in force now: each wait begins under the limits of its moment."""
         return self.current_limits()
 
     def refused(self, status: int) -> None:
-        """Before there was a request that could be read."""
+        """Note a refusal before there was a request that could be read."""
         self.ended(b"", b"", status, 0.0, 0, 0)
 
 

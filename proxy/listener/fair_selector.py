@@ -1,4 +1,4 @@
-"""Whose turn is it, where a thousand connections are ready at once?
+"""Fair selector: which connection comes first where a thousand are ready at once.
 
 asyncio handles all that is ready before it looks again, so a burst of slow clients (two thousand pieces of heads, two thousand ends)
 is one long turn of the loop, and everybody else waits for it.  Here a connection that has not had an answer yet, that sends its request
@@ -26,7 +26,7 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class Turns(selectors.BaseSelector):
-    """A selector of two: the second, of those behind, is one descriptor of the first.  The kernel serves each of them in order."""
+    """Selector of two: the second, of those behind, is one descriptor of the first.  The kernel serves each of them in order."""
 
     def __init__(self) -> None:
         self._keys: dict[FileDescriptorLike, selectors.SelectorKey] = {}
@@ -40,7 +40,7 @@ class Turns(selectors.BaseSelector):
             self._move(descriptor, self._first, self._behind)
 
     def put_first(self, descriptor: int) -> None:
-        """Also for a descriptor that is closed: the next connection of this number begins without a past."""
+        """Give a descriptor priority, a closed one too: the next connection of this number begins without a past."""
         if descriptor in self._behind_others:
             self._behind_others.discard(descriptor)
             self._move(descriptor, self._behind, self._first)
@@ -76,7 +76,7 @@ class Turns(selectors.BaseSelector):
         return self._keys
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """`timeout` in seconds, None for ever; rounded up, so that nobody wakes before a timer is due."""
+        """Ready descriptors; `timeout` in seconds, None for ever; rounded up, so that nobody wakes before a timer is due."""
         wait = -1 if timeout is None else 0 if timeout <= 0 else math.ceil(timeout * 1e3) * 1e-3
         try:
             found = self._first.poll(wait, len(self._keys) + 1)
@@ -115,7 +115,7 @@ class Turns(selectors.BaseSelector):
 
 
 class Turn:
-    """Where one connection stands; behind at first.  Without Turns (another loop, another system) all stand first."""
+    """Priority of one connection; behind at first.  Without Turns (another loop, another system) all stand first."""
 
     __slots__ = ("_descriptor", "_is_behind", "_turns")
 
@@ -137,7 +137,7 @@ class Turn:
             self._turns.put_first(self._descriptor)
 
     def after(self, size: int) -> None:
-        """So many bytes of a body came at once, and it has not ended."""
+        """Set the priority after so many bytes of a body came at once, and it has not ended."""
         if size < limits.DROP_BYTES:
             self.stand_behind()
         else:
@@ -145,7 +145,7 @@ class Turn:
 
 
 class Stall:
-    """A client that does not read: soon it stands behind, and at last somebody gives up."""
+    """Slow reader, a client that does not read: soon it stands behind, and at last somebody gives up."""
 
     __slots__ = ("_deadline", "_turn")
 
@@ -167,7 +167,7 @@ class Stall:
 
 
 def take_turns(loop: asyncio.AbstractEventLoop) -> None:
-    """Give a loop that is not running this selector instead of its own; nothing happens where it has none or the system no epoll."""
+    """Install this selector in a loop that is not running; nothing happens where it has none or the system no epoll."""
     selector = getattr(loop, "_selector", None)
     if not isinstance(selector, selectors.BaseSelector) or isinstance(selector, Turns) or not hasattr(polls, "epoll"):
         return

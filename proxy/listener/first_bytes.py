@@ -1,4 +1,4 @@
-"""Connections whose first bytes say which protocol gets them."""
+"""Protocol detection: connections whose first bytes say which protocol gets them."""
 
 import asyncio
 from typing import Any
@@ -8,7 +8,7 @@ from twisted.internet.protocol import Factory, Protocol
 
 
 class Before(Factory):
-    """Around the factory of the connections themselves."""
+    """Factory around the factory of the connections themselves."""
 
     noisy = False
 
@@ -25,7 +25,7 @@ class Before(Factory):
 
 
 class FirstBytes(Protocol):
-    """Keeps what comes in `received`, until it gives the connection to another protocol and is gone."""
+    """Protocol that keeps what comes in `received`, until it gives the connection to another protocol and is gone."""
 
     def __init__(self, seconds: float):
         self.received = b""
@@ -43,7 +43,7 @@ class FirstBytes(Protocol):
         self._stop_waiting()
 
     def look(self) -> None:
-        """Something came; hand over or abort, or wait for more."""
+        """Look at what came; hand over or abort, or wait for more."""
         raise NotImplementedError
 
     def too_late(self) -> None:

@@ -1,4 +1,4 @@
-"""Who came by http?  An ASGI application that leads everybody to https, answers balancers that ask whether it is there, and the authority
+"""HTTPS redirects for who came by http: an ASGI application, which also answers balancers that ask whether it is there, and the authority
 that asks whether a host is ours (HTTP-01, RFC 8555 8.3)."""
 
 import asyncio
@@ -20,7 +20,7 @@ _PLAIN: list[Header] = [(b"content-type", b"text/plain; charset=utf-8")]
 
 
 class HttpsRedirects:
-    """`headers` gives the response headers of the configuration in force."""
+    """ASGI application of the redirects.  `headers` gives the response headers of the configuration in force."""
 
     def __init__(self, headers: Callable[[], Mapping[str, str]], obtained: Obtained | None = None):
         self._headers = headers

@@ -1,4 +1,4 @@
-"""How long a client may take, and how much we hold or discard for it."""
+"""Listener limits: how long a client may take, and how much we hold or discard for it."""
 
 import math
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ APPLICATION_GRACE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ListenerLimits:
-    """Seconds; infinity means no limit."""
+    """Timeouts in seconds; infinity means no limit."""
 
     read: float = 30.0
     write: float = math.inf

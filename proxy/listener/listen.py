@@ -1,4 +1,4 @@
-"""Options → an open listener that runs until the process is told to stop."""
+"""Listener: from options to an open port that is served until the process is told to stop."""
 
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -69,20 +69,20 @@ def serve_behind(
     before_stop: Callable[[], Awaitable[None]],
     ended: Ended = uncounted,
 ) -> None:
-    """As `serve`, on a Unix socket, for a process of ours that people's connections end at.  `before_stop` is awaited first."""
+    """Serve on a Unix socket, for a process of ours that people's connections end at.  `before_stop` is awaited first."""
     server = GateServer(application, [listener], lambda: current().limits, ended)
     server.serve(lambda factory: factory, on_ready=on_ready, on_stop=on_stop, before_stop=before_stop)
 
 
 def lead_to_https(address: HostPort, headers: Callable[[], Mapping[str, str]], obtained: Obtained | None = None) -> SideDoor:
-    """A plain listener of its own; ConfigError where the address can't be had."""
+    """HTTPS redirect listener, a plain one of its own; ConfigError where the address can't be had."""
     listener = bind(address, "http_redirect_addr")
     log.info("http is led to https", address=_shown(listener))
     return SideDoor(HttpsRedirects(headers, obtained), listener)
 
 
 def bind(address: HostPort, setting: str) -> socket.socket:
-    """ConfigError, in the name of the setting, where the address can't be had."""
+    """Listening socket; ConfigError, in the name of the setting, where the address can't be had."""
     try:
         if not address.host and socket.has_dualstack_ipv6():
             listener = socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG)

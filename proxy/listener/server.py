@@ -1,4 +1,4 @@
-"""How Daphne is made to serve with our connections instead of its own.
+"""Daphne's server with our connections instead of its own.
 
 Daphne gives the reactor on asyncio's loop, the command line and the process; its HTTP classes start an application only after
 the whole body has arrived and know no back-pressure, so the factory it builds connections with is replaced whole.
@@ -42,7 +42,7 @@ LOOK_AGAIN = 0.1  # seconds: whether there are file descriptors for new clients 
 
 
 class ChannelFactory(Factory):
-    """Takes the place of `daphne.server.HTTPFactory`, so it is built with Daphne's server."""
+    """Factory of our connections in the place of `daphne.server.HTTPFactory`, so it is built with Daphne's server."""
 
     noisy = False
 
@@ -64,7 +64,7 @@ class ChannelFactory(Factory):
 
 
 class GateServer(daphne.server.Server):
-    """Daphne's server on sockets that are open already, instead of endpoints described by strings."""
+    """Server of Daphne's on sockets that are open already, instead of endpoints described by strings."""
 
     def __init__(self, application: Application, sockets: list[socket.socket], limits: Limits, ended: Ended = uncounted):
         super().__init__(application, endpoints=[f"socket:{each.getsockname()}" for each in sockets])
@@ -123,7 +123,7 @@ class GateServer(daphne.server.Server):
 
 
 class FewAtOnce(Port):
-    """Twisted (26.4) takes the more connections in one turn of the loop, the more there are.
+    """Listening port that accepts few at once: Twisted (26.4) takes the more connections in one turn of the loop, the more there are.
 
     Where file descriptors run short new clients wait in the kernel's queue, so that those who are here get their upstreams.
     """
@@ -131,7 +131,7 @@ class FewAtOnce(Port):
     numberAccepts = property(lambda self: 1, lambda self, wished: None)
 
     def doRead(self) -> None:
-        """Looked at before each: Twisted, which meets a full table by itself, closes whoever waits."""
+        """Accept.  Looked at before each: Twisted, which meets a full table by itself, closes whoever waits."""
         for _ in range(ACCEPTS):
             if is_short(self.fileno()):
                 report_shortage(CLIENTS)
@@ -157,7 +157,7 @@ def _adopted(listener: socket.socket, factory: IProtocolFactory) -> IListeningPo
 
 
 class SideDoor:
-    """A plain listener of another application on the same loop: as strict and as patient as the main one."""
+    """Second listener, plain, of another application on the same loop: as strict and as patient as the main one."""
 
     def __init__(self, application: Application, listener: socket.socket):
         self._site = Site(application, ListenerLimits)
@@ -167,7 +167,7 @@ class SideDoor:
         listener.close()
 
     def close(self) -> "asyncio.Future[None]":
-        """Awaited by who needs the port to be free."""
+        """Close; awaited by who needs the port to be free."""
         closed: asyncio.Future[None] = maybeDeferred(self._port.stopListening).asFuture(loop())
         for channel in list(self._site.channels):
             channel.finish_soon()
@@ -180,7 +180,7 @@ def loop() -> asyncio.AbstractEventLoop:
 
 
 def use_event_loop() -> None:
-    """What is made from now on without a running loop belongs to the reactor's."""
+    """Set the reactor's event loop: what is made from now on without a running loop belongs to it."""
     asyncio.set_event_loop(loop())
 
 
@@ -190,7 +190,7 @@ def when_running(callback: Callable[[], None]) -> None:
 
 
 def run_reactor() -> None:
-    """Until it has stopped.  From then on the process only ends, and nobody can hurry it."""
+    """Run the reactor until it has stopped.  From then on the process only ends, and nobody can hurry it."""
     reactor.run(installSignalHandlers=False)
     for number in (*STOP_SIGNALS, signal.SIGHUP):
         # Python puts the default back for what it handles, long before it is gone: one more signal would make this end a failure.
@@ -198,7 +198,7 @@ def run_reactor() -> None:
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """On the event loop that a SideDoor needs, for a process without a main listener; what it raises is raised here."""
+    """Run on the event loop that a SideDoor needs, for a process without a main listener; what it raises is raised here."""
     globalLogBeginner.beginLoggingTo([_report], redirectStandardIO=False, discardBuffer=True)
     begun: list[asyncio.Task[None]] = []
 

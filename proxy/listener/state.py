@@ -1,4 +1,4 @@
-"""What does the configuration say to connections?  Their certificates and their limits; a reload replaces both with one assignment."""
+"""Listener state: the certificates and limits of a configuration; a reload replaces both with one assignment."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -11,7 +11,7 @@ from proxy.listener.tls.certificates import Certificates, Wants
 
 @dataclass(frozen=True, slots=True)
 class ListenerState:
-    """`certificates` is None where something in front ends TLS."""
+    """Listener state.  `certificates` is None where something in front ends TLS."""
 
     limits: ListenerLimits
     certificates: Certificates | None
@@ -24,8 +24,11 @@ class ListenerState:
         wants_certificate: Wants = lambda server_name: False,
         obtained: Obtained | None = None,
     ) -> Self:
-        """ConfigError where a pair can't be used.  All contexts are made before any is used; those of unchanged pairs live on, so
-        that clients may resume their TLS sessions."""
+        """State of a configuration; ConfigError where a pair can't be used.
+
+        All contexts are made before any is used; those of unchanged pairs live on, so that clients may resume their TLS
+        sessions.
+        """
         pairs = () if options.insecure_server else options.certificate_pairs
         before = None if previous is None else previous.certificates
         if before is not None and (before.pairs, before.min_version) == (pairs, options.tls_min_version):

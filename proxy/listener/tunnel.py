@@ -1,4 +1,4 @@
-"""A connection that was taken over, as its new owner uses it: like a transport of asyncio, one direction of which may end first."""
+"""Taken-over connection as its new owner uses it: like a transport of asyncio, one direction of which may end first."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -48,18 +48,18 @@ class TunnelEnd:
         self._transport.abortConnection()
 
     def get_extra_info(self, name: str) -> Any:
-        """Knows `socket` alone."""
+        """Extra info of a transport; knows `socket` alone."""
         transport: Any = self._transport if self._is_plain else getattr(self._transport, "transport", None)
         return transport.getHandle() if name == "socket" and ITCPTransport.providedBy(transport) else None
 
 
 def end_of_input(channel: "Channel") -> bool:
-    """The client has ended its side.  True where it is to be spoken to still."""
+    """End of the client's side.  True where it is to be spoken to still."""
     return channel.tunnel is not None and bool(channel.tunnel.eof_received())
 
 
 class PlainHalfClose:
-    """Of a TCP connection, as Twisted's IHalfCloseableProtocol; without one it ends the connection with the client's FIN."""
+    """Half-close of a TCP connection, Twisted's IHalfCloseableProtocol; without one it ends the connection with the client's FIN."""
 
     def __init__(self, channel: "Channel"):
         self._channel = channel
@@ -77,7 +77,7 @@ class _InputEnded(Exception):
 
 
 class HalfClosingTLS(BufferingTLSTransport):
-    """Twisted (26.4) answers a client's close_notify at once with its own, and closes: whatever was still to be said is lost.
+    """TLS with half-close.  Twisted (26.4) answers a client's close_notify at once with its own, and what was still to be said is lost.
     (RFC 8446 6.1: each side ends its own direction.)"""
 
     _has_input_ended = False

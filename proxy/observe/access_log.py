@@ -1,4 +1,4 @@
-"""What happened to one request?  One line in the log, and a decision for the decision log."""
+"""Access log: one line for each request, and a decision for the decision log."""
 
 import logging
 import time
@@ -23,7 +23,7 @@ from proxy.verdict import JudgedRequest, Verdict
 
 
 class RequestLog:
-    """What happened to one request: whoever answers it says what was judged, what became of that, and how it ended.
+    """Log of one request: whoever answers it says what was judged, what became of that, and how it ended.
 
     The line in the access log leaves the query out: applications put secrets there.
     """
@@ -40,12 +40,12 @@ class RequestLog:
         self.problem = ""
 
     def passes(self, judged: JudgedRequest) -> None:
-        """It is let through: whose session it is was seen."""
+        """Note that it is let through: whose session it is was seen."""
         if judged.check.identity is not None:
             self._observer.saw(judged.session_id, judged.now, judged.incoming.request.host_port)
 
     def would_be(self, judged: JudgedRequest, would_be: ShadowOutcome) -> None:
-        """What it would have come to is told at once, and once."""
+        """Note the shadow outcome, told at once, and once."""
         self.judged = judged
         tell_shadow(self.incoming.request_id, judged.check.decision, judged.check.identity, would_be)
 
@@ -55,7 +55,7 @@ class RequestLog:
             self.refused(verdict)
 
     def refused(self, refusal: Refuse) -> Refuse:
-        """Said before it is sent: a client that has gone by then was refused all the same."""
+        """Note a refusal, before it is sent: a client that has gone by then was refused all the same."""
         self.status, self.problem = refusal.status, refusal.problem or self.problem
         return refusal
 
@@ -93,7 +93,7 @@ class RequestLog:
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Who hears of requests, besides the access log: `saw` of sessions, `decisions` of what is to be kept."""
+    """Listeners of requests, besides the access log: `saw` of sessions, `decisions` of what is to be kept."""
 
     trusted: TrustedPeers
     decisions: DecisionLog
@@ -115,7 +115,7 @@ class Observer:
 
 
 class PageLog:
-    """A request that no route was asked about: a page of ours, an unknown host, one that can't be read.
+    """Log of a request that no route was asked about: a page of ours, an unknown host, one that can't be read.
 
     Error pages show the request id and ask people to pass it on: whoever gets it finds this line.
     """

@@ -1,4 +1,4 @@
-"""Requests that end, for the metrics: by a host that is ours, whatever clients say."""
+"""Request metrics: requests that end, by a host that is ours, whatever clients say."""
 
 from collections.abc import Collection
 
@@ -10,7 +10,7 @@ _MOST_SPELLINGS = 1000
 
 
 class RequestCounter:
-    """`hosts` are those of routes and of our own pages, wildcards as they are written."""
+    """Request counter.  `hosts` are those of routes and of our own pages, wildcards as they are written."""
 
     def __init__(self, service: str, hosts: Collection[str]):
         self._calls = HttpCalls.answered(service)

@@ -1,4 +1,4 @@
-"""What does a trace tell of a request?  Names, statuses, hosts and paths: no query, no header, no cookie, and nobody's name."""
+"""Trace spans of a request: names, statuses, hosts and paths; no query, no header, no cookie, and nobody's name."""
 
 from collections.abc import Awaitable
 from typing import Any
@@ -17,7 +17,7 @@ METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS
 
 
 def begun(tracer: Tracer, trusts: Any, incoming: Incoming) -> Span | None:
-    """The first span of a request, where it is traced; `trusts` has the proxy that knows whom to believe."""
+    """Root span of a request, where it is traced; `trusts` has the proxy that knows whom to believe."""
     method = _known(incoming.scope["method"])
     span = tracer.begin(method, incoming.scope["headers"], is_trusted=trusts.proxy.is_trusted(incoming))
     if span is not None:
@@ -26,7 +26,7 @@ def begun(tracer: Tracer, trusts: Any, incoming: Incoming) -> Span | None:
 
 
 def status_noted(span: Span, send: Send) -> Send:
-    """`send` that tells the span the answer's status."""
+    """ASGI `send` that tells the span the answer's status."""
 
     async def send_and_note(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
@@ -43,7 +43,7 @@ def note_status(span: AnySpan, status: int) -> None:
 
 
 def name_page(request: AccessRequest) -> None:
-    """Of a page of ours; the name has the beginning of its path only, so that there are few names."""
+    """Name the span of a page of ours; the name has the beginning of its path only, so that there are few names."""
     if span := current():
         span.name(f"{_known(request.method)} {'/'.join(request.path.split('/')[:3])}")
         span.note(_read(request))
@@ -62,7 +62,7 @@ async def judged_in_span(asked: Awaitable[Check]) -> Check:
 
 
 def tell_trace(incoming: Incoming, check: Check | None, status: int | None, *, is_trouble: bool) -> None:
-    """The request as a whole."""
+    """Set the attributes of the root span: the request as a whole."""
     request, span = incoming.request, current()
     span.note(_read(request))
     if check is not None:
@@ -77,7 +77,7 @@ def tell_trace(incoming: Incoming, check: Check | None, status: int | None, *, i
 
 
 async def carried_in_span(outgoing: OutgoingRequest, carried: Awaitable[ForwardResult]) -> ForwardResult:
-    """The upstream hears which span its own go below, in place of what the client said: `carried` has not begun yet."""
+    """Span of what is carried.  The upstream hears of it in place of what the client said: `carried` has not begun yet."""
     url = outgoing.upstream.url
     facts: Facts = {"http.request.method": _known(outgoing.method), "server.address": url.raw_host or "", "server.port": url.port or 0}
     with spans.span("upstream", CLIENT, facts) as span:

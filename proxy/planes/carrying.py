@@ -1,4 +1,4 @@
-"""What outlives the reload of a configuration: the pools of upstream connections, what is being carried, who hears of it."""
+"""Connection pools, open streams and observers: what outlives the reload of a configuration."""
 
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ from proxy.upstreams.health import HealthChecks
 
 @dataclass(frozen=True, slots=True)
 class Carrying:
-    """What outlives the reload of a configuration: the pools of upstream connections, what is being carried, who was seen.
+    """Pools of upstream connections, open streams and observers, which outlive the reload of a configuration.
 
     `saw` is told of every request that is let through for a session: its id, the time, the host.
     """
@@ -32,7 +32,7 @@ class Carrying:
         object.__setattr__(self, "health", HealthChecks(self.client))
 
     def use(self, options: Options, state: ProxyState | None) -> None:
-        """This configuration is in force from now on; called on the event loop."""
+        """Switch to a configuration, in force from now on; called on the event loop."""
         self.client.use(options.dns_lookup_family)
         self.client.troubles.forget()
         carries = options.services in ("all", "proxy")

@@ -1,4 +1,4 @@
-"""The embedded data plane: renders a verdict, and carries what passes; then one line in the log."""
+"""Embedded data plane: renders a verdict, and carries what passes; then one line in the log."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -80,7 +80,7 @@ class DataPlane:
             log.tell()
 
     async def outgoing(self, judged: JudgedRequest, carry: Carry) -> OutgoingRequest:
-        """The request that its upstream gets, of whatever kind and on whatever plane: none is made elsewhere.
+        """Outgoing request that its upstream gets, of whatever kind and on whatever plane: none is made elsewhere.
 
         Raises CredentialsError, BadRequest, NoHealthyUpstream.
         """
@@ -89,7 +89,7 @@ class DataPlane:
         return forwarding.outgoing(judged.incoming, carry, credentials, self._who(forwarding, judged))
 
     def begin(self, judged: JudgedRequest) -> Stream:
-        """It is carried from now on; `streams` wants to be told of its end."""
+        """Stream of what is carried from now on; `streams` wants to be told of its end."""
         # A token ends by the clock alone: no record is deleted with it.
         identity, route = judged.check.identity, judged.check.decision.route
         is_token = identity is not None and identity.is_bearer
@@ -140,7 +140,7 @@ class DataPlane:
 
     @contextmanager
     def on_leash(self, judged: JudgedRequest, place: Place | None) -> Iterator[Stream]:
-        """While it is carried: `streams` may end it, and its upstream is known to be at work; the leash is told how that went."""
+        """Run while it is carried: `streams` may end it, and its upstream is known to be at work; the leash is told how that went."""
         stream = self.begin(judged)
         if place is not None:
             place.begin()
@@ -163,7 +163,7 @@ class DataPlane:
         return judged.session_id if judged.check.identity is not None else client_address(judged.incoming, self._trusted)
 
     async def may_go_on(self, incoming: Incoming) -> bool:
-        """Would this request still be carried as it is?  Raises BrokerError."""
+        """Whether this request would still be carried as it is.  Raises BrokerError."""
         try:
             verdict = self.verdicts.of(await self.judging.again(incoming))
         except BadRequest:

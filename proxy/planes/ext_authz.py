@@ -1,4 +1,4 @@
-"""What is somebody's Envoy told to answer, to add and to take away?  By the same verdict that our own data plane renders."""
+"""External authorization (envoy.service.auth.v3): what somebody's Envoy is told, by the same verdict that our own data plane renders."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""May this request pass?  Asked by another proxy: `/verify?uri=` answers 200, 401 or 403, `/?uri=` leads to sign-in besides."""
+"""Forward auth: another proxy asks.  `/verify?uri=` answers 200, 401 or 403, `/?uri=` leads to sign-in besides."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -30,7 +30,7 @@ OwnPages = Callable[[Incoming, Receive, Send], Awaitable[None]]
 
 
 class ForwardAuth:
-    """`/verify` has three answers and 503, since front proxies know no others; `/` may also redirect."""
+    """Forward-auth plane.  `/verify` has three answers and 503, since front proxies know no others; `/` may also redirect."""
 
     def __init__(self, options: Options, authorize: Authorizer, carrying: Carrying, clock: Callable[[], float]):
         self._authorize = authorize
@@ -122,7 +122,7 @@ class NoSuchPath(BadRequest):
 
 
 class _NeverSuccess:
-    """Whatever is refused, in whatever form: a front proxy lets a request pass for nothing but the status 2xx of our answer."""
+    """Status filter of refusals: a front proxy lets a request pass for nothing but the status 2xx of our answer."""
 
     def __init__(self, incoming: Incoming, send: Send):
         self._incoming, self._send = incoming, send

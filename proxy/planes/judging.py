@@ -1,4 +1,4 @@
-"""May a request pass?  authorize is asked once about each, and about what is in shadow besides."""
+"""Judging of requests: authorize is asked once about each, and about what is in shadow besides."""
 
 import time
 from collections.abc import Callable
@@ -20,11 +20,11 @@ class Judging:
         self._clock = clock
 
     async def judge(self, log: RequestLog) -> JudgedRequest:
-        """Raises BadRequest and BrokerError.  What is in shadow is asked afterwards, and changes nothing."""
+        """Judge a request.  Raises BadRequest and BrokerError.  What is in shadow is asked afterwards, and changes nothing."""
         return await self.with_shadow(await self.without_shadow(log), log)
 
     async def without_shadow(self, log: RequestLog) -> JudgedRequest:
-        """For who may leave the telling to another log of the same request."""
+        """Judge without shadow outcomes, for who may leave them to another log of the same request."""
         incoming, changes, began = log.incoming, self._streams.changes, time.perf_counter()
         asked = self._authorize.check(incoming.request, incoming.cookies, incoming.request_id)
         try:
@@ -36,7 +36,7 @@ class Judging:
         return judged
 
     async def with_shadow(self, judged: JudgedRequest, log: RequestLog) -> JudgedRequest:
-        """What is in shadow is told of each request once."""
+        """Judged request with its shadow outcome, which is told once a request."""
         if not self._authorize.has_shadow:
             return judged
         incoming, check = judged.incoming, judged.check
@@ -47,6 +47,6 @@ class Judging:
         return judged
 
     async def again(self, incoming: Incoming) -> JudgedRequest:
-        """Of what is being carried: no new request, so nothing is kept of it."""
+        """Decision anew on what is being carried: no new request, so nothing is kept of it."""
         check = await self._authorize.check(incoming.request, incoming.cookies)
         return JudgedRequest(incoming, check, self._clock(), self._streams.changes)

@@ -1,4 +1,4 @@
-"""What is being carried right now, for whom; ends it when the session ends or the policy no longer allows it."""
+"""Open streams: what is being carried right now, for whom; ends it when the session ends or the policy no longer allows it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ AFAR = 0.5
 
 @dataclass(slots=True, eq=False)
 class Stream(Leash):
-    """One request under way; `session_id` is empty where nobody is signed in, `is_timed` where time alone may end its access,
+    """Stream under way, one request; `session_id` is empty where nobody is signed in, `is_timed` where time alone may end its access,
     `asks_provider` where it must perhaps be asked about it."""
 
     incoming: Incoming = field(kw_only=True)
@@ -39,7 +39,7 @@ class Stream(Leash):
 
 
 class OpenStreams:
-    """Outlives the reload of a configuration, because streams do."""
+    """Open streams; they outlive the reload of a configuration."""
 
     def __init__(self) -> None:
         self._by_session: dict[str, set[Stream]] = {}
@@ -51,7 +51,7 @@ class OpenStreams:
         return f"<OpenStreams {sum(map(len, self._by_session.values()))} of {len(self._by_session)} sessions>"
 
     def open(self, incoming: Incoming, session_id: str, judged_at: int, *, is_timed: bool = False, asks_provider: bool = False) -> Stream:
-        """`judged_at` is what `changes` was before the request was judged: what came since may have ended its access."""
+        """Open a stream.  `judged_at` is what `changes` was before it was judged: what came since may have ended its access."""
         if judged_at != self.changes:
             self._must_look.set()
         stream = Stream(incoming=incoming, session_id=session_id, is_timed=is_timed, asks_provider=asks_provider)
@@ -61,7 +61,7 @@ class OpenStreams:
         return stream
 
     def tunnels(self, session_id: str, peer: str) -> int:
-        """How many are open for this session; for nobody's, from this address or its network."""
+        """Number of tunnels of this session; for nobody's, from this address or its network."""
         streams, network = self._by_session.get(session_id, ()), client_network(peer)
         return sum(
             stream.incoming.is_connect and (bool(session_id) or client_network(stream.incoming.peer) == network) for stream in streams
@@ -75,7 +75,7 @@ class OpenStreams:
             del self._by_session[stream.session_id]
 
     def on_change(self, change: RecordChange) -> None:
-        """For the replica: called for each change of a record."""
+        """Note a change; the replica calls it for each change of a record."""
         self.changes += 1
         if change is not EVERYTHING and change.type == SESSION and change.record is None:
             self._end(self._by_session.get(change.id, ()), "the session has ended")

@@ -1,4 +1,4 @@
-"""What did the client ask the front proxy for?  One URL that all sources agree on, in one reading, or a refusal."""
+"""Original request that the client made of the front proxy: one URL that all sources agree on, in one reading, or a refusal."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ NO_URL = "it names no URL: the front proxy calls it as ?uri=<url>, or sends the 
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """`request.method` is empty where no trusted peer said it.  `url` is what the front proxy would forward."""
+    """Original request.  `request.method` is empty where no trusted peer said it.  `url` is what the front proxy would forward."""
 
     scheme: str
     request: AccessRequest
@@ -51,7 +51,7 @@ class Original:
 
 
 def original_request(incoming: Incoming, default_ports: frozenset[int], *, is_trusted: bool) -> Original:
-    """BadRequest where there is no URL, where two sources differ, or where what we judge may not be what would be forwarded.
+    """Original request; BadRequest without a URL, where two sources differ, or where another URL may be forwarded than is judged.
 
     Headers count only if the peer `is_trusted`: anybody else's are the client's own.
     """
@@ -69,7 +69,7 @@ def original_request(incoming: Incoming, default_ports: frozenset[int], *, is_tr
 
 
 def original_of_url(url: str, default_ports: frozenset[int]) -> Original:
-    """The one reading of a URL that a browser brings back to us."""
+    """Original request of a URL that a browser brings back to us, in its one reading."""
     try:
         return _original(*_url_parts(url.encode("ascii")), default_ports)
     except UnicodeEncodeError as error:

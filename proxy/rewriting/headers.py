@@ -1,4 +1,4 @@
-"""Which headers cross the proxy, in both directions, and which it writes itself."""
+"""Header rewriting: which headers cross the proxy, in both directions, and which it writes itself."""
 
 import ipaddress
 import re
@@ -60,12 +60,12 @@ _WITHHELD = {Withheld.OURS: (DROP,), Withheld.AUTHORIZATION: (DROP, AUTHORIZATIO
 
 
 def fold(name: bytes) -> bytes:
-    """The one form in which header names are compared: an upstream behind CGI sees `X_Gate.Jwt` and `X-Gate-Jwt` as one."""
+    """Folded header name, the one form in which names are compared: an upstream behind CGI sees `X_Gate.Jwt` and `X-Gate-Jwt` as one."""
     return name.translate(_FOLD)
 
 
 def is_internal_header(folded: bytes) -> bool:
-    """Does this folded name carry identity, or anything else that only we may tell an upstream?  The only door for such names."""
+    """Whether a folded name carries identity, or anything else that only we may tell an upstream.  The only door for such names."""
     folded = _DASHES.sub(b"-", folded).strip(b"-")
     if folded in _INTERNAL_NAMES or folded.startswith(_INTERNAL_PREFIXES):
         return True
@@ -74,12 +74,12 @@ def is_internal_header(folded: bytes) -> bool:
 
 
 def is_steering_header(folded: bytes) -> bool:
-    """Would an application that heeds a header of this folded name run another method, or serve another URL, than was judged?"""
+    """Whether an application that heeds this folded name would run another method, or serve another URL, than was judged."""
     return folded.replace(b"-", b"") in _STEERING_NAMES
 
 
 def is_identity_header(folded: bytes) -> bool:
-    """Would an upstream take a header of this folded name for our word about who is asking?"""
+    """Whether an upstream would take a header of this folded name for our word about who is asking."""
     return is_internal_header(folded) and folded.replace(b"-", b"").startswith((b"xgate", b"impersonate"))
 
 
@@ -101,7 +101,7 @@ def _known(name: bytes) -> tuple[int, bytes]:
 
 
 class TrustedPeers:
-    """The networks whose forwarding headers are believed."""
+    """Networks of trusted peers, whose forwarding headers are believed."""
 
     def __init__(self, networks: Iterable[object]):
         self._networks = tuple(ipaddress.ip_network(str(network)) for network in networks)
@@ -122,7 +122,7 @@ class TrustedPeers:
 
 @dataclass(slots=True)  # not frozen: one is made for each request
 class Downstream:
-    """Who asked: the peer's address (empty for a Unix socket), the scheme and Host it used, and the id we gave the request."""
+    """Downstream of a request: the peer's address (empty for a Unix socket), the scheme and Host it used, the request's id."""
 
     address: str
     scheme: str
@@ -132,7 +132,7 @@ class Downstream:
 
 @dataclass(frozen=True, slots=True)
 class RouteHeaders:
-    """What one route does to request headers, worked out once."""
+    """Request header rules of one route, worked out once."""
 
     cookie_prefix: bytes  # every cookie of ours begins with it, in any case
     trusted: TrustedPeers
@@ -171,7 +171,7 @@ class RouteHeaders:
     def for_upstream(
         self, headers: Iterable[Header], downstream: Downstream, upstream_host: bytes, identity: Iterable[Header], withheld: Withheld
     ) -> Headers:
-        """Client headers, cleaned; then ours, in rising authority: forwarding, the route's own, the request id, identity.
+        """Request headers: the client's, cleaned; then ours, in rising authority: forwarding, the route's own, the request id, identity.
 
         Connection removes client headers only: it is applied before ours are written.
         """
@@ -266,7 +266,7 @@ def _response_name(name: bytes) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class ResponseHeaders:
-    """What the configuration does to the headers of upstream responses, worked out once."""
+    """Response header rules of the configuration, worked out once."""
 
     replaced: frozenset[bytes]
     added: tuple[Header, ...]
@@ -278,7 +278,7 @@ class ResponseHeaders:
         return cls(frozenset(name for name, _ in added), added, partial(cookies.is_ours, cookie_name=options.cookie_name))
 
     def for_client(self, headers: Iterable[Header]) -> Headers:
-        """Raises UpstreamError where a value holds CR, LF, NUL or the like: such a response would be split on the way."""
+        """Response headers.  UpstreamError where a value holds CR, LF, NUL or the like: such a response would be split on the way."""
         kept: Headers = []
         options: set[bytes] = set()
         for raw_name, value in headers:

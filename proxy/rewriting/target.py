@@ -1,4 +1,4 @@
-"""Where at the upstream a request goes: its path, its query, and the Host that is sent."""
+"""Request target at the upstream: its path, its query, and the Host that is sent."""
 
 import ipaddress
 import re
@@ -29,7 +29,7 @@ Substitute = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class PathRewrite:
-    """How one route turns a canonical path into the upstream's.
+    """Path rewrite of one route, from a canonical path to the upstream's.
 
     `matched` is the prefix that `replacement` takes the place of; None stands for the whole path (routes by `path` or `regex`).
     Without a `replacement` the path goes as it is: a prefix is never stripped unless something takes its place.
@@ -41,15 +41,17 @@ class PathRewrite:
 
     @classmethod
     def build(cls, route: Route, canonical_prefix: str | None = None) -> "PathRewrite":
-        """`prefix_rewrite` and `regex_rewrite_pattern` outrank the path of `to`.  `canonical_prefix` is the prefix in the form it is
-        matched in."""
+        """Rewrite of a route; `prefix_rewrite` and `regex_rewrite_pattern` outrank the path of `to`.
+
+        `canonical_prefix` is the prefix in the form it is matched in.
+        """
         if route.regex_rewrite_pattern is not None and route.regex_rewrite_substitution is not None:
             return cls(None, None, substitution(route.regex_rewrite_pattern, route.regex_rewrite_substitution))
         replacement = route.prefix_rewrite if route.prefix_rewrite is not None else (route.to[0].url.path if route.to else "") or None
         return cls(matched_part(route, canonical_prefix), replacement)
 
     def apply(self, path: str) -> str:
-        """Raises BadRequest where the joined path would leave the place that the route points to (`/a../x` under `/a` -> `/b/`)."""
+        """Path at the upstream.  BadRequest where it would leave the place that the route points to (`/a../x` under `/a` -> `/b/`)."""
         if self.substitute is not None:
             joined = self.substitute(path)
         elif self.replacement is None:
@@ -67,7 +69,7 @@ class PathRewrite:
 
 
 def substitution(pattern: str, written: str) -> Substitute:
-    """Every match of the pattern is replaced.  The result may have a bounded length only (BadRequest)."""
+    """Regex substitution of every match.  The result may have a bounded length only (BadRequest)."""
     find, parts = re2.compile(pattern), template(written)
 
     def replaced(match: Any) -> str:
@@ -83,19 +85,19 @@ def substitution(pattern: str, written: str) -> Substitute:
 
 
 def matched_part(route: Route, canonical_prefix: str | None) -> str | None:
-    """The prefix that a rewrite replaces; None for the whole path."""
+    """Prefix that a rewrite replaces; None for the whole path."""
     if route.path is not None or route.regex is not None:
         return None
     return canonical_prefix or route.prefix or "/"
 
 
 def target(path: str, query: bytes, *, is_bare: bool = False) -> bytes:
-    """The origin-form target.  `is_bare` keeps a `?` with nothing behind it, which some applications tell apart from none."""
+    """Request target in origin form (RFC 9112 3.2.1).  `is_bare` keeps a `?` with nothing behind it: some applications see it."""
     return path.encode("ascii") + b"?" + query if query or is_bare else path.encode("ascii")
 
 
 def without_token(query: bytes) -> bytes:
-    """The query less our session token, under any spelling of its name; the rest survives byte for byte."""
+    """Query less our session token, under any spelling of its name; the rest survives byte for byte."""
     if b"gate" not in query and b"%" not in query:
         return query
     pairs = query.split(b"&")
@@ -105,7 +107,7 @@ def without_token(query: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class HostRewrite:
-    """The Host sent upstream: `fixed`, or of a `header`, or out of the path; else the upstream's own name where `is_own`; else the Host
+    """Host sent upstream: `fixed`, or of a `header`, or out of the path; else the upstream's own name where `is_own`; else the Host
     that came in."""
 
     fixed: bytes | None = None
@@ -115,7 +117,7 @@ class HostRewrite:
 
     @classmethod
     def build(cls, route: Route) -> "HostRewrite":
-        """`set_request_headers` may set Host (specification, release 0.9)."""
+        """Host rewrite of a route; `set_request_headers` may set Host (specification, release 0.9)."""
         for name, value in route.set_request_headers.items():
             if name.lower() == "host":
                 return cls(fixed=value.encode("latin-1"))
@@ -131,7 +133,7 @@ class HostRewrite:
         return cls(fixed=own.pop()) if len(own) == 1 else cls(is_own=True)
 
     def apply(self, incoming: bytes, own: bytes | None, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """`own` is the name of the upstream that was chosen, None where it is an address.  Raises BadRequest for what is no host."""
+        """Host header.  `own` is the name of the chosen upstream, None where it is an address.  Raises BadRequest for what is no host."""
         if self.fixed is not None:
             return self.fixed
         if self.is_own:
@@ -147,7 +149,7 @@ class HostRewrite:
 
 
 def own_name(url: Url) -> bytes | None:
-    """What an upstream is called; an address has no name of its own, so the Host that came in passes."""
+    """Host name of an upstream; an address has no name of its own, so the Host that came in passes."""
     return None if _is_address(url.host) else url.host_port.encode("ascii")
 
 

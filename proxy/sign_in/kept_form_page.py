@@ -1,4 +1,4 @@
-"""The page on a route host that shows who has signed in again what they had sent, and the button that sends it."""
+"""Kept form's page on a route host: shows who has signed in again what they had sent, and the button that sends it."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo

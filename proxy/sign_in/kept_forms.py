@@ -1,4 +1,4 @@
-"""What was sent when the session was over: kept across the sign-in, and sent once, by the browser that wrote it.
+"""Kept forms: what was sent when the session was over, kept across the sign-in, and sent once, by the browser that wrote it.
 
 | step                                   | what guards it                                                            |
 |----------------------------------------|---------------------------------------------------------------------------|
@@ -51,14 +51,14 @@ NOT_SENT_BY_US = "this application takes none that were kept"
 
 
 class FormGone(BadRequest):
-    """The button was pressed twice, or too late."""
+    """Error of a form that is gone: the button was pressed twice, or too late."""
 
     status = 410
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """`path` is that of the page with the button; the cookie is what opens the form."""
+    """Kept form's page and cookie: `path` is that of the page with the button; the cookie is what opens the form."""
 
     path: str
     set_cookie: str
@@ -71,7 +71,7 @@ class NotKept:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """`target` is the path and the query that it was sent to, `at` when, in Unix seconds."""
+    """Form that was sent: `target` is its path and query, `at` when, in Unix seconds."""
 
     id: str
     place: str
@@ -82,7 +82,7 @@ class Form:
 
 
 class KeptForms:
-    """`scheme_of` tells it of a host and port.  Without a broker nothing is kept."""
+    """Store of kept forms.  `scheme_of` tells it of a host and port.  Without a broker nothing is kept."""
 
     def __init__(self, options: Options, broker: BrokerClient | None, scheme_of: Callable[[str, int | None], str]):
         # The prefix keeps sibling domains from planting a form of theirs (RFC 6265bis 4.1.3.2); it needs TLS.
@@ -97,7 +97,7 @@ class KeptForms:
     async def keep(
         self, incoming: Incoming, client_address: str, receive: Receive, now: float, *, can_be_sent: bool = True
     ) -> Kept | NotKept | None:
-        """None where it was not a page of the same origin that sent something: then nothing is kept, and nothing needs saying.
+        """Keep a form; None where it was not a page of the same origin that sent something: then nothing is kept, and nothing needs saying.
 
         `can_be_sent`: the button of our page, when it is pressed, comes to this data plane.
         """
@@ -141,7 +141,7 @@ class KeptForms:
         return NotKept(NO_PLACE)
 
     async def opened(self, incoming: Incoming, id: str, now: float) -> Form | None:
-        """This browser's form; None where it has none of this id, or it was sent, or is too old."""
+        """Form of this browser; None where it has none of this id, or it was sent, or is too old."""
         if self._broker is None or not is_attempt_id(id):
             return None
         audience, name = _audience(id, incoming.request.host_port), (self._prefix + id).encode()
@@ -156,14 +156,14 @@ class KeptForms:
         return None
 
     def may_be_button(self, incoming: Incoming) -> bool:
-        """Cheap, because it is asked of each POST."""
+        """Whether a request may be the button; cheap, because it is asked of each POST."""
         if incoming.request.method != "POST" or incoming.header(b"content-length") != str(_BUTTON_BYTES):
             return False
         prefix = self._prefix.encode()
         return any(prefix in header for header in incoming.cookies) and self._is_of_same_origin(incoming)
 
     async def unpacked(self, incoming: Incoming, receive: Receive, now: float) -> tuple[Incoming, Receive]:
-        """What the button stands for, in its place; anything else as it came.  FormGone where the form is not there any more."""
+        """Request that the button stands for, in its place; anything else as it came.  FormGone where the form is not there any more."""
         if not self.may_be_button(incoming):
             return incoming, receive
         body = await _read(receive, _BUTTON_BYTES)

@@ -1,4 +1,4 @@
-"""Is this browser going round in circles: signed in again and again, and each time its session is not there?"""
+"""Sign-in loops: a browser signs in again and again, and each time its session is not there."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +13,7 @@ TOO_MANY = 3
 
 
 class SignInLoops:
-    """Completed sign-ins are counted in a short-lived sealed cookie.
+    """Counter of completed sign-ins, in a short-lived sealed cookie.
 
     Counting completions, not beginnings, keeps a browser that restores twenty tabs at once from looking like a loop.
     """
@@ -24,7 +24,7 @@ class SignInLoops:
         self._sealer = Sealer(options.cookie_secret, "sign-in count")
 
     def completed(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> str:
-        """The Set-Cookie value after one more completed sign-in."""
+        """Set-Cookie value after one more completed sign-in."""
         count = self._count(cookie_headers, host_port, now)
         value = self._sealer.seal({"n": count + 1}, audience=host_port, expires=now + WINDOW)
         return cookies.set_cookie(self._name, value, max_age=int(WINDOW), secure=self._secure)

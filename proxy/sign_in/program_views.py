@@ -20,7 +20,7 @@ NOT_ALLOWED = (
 
 @require_http_methods(["GET"])
 async def login(request: HttpRequest) -> HttpResponse:
-    """The URL that the program opens in its person's browser.  Nothing is given to anybody here."""
+    """View at the URL that the program opens in its person's browser.  Nothing is given to anybody here."""
     own = request.scope["gate"]
     given = request.GET.getlist("gate_redirect_uri")
     redirect_uri = own.proxy.programs.redirect_uri(given[0]) if len(given) == 1 else None
@@ -32,7 +32,7 @@ async def login(request: HttpRequest) -> HttpResponse:
 
 
 async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpResponse:
-    """No cookie is set: this browser may be another one than that of who agreed, and must not become theirs."""
+    """Hand-over of a token to the program.  No cookie is set: this browser may be another's than who agreed, and must not become theirs."""
     own = request.scope["gate"]
     now, host_port = own.proxy.clock(), own.incoming.request.host_port
     try:

@@ -1,4 +1,4 @@
-"""Where may a token of programmatic login go?  The only door for the redirect URI of a program."""
+"""Redirect URIs of programmatic login: where a token may go.  The only door for them."""
 
 import re
 from ipaddress import ip_address
@@ -23,13 +23,13 @@ _URL = re.compile(
 
 
 class Programs:
-    """`programmatic_redirect_domain_whitelist`: whole hosts.  https, or http on this machine's own addresses."""
+    """Programs' redirect URIs.  `programmatic_redirect_domain_whitelist`: whole hosts.  https, or http on this machine's own addresses."""
 
     def __init__(self, options: Options):
         self._hosts = frozenset(host.lower() for host in options.programmatic_redirect_domain_whitelist)
 
     def redirect_uri(self, url: str) -> str | None:
-        """The URL, where a token may go there; None otherwise."""
+        """Redirect URI, where a token may go there; None otherwise."""
         match = _URL.fullmatch(url) if len(url) <= MAX_LENGTH else None
         if match is None or int(match["port"] or 1) > MAX_PORT or _names_a_token(url):
             return None

@@ -1,4 +1,4 @@
-"""How a browser without a session is sent to the authenticate service, and how its way back is bound to it."""
+"""Sign-in redirects: how a browser without a session is sent to the authenticate service, and how its way back is bound to it."""
 
 from config.options import Options
 from config.routes.route import Route
@@ -24,7 +24,7 @@ class SignInRedirects:
     def begin(
         self, incoming: Incoming, scheme: str, now: float, route: Route | None = None, *, own_page: str = ""
     ) -> tuple[str, list[str]]:
-        """(Location, Set-Cookie values): a signed URL of the authenticate service, and this browser's attempt; what may stand in the way
+        """Location and Set-Cookie values: a signed URL of the authenticate service, and this browser's attempt; what may stand in the way
         of its session goes.
 
         It leads back to what was asked for, or to the page of ours on this host at `own_page`.  What the route asks of a sign-in goes
@@ -41,7 +41,7 @@ class SignInRedirects:
         return self._signer.sign(self._sign_in_url, params, now), set_cookies
 
     def for_program(self, origin: str, redirect_uri: str, now: float, route: Route | None = None) -> str:
-        """The URL that a program opens in its person's browser, who is asked there; good for five minutes."""
+        """URL that a program opens in its person's browser, who is asked there; good for five minutes."""
         params = {"gate_redirect_uri": redirect_uri, "gate_callback_uri": f"{origin}{CALLBACK_PATH}", "gate_programmatic": "true"}
         return self._signer.sign(self._sign_in_url, params | _asked(route), now)
 
@@ -56,13 +56,13 @@ def _asked(route: Route | None) -> dict[str, str]:
 
 
 def step_up_challenge(route: Route, reason: str) -> str:
-    """For a program whose person must sign in in a stronger way (RFC 9470)."""
+    """WWW-Authenticate challenge for a program whose person must sign in in a stronger way (RFC 9470)."""
     asked = {name.removeprefix("gate_"): value for name, value in _asked(route).items()}
     return challenge(error="insufficient_user_authentication", error_description=reason, **asked)
 
 
 def return_url(incoming: Incoming, scheme: str) -> str:
-    """Where the person wanted to go; a URL too long for a cookie loses its query, then its path, never the host."""
+    """Return URL: where the person wanted to go; one too long for a cookie loses its query, then its path, never the host."""
     request = incoming.request
     origin = f"{scheme}://{request.host_port}"
     # A token that did not let anybody in is a secret all the same.

@@ -1,4 +1,4 @@
-"""Our pages on the hosts of routes: the end of a sign-in, and the ways to the authenticate host's pages."""
+"""Sign-in views on the hosts of routes: the end of a sign-in, and the ways to the authenticate host's pages."""
 
 from dataclasses import replace
 from urllib.parse import urlencode, urlsplit
@@ -26,7 +26,7 @@ START_AGAIN = "Open the application again: it will sign you in anew."
 
 @require_http_methods(["GET"])
 async def callback(request: HttpRequest) -> HttpResponse:
-    """The authenticate service sends a browser back with a hand-over token; it becomes this host's session cookie.
+    """Sign-in callback: the authenticate service sends a browser back with a hand-over token; it becomes this host's session cookie.
 
     Refused unless the token is ours and for this host, the browser is the one that asked, and neither was used before.
     """
@@ -85,7 +85,7 @@ async def _continue_or_refuse(request: HttpRequest, target: str, reason: str) ->
 
 @require_http_methods(["GET"])
 async def sign_in(request: HttpRequest) -> HttpResponse:
-    """Forward auth sends a browser without a session here: this host's cookie binds the sign-in that begins to that browser."""
+    """Sign-in for forward auth, without a session: this host's cookie binds the sign-in that begins to that browser."""
     own = request.scope["gate"]
     incoming, proxy = own.incoming, own.proxy
     if own.options.forward_auth_url is None:
@@ -123,7 +123,7 @@ async def dashboard(request: HttpRequest) -> HttpResponse:
 
 
 async def sign_out(request: HttpRequest) -> HttpResponse:
-    """Sign-out happens on the authenticate host, whose page holds the token that it needs."""
+    """Sign-out, which happens on the authenticate host, whose page holds the token that it needs."""
     own = request.scope["gate"]
     wanted = request.GET.get("gate_redirect_uri", "")
     query = f"?{urlencode({'gate_redirect_uri': wanted})}" if wanted else ""
@@ -132,7 +132,7 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET"])
 async def assertion(request: HttpRequest) -> HttpResponse:
-    """The attestation JWT that upstreams of this host receive, for whoever is signed in here."""
+    """Attestation JWT that upstreams of this host receive, for whoever is signed in here."""
     own = request.scope["gate"]
     attestation = await own.authorize.attest(own.incoming.request, own.incoming.cookies)
     if attestation.identity is None:

@@ -1,4 +1,4 @@
-"""Which upstream is next?  Pure: weights, who may be chosen and what was drawn go in, an index comes out."""
+"""Load balancing: which upstream is next.  Pure: weights, who may be chosen and what was drawn go in, an index comes out."""
 
 import random
 from array import array
@@ -18,11 +18,11 @@ Eligible = tuple[int, ...]  # ascending indexes, at least one
 
 class Balancer(Protocol):
     def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
-        """`active` counts the requests under way at each upstream; `key` tells who asks, for policies that stick."""
+        """Index of an upstream.  `active` counts the requests under way at each; `key` tells who asks, for policies that stick."""
 
 
 class RoundRobin:
-    """Smooth: in each cycle of as many requests as there is weight, each upstream has its exact share, spread out evenly.
+    """Smooth weighted round robin: in each cycle of as many requests as there is weight, each upstream has its exact share, evenly.
 
     Each set of upstreams has a cycle of its own, so that what moves on from one of them is spread evenly too.
     """
@@ -51,7 +51,7 @@ class RoundRobin:
 
 
 class LeastRequest:
-    """Equal weights: the least busy of a few that are drawn.  Others: round robin, where a busy upstream weighs less."""
+    """Least request.  Equal weights: the least busy of a few that are drawn.  Others: round robin, where a busy one weighs less."""
 
     def __init__(self, weights: Sequence[int], settings: LeastRequestSettings, draw: random.Random):
         self._weights = weights
@@ -80,7 +80,10 @@ class Random:
 
 
 class Table:
-    """Who asks again comes to the same upstream.  Where that may not be chosen, its part falls to the others, and nothing else moves."""
+    """Consistent hashing: who asks again comes to the same upstream.
+
+    Where that may not be chosen, its part falls to the others, and nothing else moves.
+    """
 
     def __init__(self, owners: Sequence[int], positions: Sequence[int] | None, size: int):
         self._owners, self._positions, self._size = owners, positions, size
@@ -101,7 +104,7 @@ def _exponent(settings: ActiveRequestBias) -> float:
 
 
 def balancer(route: Route, names: tuple[str, ...], draw: random.Random) -> Balancer:
-    """`names` tell the upstreams apart; tables are made of them, so that their order does not matter."""
+    """Balancer of a policy.  `names` tell the upstreams apart; tables are made of them, so that their order does not matter."""
     weights = tuple(upstream.weight for upstream in route.to)
     match route.lb_policy:
         case "LEAST_REQUEST":
@@ -126,7 +129,7 @@ def _maglev(names: tuple[str, ...], weights: tuple[int, ...], settings: MaglevSe
 
 @lru_cache(maxsize=64)  # many routes may lead to the same upstreams
 def ring_hash(names: tuple[str, ...], weights: tuple[int, ...], smallest: int, largest: int) -> Table:
-    """The lightest upstream gets whole points, so that shares are as exact as the ring's greatest size allows; each gets one at least."""
+    """Ring hash table.  The lightest upstream gets whole points, as shares are then as exact as its size allows; each gets one at least."""
     total, lightest = sum(weights), min(weights)
     fewest = -(-lightest * smallest // total)  # points of the lightest
     parts, of = (fewest, lightest) if fewest * total <= largest * lightest else (largest, total)
@@ -141,7 +144,7 @@ def ring_hash(names: tuple[str, ...], weights: tuple[int, ...], smallest: int, l
 
 @lru_cache(maxsize=64)
 def maglev(names: tuple[str, ...], weights: tuple[int, ...], size: int) -> Table:
-    """Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer", 3.4: in turns each upstream takes the next free
+    """Maglev table (Eisenbud et al., "A Fast and Reliable Software Network Load Balancer", 3.4): in turns each upstream takes the next free
     entry of its own permutation of the table; a lighter one lets turns pass."""
     order = sorted(range(len(names)), key=names.__getitem__)
     owners = array("l", [-1]) * size

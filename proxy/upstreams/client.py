@@ -1,4 +1,4 @@
-"""One request to one upstream, streaming both ways.  With connection.py the only user of aiohttp.
+"""Upstream client: one request to one upstream, streaming both ways.  With connection.py the only user of aiohttp.
 
 aiohttp's connector (pool, TLS, happy eyeballs) and its response parser are used directly, without ClientSession: that repeats
 requests by itself after a drop, normalises the target, and costs more than the rest of the forwarding together (measured on 3.14).
@@ -45,7 +45,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Upstream:
-    """One `to` of a route.  It has the attributes of aiohttp's ClientRequest that its connector reads, and no others."""
+    """Upstream: one `to` of a route.  It has the attributes of aiohttp's ClientRequest that its connector reads, and no others."""
 
     url: URL
     ssl: ssl.SSLContext | bool
@@ -77,22 +77,22 @@ class Upstream:
         return self.connection_key.is_ssl
 
     def apart(self) -> "Upstream":
-        """The same, in a pool that nothing is given back to."""
+        """Upstream with a pool of its own, that nothing is given back to."""
         return replace(self, connection_key=self.connection_key._replace(proxy_headers_hash=_APART))
 
 
 class Place(Protocol):
-    """Where a request is among several upstreams."""
+    """Place of a request among several upstreams."""
 
     def begin(self) -> None: ...
     def end(self, status: int | None) -> None: ...
     def move_on(self, request: "OutgoingRequest") -> bool:
-        """The connection failed: send the request elsewhere, or say no."""
+        """Retry elsewhere after a failed connection, or say no."""
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request
 class OutgoingRequest:
-    """`headers` begin with Host and have no framing; it follows from `has_body` and `content_length` (None: chunked).
+    """Outgoing request.  `headers` begin with Host and have no framing; it follows from `has_body` and `content_length` (None: chunked).
     `is_upgrade`: they ask for a change of protocols.
 
     `timeout` is in seconds, from the end of the request to the end of the response; None is none.  `place` is None where there is one
@@ -112,11 +112,11 @@ class OutgoingRequest:
 
 
 class StaleConnection(UpstreamError):
-    """A connection that had been idle was closed before a byte of the answer came: the upstream may never have seen the request."""
+    """Error of an idle connection that was closed before a byte of the answer came: the upstream may never have seen the request."""
 
 
 class UpstreamClient:
-    """The connections to all upstreams.  Pools are kept apart by address, TLS rules and server name."""
+    """Client with the connections to all upstreams.  Pools are kept apart by address, TLS rules and server name."""
 
     def __init__(self) -> None:
         self.family = socket.AF_UNSPEC
@@ -125,14 +125,14 @@ class UpstreamClient:
         self.troubles = Troubles()
 
     def use(self, dns_lookup_family: str) -> None:
-        """From the next connection on."""
+        """Switch to other settings, from the next connection on."""
         self.family = FAMILIES[dns_lookup_family]
         if self._connector is not None:
             self._connector._family = self.family
             self._connector.clear_dns_cache()
 
     async def open(self, request: OutgoingRequest, *, is_fresh: bool = False) -> "Exchange":
-        """Connect and send the head.  `is_fresh`: not on a connection that was used before.  Raises UpstreamError.
+        """Exchange with its head sent, on a connection that is new if `is_fresh`.  Raises UpstreamError.
 
         An upgrade has a connection of its own: it would keep it anyway, and where one that was idle is lost it could not ask again.
         """
@@ -170,7 +170,7 @@ class UpstreamClient:
 
 
 class Exchange:
-    """One request on its way over one connection, and its response."""
+    """Exchange with an upstream: one request on its way over one connection, and its response."""
 
     __slots__ = (
         "_connection", "_is_answered", "_is_taken_over", "_payload", "_protocol", "_request", "_request_ended", "_troubles", "_unsent",
@@ -202,7 +202,7 @@ class Exchange:
         self._write(head)
 
     def write(self, chunk: bytes) -> None:
-        """Part of the request body.  Raises UpstreamError when the upstream has closed, or the body is longer than announced."""
+        """Send part of the request body.  Raises UpstreamError when the upstream has closed, or the body is longer than announced."""
         if not chunk:
             return
         if self._unsent is None:
@@ -214,7 +214,7 @@ class Exchange:
         self._write(chunk)
 
     def end(self) -> None:
-        """Raises UpstreamError when the body was shorter than announced: the connection can't be used any more."""
+        """End the request body.  Raises UpstreamError when it was shorter than announced: the connection can't be used any more."""
         if self._unsent:
             raise UpstreamError("the request body is shorter than its Content-Length")
         if self._unsent is None:
@@ -232,7 +232,7 @@ class Exchange:
             raise UpstreamError("the upstream broke off while the request was sent") from error
 
     async def response(self) -> tuple[int, Headers]:
-        """(status, headers as they came).  Interim responses are skipped (RFC 9110 15.2) but for a 101 that was asked for."""
+        """Status, and headers as they came.  Interim responses are skipped (RFC 9110 15.2) but for a 101 that was asked for."""
         place = self._request.upstream.place
         for _ in range(MOST_INTERIM + 1):
             try:
@@ -256,7 +256,7 @@ class Exchange:
         return message.code, headers
 
     def take_over(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
-        """After a 101: the connection's bytes are the protocol's from now on; returns those that have come already.
+        """Hand the connection to a protocol after a 101: its bytes are the protocol's from now on; returns those that have come already.
 
         Raises UpstreamError where the connection is gone.  `close` ends it still.
         """
@@ -270,7 +270,7 @@ class Exchange:
         return transport, self._protocol._tail
 
     async def read(self) -> tuple[bytes, bool]:
-        """(what has arrived of the body, is there more).  Raises UpstreamError when it broke off before its end, and all that came
+        """Body that has arrived, and whether there is more.  Raises UpstreamError when it broke off before its end, and all that came
         before was read."""
         self._protocol.asked_for_more()
         try:
@@ -283,7 +283,7 @@ class Exchange:
         return chunk, not self._payload.at_eof()
 
     def close(self) -> None:
-        """Give the connection back where both messages have ended; otherwise close it, which tells the upstream to stop."""
+        """Close, which tells the upstream to stop; where both messages have ended, give the connection back to the pool instead."""
         if self._request_ended and self._is_answered and self._payload.at_eof():
             self._connection.release()
         else:

@@ -1,4 +1,4 @@
-"""The upstreams of one route: which of them is asked, which instead where that one can't be reached, and what is under way where."""
+"""Cluster, the upstreams of one route: which of them is asked, which instead where it can't be reached, and what is under way where."""
 
 import random
 import ssl
@@ -25,14 +25,14 @@ MOST_TRIES = 3
 
 
 class NoHealthyUpstream(UpstreamError):
-    """There is nobody to ask."""
+    """Error where no upstream of a cluster may be asked."""
 
     status = 503
 
 
 @dataclass(slots=True, eq=False)
 class Standing:
-    """What is known of one upstream now.  `active` counts the requests under way, `failing` holds the numbers of checks that fail."""
+    """State of one upstream now.  `active` counts the requests under way, `failing` holds the numbers of checks that fail."""
 
     active: int = 0
     failing: frozenset[int] = frozenset()
@@ -48,7 +48,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """One upstream of a route.  `host` is its own name, None for an address; `http2` is how it is verified where HTTP/2 is spoken to it."""
+    """Member of a cluster.  `host` is its own name, None for an address; `http2` is how it is verified where it speaks HTTP/2."""
 
     name: str
     upstream: Upstream
@@ -69,7 +69,7 @@ class Cluster:
         self.is_sticky = isinstance(self._balancer, Table)
 
     def choose(self, key: bytes = b"", without: Collection[int] = ()) -> int:
-        """Raises NoHealthyUpstream."""
+        """Index of the member to ask.  Raises NoHealthyUpstream."""
         eligible = tuple(index for index in self._all if index not in without) if without else self._all
         if self._is_watched:
             now = self._clock()
@@ -81,7 +81,7 @@ class Cluster:
         return self._balancer.choose(eligible, [member.standing.active for member in self.members], key)
 
     def answered(self, index: int, status: int) -> None:
-        """What requests show of an upstream."""
+        """Note the outcome of a request, for outlier detection."""
         if self._detector is None:
             return
         outliers = [member.standing.outlier for member in self.members]
@@ -91,7 +91,7 @@ class Cluster:
             log.warning("upstream is left out for a while", upstream=name, reason=reason)
 
     def health(self, member: Member) -> str:
-        """In words."""
+        """Health of one member, in words."""
         if not member.standing.is_healthy:
             return "unhealthy"
         if member.standing.outlier.is_out(self._clock()):
@@ -100,7 +100,7 @@ class Cluster:
 
 
 class Place:
-    """One request's place at one upstream of a cluster: `begin` and then `end`, once each."""
+    """Place of one request at one upstream of a cluster: `begin` and then `end`, once each."""
 
     __slots__ = ("_cluster", "_key", "_member", "_other_host", "_tried")
 
@@ -123,13 +123,13 @@ class Place:
         self._member.standing.active += 1
 
     def end(self, status: int | None) -> None:
-        """`status` is that of the answer, or of the error that stood in for one; None where the client left first."""
+        """End of the request.  `status` is that of the answer, or of the error that stood in for one; None where the client left first."""
         self._member.standing.active -= 1
         if status is not None:
             self._cluster.answered(self._tried[-1], status)
 
     def move_on(self, request: OutgoingRequest) -> bool:
-        """Nobody could be reached here, so nothing was sent: take the request to another upstream, if there is one."""
+        """Retry: nobody could be reached here, so nothing was sent: take the request to another upstream, if there is one."""
         if not self.take_another():
             return False
         request.upstream = self.upstream
@@ -138,7 +138,7 @@ class Place:
         return True
 
     def take_another(self) -> bool:
-        """False where there is none left."""
+        """Move to another upstream; False where there is none left."""
         if len(self._tried) == min(MOST_TRIES, len(self._cluster.members)):
             return False
         try:
@@ -153,7 +153,7 @@ class Place:
 
 
 class Clusters:
-    """Those of one configuration.  What is the same in the next one lives on: a cluster, and what is known of an upstream."""
+    """Clusters of one configuration.  What is the same in the next one lives on: a cluster, and what is known of an upstream."""
 
     def __init__(self, previous: "Clusters | None" = None):
         self._clusters_before = previous._clusters if previous is not None else {}
@@ -163,7 +163,7 @@ class Clusters:
         self._draw = random.Random()  # noqa: S311 - who is asked is no secret
 
     def of(self, route: Route) -> Cluster | None:
-        """None where there is nothing to choose."""
+        """Cluster of a route; None where there is nothing to choose."""
         if len(route.to) == 1 and not route.health_checks and route.outlier_detection is None:
             return None
         key = _cluster_key(route)
@@ -175,14 +175,14 @@ class Clusters:
         return known
 
     def known(self, route: Route) -> Cluster | None:
-        """For whoever looks on."""
+        """Cluster of a route if there is one by now, for whoever looks on; makes none."""
         return self._clusters.get(_cluster_key(route)) if route.to else None
 
     def members(self) -> Collection[Member]:
         return self._members.values()
 
     def settle(self) -> None:
-        """Everything is built: what came before is let go."""
+        """Let go of what came before: everything is built."""
         self._clusters_before, self._members_before = {}, {}
 
     def _member(self, route: Route, position: int) -> Member:

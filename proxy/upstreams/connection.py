@@ -1,4 +1,4 @@
-"""One connection to an upstream, as aiohttp reads it: what has arrived of an answer is not lost with its connection."""
+"""Upstream connection, as aiohttp reads it: what has arrived of an answer is not lost with its connection."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ _LAST_WORDS = 256 * 1024  # bytes
 
 
 class UpstreamConnection(ResponseHandler):
-    """`requests` counts those that were sent on it; `has_spoken` tells whether a byte came since the last of them."""
+    """Upstream connection.  `requests` counts those that were sent on it; `has_spoken`: a byte came since the last of them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         super().__init__(loop)
@@ -32,12 +32,12 @@ class UpstreamConnection(ResponseHandler):
         self._read_up_to(AT_FIRST)
 
     def gave(self, size: int) -> None:
-        """So many bytes of the answer, and there are more."""
+        """Note how many bytes of the answer were given on, with more to come."""
         self._taken += size
         self._given_at = self._loop.time()
 
     def asked_for_more(self) -> None:
-        """The client has taken what it was given."""
+        """Note that the client has taken what it was given."""
         if self._loop.time() - self._given_at > SOON:
             self._taken = 0
             self._read_up_to(AT_FIRST)
@@ -85,5 +85,5 @@ class UpstreamConnection(ResponseHandler):
 
 
 def read_at_once(transport: asyncio.BaseTransport, size: int) -> None:
-    """At most so many bytes.  (asyncio's own attribute; a transport of TLS has none, and reads what has been decrypted.)"""
+    """Limit one read, in bytes.  (asyncio's own attribute; a transport of TLS has none, and reads what has been decrypted.)"""
     cast(Any, transport).max_size = size

@@ -1,4 +1,4 @@
-"""A plain TCP connection to one upstream of a route, for whoever carries bytes that nobody reads.
+"""TCP dialing of one upstream of a route, for whoever carries bytes that nobody reads.
 
 Never one of the pool: what an earlier exchange left on a connection would be the first thing that a tunnel's client hears.
 """
@@ -15,7 +15,7 @@ _NEXT_ADDRESS_AFTER = 0.25  # seconds (RFC 8305)
 
 
 async def dial(upstream: Upstream, place: Place | None, family: int, troubles: Troubles, protocol: asyncio.Protocol) -> asyncio.Transport:
-    """`place` is where the upstream was chosen among several: where it can't be reached, another is tried.  Raises UpstreamError."""
+    """TCP connection.  `place` is where it was chosen among several: another is tried if it can't be reached.  UpstreamError."""
     while True:
         try:
             return await _dialed(upstream, family, troubles, protocol)

@@ -1,4 +1,4 @@
-"""How does an upstream that speaks gRPC say it is?  One question to its health service (grpc.health.v1), over a connection of its own.
+"""gRPC health check (grpc.health.v1): one question to an upstream's health service, over a connection of its own.
 
 Not by a channel of grpcio: that can't leave a certificate unverified, which a route may ask for.
 """
@@ -19,7 +19,7 @@ _PREFIX = struct.Struct(">BI")  # compressed or not, length
 
 
 class Unhealthy(Exception):
-    """The check failed; the message says how.  `at_once`: the upstream itself says so, and no threshold is waited for."""
+    """Failure of a check; the message says how.  `at_once`: the upstream itself says so, and no threshold is waited for."""
 
     def __init__(self, message: str, *, at_once: bool = False):
         super().__init__(message)
@@ -27,7 +27,7 @@ class Unhealthy(Exception):
 
 
 async def ask_by_grpc(upstream: Upstream, context: ssl.SSLContext | None, check: GrpcHealthCheck, seconds: float) -> None:
-    """Raises Unhealthy unless the answer is SERVING; OSError where there is none, or one step of it takes longer than `seconds`."""
+    """gRPC health check.  Raises Unhealthy unless the answer is SERVING; OSError where there is none, or a step takes over `seconds`."""
     question = health_pb2.HealthCheckRequest(service=check.service_name).SerializeToString()
     headers = {
         "host": check.authority or upstream.url.raw_authority,

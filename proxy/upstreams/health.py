@@ -1,4 +1,4 @@
-"""How is each upstream?  The checks of `health_checks`, made in the background while a configuration wants them."""
+"""Health checks of upstreams (`health_checks`), made in the background while a configuration wants them."""
 
 import asyncio
 import random
@@ -24,7 +24,7 @@ _UNAVAILABLE = 503
 
 @dataclass(slots=True)
 class Health:
-    """What the results of one check come to.  Until the first of them an upstream is asked: nothing speaks against it."""
+    """Health by one check's results.  Until the first of them an upstream is asked: nothing speaks against it."""
 
     unhealthy_threshold: int
     healthy_threshold: int
@@ -33,7 +33,7 @@ class Health:
     _is_new: bool = True
 
     def take(self, *, is_good: bool, at_once: bool = False) -> bool:
-        """True where it changes `is_healthy`."""
+        """Result of a check; true where it changes `is_healthy`."""
         threshold = self.healthy_threshold if is_good else self.unhealthy_threshold
         self._in_a_row = 0 if is_good == self.is_healthy else self._in_a_row + 1
         is_enough = self._in_a_row >= threshold or (self._in_a_row > 0 and (self._is_new or at_once))
@@ -44,7 +44,7 @@ class Health:
 
 
 class HealthChecks:
-    """`use` says whose checks are made from now on; those of an upstream that is still there go on as they are."""
+    """Health checker; `use` says whose checks are made from now on; those of an upstream that is still there go on as they are."""
 
     def __init__(self, client: UpstreamClient, draw: random.Random | None = None):
         self._client = client

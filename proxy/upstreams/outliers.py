@@ -1,4 +1,4 @@
-"""Which upstream answers so badly that it is left out for a while?  Pure: answers and the time go in, ejections come out."""
+"""Outlier detection: an upstream that answers badly is left out for a while.  Pure: answers and the time go in, ejections come out."""
 
 import random
 import statistics
@@ -12,7 +12,7 @@ GATEWAY_FAILURES = frozenset({502, 503, 504})
 
 @dataclass(slots=True, eq=False)
 class Outlier:
-    """What requests have shown of one upstream."""
+    """Outlier record: what requests have shown of one upstream."""
 
     ejected_until: float = 0.0
     ejections: int = 0
@@ -26,7 +26,7 @@ class Outlier:
 
 
 class OutlierDetector:
-    """Of one cluster; `answered` gives the reason where that upstream is to be left out from now on."""
+    """Outlier detector of one cluster; `answered` gives the reason where that upstream is to be left out from now on."""
 
     def __init__(self, settings: OutlierDetection, draw: random.Random):
         self._settings = settings
@@ -34,7 +34,7 @@ class OutlierDetector:
         self._interval_began: float | None = None
 
     def answered(self, outliers: Sequence[Outlier], index: int, status: int, now: float) -> list[tuple[int, str]]:
-        """(index, reason) of those that are out from now on."""
+        """Ejections, (index, reason), of those that are out from now on."""
         settings, outlier = self._settings, outliers[index]
         out = self._look_back(outliers, now)
         outlier.requests += 1

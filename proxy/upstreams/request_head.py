@@ -1,4 +1,4 @@
-"""Which bytes does an upstream see before a body?"""
+"""Request head to an upstream: which bytes it sees before a body."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def request_head(request: "OutgoingRequest") -> bytes:
-    """The request line and headers as they go out.  Raises UpstreamError for anything that would add a line."""
+    """Request line and headers as they go out (RFC 9112 3).  Raises UpstreamError for anything that would add a line."""
     parts = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.target)]
     parts += [b"%b: %b\r\n" % pair for pair in request.headers]
     if request.content_length is not None:

@@ -1,4 +1,4 @@
-"""How a route verifies its upstream, and what it shows: one client-side TLS context for each distinct set of rules."""
+"""TLS contexts for upstreams: how a route verifies its upstream, and what it shows; one for each distinct set of rules."""
 
 import os
 import ssl
@@ -12,7 +12,7 @@ from foundation.errors import ConfigError, Problem
 
 
 def client_context(route: Route, protocol: str = "http/1.1") -> ssl.SSLContext:
-    """Routes with the same rules share a context, and with it the pool of connections.  `protocol` is what ALPN offers."""
+    """TLS context; routes with the same rules share one, and with it the pool of connections.  `protocol` is what ALPN offers."""
     return _context(route.tls_skip_verify, route.tls_custom_ca, route.tls_client_cert, route.tls_client_key, protocol)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with an upstream, in words: for the log line of a request, and for the admin while it lasts."""
+"""Upstream errors in words: for the log line of a request, and for the admin while they last."""
 
 from foundation.connection_errors import ConnectionFault, connection_fault
 from foundation.errors import NoDescriptors, UpstreamError, UpstreamTimeout
@@ -10,7 +10,7 @@ Place = tuple[str, int | None]  # host and port, as configured: so there are as 
 
 
 def bad_status(status: int, *, is_upgrade: bool) -> str:
-    """What is wrong with the status of an answer, "" for nothing.
+    """Fault of an answer's status, "" for none.
 
     RFC 9110 15: three digits from 100 to 599.  Anything else, and a change of protocols that nobody asked for, is no answer: whoever
     reads `000` as interim waits for ever.
@@ -21,7 +21,7 @@ def bad_status(status: int, *, is_upgrade: bool) -> str:
 
 
 class Troubles:
-    """What each upstream's last request failed by; nothing where it was answered."""
+    """Last error of each upstream; nothing where its last request was answered."""
 
     def __init__(self) -> None:
         self._last: dict[Place, str] = {}
@@ -30,11 +30,11 @@ class Troubles:
         return f"<Troubles of {len(self._last)} upstreams>"
 
     def unconnected(self, place: Place, error: BaseException) -> UpstreamError:
-        """What to raise where there is no connection."""
+        """Error to raise where there is no connection."""
         return self._told(place, connection_fault(error), str(connection_fault(error)))
 
     def unanswered(self, place: Place, error: BaseException, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
-        """What to raise where a connection brings no answer."""
+        """Error to raise where a connection brings no answer."""
         trouble = connection_fault(error)
         return self._told(place, trouble, MALFORMED if trouble is ConnectionFault.UNKNOWN else str(trouble), kind)
 
@@ -42,7 +42,7 @@ class Troubles:
         return self._told(place, ConnectionFault.UNKNOWN, words)
 
     def told(self, place: Place, trouble: ConnectionFault) -> UpstreamError:
-        """As somebody else saw it."""
+        """Note an error as somebody else saw it."""
         return self._told(place, trouble, str(trouble))
 
     def late(self, place: Place) -> UpstreamError:
@@ -53,7 +53,7 @@ class Troubles:
             self._last.pop(place, None)
 
     def forget(self) -> None:
-        """The configuration has changed, and with it perhaps the upstreams."""
+        """Forget all: the configuration has changed, and with it perhaps the upstreams."""
         self._last.clear()
 
     def of(self, place: Place) -> str:

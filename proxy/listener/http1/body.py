@@ -1,4 +1,4 @@
-"""Where does a request body end?  The two framings of HTTP/1.1 (RFC 9112 6 and 7), byte for byte."""
+"""Request body framing of HTTP/1.1 (RFC 9112 6 and 7), byte for byte: where a body ends."""
 
 import re
 from typing import Protocol
@@ -15,7 +15,7 @@ _TRAILERS_BYTES = 8 * 1024
 
 
 class Body(Protocol):
-    """`feed` takes what arrived and returns (content, what follows the body)."""
+    """Body reader: `feed` takes what arrived and returns (content, what follows the body)."""
 
     finished: bool
 
@@ -32,7 +32,7 @@ def is_short(body: Body) -> bool:
 
 
 class LengthBody:
-    """A body whose Content-Length is known."""
+    """Body whose Content-Length is known (RFC 9112 6.3)."""
 
     __slots__ = ("finished", "remaining")
 
@@ -48,7 +48,7 @@ class LengthBody:
 
 
 class ChunkedBody:
-    """A chunked body: size line, data, CR LF, ..., zero size, trailers (checked and dropped), CR LF."""
+    """Chunked body (RFC 9112 7.1): size line, data, CR LF, ..., zero size, trailers (checked and dropped), CR LF."""
 
     __slots__ = ("_chunk", "_extensions", "_read", "_tail", "_trailers", "_trailers_bytes", "finished")
 

@@ -1,4 +1,4 @@
-"""One client connection: which bytes are which request, who may send now, and when does it end?
+"""HTTP/1.1 connection of a client: which bytes are which request, who may send now, and when it ends.
 
 state       | bytes go to                     | deadline                          | then
 head        | the head, checked as it grows   | timeout_idle; timeout_read from   | exchange, or refused
@@ -33,7 +33,7 @@ from proxy.listener.tunnel import PlainHalfClose, TunnelEnd
 
 @implementer(IHandshakeListener, IPushProducer)
 class Channel(Protocol):
-    """A Twisted protocol; as a push producer it is told when the transport's send buffer is full."""
+    """HTTP/1.1 connection, a Twisted protocol; as a push producer it is told when the transport's send buffer is full."""
 
     def __init__(self, site: Site):
         self.site = site
@@ -145,7 +145,7 @@ class Channel(Protocol):
             self.transport.resumeProducing()
 
     def begin_tunnel(self, protocol: TunnelProtocol) -> tuple[TunnelEnd, bytes]:
-        """Every byte from now on is the protocol's; returned with the connection are those that have come already."""
+        """Hand every byte from now on to the protocol; returned with the connection are those that have come already."""
         self.tunnel = protocol
         sent_ahead, self._buffer = bytes(self._buffer), bytearray()
         self._deadline.close()
@@ -156,7 +156,7 @@ class Channel(Protocol):
         return TunnelEnd(self, self._socket), sent_ahead
 
     def closes_after(self, head: RequestHead, response: ResponseHead) -> bool:
-        """Whether the connection ends with this response; decided once, when its head is written."""
+        """Connection: close.  Whether it ends with this response; decided once, when its head is written."""
         # Without our 100 the client may or may not send the body: nothing after it could be told apart.
         is_drained = self._body is None or (not head.expects_continue and is_short(self._body))
         self._closes_after_answer = head.wants_close or response.wants_close or self.site.is_stopping or not is_drained
@@ -194,7 +194,7 @@ class Channel(Protocol):
             exchange.lose()
 
     def finish_soon(self) -> None:
-        """The listener stops: an idle connection closes now, a busy one after its answer."""
+        """Shutdown of the listener: an idle connection closes now, a busy one after its answer."""
         self._closes_after_answer = True
         if self.tunnel is not None:
             self.tunnel.stopped()

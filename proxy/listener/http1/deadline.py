@@ -1,11 +1,11 @@
-"""A deadline that is moved on every request without touching the event loop's timers."""
+"""Deadline that is moved on every request without touching the event loop's timers."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class Deadline:
-    """Runs the callback given last, unless it is started anew or cleared before its time."""
+    """Timer that runs the callback given last, unless it is started anew or cleared before its time."""
 
     __slots__ = ("_callback", "_due", "_loop", "_timer")
 

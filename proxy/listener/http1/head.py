@@ -1,4 +1,4 @@
-"""Is this a request head we accept, and what does it say?  Strict where lenience would let two parsers disagree."""
+"""Request head of HTTP/1.1 (RFC 9112 2-5), parsed strictly where lenience would let two parsers disagree."""
 
 import re
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Refused(BadRequest):
-    """The listener refuses the request itself: the application never sees it, the connection closes."""
+    """Refusal by the listener itself: the application never sees the request, the connection closes."""
 
     def __init__(self, status: int, reason: str):
         super().__init__(reason)
@@ -38,7 +38,7 @@ class Refused(BadRequest):
 
 @dataclass(slots=True)
 class RequestHead:
-    """`body_length` is None for a chunked body; `headers` have lower-case names; `has_bare_query`: the target ends in a bare `?`.
+    """Request head.  `body_length` is None for a chunked body; `headers` have lower-case names; `has_bare_query`: it ends in a bare `?`.
     `is_handshake`: what follows is for who takes the connection over, or for nobody.  A CONNECT has the path `/`, its target is the Host.
 
     `ignored` are the names of headers that were left out for an underscore in them.
@@ -57,7 +57,7 @@ class RequestHead:
 
 
 class HeadSearch:
-    """Finds the end of a request head in what has arrived, looking at each byte once."""
+    """Search for the end of a request head in what has arrived, looking at each byte once."""
 
     __slots__ = ("_checked", "_has_skipped_line")
 
@@ -66,7 +66,7 @@ class HeadSearch:
         self._has_skipped_line = False
 
     def find(self, buffer: bytearray) -> tuple[RequestHead, int] | None:
-        """The head and where its body begins; None while it is unfinished.  Raises Refused as soon as it can't become good."""
+        """Head, and where its body begins; None while it is unfinished.  Raises Refused as soon as it can't become good."""
         if not self._has_skipped_line and buffer.startswith(b"\r\n"):
             # RFC 9112 2.2: one empty line before a request is ignored.
             self._has_skipped_line = True
@@ -94,7 +94,7 @@ def check_unfinished(buffer: bytes | bytearray, checked: int) -> None:
 
 
 def parse_head(text: bytes) -> RequestHead:
-    """`text` is the head without its empty line; every line of it still ends with CR LF."""
+    """Request head of `text`, the head without its empty line; every line of it still ends with CR LF.  Refused."""
     line, _, header_lines = text.partition(b"\r\n")
     method, target = _parse_request_line(line)
     head = RequestHead(method, b"", b"", [])

@@ -1,4 +1,4 @@
-"""One request and its answer: what the ASGI application sees, and what it may say.
+"""HTTP/1.1 exchange: one request and its answer, what the ASGI application sees, and what it may say.
 
 Besides ASGI's own messages, `{"type": "gate.response.abort"}` ends the connection without ending the body, so that the
 client sees a broken answer as broken.  Raising after the answer has begun, and stopping before its end, do the same.
@@ -35,11 +35,11 @@ Message = dict[str, Any]
 
 
 class ClientGone(ConnectionError):
-    """The client closed the connection before it had the whole answer."""
+    """Disconnect: the client closed the connection before it had the whole answer."""
 
 
 class Exchange:
-    """`is_started`: the response head is written; `is_answered`: all of the response is."""
+    """ASGI exchange.  `is_started`: the response head is written; `is_answered`: all of the response is."""
 
     __slots__ = (
         "_began", "_channel", "_chunks", "_grace", "_is_complete", "_is_delivered", "_is_lost", "_is_tunnel", "_late", "_loop", "_readers",
@@ -89,7 +89,7 @@ class Exchange:
         _wake(self._readers)
 
     def lose(self) -> None:
-        """The connection is gone or going: the application gets `http.disconnect`, and then a bounded time."""
+        """Disconnect: the connection is gone or going, the application gets `http.disconnect`, and then a bounded time."""
         if self._is_lost:
             return
         self._is_lost = True
@@ -100,11 +100,11 @@ class Exchange:
             self._grace = self._loop.call_later(APPLICATION_GRACE_SECONDS, self._task.cancel)
 
     def refused(self, status: int) -> None:
-        """The listener answers in the application's place."""
+        """Note that the listener answers in the application's place."""
         self._status = status
 
     def cancel(self) -> None:
-        """The listener stops, and has waited long enough."""
+        """Cancel the application: the listener stops, and has waited long enough."""
         if not self.is_answered and not self._is_lost:
             self._channel.refuse(Refused(503, "The server is stopping."))
         if self._task is not None:

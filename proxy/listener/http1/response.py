@@ -1,4 +1,4 @@
-"""What bytes does a response head become, and how does its body end?"""
+"""Response head of HTTP/1.1 (RFC 9112 4-7), as bytes, and the end of its body."""
 
 import re
 import time
@@ -21,7 +21,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class ResponseHead:
-    """`content_length` None means chunked, except where there is no body at all."""
+    """Response head.  `content_length` None means chunked, except where there is no body at all."""
 
     __slots__ = ("content_length", "has_body", "lines", "status", "wants_close")
 
@@ -76,18 +76,18 @@ class ResponseHead:
 
 
 def switching_protocols(headers: Iterable[tuple[bytes, bytes]], upgrade: bytes = b"websocket") -> bytes:
-    """The head of a 101.  Raises ValueError for headers that would be more lines than they are."""
+    """Head of a 101.  Raises ValueError for headers that would be more lines than they are."""
     lines = ResponseHead(b"GET", 204, headers).lines
     return b"".join((_STATUS_LINES[101], b"Upgrade: %b\r\nConnection: Upgrade\r\n" % upgrade, lines, b"\r\n"))
 
 
 def connected(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The head of a 200 to CONNECT: what follows is the tunnel, so there is no framing (RFC 9110 9.3.6)."""
+    """Head of a 200 to CONNECT: what follows is the tunnel, so there is no framing (RFC 9110 9.3.6)."""
     return b"".join((_STATUS_LINES[200], ResponseHead(b"GET", 204, headers).lines, b"\r\n"))
 
 
 def refusal(refused: Refused, *, with_body: bool = True) -> bytes:
-    """A whole answer of our own, after which the connection closes."""
+    """Response of our own as a whole, after which the connection closes."""
     body = f"{refused.status} {refused}\n".encode()
     extra = {405: _ALLOW, 426: b"Upgrade: HTTP/1.1\r\n"}.get(refused.status, b"")
     connection = b"Upgrade, close" if refused.status == 426 else b"close"

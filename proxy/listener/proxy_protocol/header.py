@@ -1,4 +1,4 @@
-"""Who is behind the balancer?  The header of the PROXY protocol, versions 1 and 2, as strictly as it is specified.  Pure.
+"""PROXY protocol header, versions 1 and 2, as strictly as it is specified: who is behind the balancer.  Pure.
 
 https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt
 """
@@ -21,12 +21,12 @@ _TLV_HEAD = 3
 
 
 class Malformed(ValueError):
-    """What came is no header, or one that must not be believed."""
+    """Error of the header: what came is none, or one that must not be believed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyHeader:
-    """`length` bytes of what came are the header.  `source` is who connected to the balancer: (address, port), or ("", 0) for
+    """PROXY header, `length` bytes of what came.  `source` is who connected to the balancer: (address, port), or ("", 0) for
     somebody without an address; None where the connection is the balancer's own."""
 
     length: int
@@ -34,7 +34,7 @@ class ProxyHeader:
 
 
 def find(data: bytes) -> ProxyHeader | None:
-    """None while more is needed.  Raises Malformed as soon as no more could help."""
+    """PROXY header at the beginning of what came, None while more is needed.  Raises Malformed as soon as no more could help."""
     if data[: len(_V2)] == _V2[: len(data)]:
         return _binary(data) if len(data) >= _V2_FIXED else None
     if data[: len(_V1)] == _V1[: len(data)]:

@@ -1,4 +1,4 @@
-"""Connections that must begin with a PROXY header: nothing reaches anybody before it, and it says who the client is."""
+"""PROXY protocol wrapper: connections must begin with its header, which says who the client is; nothing reaches anybody before it."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ MOST_SECONDS = 10.0  # a balancer sends its header with its first packet
 
 
 class BehindBalancer(Before):
-    """TLS is part of the connections themselves: the header comes before the handshake."""
+    """Factory behind a balancer.  TLS is part of the connections themselves: the header comes before the handshake."""
 
     def __init__(self, factory: IProtocolFactory, limits: Callable[[], ListenerLimits]):
         super().__init__(factory)

@@ -1,4 +1,4 @@
-"""Is it the authority that connects, to see whether a host is ours (TLS-ALPN-01, RFC 8737)?
+"""TLS-ALPN-01 challenge (RFC 8737): is it the authority that connects, to see whether a host is ours?
 
 OpenSSL chooses a certificate by name before it looks at the protocols that a client offers, so the ClientHello is read before it.
 What is no such validation goes on to OpenSSL as it came.  What is one never reaches HTTP: it ends with the handshake.
@@ -82,7 +82,7 @@ class _Prover:
 
 @implementer(IHandshakeListener)
 class Proven(FirstBytes):
-    """The handshake was all there is to it: whatever comes after is read by nobody."""
+    """Protocol after the proof: the handshake was all there is to it, whatever comes after is read by nobody."""
 
     def __init__(self) -> None:
         super().__init__(MOST_SECONDS)

@@ -1,4 +1,4 @@
-"""What do connections show that no configuration holds: certificates that were got meanwhile, OCSP staples, answers to the authority?"""
+"""ACME state: what connections show that no configuration holds: obtained certificates, OCSP staples, answers to the authority."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Kind = Literal["tls-alpn-01", "http-01"]
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What the authority asks to prove that a host is ours (RFC 8555 8.1); none of it is secret."""
+    """Challenge of the authority, to prove that a host is ours (RFC 8555 8.1); none of it is secret."""
 
     host: str
     kind: Kind
@@ -21,7 +21,10 @@ class Challenge:
 
 @dataclass(slots=True)
 class Obtained:
-    """Filled by who gets them, on a thread of its own: each change is one assignment.  Read at each handshake, so it outlives reloads."""
+    """Obtained certificates and staples, filled by who gets them, on a thread of its own.
+
+    Each change is one assignment.  Read at each handshake, so it outlives reloads.
+    """
 
     is_on: bool = False
     contexts: Mapping[str, SSL.Context] = field(default_factory=dict)  # by host
@@ -33,5 +36,5 @@ class Obtained:
         return next(iter(self.contexts.values()), None)
 
     def staple(self, fingerprint: bytes) -> bytes:
-        """Empty where there is none."""
+        """OCSP staple of a certificate; empty where there is none."""
         return self.staples.get(fingerprint, b"")

@@ -1,4 +1,4 @@
-"""Which certificate does a TLS client get, by the name it asks for, and is it asked for one of its own?"""
+"""Server certificates: which one a TLS client gets, by the name it asks for, and whether it is asked for one of its own."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ Wants = Callable[[str | None], bool]
 
 @implementer(IOpenSSLServerConnectionCreator)
 class Certificates:
-    """The TLS contexts by host name: the exact name, configured or obtained, else a wildcard for one label, else the first pair.
+    """TLS contexts by host name: the exact name, configured or obtained, else a wildcard for one label, else the first pair.
 
     Where no pair is configured the first is the first that was obtained, and before there is one, a certificate that nobody vouches for.
     `wants_certificate` is asked at each handshake, so that it may change with the configuration.
@@ -100,7 +100,7 @@ class Certificates:
 
 @implementer(IOpenSSLServerConnectionCreator)
 class CurrentCertificates:
-    """Each handshake begins with the certificates of that moment; one that is under way ends with those it began with."""
+    """TLS certificates of the moment: each handshake begins with them, and ends with those it began with."""
 
     def __init__(self, current: Callable[[], Certificates]):
         self._current = current
@@ -114,7 +114,7 @@ def _accept(connection: SSL.Connection, certificate: object, error: int, depth: 
 
 
 def tls_facts(connection: SSL.Connection) -> dict[str, Any]:
-    """The name that the client asked for, and the certificates that it showed, DER, its own first; found out once a connection."""
+    """Server name (SNI) and client certificates of a connection, DER, its own first; found out once a connection."""
     known = connection.get_app_data()
     if isinstance(known, dict):
         return known
@@ -133,7 +133,7 @@ class ReadyContext(NamedTuple):
 
 
 def ready_context(pair: CertificatePair, obtained: Obtained) -> ReadyContext:
-    """ConfigError, in the name of the pair's source, where it can't be used.  It staples what is obtained at the time of a handshake."""
+    """TLS context of a pair; ConfigError, in the name of its source, where it can't be used.  It staples what there is at a handshake."""
     try:
         chain = x509.load_pem_x509_certificates(pair.certificate)
         key = load_pem_private_key(pair.key.reveal(), password=None)

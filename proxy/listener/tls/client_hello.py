@@ -1,4 +1,4 @@
-"""What does a TLS client ask for in its first message: which host, which protocols?  Pure: bytes in, a ClientHello out."""
+"""TLS ClientHello (RFC 8446 4.1.2): which host and which protocols a client asks for.  Pure: bytes in, a ClientHello out."""
 
 from dataclasses import dataclass
 
@@ -9,18 +9,18 @@ _SERVER_NAME, _ALPN = 0, 16
 
 @dataclass(frozen=True, slots=True)
 class ClientHello:
-    """`server_name` is as it was sent, None for none; `protocols` are those of ALPN (RFC 7301)."""
+    """ClientHello.  `server_name` is as it was sent, None for none; `protocols` are those of ALPN (RFC 7301)."""
 
     server_name: bytes | None
     protocols: tuple[bytes, ...]
 
 
 class Unreadable(ValueError):
-    """No ClientHello that we can read."""
+    """Error of a message that is no ClientHello that we can read."""
 
 
 class Incoming:
-    """The message at the beginning of a connection (RFC 8446 4.1.2), in one record or several.
+    """ClientHello parser at the beginning of a connection (RFC 8446 4.1.2), in one record or several.
 
     Each byte is looked at once, in however small parts it is sent.
     """
@@ -32,7 +32,7 @@ class Incoming:
         self._message = bytearray()
 
     def take(self, data: bytes) -> ClientHello | None:
-        """The next bytes; None where more must come.  After an answer, or Unreadable, there is nothing more to take."""
+        """Feed the next bytes; None where more must come.  After an answer, or Unreadable, there is nothing more to take."""
         at = 0
         while at < len(data):
             if self._left:
@@ -82,7 +82,7 @@ class _Reader:
         return int.from_bytes(self.take(width), "big")
 
     def vector(self, width: int) -> "_Reader":
-        """Its length is a number of `width` bytes."""
+        """Vector of TLS, whose length is a number of `width` bytes."""
         return _Reader(self.take(self.number(width)))
 
     @property

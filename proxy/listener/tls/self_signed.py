@@ -1,4 +1,4 @@
-"""Certificates that nobody vouches for: what is shown while there is none, and the proof of TLS-ALPN-01 (RFC 8737)."""
+"""Self-signed certificates: what is shown while there is none, and the proof of TLS-ALPN-01 (RFC 8737)."""
 
 import hashlib
 from datetime import UTC, datetime, timedelta
@@ -17,12 +17,12 @@ _CLOCKS_DIFFER = timedelta(hours=1)
 
 
 def show_none_yet(context: SSL.Context) -> None:
-    """Clients that verify refuse it, and its name says why."""
+    """Show a placeholder certificate: clients that verify refuse it, and its name says why."""
     _use(context, "gate has no certificate for this host yet")
 
 
 def proof(host: str, key_authorization: str) -> SSL.Context:
-    """Proves to the authority that the host is ours; speaks `acme-tls/1` and nothing else."""
+    """TLS context that proves to the authority that the host is ours; speaks `acme-tls/1` and nothing else."""
     digest = hashlib.sha256(key_authorization.encode("ascii")).digest()
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
