@@ -84,7 +84,8 @@ class EnvoyProcess:
         self._process = process = await asyncio.create_subprocess_exec(
             *self._command, stdin=DEVNULL, stdout=PIPE, stderr=asyncio.subprocess.STDOUT, env={"PATH": "/usr/bin:/bin"}
         )
-        assert process.stdout is not None, "it was asked for"
+        if process.stdout is None:
+            raise RuntimeError("the output of Envoy is not piped")
         async for line in _lines(process.stdout):
             log.warning("envoy says", line=line.decode("utf-8", "replace").rstrip())
         return await process.wait()

@@ -90,9 +90,7 @@ async def forward(
     try:
         if not request.has_body:
             watch.start_quietly()
-        status, headers = await _ask(request, client, watch)
-        exchange = watch.exchange
-        assert exchange is not None, "who was answered has asked"
+        exchange, status, headers = await _ask(request, client, watch)
         if status == SWITCHING_PROTOCOLS and switch is not None:
             watch.stop()
             await switch(exchange, headers, leash, result)
@@ -119,7 +117,7 @@ async def forward(
     return result
 
 
-async def _ask(request: OutgoingRequest, client: UpstreamClient, watch: "Watch") -> tuple[int, Sequence[Header]]:
+async def _ask(request: OutgoingRequest, client: UpstreamClient, watch: "Watch") -> tuple[Exchange, int, Sequence[Header]]:
     """The head of the answer; asked twice where an idle connection turned out to be closed, and nothing speaks against it."""
     try:
         return await _ask_once(request, client, watch)
@@ -133,13 +131,13 @@ async def _ask(request: OutgoingRequest, client: UpstreamClient, watch: "Watch")
 
 async def _ask_once(
     request: OutgoingRequest, client: UpstreamClient, watch: "Watch", *, is_fresh: bool = False
-) -> tuple[int, Sequence[Header]]:
+) -> tuple[Exchange, int, Sequence[Header]]:
     if watch.exchange is not None:
         watch.exchange.close()
     exchange = watch.exchange = await client.open(request, is_fresh=is_fresh)
     if request.has_body:
         watch.start_upload()
-    return await exchange.response()
+    return exchange, *await exchange.response()
 
 
 async def _carry_response(exchange: Exchange, send: Send, status: int, headers: list[Header], result: ForwardResult) -> None:
@@ -276,7 +274,8 @@ class Watch:
             if message["type"] == "http.disconnect":
                 return False
             self.has_begun_upload, exchange = True, self.exchange
-            assert exchange is not None, "an upload begins with its exchange"
+            if exchange is None:
+                raise RuntimeError("an upload begins with its exchange")
             exchange.write(message.get("body", b""))
             if exchange.is_congested:
                 self._arm_from_now()

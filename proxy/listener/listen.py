@@ -106,7 +106,8 @@ def _shown(listener: socket.socket) -> str:
 def _tls(current: Callable[[], ListenerState]) -> Callable[[ChannelFactory], IProtocolFactory]:
     def certificates() -> Certificates:
         found = current().certificates
-        assert found is not None, "a listener that began with TLS keeps it"
+        if found is None:
+            raise RuntimeError("a listener that began with TLS keeps it")
         return found
 
     def with_tls(factory: ChannelFactory) -> IProtocolFactory:

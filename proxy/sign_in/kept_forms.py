@@ -179,8 +179,7 @@ class KeptForms:
         return _as_first_sent(incoming, form), _again(form.body, receive)
 
     async def _spend(self, form: Form) -> bool:
-        assert self._broker is not None  # opened() found the form in it
-        if not await self._broker.spend(f"form/{form.id}", form.at + LIFETIME):
+        if self._broker is None or not await self._broker.spend(f"form/{form.id}", form.at + LIFETIME):
             return False
         with suppress(BrokerError):  # nobody can send it any more, and its time ends soon
             await self._broker.delete(KEPT_FORM, form.place)
