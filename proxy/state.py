@@ -11,8 +11,8 @@ from proxy.forwarding.http import framing
 from proxy.incoming import Incoming
 from proxy.rewriting.headers import Downstream, ResponseHeaders, RouteHeaders
 from proxy.rewriting.target import HostRewrite, PathRewrite, own_name, target, without_token
-from proxy.upstreams.client import OutgoingRequest, Upstream
 from proxy.upstreams.cluster import Cluster, Clusters, Place
+from proxy.upstreams.request import OutgoingRequest, Upstream
 from proxy.verdict import Carry
 
 

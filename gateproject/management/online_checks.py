@@ -28,7 +28,8 @@ from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
 from foundation.values import Url
 from gateproject.management.broker_access import opened_broker
-from proxy.upstreams.client import FAMILIES, Upstream
+from proxy.upstreams.client import FAMILIES
+from proxy.upstreams.request import Upstream
 
 CONNECT_TIMEOUT = 5.0  # seconds for one connection
 TOTAL_TIMEOUT = 60.0  # for all of them

@@ -25,7 +25,7 @@ from proxy.observe.access_log import RequestLog
 from proxy.observe.request_metrics import RequestCounter
 from proxy.planes.embedded import DataPlane
 from proxy.rewriting.headers import Headers
-from proxy.upstreams.client import OutgoingRequest
+from proxy.upstreams.request import OutgoingRequest
 from proxy.upstreams.troubles import MALFORMED, bad_status
 from proxy.verdict import JudgedRequest
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from config.routes.route import Route
 from proxy.envoy.bootstrap import TYPE, Json, endpoint
-from proxy.upstreams.client import CONNECT_TIMEOUT, KEEPALIVE_TIMEOUT, MAX_RESPONSE_HEADER_COUNT, Upstream
+from proxy.upstreams.client import CONNECT_TIMEOUT, KEEPALIVE_TIMEOUT, MAX_RESPONSE_HEADER_COUNT
+from proxy.upstreams.request import Upstream
 
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _CONTEXT = f"{TYPE}extensions.transport_sockets.tls.v3.UpstreamTlsContext"

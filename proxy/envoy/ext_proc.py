@@ -27,7 +27,7 @@ from proxy.envoy.proof import require_our_envoy
 from proxy.incoming import arrived
 from proxy.own_paths import Owner
 from proxy.service import ProxyService
-from proxy.upstreams.client import Upstream
+from proxy.upstreams.request import Upstream
 from proxy.verdict import Carry
 
 log = structlog.get_logger(__name__)

@@ -28,7 +28,7 @@ from proxy.envoy.process import EnvoyProcess, find
 from proxy.listener.context import Application
 from proxy.listener.listen import bind
 from proxy.service import ProxyService
-from proxy.upstreams.client import Upstream
+from proxy.upstreams.request import Upstream
 
 log = structlog.get_logger(__name__)
 

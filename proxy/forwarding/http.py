@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from foundation.errors import AccessEnded, BadRequest, UpstreamError
 from foundation.tasks import spawn
-from proxy.upstreams.client import Exchange, OutgoingRequest, StaleConnection, UpstreamClient
+from proxy.upstreams.client import Exchange, StaleConnection, UpstreamClient
+from proxy.upstreams.request import OutgoingRequest
 
 Header = tuple[bytes, bytes]
 Receive = Callable[[], Awaitable[dict[str, Any]]]

@@ -11,7 +11,7 @@ from foundation.telemetry.tracing.spans import CLIENT, AnySpan, Facts, Span, cur
 from foundation.telemetry.tracing.tracer import Tracer
 from proxy.forwarding.http import Ending, ForwardResult
 from proxy.incoming import Incoming, Send
-from proxy.upstreams.client import OutgoingRequest
+from proxy.upstreams.request import OutgoingRequest
 
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"))
 

@@ -27,8 +27,8 @@ from proxy.planes.open_streams import Stream
 from proxy.rewriting.headers import TrustedPeers
 from proxy.sign_in.kept_forms import Kept, KeptForms, NotKept
 from proxy.state import ProxyState, RouteForwarding
-from proxy.upstreams.client import OutgoingRequest, Place
 from proxy.upstreams.dialing import dial
+from proxy.upstreams.request import OutgoingRequest, Place
 from proxy.verdict import Carry, JudgedRequest, SignIn, Verdicts, with_form
 
 # Of one session, or of nobody's from one address, in one process.

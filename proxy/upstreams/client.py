@@ -6,26 +6,19 @@ requests by itself after a drop, normalises the target, and costs more than the 
 
 import asyncio
 import socket
-import ssl
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, cast
+from typing import cast
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD, EofStream
-from yarl import URL
 
-from config.routes.route import Route
 from foundation.errors import NoDescriptors, UpstreamError
-from proxy.upstreams import tls
 from proxy.upstreams.connection import HELD_AT_FIRST, IN_FULL, UpstreamConnection, read_at_once
-from proxy.upstreams.request_head import request_head
+from proxy.upstreams.request import Headers, OutgoingRequest, Upstream, request_head
 from proxy.upstreams.troubles import Troubles, bad_status
 
 CONNECT_TIMEOUT = 10.0  # seconds
@@ -35,80 +28,8 @@ MAX_RESPONSE_HEADERS = 64 * 1024  # bytes, all together
 MAX_RESPONSE_HEADER_COUNT = 512
 MOST_INTERIM = 16  # 100 Continue, 102 Processing, 103 Early Hints: no application needs more before it answers
 
-# No upstream is reached by a proxy, so this part of aiohttp's key is free.
-_APART = 1
 FAMILIES = {"AUTO": socket.AF_UNSPEC, "V4_ONLY": socket.AF_INET, "V6_ONLY": socket.AF_INET6}
 _TROUBLE = (aiohttp.ClientError, HttpProcessingError, EofStream, OSError, ValueError)
-
-Headers = Sequence[tuple[bytes, bytes]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Upstream:
-    """Upstream: one `to` of a route.  It has the attributes of aiohttp's ClientRequest that its connector reads, and no others."""
-
-    url: URL
-    ssl: ssl.SSLContext | bool
-    server_hostname: str | None
-    connection_key: ConnectionKey = field(repr=False)
-    proxy: None = field(default=None, repr=False)
-
-    @classmethod
-    def build(cls, route: Route, position: int = 0) -> "Upstream":
-        url = URL(route.to[position].url.origin, encoded=True)
-        context = tls.client_context(route) if url.scheme == "https" else False
-        name = route.tls_server_name
-        key = ConnectionKey(url.raw_host or "", url.port, url.scheme == "https", context, None, None, None, name)
-        return cls(url, context, name, key)
-
-    @property
-    def host(self) -> str:
-        return self.connection_key.host
-
-    @property
-    def port(self) -> int | None:
-        return self.connection_key.port
-
-    @property
-    def place(self) -> tuple[str, int | None]:
-        return self.connection_key.host, self.connection_key.port
-
-    def is_ssl(self) -> bool:
-        return self.connection_key.is_ssl
-
-    def apart(self) -> "Upstream":
-        """Upstream with a pool of its own, that nothing is given back to."""
-        return replace(self, connection_key=self.connection_key._replace(proxy_headers_hash=_APART))
-
-
-class Place(Protocol):
-    """Place of a request among several upstreams."""
-
-    def begin(self) -> None: ...
-    def end(self, status: int | None) -> None: ...
-    def move_on(self, request: "OutgoingRequest") -> bool:
-        """Retry elsewhere after a failed connection, or say no."""
-
-
-@dataclass(slots=True)  # not frozen: one is made for each request
-class OutgoingRequest:
-    """Outgoing request.  `headers` begin with Host and have no framing; it follows from `has_body` and `content_length` (None: chunked).
-    `is_upgrade`: they ask for a change of protocols.
-
-    `timeout` is in seconds, from the end of the request to the end of the response; None is none.  `place` is None where there is one
-    upstream only.
-    """
-
-    upstream: Upstream
-    method: str
-    target: bytes
-    headers: Headers
-    has_body: bool = False
-    content_length: int | None = None
-    timeout: float | None = None
-    is_default_timeout: bool = False
-    is_upgrade: bool = False
-    place: Place | None = None
 
 
 class StaleConnection(UpstreamError):

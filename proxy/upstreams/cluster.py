@@ -15,8 +15,8 @@ from foundation.telemetry import metrics
 from proxy.rewriting.target import own_name
 from proxy.upstreams import tls
 from proxy.upstreams.balancing import Table, balancer
-from proxy.upstreams.client import OutgoingRequest, Upstream
 from proxy.upstreams.outliers import Outlier, OutlierDetector
+from proxy.upstreams.request import OutgoingRequest, Upstream
 
 log = structlog.get_logger(__name__)
 

@@ -6,9 +6,10 @@ Never one of the pool: what an earlier exchange left on a connection would be th
 import asyncio
 
 from foundation.errors import NoDescriptors, UpstreamError
-from proxy.upstreams.client import CONNECT_TIMEOUT, Upstream
+from proxy.upstreams.client import CONNECT_TIMEOUT
 from proxy.upstreams.cluster import Place
 from proxy.upstreams.connection import IN_FULL, read_at_once
+from proxy.upstreams.request import Upstream
 from proxy.upstreams.troubles import Troubles
 
 _NEXT_ADDRESS_AFTER = 0.25  # seconds (RFC 8305)

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from config.routes.upstream_health import GrpcHealthCheck
-from proxy.upstreams.client import Upstream
+from proxy.upstreams.request import Upstream
 
 METHOD = "/grpc.health.v1.Health/Check"
 _MOST_READ = 64 * 1024  # bytes of an answer, which has a dozen

@@ -12,9 +12,10 @@ from foundation.connection_errors import connection_fault
 from foundation.errors import UpstreamError
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
-from proxy.upstreams.client import OutgoingRequest, StaleConnection, Upstream, UpstreamClient
+from proxy.upstreams.client import StaleConnection, UpstreamClient
 from proxy.upstreams.cluster import Member
 from proxy.upstreams.grpc_health import Unhealthy, ask_by_grpc
+from proxy.upstreams.request import OutgoingRequest, Upstream
 
 log = structlog.get_logger(__name__)
 

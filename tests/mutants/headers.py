@@ -200,7 +200,7 @@ descriptors = door("proxy/upstreams/troubles.py", "unit/proxy/upstreams/test_tro
 descriptors.without("no upstream is blamed for what we lack", "if trouble is ConnectionFault.NO_DESCRIPTORS:", "if False:")
 
 upstream = door("proxy/upstreams/client.py", "unit/proxy/upstreams/test_client.py")
-request_head = door("proxy/upstreams/request_head.py", "unit/proxy/upstreams/test_request_head.py")
+request_head = door("proxy/upstreams/request.py", "unit/proxy/upstreams/test_request.py")
 request_head.without(
     "a request head is not split", '(head.count(b"\\r\\n") == head.count(b"\\n") == head.count(b"\\r") == len(parts))', "True"
 )

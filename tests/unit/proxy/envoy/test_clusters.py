@@ -9,7 +9,7 @@ import pytest
 from config.options import Options
 from proxy.envoy import clusters
 from proxy.envoy.clusters import Clusters
-from proxy.upstreams.client import Upstream
+from proxy.upstreams.request import Upstream
 from tests.support.client_certificates import authority
 from tests.support.options import make_options
 

@@ -5,7 +5,8 @@ import pytest
 from config.routes.route import Route
 from foundation.errors import BadRequest, UpstreamError, UpstreamTimeout
 from proxy.forwarding.http import ABORT, Ending, ForwardResult, Leash, forward, framing
-from proxy.upstreams.client import OutgoingRequest, Upstream, UpstreamClient
+from proxy.upstreams.client import UpstreamClient
+from proxy.upstreams.request import OutgoingRequest, Upstream
 from tests.support.upstreams import OK, CanaryUpstream
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -4,8 +4,9 @@ import pytest
 
 from config.routes.route import Route
 from foundation.errors import UpstreamError
-from proxy.upstreams.client import OutgoingRequest, StaleConnection, Upstream, UpstreamClient
+from proxy.upstreams.client import StaleConnection, UpstreamClient
 from proxy.upstreams.connection import AT_FIRST, IN_FULL
+from proxy.upstreams.request import OutgoingRequest, Upstream
 from tests.support.upstreams import OK, CanaryUpstream
 
 HOST = [(b"host", b"u")]

@@ -4,8 +4,9 @@ import pytest
 
 from config.routes.route import Route
 from foundation.errors import UpstreamError
-from proxy.upstreams.client import OutgoingRequest, UpstreamClient
+from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.cluster import Clusters, NoHealthyUpstream, Place
+from proxy.upstreams.request import OutgoingRequest
 from tests.support.upstreams import OK, CanaryUpstream
 
 

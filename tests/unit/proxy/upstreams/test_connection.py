@@ -7,7 +7,8 @@ import pytest
 
 from config.routes.route import Route
 from foundation.errors import UpstreamError
-from proxy.upstreams.client import OutgoingRequest, Upstream, UpstreamClient
+from proxy.upstreams.client import UpstreamClient
+from proxy.upstreams.request import OutgoingRequest, Upstream
 from tests.support.upstreams import CanaryUpstream
 
 

@@ -8,9 +8,9 @@ import pytest
 from config.routes.route import Route
 from foundation.errors import UpstreamError
 from proxy.upstreams import dialing
-from proxy.upstreams.client import Upstream
 from proxy.upstreams.cluster import Clusters, Place
 from proxy.upstreams.dialing import dial
+from proxy.upstreams.request import Upstream
 from proxy.upstreams.troubles import Troubles
 
 

@@ -10,7 +10,8 @@ from cryptography.x509.oid import NameOID
 from config.routes.route import Route
 from foundation.errors import ConfigError, UpstreamError
 from foundation.values import SecretBytes
-from proxy.upstreams.client import OutgoingRequest, Upstream, UpstreamClient
+from proxy.upstreams.client import UpstreamClient
+from proxy.upstreams.request import OutgoingRequest, Upstream
 from proxy.upstreams.tls import client_context
 from tests.support.upstreams import CanaryUpstream
 

@@ -2,8 +2,7 @@ import pytest
 
 from config.routes.route import Route
 from foundation.errors import UpstreamError
-from proxy.upstreams.client import OutgoingRequest, Upstream
-from proxy.upstreams.request_head import request_head
+from proxy.upstreams.request import OutgoingRequest, Upstream, request_head
 
 UPSTREAM = Upstream.build(Route.model_validate({"from": "https://app.example.com", "to": "http://u"}))
 HOST = (b"host", b"u")

@@ -1,0 +1,102 @@
+"""Outgoing request: the upstream that it goes to, and its head as bytes."""
+
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from aiohttp.client_reqrep import ConnectionKey
+from yarl import URL
+
+from config.routes.route import Route
+from foundation.errors import UpstreamError
+from proxy.upstreams import tls
+
+# No upstream is reached by a proxy, so this part of aiohttp's key is free.
+_APART = 1
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Upstream:
+    """Upstream: one `to` of a route.  It has the attributes of aiohttp's ClientRequest that its connector reads, and no others."""
+
+    url: URL
+    ssl: ssl.SSLContext | bool
+    server_hostname: str | None
+    connection_key: ConnectionKey = field(repr=False)
+    proxy: None = field(default=None, repr=False)
+
+    @classmethod
+    def build(cls, route: Route, position: int = 0) -> "Upstream":
+        url = URL(route.to[position].url.origin, encoded=True)
+        context = tls.client_context(route) if url.scheme == "https" else False
+        name = route.tls_server_name
+        key = ConnectionKey(url.raw_host or "", url.port, url.scheme == "https", context, None, None, None, name)
+        return cls(url, context, name, key)
+
+    @property
+    def host(self) -> str:
+        return self.connection_key.host
+
+    @property
+    def port(self) -> int | None:
+        return self.connection_key.port
+
+    @property
+    def place(self) -> tuple[str, int | None]:
+        return self.connection_key.host, self.connection_key.port
+
+    def is_ssl(self) -> bool:
+        return self.connection_key.is_ssl
+
+    def apart(self) -> "Upstream":
+        """Upstream with a pool of its own, that nothing is given back to."""
+        return replace(self, connection_key=self.connection_key._replace(proxy_headers_hash=_APART))
+
+
+class Place(Protocol):
+    """Place of a request among several upstreams."""
+
+    def begin(self) -> None: ...
+    def end(self, status: int | None) -> None: ...
+    def move_on(self, request: "OutgoingRequest") -> bool:
+        """Retry elsewhere after a failed connection, or say no."""
+
+
+@dataclass(slots=True)  # not frozen: one is made for each request
+class OutgoingRequest:
+    """Outgoing request.  `headers` begin with Host and have no framing; it follows from `has_body` and `content_length` (None: chunked).
+    `is_upgrade`: they ask for a change of protocols.
+
+    `timeout` is in seconds, from the end of the request to the end of the response; None is none.  `place` is None where there is one
+    upstream only.
+    """
+
+    upstream: Upstream
+    method: str
+    target: bytes
+    headers: Headers
+    has_body: bool = False
+    content_length: int | None = None
+    timeout: float | None = None
+    is_default_timeout: bool = False
+    is_upgrade: bool = False
+    place: Place | None = None
+
+
+def request_head(request: OutgoingRequest) -> bytes:
+    """Request line and headers as they go out (RFC 9112 3).  Raises UpstreamError for anything that would add a line."""
+    parts = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.target)]
+    parts += [b"%b: %b\r\n" % pair for pair in request.headers]
+    if request.content_length is not None:
+        parts.append(b"content-length: %d\r\n" % request.content_length)
+    elif request.has_body:
+        parts.append(b"transfer-encoding: chunked\r\n")
+    parts.append(b"\r\n")
+    head = b"".join(parts)
+    # One count over the whole head instead of one look at each value: every line break must be one that was written above.
+    if not (head.count(b"\r\n") == head.count(b"\n") == head.count(b"\r") == len(parts)) or b"\0" in head or parts[0].count(b" ") != 2:
+        raise UpstreamError("the request holds a line break, a NUL or a space where none may be")
+    return head
