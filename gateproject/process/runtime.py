@@ -164,11 +164,7 @@ class Runtime:
         self._carrying.use(self.options, None if self.services.proxy is None else self.services.proxy.dataplane.state)
         if self.services.directory is not None:
             await self.services.directory.start()
-        self._background.append(
-            spawn(
-                self._carrying.streams.run(lambda incoming: served(self.services.proxy).dataplane.may_go_on(incoming)), name="open streams"
-            )
-        )
+        self._background.append(spawn(self._carrying.streams.run(self._may_go_on), name="open streams"))
         self._background.append(spawn(self._follow_configuration(), name="configuration"))
         self._background.append(spawn(self._carrying.decisions.run(), name="decision log"))
 
