@@ -25,7 +25,7 @@ from authenticate.providers.registry import provider_of
 from config.options import Options
 from config.routes.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_ENDS, JWT
 from config.routes.route import Route
-from databroker.records import Session, User, issuer_in
+from databroker.records import SessionRecord, UserRecord, issuer_in
 from foundation.bounded_cache import MIB, BoundedCache, weight_of
 from foundation.challenges import RefusedToken
 from foundation.client_network import ConcurrencyLimit, client_network
@@ -85,8 +85,8 @@ class TokenPolicy:
 class BearerSession:
     """The person whom a valid token names; `session` has no record, and ends with the token."""
 
-    session: Session
-    user: User
+    session: SessionRecord
+    user: UserRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +202,13 @@ class BearerTokens:
         if trust.kind == JWT:
             # Of another issuer: its subjects, addresses and groups are none of our provider's people's.
             issuer, user_id, provider, subject = trust.issuer, f"{trust.issuer}{ISSUER_ENDS}{claims['sub']}", JWT, claims["sub"]
-            user = User(user_id, "", is_verified({"email_verified": False, **claims}), "", claims)
+            user = UserRecord(user_id, "", is_verified({"email_verified": False, **claims}), "", claims)
         else:
             user = self._provider.provider.user(claims, now)
             user_id, provider, subject = user.id, self._provider.provider.name, self._provider.provider.subject(claims)
             # What userinfo says is the provider's, whatever it says of itself.
             issuer = self._provider.provider.issuer if trust.audience == (ANY_CLIENT,) else issuer_in(claims)
-        return BearerSession(Session(f"bearer/{id}", user_id, subject, provider, issued, expires, claims, issuer=issuer), user)
+        return BearerSession(SessionRecord(f"bearer/{id}", user_id, subject, provider, issued, expires, claims, issuer=issuer), user)
 
 
 class _Refused(Exception):

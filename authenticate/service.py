@@ -23,7 +23,7 @@ from authenticate.session.sessions import Sessions
 from config.options import Options
 from databroker.client import BrokerClient
 from databroker.leader_election import run_elected
-from databroker.records import Session
+from databroker.records import SessionRecord
 from foundation.backoff import pauses
 from foundation.client_network import ConcurrencyLimit
 from foundation.crypto.csrf_token import CsrfTokens
@@ -125,13 +125,13 @@ class AuthenticateService:
         await self.scim_trail.stop()
         await self.provider_client.close()
 
-    def revoke_soon(self, session: Session) -> None:
+    def revoke_soon(self, session: SessionRecord) -> None:
         """Revoke the session's tokens in the background: a slow provider must not keep the person waiting, the session is over already."""
         task = spawn(self._own_client.revoke(session), name="revoke tokens")
         self._revocations.add(task)
         task.add_done_callback(self._revocations.discard)
 
-    async def session_of(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Session | None:
+    async def session_of(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> SessionRecord | None:
         """The live session that these Cookie headers hold for this host."""
         return await self.sessions.find(cookie_headers, host_port, now)
 
@@ -143,14 +143,14 @@ class AuthenticateService:
         """Sign-in URL for a page of the authenticate host, with the step-up that is `asked`; sign-in leads back to `own_path`."""
         return self.signer.sign(self.origin + SIGN_IN_PATH, {"gate_redirect_uri": self.origin + own_path, **asked}, self.clock())
 
-    def way_back(self, session: Session, target: RedirectTarget, attempt_id: str) -> str:
+    def way_back(self, session: SessionRecord, target: RedirectTarget, attempt_id: str) -> str:
         """Redirect of the signed-in browser: home at once, or to a route host with a hand-over token that gives that host the session."""
         if self.targets.is_own(target):
             return target.url
         token = self._hand_overs.seal(session.id, attempt_id, target.host_port, target.url, self.clock())
         return f"{target.origin}{CALLBACK_PATH}?gate_session={token}"
 
-    def way_to_program(self, session: Session, route: RedirectTarget, redirect_uri: str) -> str:
+    def way_to_program(self, session: SessionRecord, route: RedirectTarget, redirect_uri: str) -> str:
         """Redirect after consent to a program: to the route host, which makes the program's token and leads on to the program."""
         token = self._program_hand_overs.seal(session.id, route.host_port, redirect_uri, self.clock())
         return f"{route.origin}{CALLBACK_PATH}?gate_programmatic=true&gate_session={token}"

@@ -30,7 +30,7 @@ from authorize.service import AuthorizeService
 from config.options import Options
 from config.routes.route import Route
 from databroker.client import LocalBroker
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Session, User
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, SessionRecord, UserRecord
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.session_cookie import SessionCookies
@@ -92,9 +92,9 @@ def options_with(count: int) -> Options:
 async def filled_broker() -> LocalBroker:
     broker = LocalBroker(MemoryStore())
     now = time.time()
-    session = Session("s1", "oidc/1", "1", "oidc", now, now + 50_000, {"team": ["a", "b"]}, issuer=MINIMAL["idp_provider_url"])
+    session = SessionRecord("s1", "oidc/1", "1", "oidc", now, now + 50_000, {"team": ["a", "b"]}, issuer=MINIMAL["idp_provider_url"])
     await broker.put(SESSION, "s1", session.to_data(), expires=session.expires)
-    await broker.put(USER, "oidc/1", User("oidc/1", "ann@corp.com", True, "Ann", issuer=session.issuer).to_data())
+    await broker.put(USER, "oidc/1", UserRecord("oidc/1", "ann@corp.com", True, "Ann", issuer=session.issuer).to_data())
     await broker.put(DIRECTORY_USER, "oidc/1", DirectoryUser("oidc/1", "ann@corp.com", "Ann", ("g1", "g2")).to_data())
     for id, name in (("g1", "engineering"), ("g2", "everybody")):
         await broker.put(DIRECTORY_GROUP, id, DirectoryGroup(id, name).to_data())

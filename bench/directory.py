@@ -27,7 +27,7 @@ from bench.rig import child, pin
 from config.issuers import configured_issuer
 from config.options import Options
 from databroker.client import LocalBroker
-from databroker.records import SESSION, USER, Session, User
+from databroker.records import SESSION, USER, SessionRecord, UserRecord
 from databroker.replica import Replica
 from databroker.session_reader import SessionReader
 from databroker.store.memory import MemoryStore
@@ -102,8 +102,10 @@ async def decisions(options: Options, broker: LocalBroker) -> bool:
     following = spawn(replica.run(), name="replica")
     while not replica.seen:
         await asyncio.sleep(0.01)
-    session = Session("s", "azure/u000000", "u000000", "azure", time.time(), time.time() + 3600, {}, issuer=configured_issuer(options))
-    await broker.put(USER, session.user_id, User(session.user_id, issuer=session.issuer).to_data())
+    session = SessionRecord(
+        "s", "azure/u000000", "u000000", "azure", time.time(), time.time() + 3600, {}, issuer=configured_issuer(options)
+    )
+    await broker.put(USER, session.user_id, UserRecord(session.user_id, issuer=session.issuer).to_data())
     await broker.put(SESSION, session.id, session.to_data())
     loader, table = IdentityLoader(replica, "", SessionReader(options)), route_table(options)
     took = {}

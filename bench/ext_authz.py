@@ -40,7 +40,7 @@ from bench.rig import child, free_port, pin, wait_for
 from config.issuers import configured_issuer
 from config.options import Options
 from databroker.client import LocalBroker
-from databroker.records import SESSION, USER, Session, User
+from databroker.records import SESSION, USER, SessionRecord, UserRecord
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.session_cookie import SessionCookies
@@ -305,9 +305,9 @@ async def signed_in(directory: Path) -> tuple[tuple[Options, AuthorizeService, L
     replica = Replica(broker)
     _kept.append(spawn(replica.run(), name="replica"))
     claims = {"email": "bench@example.com", "email_verified": True}
-    session = Session("s1", "oidc/bench", "bench", "oidc", now, now + 36000, claims, issuer=configured_issuer(options))
+    session = SessionRecord("s1", "oidc/bench", "bench", "oidc", now, now + 36000, claims, issuer=configured_issuer(options))
     await broker.put(SESSION, "s1", session.to_data())
-    await broker.put(USER, "oidc/bench", User("oidc/bench", "bench@example.com", issuer=session.issuer).to_data())
+    await broker.put(USER, "oidc/bench", UserRecord("oidc/bench", "bench@example.com", issuer=session.issuer).to_data())
     service = AuthorizeService(options, replica, SigningKey.from_options(options))
     cookie = f"theme=dark; {cookie_of(SessionCookies(options), 's1', HOST, issued=now, expires=now + 36000)}"
     return (options, service, broker, replica), cookie

@@ -28,7 +28,7 @@ from authorize.rpc.client import RemoteAuthorizer
 from bench.rig import child, free_port
 from bench.stores import opened, tell
 from config.options import Options
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryUser, Session, User
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
 from databroker.replica import MAX_SESSIONS
 from databroker.rpc.client import Position, RemoteBroker
 from databroker.store.base import ANEW, BackEnd, StartOver
@@ -104,7 +104,7 @@ async def put_person(store: BackEnd, number: int) -> None:
     id, email = f"oidc/{number}", f"person-{number}@example.com"
     groups = tuple(f"g{(GROUPS_EACH * number + turn) % GROUPS}" for turn in range(GROUPS_EACH))
     await store.put(
-        USER, id, User(id, email, True, f"Person {number}", {"locale": "en", "department": "Engineering"}, issuer=ISSUER).to_data()
+        USER, id, UserRecord(id, email, True, f"Person {number}", {"locale": "en", "department": "Engineering"}, issuer=ISSUER).to_data()
     )
     await store.put(DIRECTORY_USER, id, DirectoryUser(id, email, f"Person {number}", groups).to_data())
 
@@ -112,7 +112,7 @@ async def put_person(store: BackEnd, number: int) -> None:
 async def put_session(store: BackEnd | RemoteBroker, number: int) -> None:
     now, person = time.time(), number % PEOPLE
     email = f"person-{person}@example.com"
-    session = Session(
+    session = SessionRecord(
         id=f"s{number}",
         user_id=f"oidc/{person}",
         subject=str(person),

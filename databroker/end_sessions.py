@@ -10,7 +10,8 @@ AT_ONCE = 16  # calls of the broker
 
 
 async def end_sessions(broker: BrokerClient, ids: Iterable[str], over: list[str] | None = None) -> list[str]:
-    """End these, and with them the weaker ones that the same browsers had before (`Session.earlier`): who is out is out at every host.
+    """End these, and with them the weaker ones that the same browsers had before (`SessionRecord.earlier`):
+    who is out is out at every host.
 
     The ids of those that lived.  `over` grows with each that is over, so that it is right also where the broker fails halfway
     (BrokerError).  Who names the others goes last: asked again after a failure, this finds all that is left.

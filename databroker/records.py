@@ -67,7 +67,7 @@ def known_fields(kind: Any, record: Record) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionRecord:
     """A signed-in browser.  `claims` are the ID token's, overlaid with userinfo's; times are Unix seconds."""
 
     id: str
@@ -103,7 +103,7 @@ class Session:
         return asdict(self)
 
     @classmethod
-    def from_record(cls, record: Record) -> "Session":
+    def from_record(cls, record: Record) -> "SessionRecord":
         """The session; ValueError or TypeError where the record can't be one."""
         tuples = {name: tuple(record.data.get(name, ())) for name in ("earlier", "userinfo_claims")}
         session = cls(**{**known_fields(cls, record), **tuples})
@@ -135,7 +135,7 @@ def authenticated_at(claims: Mapping[str, Any], issued: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class UserRecord:
     """A person as the identity provider describes them; `email_verified` is None where it says nothing."""
 
     id: str  # "<provider>/<subject>"
@@ -154,12 +154,12 @@ class User:
         return asdict(self)
 
     @classmethod
-    def from_record(cls, record: Record) -> "User":
+    def from_record(cls, record: Record) -> "UserRecord":
         return cls(**known_fields(cls, record))
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceAccount:
+class ServiceAccountRecord:
     """A program that gets in without a person; of its secret only a hash is kept.  The record expires with it."""
 
     name: str
@@ -176,7 +176,7 @@ class ServiceAccount:
         return asdict(self)
 
     @classmethod
-    def from_record(cls, record: Record) -> "ServiceAccount":
+    def from_record(cls, record: Record) -> "ServiceAccountRecord":
         return cls(**{**record.data, "groups": tuple(record.data.get("groups", ()))})
 
 
@@ -232,7 +232,7 @@ def _check_issuer(record: Record) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectoryRun:
+class DirectoryRunRecord:
     """A reading of the whole directory: `began` is Unix seconds, `error` is empty where it succeeded."""
 
     id: str  # sorts by when it began
@@ -252,7 +252,7 @@ class DirectoryRun:
         return asdict(self)
 
     @classmethod
-    def from_record(cls, record: Record) -> "DirectoryRun":
+    def from_record(cls, record: Record) -> "DirectoryRunRecord":
         return cls(**known_fields(cls, record))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from databroker.client import BrokerClient
-from databroker.records import SERVICE_ACCOUNT, ServiceAccount
+from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.store.base import VersionConflict
 from foundation.crypto.service_account_token import NAME, hash_of, new_token
 from foundation.errors import GateError
@@ -34,7 +34,7 @@ class ServiceAccounts:
     async def create(self, name: str, groups: Iterable[str], lifetime: float | None, created_by: str) -> str:
         """The new account's token, which nobody sees again.  `lifetime` in seconds; None: it doesn't expire."""
         now, token = self._clock(), new_token(checked_name(name))
-        account = ServiceAccount(name, _checked_groups(groups), now, _end(now, lifetime), hash_of(token), created_by)
+        account = ServiceAccountRecord(name, _checked_groups(groups), now, _end(now, lifetime), hash_of(token), created_by)
         try:
             await self._broker.put(SERVICE_ACCOUNT, name, account.to_data(), expires=account.expires, only_if_version=0)
         except VersionConflict:
@@ -46,7 +46,7 @@ class ServiceAccounts:
         record = await self._broker.get(SERVICE_ACCOUNT, checked_name(name))
         if record is None:
             raise AccountError(f"there is no service account {name}")
-        now, account, token = self._clock(), ServiceAccount.from_record(record), new_token(name)
+        now, account, token = self._clock(), ServiceAccountRecord.from_record(record), new_token(name)
         renewed = replace(
             account,
             secret_hash=hash_of(token),
@@ -65,10 +65,10 @@ class ServiceAccounts:
         if not await self._broker.delete(SERVICE_ACCOUNT, checked_name(name)):
             raise AccountError(f"there is no service account {name}")
 
-    async def list(self) -> list[ServiceAccount]:
-        accounts, after = list[ServiceAccount](), ""
+    async def list(self) -> list[ServiceAccountRecord]:
+        accounts, after = list[ServiceAccountRecord](), ""
         while page := await self._broker.page(SERVICE_ACCOUNT, after, AT_ONCE):
-            accounts += map(ServiceAccount.from_record, page)
+            accounts += map(ServiceAccountRecord.from_record, page)
             after = page[-1].id
         return accounts
 

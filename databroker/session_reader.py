@@ -4,7 +4,7 @@ import structlog
 
 from config.issuers import configured_issuer, counts_for, is_issuer
 from config.options import Options
-from databroker.records import DirectoryGroup, DirectoryUser, Record, Session, User
+from databroker.records import DirectoryGroup, DirectoryUser, Record, SessionRecord, UserRecord
 
 log = structlog.get_logger(__name__)
 
@@ -16,10 +16,10 @@ class SessionReader:
         self._provider = options.idp_provider
         self._issuer = configured_issuer(options)
 
-    def read(self, record: Record) -> Session | None:
+    def read(self, record: Record) -> SessionRecord | None:
         """The session in a record; None where it makes no sense, or is another provider's: who has it signs in anew."""
         try:
-            session = Session.from_record(record)
+            session = SessionRecord.from_record(record)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             log.warning("a session's record is malformed, so it counts as none", session_id=record.id, error=type(error).__name__)
             return None
@@ -35,24 +35,24 @@ class SessionReader:
         return session
 
 
-def vouches(provider: str, issuer: str, session: Session) -> bool:
+def vouches(provider: str, issuer: str, session: SessionRecord) -> bool:
     """Whether the session is of this provider.  Its name alone says little: every `oidc` has the same, and subjects of two may be equal."""
     return session.provider == provider and is_issuer(issuer, session.vouched_by)
 
 
-def user_of(session: Session, record: Record | None) -> User:
+def user_of(session: SessionRecord, record: Record | None) -> UserRecord:
     """The person as the session's own issuer describes them: none where the record is of another's, of the same id."""
-    user = User.from_record(record) if record is not None else None
-    return user if user is not None and user.vouched_by == session.vouched_by else User(session.user_id)
+    user = UserRecord.from_record(record) if record is not None else None
+    return user if user is not None and user.vouched_by == session.vouched_by else UserRecord(session.user_id)
 
 
-def person_of(session: Session, record: Record | None) -> DirectoryUser | None:
+def person_of(session: SessionRecord, record: Record | None) -> DirectoryUser | None:
     """The session's person in the directory: None where the record is of another issuer's, of the same id."""
     person = DirectoryUser.from_record(record) if record is not None else None
     return person if person is not None and counts_for(person.issuer, session.vouched_by) else None
 
 
-def group_of(session: Session, record: Record | None) -> DirectoryGroup | None:
+def group_of(session: SessionRecord, record: Record | None) -> DirectoryGroup | None:
     """The group in the directory, as `person_of`: two issuers may give one id to two groups, and rules go by their names, too."""
     group = DirectoryGroup.from_record(record) if record is not None else None
     return group if group is not None and counts_for(group.issuer, session.vouched_by) else None

@@ -12,7 +12,7 @@ from authenticate.directory.base import Budget, DirectorySnapshot
 from authenticate.directory.sync import DirectoryChanges, Progress, apply, check_removals, difference
 from databroker.client import BrokerClient
 from databroker.leader_election import run_alone
-from databroker.records import DIRECTORY_RUN, DirectoryRun
+from databroker.records import DIRECTORY_RUN, DirectoryRunRecord
 from foundation.errors import BrokerError, ProviderError
 from foundation.telemetry import metrics
 
@@ -50,14 +50,14 @@ class DirectoryReading:
     clock: Callable[[], float] = time.time
     options: ReadOptions = field(default_factory=ReadOptions)
 
-    async def run(self) -> DirectoryRun:
+    async def run(self) -> DirectoryRunRecord:
         """The history's entry, under the lease of readings; DoneElsewhere, or BrokerError where the broker is away."""
         return await run_alone(self.broker, LEASE, self._run)
 
-    async def _run(self) -> DirectoryRun:
+    async def _run(self) -> DirectoryRunRecord:
         began, started = self.clock(), asyncio.get_running_loop().time()
         budget = Budget(ends=time.monotonic() + self.timeout)
-        run = DirectoryRun(f"{began:017.6f}", str(self.source), self.options.by, began)
+        run = DirectoryRunRecord(f"{began:017.6f}", str(self.source), self.options.by, began)
         try:
             snapshot = await self._fetched(budget)
             changes = await difference(snapshot, self.broker, began)
@@ -82,7 +82,7 @@ class DirectoryReading:
         except TimeoutError as error:
             raise ProviderError(f"it took longer than idp_refresh_directory_timeout allows ({self.timeout:g} s): raise it") from error
 
-    async def _remember(self, run: DirectoryRun) -> None:
+    async def _remember(self, run: DirectoryRunRecord) -> None:
         report(run)
         try:
             await self.broker.put(DIRECTORY_RUN, run.id, run.to_data())
@@ -93,7 +93,7 @@ class DirectoryReading:
             log.warning("a reading of the directory is missing in the history", reason=str(error))
 
 
-def report(run: DirectoryRun) -> None:
+def report(run: DirectoryRunRecord) -> None:
     """Write the log line and the metrics of a reading."""
     metrics.directory_requests.inc(run.requests)
     metrics.directory_sync_duration.labels("error" if run.error else "success").observe(run.seconds)

@@ -17,7 +17,7 @@ from config.issuers import counts_for
 from config.options import Options
 from databroker.client import BrokerClient
 from databroker.leader_election import DoneElsewhere, run_elected
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRun, DirectoryUser
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser
 from foundation.backoff import delay
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
@@ -124,7 +124,7 @@ class DirectorySchedule:
 
     async def _until_due(self) -> float:
         """Seconds until the next reading.  Neither a restart nor a change of routes is a reason to ask for everything again."""
-        runs = [DirectoryRun.from_record(record) for record in await self._broker.page(DIRECTORY_RUN, "", RUNS)]
+        runs = [DirectoryRunRecord.from_record(record) for record in await self._broker.page(DIRECTORY_RUN, "", RUNS)]
         last = next((run for run in reversed(runs) if run.source == str(self._source)), None)
         if last is None or last.error or last.began > self._clock():
             return 0.0

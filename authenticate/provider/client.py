@@ -17,7 +17,7 @@ from authenticate.provider.signed_token import UnknownKey, WrongToken
 from authenticate.provider.tokens import Tokens
 from authenticate.providers.base import AnotherPerson, Provider, merged
 from config.options import Options
-from databroker.records import Session
+from databroker.records import SessionRecord
 from foundation.errors import ProviderError
 from foundation.values import parse_url
 
@@ -147,7 +147,7 @@ class ProviderClient:
         credentials = ":".join(quote(part, safe="") for part in (self.client_id, self._client_secret.reveal())).encode()
         return {"Authorization": "Basic " + b64encode(credentials).decode()}
 
-    async def revoke(self, session: Session) -> None:
+    async def revoke(self, session: SessionRecord) -> None:
         """Revoke the session's tokens (RFC 7009); a failure is only logged, the session is over anyway."""
         try:
             async with asyncio.timeout(REVOCATION):
@@ -162,7 +162,7 @@ class ProviderClient:
                 provider=self.provider.name,
             )
 
-    async def end_session_url(self, session: Session, more: Mapping[str, str], *, timeout: float = DISCOVERY_TIMEOUT) -> str:
+    async def end_session_url(self, session: SessionRecord, more: Mapping[str, str], *, timeout: float = DISCOVERY_TIMEOUT) -> str:
         """The RP-initiated logout URL (OpenID Connect RP-Initiated Logout 1.0), "" where the provider has none or is silent.
 
         `more` are further parameters of the request.

@@ -22,7 +22,7 @@ from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.issuer import is_issuer
 from authenticate.provider.tokens import GrantRefused, Tokens
 from config.options import Options
-from databroker.records import User
+from databroker.records import UserRecord
 from foundation.errors import BadRequest, ProviderError
 
 MAX_TOLD = 500  # characters of the provider's words in a log line
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 class SignedIn:
     """A completed sign-in: the person, and the tokens of the session."""
 
-    user: User
+    user: UserRecord
     subject: str
     tokens: Tokens
     userinfo_claims: tuple[str, ...] = ()  # as the session remembers them
@@ -214,7 +214,7 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
         claims, self._userinfo_claims = await self._client.claims(payload, access_token, self._discovery)
         return claims
 
-    async def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> User:
+    async def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> UserRecord:
         """The person, known by `sub`; the library would look for the e-mail among Django's users."""
         return self._client.provider.user(await self.get_userinfo(access_token, id_token, payload), self._clock())
 

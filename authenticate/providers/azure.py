@@ -9,7 +9,7 @@ from authenticate.provider.issuer import TENANT
 from authenticate.providers.base import MissingScopes
 from authenticate.providers.oidc import OIDCProvider
 from config.issuers import DEFAULT_URLS
-from databroker.records import User
+from databroker.records import UserRecord
 from foundation.errors import ProviderError
 
 # Microsoft Graph, in the clouds that there are, and by its application id: scopes without a resource are its own.
@@ -44,7 +44,7 @@ class AzureProvider(OIDCProvider):
             raise ProviderError("the ID token's oid is malformed")
         return oid
 
-    def user(self, claims: Mapping[str, Any], now: float) -> User:
+    def user(self, claims: Mapping[str, Any], now: float) -> UserRecord:
         user = super().user(claims, now)
         if TENANT not in self.issuer:
             return user

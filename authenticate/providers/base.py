@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.http import ProviderHttp, ProviderResponse
-from databroker.records import Session, User
+from databroker.records import SessionRecord, UserRecord
 from foundation.errors import ProviderError
 
 
@@ -83,7 +83,7 @@ class Provider(Protocol):
         """Claims of the userinfo endpoint, {} where it tells nothing; AccessRefused, ScopeMissing, ProviderError."""
         ...
 
-    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: Session) -> bool:
+    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: SessionRecord) -> bool:
         """Revoke the session's tokens; False where it can't, or not without ending other sessions of the person.
 
         ProviderError where it did not."""
@@ -91,7 +91,7 @@ class Provider(Protocol):
 
     def subject(self, claims: Mapping[str, Any]) -> str: ...
 
-    def user(self, claims: Mapping[str, Any], now: float) -> User:
+    def user(self, claims: Mapping[str, Any], now: float) -> UserRecord:
         """The person whom verified claims describe."""
         ...
 

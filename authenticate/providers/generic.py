@@ -6,7 +6,7 @@ from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.providers.base import OAuthClient
 from authenticate.providers.keycloak import KeycloakProvider, is_keycloak
 from authenticate.providers.oidc import OIDCProvider
-from databroker.records import Session
+from databroker.records import SessionRecord
 
 
 class GenericProvider(OIDCProvider):
@@ -21,7 +21,7 @@ class GenericProvider(OIDCProvider):
     def tells_email_verified(self, discovery: DiscoveryDocument) -> bool:
         return self._known(discovery).tells_email_verified(discovery)
 
-    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: Session) -> bool:
+    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: SessionRecord) -> bool:
         return await self._known(discovery).revoke(client, discovery, session)
 
     def _known(self, discovery: DiscoveryDocument) -> OIDCProvider:

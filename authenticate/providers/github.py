@@ -8,7 +8,7 @@ from authenticate.provider.http import ProviderHttp, ProviderResponse
 from authenticate.providers.base import AccessRefused, OAuthClient
 from authenticate.providers.oidc import OIDCProvider
 from config.issuers import DEFAULT_URLS
-from databroker.records import Session
+from databroker.records import SessionRecord
 from foundation.errors import ProviderError
 
 # As GitHub's documentation of scopes has it; it leaves out what a wider one covers.
@@ -62,7 +62,7 @@ class GitHubProvider(OIDCProvider):
             return claims
         return {**claims, **_primary_email(_accepted(emails))}
 
-    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: Session) -> bool:
+    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: SessionRecord) -> bool:
         """Revoke this token; `/grant` would be all that the person granted to us, also in their other browsers."""
         headers = {**client.basic_credentials(), "Content-Type": "application/json"}
         body = json.dumps({"access_token": session.access_token}).encode()

@@ -6,7 +6,7 @@ from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.http import ProviderHttp
 from authenticate.providers.oidc import OIDCProvider, RevocableTokens
 from config.issuers import DEFAULT_URLS
-from databroker.records import Session
+from databroker.records import SessionRecord
 
 
 class GoogleProvider(OIDCProvider):
@@ -15,7 +15,7 @@ class GoogleProvider(OIDCProvider):
     default_params = {"prompt": "select_account consent"}
     pressing_prompt = "select_account"  # it knows no `login`
 
-    def revocable_tokens(self, session: Session) -> RevocableTokens:
+    def revocable_tokens(self, session: SessionRecord) -> RevocableTokens:
         """No token: each stands for all that the person has granted to us, and its end would be that of their other browsers, too."""
         return ()
 

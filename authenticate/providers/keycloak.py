@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.providers.oidc import OIDCProvider, RevocableTokens
-from databroker.records import Session
+from databroker.records import SessionRecord
 
 
 class KeycloakProvider(OIDCProvider):
@@ -18,7 +18,7 @@ class KeycloakProvider(OIDCProvider):
         """Always, with an address, though `claims_supported` does not list it."""
         return True
 
-    def revocable_tokens(self, session: Session) -> RevocableTokens:
+    def revocable_tokens(self, session: SessionRecord) -> RevocableTokens:
         """The access token alone: the session's own sign-out has ended its refresh token."""
         return ((session.access_token, "access_token"),)
 

@@ -13,7 +13,7 @@ from authenticate.providers.base import AccessRefused, MissingScopes, OAuthClien
 from config.groups.authorize import claimed_groups
 from config.issuers import issuer_of
 from config.options import Options
-from databroker.records import Session, User, issuer_in
+from databroker.records import SessionRecord, UserRecord, issuer_in
 from foundation.errors import ProviderError
 
 RevocableTokens = tuple[tuple[str, str], ...]  # (token, its type hint)
@@ -94,7 +94,7 @@ class OIDCProvider:
             raise ProviderError(f"the provider's userinfo endpoint answered with status {answer.status}: {error_text(answer)}")
         return answer.json()
 
-    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: Session) -> bool:
+    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: SessionRecord) -> bool:
         if not discovery.revocation_endpoint:
             return False
         revocable = [(token, hint) for token, hint in self.revocable_tokens(session) if token]
@@ -106,14 +106,14 @@ class OIDCProvider:
                 )
         return bool(revocable)
 
-    def revocable_tokens(self, session: Session) -> RevocableTokens:
+    def revocable_tokens(self, session: SessionRecord) -> RevocableTokens:
         """(token, type hint) of tokens that are this session's alone, in order; "" is none.  The refresh token first: it can bring new
         others.
         """
         return ((session.refresh_token, "refresh_token"), (session.access_token, "access_token"))
 
-    def user(self, claims: Mapping[str, Any], now: float) -> User:
-        return User(
+    def user(self, claims: Mapping[str, Any], now: float) -> UserRecord:
+        return UserRecord(
             id=f"{self.name}/{self.subject(claims)}",
             email=self.email(claims),
             email_verified=is_verified(claims),

@@ -25,7 +25,7 @@ from authenticate.scim.resources import MAX_TEXT, attributes_of, group_of, says_
 from config.issuers import counts_for
 from config.options import Options
 from databroker.client import BrokerClient
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, Record, Session
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, Record, SessionRecord
 from databroker.session_reader import person_of
 
 log = structlog.get_logger(__name__)
@@ -67,7 +67,7 @@ class ScimDirectory:
     def all(self, type: str) -> AsyncIterator[Record]:
         return every(self._broker, type)
 
-    async def is_deactivated(self, session: Session) -> bool:
+    async def is_deactivated(self, session: SessionRecord) -> bool:
         """Whether the provider has said that the session's person must not get in any more."""
         person = person_of(session, await self._broker.get(DIRECTORY_USER, session.user_id))
         if person is not None and person.is_deactivated:

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator
 
 from databroker.client import BrokerClient
-from databroker.records import PROVIDER_SESSION, SIGNED_OUT, ProviderSession, Record, Session, SignedOutNote
+from databroker.records import PROVIDER_SESSION, SIGNED_OUT, ProviderSession, Record, SessionRecord, SignedOutNote
 
 # A sign-in that was under way when its person signed out at the provider ends no later than this; in seconds.
 SIGN_IN_TAKES = 600.0
@@ -23,12 +23,12 @@ class ProviderSessions:
     def __init__(self, broker: BrokerClient):
         self._broker = broker
 
-    async def remember(self, session: Session) -> None:
+    async def remember(self, session: SessionRecord) -> None:
         entry = ProviderSession(subject=_text(session, "sub")).to_data()
         keys = [*_keys_of(session), _key_of_person(session)]
         await asyncio.gather(*(self._broker.put(PROVIDER_SESSION, f"{key}/{session.id}", entry, expires=session.expires) for key in keys))
 
-    async def forget(self, session: Session) -> None:
+    async def forget(self, session: SessionRecord) -> None:
         keys = [*_keys_of(session), _key_of_person(session)]
         await asyncio.gather(*(self._broker.delete(PROVIDER_SESSION, f"{key}/{session.id}") for key in keys))
 
@@ -38,7 +38,7 @@ class ProviderSessions:
             if not subject or ProviderSession.from_record(record).subject == subject:
                 yield _session_id(record)
 
-    async def sessions_of(self, session: Session) -> AsyncGenerator[str]:
+    async def sessions_of(self, session: SessionRecord) -> AsyncGenerator[str]:
         """Sessions of this session's person, this one included.  One that a release before ours wrote is found by its `sub` alone."""
         for key in (_key_of_person(session), *_keys_by_subject(session)):
             async for record in self._under(key):
@@ -60,7 +60,7 @@ class ProviderSessions:
         note = SignedOutNote(issued, subject).to_data()
         await self._broker.put(SIGNED_OUT, key, note, expires=now + SIGN_IN_TAKES)
 
-    async def has_signed_out(self, session: Session) -> bool:
+    async def has_signed_out(self, session: SessionRecord) -> bool:
         """Whether this person has signed out at the provider since it vouched for them.  Asked when the session is written, so that
         either the one who ends sessions finds it, or we find the note.
         """
@@ -74,19 +74,19 @@ class ProviderSessions:
         return False
 
 
-def _keys_of(session: Session) -> list[str]:
+def _keys_of(session: SessionRecord) -> list[str]:
     """Index keys of a session; None where the provider gave no ID token: it has no issuer, and no way to tell us of a sign-out."""
     issuer = _text(session, "iss")
     names = {"sid": _text(session, "sid"), "sub": _text(session, "sub")}
     return [_key(issuer, name, value) for name, value in names.items() if issuer and value]
 
 
-def _keys_by_subject(session: Session) -> list[str]:
+def _keys_by_subject(session: SessionRecord) -> list[str]:
     issuer, subject = _text(session, "iss"), _text(session, "sub")
     return [_key(issuer, "sub", subject)] if issuer and subject else []
 
 
-def _key_of_person(session: Session) -> str:
+def _key_of_person(session: SessionRecord) -> str:
     """Index key of a person of any provider: some give no ID token."""
     return _key("", "user", session.user_id)
 
@@ -100,6 +100,6 @@ def _key(issuer: str, name: str, value: str) -> str:
     return hashlib.sha256(json.dumps([issuer, name, value]).encode()).hexdigest()
 
 
-def _text(session: Session, name: str) -> str:
+def _text(session: SessionRecord, name: str) -> str:
     value = session.claims.get(name)
     return value if isinstance(value, str) else ""

@@ -18,7 +18,7 @@ from authenticate.session.refresh_schedule import tokens_due
 from authenticate.session.renewal import is_withdrawn, with_new_claims, with_new_tokens
 from databroker.client import BrokerClient
 from databroker.end_sessions import end_sessions
-from databroker.records import SESSION, USER, Record, Session, User
+from databroker.records import SESSION, USER, Record, SessionRecord, UserRecord
 from databroker.store.base import VersionConflict
 from foundation.backoff import pauses
 from foundation.errors import BrokerError, ProviderError
@@ -58,7 +58,7 @@ class SessionRefresh:
         self._broker = broker
         self._clock = clock
 
-    async def renew(self, session_id: str, step: RefreshStep, *, by_hand: bool = False) -> Session:
+    async def renew(self, session_id: str, step: RefreshStep, *, by_hand: bool = False) -> SessionRecord:
         """The refreshed session; SessionEnded where it was over, or is now; RefreshUnderWay; ProviderError where the provider could not
         say, then all is as before.
         """
@@ -66,7 +66,7 @@ class SessionRefresh:
             record = await self._broker.get(SESSION, session_id)
             if record is None:
                 raise SessionEnded("it was ended by somebody else")
-            session = Session.from_record(record)
+            session = SessionRecord.from_record(record)
             try:
                 return await self._renewed(record, session, step, by_hand)
             except GrantRefused as error:
@@ -80,12 +80,12 @@ class SessionRefresh:
             record = await self._broker.get(SESSION, session_id)
             if record is None:
                 return
-            session = Session.from_record(record)
+            session = SessionRecord.from_record(record)
             if session.refresh_token and session.access_token_expires is not None and session.access_token_expires <= self._clock():
                 reason = "its access token has expired, and the provider could not be asked for a new one"
                 await self._ended(session, UNREACHABLE, reason)
 
-    async def _ended(self, session: Session, kind: str, reason: object) -> SessionEnded:
+    async def _ended(self, session: SessionRecord, kind: str, reason: object) -> SessionEnded:
         await end_sessions(self._broker, [session.id])
         metrics.sessions_not_renewed.labels(kind).inc()
         # What no provider should answer is for the operator to look at.
@@ -93,7 +93,7 @@ class SessionRefresh:
         tell("session ended", session_id=session.id, user_id=session.user_id, kind=kind, reason=str(reason))
         return SessionEnded(str(reason))
 
-    async def _renewed(self, record: Record, session: Session, step: RefreshStep, by_hand: bool) -> Session:
+    async def _renewed(self, record: Record, session: SessionRecord, step: RefreshStep, by_hand: bool) -> SessionRecord:
         now = self._clock()
         if by_hand:
             record = await self._written(record, lambda current: replace(current, refreshed_by_hand=now))
@@ -104,13 +104,13 @@ class SessionRefresh:
             return await self._with_new_claims(record)
         except AccessRefused:
             # The token was withdrawn before its time; what the provider says to the refresh token decides.
-            if not session.refresh_token or Session.from_record(record).access_token != session.access_token:
+            if not session.refresh_token or SessionRecord.from_record(record).access_token != session.access_token:
                 raise
             return await self._with_new_claims(await self._with_new_tokens(record))
 
     async def _with_new_tokens(self, record: Record) -> Record:
         now = self._clock()
-        renewed = await with_new_tokens(self._client, Session.from_record(record), now)
+        renewed = await with_new_tokens(self._client, SessionRecord.from_record(record), now)
         try:
             return await self._written_at_last(
                 record,
@@ -128,8 +128,8 @@ class SessionRefresh:
             await self._client.revoke(renewed)
             raise
 
-    async def _with_new_claims(self, record: Record) -> Session:
-        session = Session.from_record(record)
+    async def _with_new_claims(self, record: Record) -> SessionRecord:
+        session = SessionRecord.from_record(record)
         try:
             renewed, user = await with_new_claims(self._client, session, self._clock())
         except AccessRefused as error:
@@ -149,16 +149,16 @@ class SessionRefresh:
                 unverified_id_token=renewed.unverified_id_token,
             ),
         )
-        return Session.from_record(record)
+        return SessionRecord.from_record(record)
 
-    async def _remember(self, user: User) -> None:
+    async def _remember(self, user: UserRecord) -> None:
         record = await self._broker.get(USER, user.id)
         if record is not None:
-            user = replace(user, last_sign_in=User.from_record(record).last_sign_in)
-        if record is None or User.from_record(record) != user:
+            user = replace(user, last_sign_in=UserRecord.from_record(record).last_sign_in)
+        if record is None or UserRecord.from_record(record) != user:
             await self._broker.put(USER, user.id, user.to_data())
 
-    async def _written_at_last(self, record: Record, change: Callable[[Session], Session]) -> Record:
+    async def _written_at_last(self, record: Record, change: Callable[[SessionRecord], SessionRecord]) -> Record:
         """The written session, also where the broker comes back within INSISTENCE: the provider takes the old refresh token no more."""
         now, waits = asyncio.get_running_loop().time, pauses(FIRST_PAUSE)
         ends = now() + INSISTENCE
@@ -172,10 +172,10 @@ class SessionRefresh:
                 log.warning("new tokens can't be written yet", session_id=record.id, reason=str(error))
                 await asyncio.sleep(wait)
 
-    async def _written(self, record: Record, change: Callable[[Session], Session]) -> Record:
+    async def _written(self, record: Record, change: Callable[[SessionRecord], SessionRecord]) -> Record:
         """The record with this change, on whatever it is by now; SessionEnded where it is no longer there: a delete always wins."""
         for _ in range(WRITES):
-            session = change(Session.from_record(record))
+            session = change(SessionRecord.from_record(record))
             data = {**record.data, **session.to_data()}  # with what a later release has written there
             try:
                 return await self._broker.put(SESSION, session.id, data, expires=session.expires, only_if_version=record.version)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from databroker.records import Session
+from databroker.records import SessionRecord
 
 EARLY = 60.0  # seconds before the access token expires
 NEVER = math.inf
@@ -24,7 +24,7 @@ class RefreshDue:
         return min(self.tokens, self.claims)
 
 
-def tokens_due(session: Session) -> float:
+def tokens_due(session: SessionRecord) -> float:
     """Due time of the tokens: a minute before the access token expires, or halfway where it lives for less than two."""
     if not session.refresh_token or session.access_token_expires is None:
         return NEVER
@@ -32,14 +32,14 @@ def tokens_due(session: Session) -> float:
     return _within(session, session.access_token_expires - min(EARLY, max(lifetime, 0) / 2))
 
 
-def can_read_claims(session: Session, at: float) -> bool:
+def can_read_claims(session: SessionRecord, at: float) -> bool:
     """Whether claims can be read: without a refresh token nothing can be asked once the access token has expired."""
     if not session.access_token or at >= session.expires:
         return False
     return bool(session.refresh_token) or session.access_token_expires is None or at < session.access_token_expires
 
 
-def _within(session: Session, due: float) -> float:
+def _within(session: SessionRecord, due: float) -> float:
     return due if due < session.expires else NEVER
 
 
@@ -59,17 +59,17 @@ class RefreshSchedule:
     def __len__(self) -> int:
         return len(self._due)
 
-    def saw(self, session: Session, modified: float) -> None:
+    def saw(self, session: SessionRecord, modified: float) -> None:
         """Schedule a record that was written at `modified`: new, refreshed, or found at the start."""
         known = self._due.get(session.id)
         claims = known.claims if known is not None else self._first_reading(modified)
         self.set(session, RefreshDue(tokens_due(session), claims))
 
-    def read(self, session: Session) -> None:
+    def read(self, session: SessionRecord) -> None:
         """Schedule after the claims were read now."""
         self.set(session, RefreshDue(tokens_due(session), self._clock() + self._interval))
 
-    def set(self, session: Session, due: RefreshDue) -> None:
+    def set(self, session: SessionRecord, due: RefreshDue) -> None:
         claims = due.claims if can_read_claims(session, due.claims) else NEVER
         due = RefreshDue(due.tokens, claims)
         if due.first == NEVER:

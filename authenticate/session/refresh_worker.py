@@ -10,7 +10,7 @@ import structlog
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
 from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSchedule
 from databroker.client import BrokerClient
-from databroker.records import SESSION, Record, Session
+from databroker.records import SESSION, Record, SessionRecord
 from databroker.store.base import ANEW, StartOver
 from foundation.backoff import delay, pauses
 from foundation.errors import BrokerError, ProviderError
@@ -101,7 +101,7 @@ class RefreshWorker:
             self._running.pop(session_id, None)
             self._news.set()
 
-    def _done(self, session: Session) -> None:
+    def _done(self, session: SessionRecord) -> None:
         self._failures.pop(session.id, None)
         self._schedule.read(session)
 
@@ -132,7 +132,7 @@ class RefreshWorker:
         if (session := await self._session(session_id)) is not None:
             self._schedule.set(session, RefreshDue(at if session.refresh_token else NEVER, at))
 
-    async def _session(self, session_id: str) -> Session | None:
+    async def _session(self, session_id: str) -> SessionRecord | None:
         """The session, None where it has ended; waits while the broker is away, else the session would be forgotten."""
         waits = pauses(0.1)
         while True:
@@ -141,7 +141,7 @@ class RefreshWorker:
             except BrokerError:
                 await asyncio.sleep(next(waits))
                 continue
-            return Session.from_record(record) if record is not None else None
+            return SessionRecord.from_record(record) if record is not None else None
 
     async def _follow(self) -> None:
         waits = pauses(0.1)
@@ -180,7 +180,7 @@ class RefreshWorker:
             self._failures.pop(session_id, None)
         elif session_id not in self._running:  # the renewal itself says when the next is due
             try:
-                self._schedule.saw(Session.from_record(record), record.modified)
+                self._schedule.saw(SessionRecord.from_record(record), record.modified)
             except (TypeError, ValueError, KeyError):
                 return  # authorize says what is wrong with it
         self._news.set()

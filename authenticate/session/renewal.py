@@ -10,7 +10,7 @@ from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.id_token import payload_of
 from authenticate.provider.signed_token import WrongTime
 from authenticate.providers.base import AnotherPerson
-from databroker.records import Session, User
+from databroker.records import SessionRecord, UserRecord
 from databroker.session_reader import vouches
 
 log = structlog.get_logger(__name__)
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid"})
 
 
-async def with_new_tokens(client: ProviderClient, session: Session, now: float) -> Session:
+async def with_new_tokens(client: ProviderClient, session: SessionRecord, now: float) -> SessionRecord:
     """The session with new tokens; uses up the refresh token where the provider rotates it.  GrantRefused: it is over; ProviderError:
     try again.
 
@@ -39,7 +39,7 @@ async def with_new_tokens(client: ProviderClient, session: Session, now: float) 
     )
 
 
-async def with_new_claims(client: ProviderClient, session: Session, now: float) -> tuple[Session, User]:
+async def with_new_claims(client: ProviderClient, session: SessionRecord, now: float) -> tuple[SessionRecord, UserRecord]:
     """The session with new claims; AnotherPerson, WrongToken, AccessRefused (the access token is no longer good), ProviderError (try
     again).
     """
@@ -57,7 +57,7 @@ async def with_new_claims(client: ProviderClient, session: Session, now: float) 
     return replace(session, claims=claims, userinfo_claims=told, id_token=id_token, unverified_id_token=""), user
 
 
-async def _refreshed_payload(client: ProviderClient, session: Session, discovery: DiscoveryDocument) -> dict[str, Any]:
+async def _refreshed_payload(client: ProviderClient, session: SessionRecord, discovery: DiscoveryDocument) -> dict[str, Any]:
     """Claims of the ID token that came with the last refresh, {} where none came: then the provider says nothing new in one.
 
     WrongToken: the answer is wrong, not late, and nothing of it may count.
@@ -83,13 +83,13 @@ async def _refreshed_payload(client: ProviderClient, session: Session, discovery
     return refreshed
 
 
-def _check_origin(client: ProviderClient, session: Session) -> None:
+def _check_origin(client: ProviderClient, session: SessionRecord) -> None:
     """Check that the session is of the configured provider: a token must not be sent to another."""
     if not vouches(client.provider.name, client.provider.issuer, session):
         raise AnotherPerson("the session is of a provider that is no longer configured")
 
 
-def is_withdrawn(client: ProviderClient, session: Session, now: float) -> bool:
+def is_withdrawn(client: ProviderClient, session: SessionRecord, now: float) -> bool:
     """Whether a refused access token was withdrawn; of one without an expiry that is known of some providers only."""
     if session.access_token_expires is None:
         return client.provider.tokens_last

@@ -10,7 +10,7 @@ from authenticate.session.provider_sessions import ProviderSessions
 from config.options import Options
 from databroker.client import BrokerClient
 from databroker.end_sessions import batches, end_sessions
-from databroker.records import SESSION, USER, Session
+from databroker.records import SESSION, USER, SessionRecord
 from databroker.session_reader import SessionReader
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.errors import BadRequest, BrokerError
@@ -37,14 +37,16 @@ class Sessions:
         self._provider = options.idp_provider
         self._reader = SessionReader(options)
 
-    async def create(self, signed_in: SignedIn, now: float, *, client_address: str, user_agent: str, before: Session | None) -> Session:
+    async def create(
+        self, signed_in: SignedIn, now: float, *, client_address: str, user_agent: str, before: SessionRecord | None
+    ) -> SessionRecord:
         """A new session with an id of its own, whatever the browser brought along: nothing planted before sign-in is promoted.
 
         `before` is the session that this browser had: a weaker one that goes on where other hosts have it, and ends with this one;
         somebody else's ends now.
         SignedOutMeanwhile.
         """
-        session = Session(
+        session = SessionRecord(
             id=secrets.token_urlsafe(32),
             user_id=signed_in.user.id,
             subject=signed_in.subject,
@@ -75,10 +77,10 @@ class Sessions:
         log.info("signed in", session_id=session.id, user_id=session.user_id, client_address=client_address)
         return session
 
-    async def find(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Session | None:
+    async def find(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> SessionRecord | None:
         """The live session of this browser at this host; a cookie that is not ours is passed over, never an error."""
 
-        async def live(session_id: str) -> Session | None:
+        async def live(session_id: str) -> SessionRecord | None:
             record = await self._broker.get(SESSION, session_id)
             session = self._reader.read(record) if record is not None else None
             return session if session is not None and session.expires > now else None
@@ -90,13 +92,13 @@ class Sessions:
         for id in await end_sessions(self._broker, self._cookies.carried(cookie_headers, host_port, now)):
             log.info("signed out", session_id=id)
 
-    async def end_all_of(self, session: Session) -> int:
+    async def end_all_of(self, session: SessionRecord) -> int:
         """End all sessions of this person, in every browser, with the programs that act by them; returns how many there were."""
         ended = [id async for ids in batches(self.at_provider.sessions_of(session)) for id in await end_sessions(self._broker, ids)]
         log.info("signed out on all devices", user_id=session.user_id, sessions=len(ended))
         return len(ended)
 
-    async def end(self, session: Session) -> None:
+    async def end(self, session: SessionRecord) -> None:
         """End a session everywhere: each host's cookie names one of these records."""
         await end_sessions(self._broker, [session.id])
         try:
@@ -105,7 +107,7 @@ class Sessions:
             log.warning("an ended session stays in the index of the provider's sessions", session_id=session.id, reason=str(error))
         log.info("signed out", session_id=session.id, user_id=session.user_id)
 
-    def set_cookies(self, session: Session, host_port: str, now: float) -> list[str]:
+    def set_cookies(self, session: SessionRecord, host_port: str, now: float) -> list[str]:
         return self._cookies.set_cookies(session.id, host_port, issued=session.issued, expires=session.expires, now=now)
 
     def clear_cookies(self, cookie_headers: Iterable[bytes], host_port: str, path: str) -> list[str]:
@@ -115,7 +117,7 @@ class Sessions:
         return self._cookies.clear_planted(cookie_headers, host_port, path)
 
 
-def _earlier(before: Session | None, user_id: str) -> tuple[str, ...]:
+def _earlier(before: SessionRecord | None, user_id: str) -> tuple[str, ...]:
     if before is None or before.user_id != user_id or len(before.earlier) >= MAX_EARLIER:
         return ()
     return (before.id, *before.earlier)

@@ -12,7 +12,7 @@ from authenticate.providers.base import groups_in
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from databroker.adminsite.details import claim_text
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, Session
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, SessionRecord
 from databroker.session_reader import group_of, person_of, user_of
 from foundation import responses
 from foundation.errors import BrokerError
@@ -49,7 +49,7 @@ async def dashboard(request: HttpRequest) -> HttpResponse:
     return responses.with_cookies(response, [cookie] if cookie else [])
 
 
-async def _person(service: AuthenticateService, session: Session) -> dict[str, Any]:
+async def _person(service: AuthenticateService, session: SessionRecord) -> dict[str, Any]:
     record = await service.broker.get(USER, session.user_id)
     user = user_of(session, record)
     return {
@@ -60,7 +60,7 @@ async def _person(service: AuthenticateService, session: Session) -> dict[str, A
     }
 
 
-async def _groups(service: AuthenticateService, session: Session) -> list[dict[str, str]]:
+async def _groups(service: AuthenticateService, session: SessionRecord) -> list[dict[str, str]]:
     person = person_of(session, await service.broker.get(DIRECTORY_USER, session.user_id))
     from_directory = person.group_ids if person is not None else ()
     from_claims = groups_in(session.claims, service.provider_client.provider.groups_claim)

@@ -10,7 +10,7 @@ from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import CALLBACK_PATH, AuthenticateService
 from authenticate.step_up import StepUpRequest
 from authenticate.views import answers
-from databroker.records import USER, Session
+from databroker.records import USER, SessionRecord
 from databroker.session_reader import user_of
 from foundation import responses
 from foundation.crypto.csrf_token import FIELD
@@ -63,12 +63,12 @@ async def program(request: HttpRequest) -> HttpResponse:
     return await _question(request, service, session, route, wanted, sealed)
 
 
-def _is_proven(request: HttpRequest, service: AuthenticateService, session: Session) -> bool:
+def _is_proven(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> bool:
     return service.csrf.check(request.POST.get(FIELD, ""), answers.cookie_headers(request), service.clock(), bound_to=session.id)
 
 
 def _agreed(
-    request: HttpRequest, service: AuthenticateService, session: Session, route: RedirectTarget, wanted: ProgramRequest
+    request: HttpRequest, service: AuthenticateService, session: SessionRecord, route: RedirectTarget, wanted: ProgramRequest
 ) -> HttpResponse:
     log.info(
         "program allowed", user_id=session.user_id, session_id=session.id, host=route.host_port, request_id=request.scope["gate"].request_id
@@ -79,7 +79,7 @@ def _agreed(
 
 
 async def _question(
-    request: HttpRequest, service: AuthenticateService, session: Session, route: RedirectTarget, wanted: ProgramRequest, sealed: str
+    request: HttpRequest, service: AuthenticateService, session: SessionRecord, route: RedirectTarget, wanted: ProgramRequest, sealed: str
 ) -> HttpResponse:
     """The page that asks; nothing has changed, and its button carries the proof."""
     token, cookie = service.csrf.token_for(answers.cookie_headers(request), service.clock(), bound_to=session.id)

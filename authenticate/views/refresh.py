@@ -6,7 +6,7 @@ from django.views.decorators.csrf import csrf_exempt
 from authenticate.service import AuthenticateService
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded
 from authenticate.views import answers
-from databroker.records import Session
+from databroker.records import SessionRecord
 from foundation import responses
 from foundation.crypto.csrf_token import FIELD, HEADER
 from foundation.errors import ProviderError
@@ -34,7 +34,7 @@ async def refresh(request: HttpRequest) -> HttpResponse:
     return await _refreshed(request, service, session)
 
 
-async def _refreshed(request: HttpRequest, service: AuthenticateService, session: Session) -> HttpResponse:
+async def _refreshed(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     try:
         await service.refresh.renew(session.id, RefreshStep.TOKENS, by_hand=True)
     except RefreshUnderWay:
@@ -54,7 +54,7 @@ async def _refreshed(request: HttpRequest, service: AuthenticateService, session
     return response
 
 
-def too_soon(service: AuthenticateService, session: Session) -> float:
+def too_soon(service: AuthenticateService, session: SessionRecord) -> float:
     """Seconds until this session may be refreshed by hand again; 0 or less: now."""
     return session.refreshed_by_hand + service.options.refresh_cooldown.total_seconds() - service.clock()
 

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
-from databroker.records import Session
+from databroker.records import SessionRecord
 from foundation import responses
 from foundation.crypto.cookies import set_cookie
 from foundation.crypto.csrf_token import FIELD, HEADER
@@ -35,7 +35,7 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
     return await _signed_out(request, service, session)
 
 
-async def _signed_out(request: HttpRequest, service: AuthenticateService, session: Session | None) -> HttpResponse:
+async def _signed_out(request: HttpRequest, service: AuthenticateService, session: SessionRecord | None) -> HttpResponse:
     headers, now = answers.cookie_headers(request), service.clock()
     next_url = service.post_logout_redirect.url(_field(request, "gate_redirect_uri"), request.scope["gate"].authorize.is_route_origin)
     everywhere = session is not None and request.method == "POST" and EVERYWHERE in request.POST
@@ -67,7 +67,7 @@ def _next(request: HttpRequest, url: str, *, everywhere: bool = False) -> HttpRe
     return responses.page("authenticate/signed_out.html", everywhere=everywhere)
 
 
-def _confirmation(request: HttpRequest, service: AuthenticateService, session: Session | None) -> HttpResponse:
+def _confirmation(request: HttpRequest, service: AuthenticateService, session: SessionRecord | None) -> HttpResponse:
     """The page that asks; nothing has changed, and its button carries the proof."""
     token, cookie = service.csrf.token_for(answers.cookie_headers(request), service.clock(), bound_to=_bound_to(session))
     if answers.wants_json(request):
@@ -92,7 +92,7 @@ def _admin_cookies() -> list[str]:
     return [set_cookie(name, "", max_age=0, secure=settings.SESSION_COOKIE_SECURE, path=settings.SESSION_COOKIE_PATH) for name in names]
 
 
-def _bound_to(session: Session | None) -> str:
+def _bound_to(session: SessionRecord | None) -> str:
     return session.id if session is not None else ""
 
 

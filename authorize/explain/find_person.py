@@ -13,7 +13,7 @@ from authorize.identity.account_identity import PROVIDER, identity_of
 from authorize.identity.loader import IdentitySources
 from authorize.policy.identity import Identity
 from databroker.models import User
-from databroker.records import SERVICE_ACCOUNT, ServiceAccount
+from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 
 ACCOUNT_PREFIX = f"{PROVIDER}/"
 
@@ -40,7 +40,7 @@ def found_person(written: str, own: Any) -> FoundPerson:
         record = async_to_sync(own.broker.get)(SERVICE_ACCOUNT, written.removeprefix(ACCOUNT_PREFIX))
         if record is None:
             return FoundPerson(described_identity(InventedPerson(written), own.options), note="There is no such service account.")
-        return FoundPerson(identity_of(ServiceAccount.from_record(record), time.time()))
+        return FoundPerson(identity_of(ServiceAccountRecord.from_record(record), time.time()))
     known = User.objects.filter(_named(written, own.options.idp_provider)).order_by(F("last_sign_in").desc(nulls_last=True)).first()
     session = known and known.sessions.filter(expires__gt=timezone.now()).order_by("-since").first()
     if session:

@@ -20,7 +20,7 @@ from config.groups.authorize import claimed_groups
 from config.options import Options
 from config.routes.bearer_tokens import JWT
 from config.routes.tcp import SCHEME as TCP
-from databroker.records import DirectoryUser, ServiceAccount, Session, User
+from databroker.records import DirectoryUser, ServiceAccountRecord, SessionRecord, UserRecord
 from foundation.errors import BadRequest
 from foundation.values import canonical_host
 
@@ -95,7 +95,7 @@ def described_identity(person: InventedPerson, options: Options) -> Identity | N
     said = dict(person.claims)
     provider, subject = options.idp_provider, ""
     if person.user.startswith(f"{PROVIDER}/"):
-        account = ServiceAccount(person.user.removeprefix(f"{PROVIDER}/"), tuple(person.groups), time.time(), math.inf, "")
+        account = ServiceAccountRecord(person.user.removeprefix(f"{PROVIDER}/"), tuple(person.groups), time.time(), math.inf, "")
         return account_identity(account, account.created)
     user_id = ""
     match named := _named(person.user):
@@ -113,10 +113,10 @@ def described_identity(person: InventedPerson, options: Options) -> Identity | N
         said.setdefault("iss", named.provider)
     signed_in = time.time() if person.signed_in is None else person.signed_in
     email, verified, name = (said.get(claim) for claim in ("email", "email_verified", "name"))
-    session = Session("described", user_id, subject, provider, signed_in, math.inf, said)
+    session = SessionRecord("described", user_id, subject, provider, signed_in, math.inf, said)
     if provider == JWT:
         verified = said.get("email_verified", False)  # as of a token (authenticate/bearer_tokens.py)
-    user = User(user_id, email or "", verified, name or "", said)
+    user = UserRecord(user_id, email or "", verified, name or "", said)
     identity = identity_of(PersonRecords(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups))), claimed_groups(options))
     # Described as signed in at that time, they proved then who they are, unless their claims say otherwise.
     return identity if "auth_time" in said else replace(identity, authenticated=signed_in)

@@ -1,14 +1,14 @@
 """Identity of a service account.  Values alone: who checks a configuration needs no store for it."""
 
 from authorize.policy.identity import Identity
-from databroker.records import ServiceAccount
+from databroker.records import ServiceAccountRecord
 
 PROVIDER = "service_account"
 # What is attested of an account is good for no longer, however long the account itself lives.
 IDENTITY_SECONDS = 3600.0
 
 
-def identity_of(account: ServiceAccount, now: float) -> Identity:
+def identity_of(account: ServiceAccountRecord, now: float) -> Identity:
     """Identity without e-mail address and claims.  Its id is of a provider that no person has: rules can't take one for the other."""
     id = f"{PROVIDER}/{account.name}"
     groups = tuple(map(str, account.groups))

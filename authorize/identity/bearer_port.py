@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from databroker.records import Session, User
+from databroker.records import SessionRecord, UserRecord
 from foundation.challenges import RefusedToken
 
 
@@ -10,10 +10,10 @@ class TokenBearer(Protocol):
     """Person whom a good token names.  There is no record of the session: it ends with the token."""
 
     @property
-    def session(self) -> Session: ...
+    def session(self) -> SessionRecord: ...
 
     @property
-    def user(self) -> User: ...
+    def user(self) -> UserRecord: ...
 
 
 class BearerVerifier(Protocol):

@@ -11,7 +11,7 @@ import structlog
 from authorize.identity.person_records import PersonRecords, identity_of
 from authorize.policy.identity import Identity
 from config.routes.bearer_tokens import JWT
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, Record, Session, User
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, Record, SessionRecord, UserRecord
 from databroker.replica import EVERYTHING, Replica
 from databroker.session_reader import SessionReader, group_of, person_of, user_of
 from databroker.store.base import RecordChange
@@ -74,7 +74,7 @@ class IdentityLoader:
         self._expects_groups = expects_groups
         self._expects_record = expects_record
         self._cached: BoundedCache[str, tuple[IdentitySources, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
-        self._bearers: BoundedCache[str, tuple[Session, int | None, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._bearers: BoundedCache[str, tuple[SessionRecord, int | None, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
         self._generation = 0
         # The replica outlives a reload and this loader does not, so it must not be kept alive by its own callback.
         loader = weakref.ref(self)
@@ -115,7 +115,7 @@ class IdentityLoader:
             self._remember(session_id, sources, identity)
         return identity
 
-    async def of_bearer(self, session: Session, user: User) -> Identity | RefusedToken:
+    async def of_bearer(self, session: SessionRecord, user: UserRecord) -> Identity | RefusedToken:
         """Identity of whom a verified token names: what it says counts in place of records, and what the directory says besides.
 
         Refused where that makes no sense, and for whom the provider has deactivated: a sign-in would be refused, and a token outlives it.
@@ -137,7 +137,7 @@ class IdentityLoader:
             self._bearers.put(session.id, held, weight_of(held))
         return identity
 
-    async def _build(self, session: Session, record: Record) -> tuple[IdentitySources, Identity]:
+    async def _build(self, session: SessionRecord, record: Record) -> tuple[IdentitySources, Identity]:
         user_record, directory_record = await asyncio.gather(
             self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)
         )
@@ -146,7 +146,7 @@ class IdentityLoader:
             session, user, directory_record
         )
 
-    async def _identity(self, session: Session, user: User, directory_record: Record | None) -> Identity:
+    async def _identity(self, session: SessionRecord, user: UserRecord, directory_record: Record | None) -> Identity:
         person = person_of(session, directory_record)
         groups = await self._groups(session, person.group_ids if person else ())
         facts = PersonRecords(
@@ -158,7 +158,7 @@ class IdentityLoader:
         )
         return identity_of(facts, self._groups_claim, expects_groups=self._expects_groups, expects_record=self._expects_record)
 
-    async def _groups(self, session: Session, ids: tuple[str, ...]) -> list[DirectoryGroup]:
+    async def _groups(self, session: SessionRecord, ids: tuple[str, ...]) -> list[DirectoryGroup]:
         records = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, id) for id in ids))
         return [group for record in records if (group := group_of(session, record)) is not None]
 

@@ -7,7 +7,7 @@ from typing import Any
 from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import Identity
 from config.routes.bearer_tokens import JWT
-from databroker.records import DirectoryUser, Session, User
+from databroker.records import DirectoryUser, SessionRecord, UserRecord
 
 OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid", "nonce", "jti", "iat", "exp", "nbf", "at_hash", "c_hash"})
 
@@ -19,8 +19,8 @@ class PersonRecords:
     `person` is None where the directory has no record of them.
     """
 
-    session: Session
-    user: User
+    session: SessionRecord
+    user: UserRecord
     person: DirectoryUser | None
     group_names: tuple[str, ...] = ()
     rule_group_names: frozenset[str] = frozenset()

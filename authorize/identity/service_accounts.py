@@ -6,7 +6,7 @@ import structlog
 
 from authorize.identity.account_identity import identity_of
 from authorize.policy.identity import Identity
-from databroker.records import SERVICE_ACCOUNT, ServiceAccount
+from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.replica import Replica
 from foundation.challenges import RefusedToken
 from foundation.crypto.service_account_token import is_secret, name_in
@@ -20,7 +20,7 @@ MAX_CACHED = 10_000
 class _CachedAccount:
     life: int  # of the replica
     version: int
-    account: ServiceAccount
+    account: ServiceAccountRecord
     identity: Identity
 
 
@@ -57,7 +57,7 @@ class ServiceAccountLoader:
         if record is None:
             return RefusedToken(f"service account {name}: there is none of this name, or it was revoked")
         try:
-            account = ServiceAccount.from_record(record)
+            account = ServiceAccountRecord.from_record(record)
             identity = identity_of(account, now)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             log.warning("a service account's record is malformed, so it counts as none", name=name, error=type(error).__name__)
@@ -70,5 +70,5 @@ class ServiceAccountLoader:
         return known
 
 
-def _is_its_secret(token: str, account: ServiceAccount, now: float) -> bool:
+def _is_its_secret(token: str, account: ServiceAccountRecord, now: float) -> bool:
     return is_secret(token, account.secret_hash) or (now < account.old_secret_until and is_secret(token, account.old_secret_hash))

@@ -12,7 +12,7 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from databroker.records import Record, Session
+from databroker.records import Record, SessionRecord
 from databroker.tables.rows import moment
 from foundation.errors import BrokerError
 
@@ -107,7 +107,7 @@ def short_moment(known: datetime | None) -> str:
 
 def _secrets(data: Mapping[str, Any]) -> Iterator[str]:
     """Texts of the record's fields that hold tokens, in case a provider repeats one as a claim."""
-    for field in fields(Session):
+    for field in fields(SessionRecord):
         value = data.get(field.name)
         if _SECRET_NAME.search(field.name) and isinstance(value, str) and value:
             yield value

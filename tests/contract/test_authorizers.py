@@ -12,7 +12,7 @@ from authorize.policy.explain import sentence
 from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz, Responder
 from authorize.service import AuthorizeService
-from databroker.records import SERVICE_ACCOUNT, ServiceAccount
+from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.replica import Replica
 from foundation.crypto.service_account_token import hash_of, new_token
 from foundation.crypto.session_cookie import SessionCookies
@@ -170,7 +170,7 @@ async def test_hosts_are_known_from_the_configuration(world):
 
 async def test_a_service_account_is_known_and_a_bad_secret_challenged(world: World) -> None:
     token = new_token("ci")
-    await world.broker.put(SERVICE_ACCOUNT, "ci", ServiceAccount("ci", ("nobody",), 1000.0, 99_000.0, hash_of(token)).to_data())
+    await world.broker.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", ("nobody",), 1000.0, 99_000.0, hash_of(token)).to_data())
     await settled()
     good, bad = ([(b"authorization", b"Bearer " + value.encode())] for value in (token, new_token("ci")))
     check = await world.authorizer.check(request("/", "other.example.com:8443", headers=good), [])

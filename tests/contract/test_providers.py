@@ -13,7 +13,7 @@ import pytest
 
 from authenticate.providers.registry import PROVIDERS
 from authenticate.session.refresh import RefreshStep, SessionEnded
-from databroker.records import Session
+from databroker.records import SessionRecord
 from tests.support import fake_idp
 from tests.support.authenticate_site import Browser, Site
 from tests.support.fake_idp import FakeIdP
@@ -109,12 +109,12 @@ async def site(vendor: Vendor, idp: FakeIdP, tmp_path: Path, django_pages: Any) 
     await site.service.stop()
 
 
-async def signed_in(site: Site, vendor: Vendor) -> tuple[Browser, Session]:
+async def signed_in(site: Site, vendor: Vendor) -> tuple[Browser, SessionRecord]:
     browser = site.browser()
     response = await browser.get(await vendor.pick(await browser.to_provider()))
     assert response.status == 302
     (record,) = await site.sessions()
-    return browser, Session.from_record(record)
+    return browser, SessionRecord.from_record(record)
 
 
 def test_every_provider_is_here() -> None:

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from databroker.client import LocalBroker
-from databroker.models import Session as SessionRow
-from databroker.models import User as UserRow
+from databroker.models import Session, User
 from databroker.records import DIRECTORY_USER, SESSION, USER
 from databroker.replica import UNKNOWN, Replica
 from databroker.store.base import BackEnd
@@ -145,23 +144,23 @@ async def written(store: BackEnd, type: str, id: str, data: dict[str, object]) -
 async def test_the_admins_tables_follow_and_start_over_with_a_server_that_lost_its_memory(
     kind: str, request: pytest.FixtureRequest, database: None
 ) -> None:
-    await rows(SessionRow, [])  # the tables are in SQLite, and this thread's connection is made before another is chosen for the store
+    await rows(Session, [])  # the tables are in SQLite, and this thread's connection is made before another is chosen for the store
     store = request.getfixturevalue(kind)(time.time)
     await store.put(SESSION, "before", {"user_id": "oidc/alice"})
     running = asyncio.create_task(Projection(LocalBroker(store), pause=0.005, first_wait=0.01).run())
     try:
-        await rows(SessionRow, ["before"])
+        await rows(Session, ["before"])
         await store.put(SESSION, "later", {"user_id": "oidc/alice"})
         await store.put(DIRECTORY_USER, "oidc/alice", {"name": "Alice", "group_ids": ["g"]})
         await store.delete(SESSION, "before")
-        await rows(SessionRow, ["later"])
-        await rows(UserRow, ["oidc/alice"])
+        await rows(Session, ["later"])
+        await rows(User, ["oidc/alice"])
         await asyncio.to_thread(without_its_memory(kind, request))
         await written(store, SESSION, "anew", {"user_id": "oidc/bob"})
-        await rows(SessionRow, ["anew"])
-        await rows(UserRow, [])
+        await rows(Session, ["anew"])
+        await rows(User, [])
         await written(store, SESSION, "after", {"user_id": "oidc/bob"})
-        await rows(SessionRow, ["after", "anew"])
+        await rows(Session, ["after", "anew"])
     finally:
         running.cancel()
         await asyncio.wait({running})

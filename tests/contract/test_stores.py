@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 
 import pytest
 
-from databroker.records import DIRECTORY_USER, SESSION, SPENT, USER, DirectoryUser, Session
+from databroker.records import DIRECTORY_USER, SESSION, SPENT, USER, DirectoryUser, SessionRecord
 from databroker.store.base import ANEW, BackEnd, RecordChange, StartOver, Store, VersionConflict
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -95,10 +95,10 @@ async def test_what_json_can_not_say_is_refused(store, data):
 
 
 async def test_a_session_survives_reading_changing_and_writing_it(store):
-    session = Session("s", "oidc/1", "1", "oidc", 1.0, 2.0, claims={"groups": ["a"], "address": {"city": "x"}})
+    session = SessionRecord("s", "oidc/1", "1", "oidc", 1.0, 2.0, claims={"groups": ["a"], "address": {"city": "x"}})
     record = await store.put(SESSION, "s", session.to_data())
-    again = await store.put(SESSION, "s", Session.from_record(record).to_data())
-    assert Session.from_record(again) == session
+    again = await store.put(SESSION, "s", SessionRecord.from_record(record).to_data())
+    assert SessionRecord.from_record(again) == session
     assert copy.deepcopy(again.data) == again.data
 
 

@@ -12,7 +12,7 @@ from authorize.identity.person_records import PersonRecords, identity_of
 from authorize.policy.decision import decide
 from authorize.policy.identity import Identity
 from authorize.service import AuthorizeService
-from databroker.records import DirectoryUser, ServiceAccount, Session, User
+from databroker.records import DirectoryUser, ServiceAccountRecord, SessionRecord, UserRecord
 from foundation.crypto.signing_key import SigningKey
 from tests.support.options import make_options
 from tests.unit.authorize.broker import followed_broker
@@ -37,15 +37,15 @@ def foreign(sub: str, issuer: str = CI, **claims: Any) -> Identity:
 
 def _of_records(user_id: str, sub: str, provider: str, claims: dict[str, Any], email: str, session_id: str) -> Identity:
     said = {"sub": sub, **claims}
-    session = Session(session_id, user_id, sub, provider, 1000.0, 9000.0, said)
+    session = SessionRecord(session_id, user_id, sub, provider, 1000.0, 9000.0, said)
     in_directory = DirectoryUser(user_id, EMAIL, "", ("engineering",)), ("Engineers",), frozenset({"Engineers"})
     person = in_directory if provider == "jwt" else (DirectoryUser(user_id),)
-    facts = PersonRecords(session, User(user_id, email, claims.get("email_verified"), "", said), *person)
+    facts = PersonRecords(session, UserRecord(user_id, email, claims.get("email_verified"), "", said), *person)
     return identity_of(facts, "groups")
 
 
 def account(name: str, *groups: str) -> Identity:
-    return account_identity(ServiceAccount(name, groups, 1000.0, 9000.0, ""), NOW)
+    return account_identity(ServiceAccountRecord(name, groups, 1000.0, 9000.0, ""), NOW)
 
 
 # Who it is, and which of the entries below name them.

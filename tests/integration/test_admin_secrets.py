@@ -14,9 +14,18 @@ from databroker import admin
 from databroker.adminsite import group_admin
 from databroker.client import LocalBroker
 from databroker.models import Group as GroupRow
-from databroker.models import Session as SessionRow
-from databroker.models import User as UserRow
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, DirectoryGroup, DirectoryUser, Session, User
+from databroker.models import Session, User
+from databroker.records import (
+    DIRECTORY_GROUP,
+    DIRECTORY_USER,
+    SERVICE_ACCOUNT,
+    SESSION,
+    USER,
+    DirectoryGroup,
+    DirectoryUser,
+    SessionRecord,
+    UserRecord,
+)
 from databroker.store.memory import MemoryStore
 from databroker.tables.projection import Projection
 from tests.support.admin import AdminPages
@@ -25,7 +34,7 @@ from tests.support.database import in_database
 pytestmark = pytest.mark.usefixtures("database")
 
 MARK = "planted-8c1f"
-SECRET_FIELDS = [field.name for field in fields(Session) if "token" in field.name and field.type is str]
+SECRET_FIELDS = [field.name for field in fields(SessionRecord) if "token" in field.name and field.type is str]
 CLAIMS = {
     "email": "ann@a.org",
     "department": "shown-claim",
@@ -40,12 +49,12 @@ CLAIMS = {
 
 async def filled_store() -> MemoryStore:
     store = MemoryStore()
-    session = Session("s1", "oidc/ann", "ann", "oidc", 1_700_000_000.0, 4_000_000_000.0, claims=CLAIMS, client_address="192.0.2.1")
+    session = SessionRecord("s1", "oidc/ann", "ann", "oidc", 1_700_000_000.0, 4_000_000_000.0, claims=CLAIMS, client_address="192.0.2.1")
     session = replace(session, **{name: f"{MARK}-{name}." for name in SECRET_FIELDS})
     await store.put(SESSION, "s1", session.to_data())
     await store.put(SESSION, "s2", replace(session, id="s2").to_data())
     user_claims = {name: value for name, value in CLAIMS.items() if name != "picture"}
-    await store.put(USER, "oidc/ann", {**User("oidc/ann", "ann@a.org", claims=user_claims).to_data(), "password": f"{MARK}-user"})
+    await store.put(USER, "oidc/ann", {**UserRecord("oidc/ann", "ann@a.org", claims=user_claims).to_data(), "password": f"{MARK}-user"})
     await store.put(DIRECTORY_USER, "oidc/ann", {**DirectoryUser("oidc/ann", group_ids=("g",)).to_data(), "token": f"{MARK}-directory"})
     await store.put(DIRECTORY_GROUP, "g", {**DirectoryGroup("g", "group").to_data(), "secret": f"{MARK}-group"})
     await store.put(SERVICE_ACCOUNT, "robot", {"user_id": "robot", "token": f"{MARK}-robot"})
@@ -55,7 +64,7 @@ async def filled_store() -> MemoryStore:
 async def project(store: MemoryStore) -> None:
     following = asyncio.create_task(Projection(LocalBroker(store), pause=0.002).run())
     async with asyncio.timeout(10):
-        while await in_database(lambda: SessionRow.objects.count() + UserRow.objects.count() + GroupRow.objects.count()) < 4:
+        while await in_database(lambda: Session.objects.count() + User.objects.count() + GroupRow.objects.count()) < 4:
             await asyncio.sleep(0.004)
     following.cancel()
     await asyncio.wait({following})

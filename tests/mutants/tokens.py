@@ -161,7 +161,9 @@ bearer_tokens.without(
 bearer_tokens.without("discovery is the issuer's own", 'if document.get("issuer") != self._trust.issuer or', "if")
 bearer_tokens.without("keys come over TLS", " or not is_safe(uri):", ":")
 bearer_tokens.without(
-    "an address of another issuer is a claim", 'User(user_id, "", is_verified', 'User(user_id, str(claims.get("email", "")), is_verified'
+    "an address of another issuer is a claim",
+    'UserRecord(user_id, "", is_verified',
+    'UserRecord(user_id, str(claims.get("email", "")), is_verified',
 )
 bearer_tokens.without("an address counts where the issuer says so", '{"email_verified": False, **claims}', "claims")
 bearer_tokens.without("made-up tokens are bounded at the provider", " and not self._strangers.take(network):", " and False:")

@@ -14,7 +14,7 @@ from authenticate.directory.reading import DirectoryReading, ReadOptions
 from authenticate.directory.registry import vendor_of
 from authenticate.directory.source import DirectorySource
 from databroker.client import LocalBroker
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryRun, DirectoryUser
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser
 from databroker.store.memory import MemoryStore
 from tests.support.fake_directories import FakeDirectory
 from tests.support.options import make_options
@@ -47,11 +47,11 @@ class Stage:
         self.slept.append(seconds)
         self.now += seconds
 
-    async def read(self, timeout: float = LONG) -> DirectoryRun:
+    async def read(self, timeout: float = LONG) -> DirectoryRunRecord:
         self.now += 1  # what is written later is newer
         return await DirectoryReading(self.source, self.broker, timeout, self.clock).run()
 
-    async def read_anew(self, timeout: float = LONG) -> DirectoryRun:
+    async def read_anew(self, timeout: float = LONG) -> DirectoryRunRecord:
         """As after a restart, and by force, so that nothing but the failure itself keeps what is known."""
         self.now += 1
         source = self.new_source()

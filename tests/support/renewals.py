@@ -9,7 +9,7 @@ from authenticate.providers.registry import provider_of
 from authenticate.session.refresh import SessionRefresh
 from authenticate.session.refresh_worker import RefreshWorker
 from databroker.client import LocalBroker
-from databroker.records import SESSION, USER, Session, User
+from databroker.records import SESSION, USER, SessionRecord, UserRecord
 from databroker.store.base import BackEnd
 from tests.support.authenticate_site import Clock
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
@@ -28,14 +28,14 @@ class Renewals:
         self.refresh = SessionRefresh(self.client, self.broker, clock)
         self.worker = RefreshWorker(self.refresh, self.broker, interval=600.0, clock=clock, tick=0.01)
 
-    async def signed_in(self, sub: str = "alice", id: str = "session", **changes: Any) -> Session:
+    async def signed_in(self, sub: str = "alice", id: str = "session", **changes: Any) -> SessionRecord:
         answer = self.idp.signed_in(sub)
         now = self.clock()
         discovery = await self.client.discovery()
         payload = await self.client.verified(answer["id_token"], discovery, nonce="nonce", access_token=answer["access_token"])
         claims, told = await self.client.claims(payload, answer["access_token"], discovery)
         user = self.client.provider.user(claims, now)
-        session = Session(
+        session = SessionRecord(
             id=id,
             user_id=user.id,
             subject=sub,
@@ -54,14 +54,14 @@ class Renewals:
         await self.broker.put(SESSION, id, session.to_data(), expires=session.expires)
         return session
 
-    async def session(self, id: str = "session") -> Session | None:
+    async def session(self, id: str = "session") -> SessionRecord | None:
         record = await self.broker.get(SESSION, id)
-        return Session.from_record(record) if record is not None else None
+        return SessionRecord.from_record(record) if record is not None else None
 
-    async def user(self, id: str = "oidc/alice") -> User:
+    async def user(self, id: str = "oidc/alice") -> UserRecord:
         record = await self.broker.get(USER, id)
         assert record is not None
-        return User.from_record(record)
+        return UserRecord.from_record(record)
 
     async def close(self) -> None:
         await self.client.close()

@@ -7,7 +7,7 @@ from typing import Any
 from config.issuers import configured_issuer
 from config.options import Options
 from databroker.client import LocalBroker
-from databroker.records import DIRECTORY_USER, SESSION, USER, DirectoryUser, Session, User
+from databroker.records import DIRECTORY_USER, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
 from foundation.crypto.session_cookie import SessionCookies
 from tests.support.cookies import signed_in
 
@@ -16,7 +16,7 @@ from tests.support.cookies import signed_in
 class SignedIn:
     """`cookie(host_port)` is the Cookie header value that this browser sends there."""
 
-    session: Session
+    session: SessionRecord
     options: Options
 
     def cookie(self, host_port: str) -> str:
@@ -29,8 +29,8 @@ async def sign_in(broker: LocalBroker, options: Options, name: str = "ann", *, g
     user_id = f"oidc/{name}"
     issuer = configured_issuer(options)
     email = claims.pop("email", f"{name}@example.com")
-    session = Session(f"session-of-{name}", user_id, name, "oidc", now, now + 3600, {"email": email, **claims}, issuer=issuer)
-    await broker.put(USER, user_id, User(user_id, email, claims.get("email_verified"), name.title(), issuer=issuer).to_data())
+    session = SessionRecord(f"session-of-{name}", user_id, name, "oidc", now, now + 3600, {"email": email, **claims}, issuer=issuer)
+    await broker.put(USER, user_id, UserRecord(user_id, email, claims.get("email_verified"), name.title(), issuer=issuer).to_data())
     await broker.put(SESSION, session.id, session.to_data(), expires=session.expires)
     if groups:
         await broker.put(DIRECTORY_USER, user_id, DirectoryUser(user_id, email, name, groups).to_data())

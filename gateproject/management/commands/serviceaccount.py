@@ -15,8 +15,8 @@ from config.options import Options
 from config.types.fields import duration
 from databroker.adminsite.audit import record_command
 from databroker.adminsite.service_account_admin import CREATES, FAILED, REVOKES, ROTATES
-from databroker.models import ServiceAccount as Row
-from databroker.records import ServiceAccount
+from databroker.models import ServiceAccount
+from databroker.records import ServiceAccountRecord
 from databroker.service_accounts import KEEP, NEVER, AccountError, ServiceAccounts, checked_name
 from foundation.errors import BrokerError, ConfigError
 from gateproject.management.broker_access import opened_broker
@@ -79,7 +79,7 @@ class Command(ConfiguredCommand):
 
     def _list(self, options: Options, arguments: dict[str, Any]) -> None:
         accounts = _run(options, lambda accounts: accounts.list())
-        used = {row.pk: row for row in Row.objects.filter(pk__in=[account.name for account in accounts])}
+        used = {row.pk: row for row in ServiceAccount.objects.filter(pk__in=[account.name for account in accounts])}
         found = [_described(account, used.get(account.name)) for account in accounts]
         if arguments["json"]:
             self.stdout.write(json.dumps(found, indent=2))
@@ -101,11 +101,11 @@ class Command(ConfiguredCommand):
 def _logged(options: Options, action: str, name: str, work: Callable[[ServiceAccounts, str], Awaitable[Any]]) -> Any:
     """First the log: what can't be told of must not be done."""
     checked_name(name)
-    record_command(_me(), action, name, Row)
+    record_command(_me(), action, name, ServiceAccount)
     try:
         return _run(options, lambda accounts: work(accounts, name))
     except (AccountError, BrokerError):
-        record_command(_me(), FAILED, name, Row)
+        record_command(_me(), FAILED, name, ServiceAccount)
         raise
 
 
@@ -141,7 +141,7 @@ def _seconds(name: str, written: str) -> float | None:
         raise CommandError(f"{name} {written!r} must be a time such as 12h, 90d or never") from error
 
 
-def _described(account: ServiceAccount, row: Row | None) -> dict[str, Any]:
+def _described(account: ServiceAccountRecord, row: ServiceAccount | None) -> dict[str, Any]:
     return {
         "name": account.name,
         "groups": list(account.groups),

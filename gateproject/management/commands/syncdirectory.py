@@ -13,7 +13,7 @@ from authenticate.directory.reading import COMMAND, DirectoryReading, ReadOption
 from authenticate.directory.source import DirectorySource
 from authenticate.directory.sync import DirectoryChanges, Value
 from config.options import Options
-from databroker.records import DIRECTORY_USER, DirectoryRun, DirectoryUser
+from databroker.records import DIRECTORY_USER, DirectoryRunRecord, DirectoryUser
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import opened_broker
 from gateproject.management.configured_command import ConfiguredCommand, configured
@@ -46,7 +46,7 @@ class Command(ConfiguredCommand):
         if run.error:
             raise CommandError(run.error)
 
-    async def _read(self, options: Options, *, force: bool, dry_run: bool) -> DirectoryRun:
+    async def _read(self, options: Options, *, force: bool, dry_run: bool) -> DirectoryRunRecord:
         source = _source_of(options)
         bar = ProgressBar()
         try:
@@ -114,7 +114,7 @@ def _word(kind: str) -> str:
     return "user" if kind == DIRECTORY_USER else "group"
 
 
-def _summary(run: DirectoryRun, dry_run: bool) -> str:
+def _summary(run: DirectoryRunRecord, dry_run: bool) -> str:
     changes = f"{run.added} added, {run.changed} changed, {run.removed} removed"
     what = "would be written" if dry_run else "written"
     return f"{run.source}: {run.users} users, {run.groups} groups; {changes} {what}; {run.requests} requests in {run.seconds:.1f} s"

@@ -6,7 +6,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from databroker.client import LocalBroker
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Record, Session, User
+from databroker.records import (
+    DIRECTORY_GROUP,
+    DIRECTORY_USER,
+    SESSION,
+    USER,
+    DirectoryGroup,
+    DirectoryUser,
+    Record,
+    SessionRecord,
+    UserRecord,
+)
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -41,9 +51,9 @@ class BreakableBroker(LocalBroker):
     ) -> None:
         provider, _, subject = user_id.partition("/")
         issuer = user.pop("issuer", ISSUER)
-        session = Session(session_id, user_id, subject, provider, 1000.0, 2000.0, claims or {}, issuer=issuer)
+        session = SessionRecord(session_id, user_id, subject, provider, 1000.0, 2000.0, claims or {}, issuer=issuer)
         await self.put(SESSION, session_id, session.to_data())
-        await self.put(USER, user_id, User(user_id, **{"email": "ann@corp.com", "name": "Ann", "issuer": issuer, **user}).to_data())
+        await self.put(USER, user_id, UserRecord(user_id, **{"email": "ann@corp.com", "name": "Ann", "issuer": issuer, **user}).to_data())
 
     async def join(self, user_id: str, *group_ids: str) -> None:
         await self.put(DIRECTORY_USER, user_id, DirectoryUser(user_id, group_ids=group_ids).to_data())

@@ -11,7 +11,7 @@ import pytest
 
 from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
-from databroker.records import SERVICE_ACCOUNT, SESSION, ServiceAccount
+from databroker.records import SERVICE_ACCOUNT, SESSION, ServiceAccountRecord
 from databroker.replica import Replica
 from foundation.crypto.program_tokens import ProgramTokens
 from foundation.crypto.service_account_token import hash_of, new_token
@@ -336,7 +336,7 @@ async def test_a_token_opens_the_assertion_but_is_nobody_s_browser(world: World)
 
 async def account(world: World, name: str = "ci", **facts: Any) -> str:
     token = new_token(name)
-    kept = ServiceAccount(name, ("deployers",), 1000.0, 99_000.0, hash_of(token), **facts)
+    kept = ServiceAccountRecord(name, ("deployers",), 1000.0, 99_000.0, hash_of(token), **facts)
     await world.broker.put(SERVICE_ACCOUNT, name, kept.to_data())
     await settled()
     return token

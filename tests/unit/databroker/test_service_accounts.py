@@ -3,7 +3,7 @@
 import pytest
 
 from databroker.client import LocalBroker
-from databroker.records import SERVICE_ACCOUNT, ServiceAccount
+from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.service_accounts import MOST_GROUPS, NEVER, AccountError, ServiceAccounts
 from databroker.store.memory import MemoryStore
 from foundation.crypto.service_account_token import is_secret, name_in
@@ -34,11 +34,11 @@ def accounts(broker: LocalBroker, clock: Clock) -> ServiceAccounts:
     return ServiceAccounts(broker, clock)
 
 
-async def kept(broker: LocalBroker, name: str = "ci") -> ServiceAccount:
+async def kept(broker: LocalBroker, name: str = "ci") -> ServiceAccountRecord:
     record = await broker.get(SERVICE_ACCOUNT, name)
     assert record is not None
     assert record.expires == record.data["expires"]
-    return ServiceAccount.from_record(record)
+    return ServiceAccountRecord.from_record(record)
 
 
 async def test_an_account_is_kept_without_its_secret(accounts: ServiceAccounts, broker: LocalBroker) -> None:

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Record, Session, User
+from databroker.records import (
+    DIRECTORY_GROUP,
+    DIRECTORY_USER,
+    SESSION,
+    USER,
+    DirectoryGroup,
+    DirectoryUser,
+    Record,
+    SessionRecord,
+    UserRecord,
+)
 from databroker.session_reader import SessionReader, group_of, person_of, user_of
 from tests.support.options import MINIMAL, make_options
 
@@ -21,8 +31,8 @@ def record(data: Mapping[str, Any]) -> Record:
     return Record(SESSION, "s1", data, 1, 0.0)
 
 
-def session(provider: str = "oidc", issuer: str = "", **claims: Any) -> Session:
-    return Session("s1", f"{provider}/1", "1", provider, 1000.0, 2000.0, claims, issuer=issuer)
+def session(provider: str = "oidc", issuer: str = "", **claims: Any) -> SessionRecord:
+    return SessionRecord("s1", f"{provider}/1", "1", provider, 1000.0, 2000.0, claims, issuer=issuer)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +59,9 @@ def session(provider: str = "oidc", issuer: str = "", **claims: Any) -> Session:
         ),
     ],
 )
-def test_a_session_is_of_the_configured_issuer_or_none(tmp_path: Path, settings: dict[str, Any], found: Session, counts: bool) -> None:
+def test_a_session_is_of_the_configured_issuer_or_none(
+    tmp_path: Path, settings: dict[str, Any], found: SessionRecord, counts: bool
+) -> None:
     with capture_logs() as logged:
         read = SessionReader(make_options(tmp_path, **settings)).read(record(found.to_data()))
     assert (read is not None) is counts
@@ -65,13 +77,13 @@ def test_a_record_that_makes_no_sense_is_none(tmp_path: Path, changed: dict[str,
 
 @pytest.mark.parametrize(("issuer", "name"), [(ISSUER, "Ann"), ("https://other.example", ""), ("", "")])
 def test_a_person_is_whom_the_session_s_own_issuer_describes(issuer: str, name: str) -> None:
-    user = User("oidc/1", "ann@corp.com", True, "Ann", {}, issuer=issuer)
+    user = UserRecord("oidc/1", "ann@corp.com", True, "Ann", {}, issuer=issuer)
     assert user_of(session(issuer=ISSUER), Record(USER, "oidc/1", user.to_data(), 1, 0.0)).name == name
-    assert user_of(session(issuer=ISSUER), None) == User("oidc/1")
+    assert user_of(session(issuer=ISSUER), None) == UserRecord("oidc/1")
 
 
 def test_one_tenant_s_record_says_nothing_of_another_s_person() -> None:
-    user = User("azure/1", "ceo@corp.com", issuer=f"{MICROSOFT}/{OTHER_GUID}/v2.0")
+    user = UserRecord("azure/1", "ceo@corp.com", issuer=f"{MICROSOFT}/{OTHER_GUID}/v2.0")
     assert user_of(session("azure", f"{MICROSOFT}/{GUID}/v2.0"), Record(USER, "azure/1", user.to_data(), 1, 0.0)).email == ""
 
 

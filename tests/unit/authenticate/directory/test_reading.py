@@ -9,7 +9,7 @@ from authenticate.directory.base import Budget, DirectorySnapshot
 from authenticate.directory.reading import COMMAND, DirectoryReading, ReadOptions
 from databroker.client import LocalBroker
 from databroker.leader_election import DoneElsewhere
-from databroker.records import DIRECTORY_RUN, DIRECTORY_USER, DirectoryRun, DirectoryUser
+from databroker.records import DIRECTORY_RUN, DIRECTORY_USER, DirectoryRunRecord, DirectoryUser
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError, ProviderError
 
@@ -41,15 +41,15 @@ class Desk:
         self.broker = LocalBroker(MemoryStore(lambda: self.now))
         self.source = Held()
 
-    async def read(self, options: ReadOptions | None = None, timeout: float = 60.0) -> DirectoryRun:
+    async def read(self, options: ReadOptions | None = None, timeout: float = 60.0) -> DirectoryRunRecord:
         self.now += 10
         return await DirectoryReading(self.source, self.broker, timeout, lambda: self.now, options or ReadOptions()).run()
 
     async def known(self) -> int:
         return len(await self.broker.page(DIRECTORY_USER, "", 1000))
 
-    async def history(self) -> list[DirectoryRun]:
-        return [DirectoryRun.from_record(record) for record in await self.broker.page(DIRECTORY_RUN, "", 1000)]
+    async def history(self) -> list[DirectoryRunRecord]:
+        return [DirectoryRunRecord.from_record(record) for record in await self.broker.page(DIRECTORY_RUN, "", 1000)]
 
 
 @pytest.fixture

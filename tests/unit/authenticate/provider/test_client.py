@@ -14,14 +14,14 @@ from authenticate.provider.client import ProviderClient, with_query
 from authenticate.provider.pushed_request import pushed
 from authenticate.provider.tokens import error_text
 from authenticate.providers.registry import provider_of
-from databroker.records import Session
+from databroker.records import SessionRecord
 from foundation.errors import ProviderError
 from tests.support.authenticate_site import Clock
 from tests.support.fake_idp import ABSENT, Answer, FakeIdP
 from tests.support.options import make_options
 
 SECRET = "a:b%c d+é/="
-SESSION = Session("s", "oidc/a", "a", "oidc", 0, 1, id_token="x.y.z", access_token="at")
+SESSION = SessionRecord("s", "oidc/a", "a", "oidc", 0, 1, id_token="x.y.z", access_token="at")
 
 
 @pytest.fixture

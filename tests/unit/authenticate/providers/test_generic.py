@@ -6,7 +6,7 @@ import pytest
 
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.providers.registry import provider_of
-from databroker.records import Session
+from databroker.records import SessionRecord
 from tests.support.options import make_options
 
 ANY = DiscoveryDocument("https://idp.example", "", "https://idp.example/token", "", frozenset())
@@ -30,6 +30,6 @@ def test_only_scopes_that_the_provider_has_are_asked_for_by_default(tmp_path: Pa
     ],
 )
 def test_only_tokens_whose_end_is_this_session_s_alone_are_revoked(tmp_path: Path, kind: str, hints: list[str]) -> None:
-    session = Session("s", "x/1", "1", kind, 1.0, 2.0, access_token="at", refresh_token="rt")
+    session = SessionRecord("s", "x/1", "1", kind, 1.0, 2.0, access_token="at", refresh_token="rt")
     provider = provider_of(make_options(tmp_path, idp_provider=kind))
     assert [hint for _, hint in provider.revocable_tokens(session)] == hints  # type: ignore[attr-defined]

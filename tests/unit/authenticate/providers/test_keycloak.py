@@ -9,7 +9,7 @@ import pytest
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.providers.keycloak import is_keycloak
 from authenticate.session.refresh import RefreshStep, SessionEnded
-from databroker.records import USER, User
+from databroker.records import USER, UserRecord
 from tests.support.authenticate_site import Browser, Site
 from tests.support.fake_idp import ABSENT
 from tests.support.fake_keycloak import FakeKeycloak
@@ -75,7 +75,7 @@ async def test_offline_access_is_not_asked_for_unless_the_operator_does(site: Si
 async def test_an_address_without_its_mark_is_not_vouched_for(site: Site) -> None:
     site.idp.bend.claims = site.idp.bend.userinfo = {"email_verified": ABSENT}
     await site.browser().sign_in()
-    assert User.from_record(await site.broker.get(USER, "oidc/alice")).email_verified is False
+    assert UserRecord.from_record(await site.broker.get(USER, "oidc/alice")).email_verified is False
 
 
 @pytest.mark.parametrize(

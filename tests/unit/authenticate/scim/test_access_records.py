@@ -8,7 +8,7 @@ import pytest
 
 from authenticate.scim.directory import ScimDirectory
 from databroker.client import LocalBroker
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, DirectoryGroup, DirectoryUser, Session
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, DirectoryGroup, DirectoryUser, SessionRecord
 from databroker.session_reader import group_of, person_of
 from databroker.store.memory import MemoryStore
 from tests.support.options import make_options
@@ -20,8 +20,8 @@ TOKEN = "0123456789abcdefghijklmnopqrstuv"
 Push = Callable[["World"], Awaitable[Any]]
 
 
-def session(issuer: str) -> Session:
-    return Session("s", "oidc/ann", "ann", "oidc", 0, 4e9, issuer=issuer)
+def session(issuer: str) -> SessionRecord:
+    return SessionRecord("s", "oidc/ann", "ann", "oidc", 0, 4e9, issuer=issuer)
 
 
 class World:
@@ -178,5 +178,5 @@ async def test_a_tenant_of_the_shared_endpoint_is_of_it(tmp_path: Path) -> None:
     await shared.create_user({**ANN, "externalId": "1"})
     record = await broker.get(DIRECTORY_USER, "azure/1")
     for host, counts in (("https://login.microsoftonline.com", True), ("https://login.microsoftonline.us", False)):
-        of_tenant = Session("s", "azure/1", "1", "azure", 0, 4e9, issuer=f"{host}/{guid}/v2.0")
+        of_tenant = SessionRecord("s", "azure/1", "1", "azure", 0, 4e9, issuer=f"{host}/{guid}/v2.0")
         assert isinstance(person_of(of_tenant, record), DirectoryUser) is counts

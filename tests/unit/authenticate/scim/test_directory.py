@@ -19,7 +19,7 @@ from databroker.records import (
     DirectoryGroup,
     DirectoryUser,
     Record,
-    Session,
+    SessionRecord,
 )
 from databroker.store.memory import MemoryStore
 from tests.support.options import MINIMAL, make_options
@@ -53,8 +53,8 @@ async def known(broker: LocalBroker, name: str = "ann") -> DirectoryUser | None:
     return DirectoryUser.from_record(record) if record is not None else None
 
 
-def session_of(name: str, issuer: str = ISSUER) -> Session:
-    return Session("1", f"oidc/id-of-{name}", f"id-of-{name}", "oidc", 0, 4e9, issuer=issuer)
+def session_of(name: str, issuer: str = ISSUER) -> SessionRecord:
+    return SessionRecord("1", f"oidc/id-of-{name}", f"id-of-{name}", "oidc", 0, 4e9, issuer=issuer)
 
 
 async def is_out(directory: ScimDirectory, name: str, issuer: str = ISSUER) -> bool:
@@ -62,7 +62,7 @@ async def is_out(directory: ScimDirectory, name: str, issuer: str = ISSUER) -> b
 
 
 async def signed_in(broker: LocalBroker, name: str, id: str) -> None:
-    session = Session(id, f"oidc/id-of-{name}", f"id-of-{name}", "oidc", 0, 4e9)
+    session = SessionRecord(id, f"oidc/id-of-{name}", f"id-of-{name}", "oidc", 0, 4e9)
     await broker.put(SESSION, id, session.to_data())
 
 

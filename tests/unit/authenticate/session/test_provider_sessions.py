@@ -4,16 +4,16 @@ from typing import Any
 
 from authenticate.session.provider_sessions import AT_ONCE, SIGN_IN_TAKES, ProviderSessions
 from databroker.client import LocalBroker
-from databroker.records import PROVIDER_SESSION, Session
+from databroker.records import PROVIDER_SESSION, SessionRecord
 from databroker.store.memory import MemoryStore
 
 ISSUER = "https://idp.example.com"
 NOW = 1_000.0
 
 
-def session(id: str, sub: str = "alice", **claims: Any) -> Session:
+def session(id: str, sub: str = "alice", **claims: Any) -> SessionRecord:
     said = {"iss": ISSUER, "sub": sub, "iat": NOW, **claims}
-    return Session(id=id, user_id=f"oidc/{sub}", subject=sub, provider="oidc", issued=NOW, expires=NOW + 100, claims=said)
+    return SessionRecord(id=id, user_id=f"oidc/{sub}", subject=sub, provider="oidc", issued=NOW, expires=NOW + 100, claims=said)
 
 
 class Place:
@@ -51,7 +51,7 @@ async def test_what_the_provider_says_oddly_is_no_name() -> None:
     place = Place()
     for number, sid in enumerate((None, 7, ["x"], {"x": 1}, "")):
         await place.sessions.remember(session(str(number), sid=sid))
-    await place.sessions.remember(Session("gh", "github/alice", "alice", "github", NOW, NOW + 9, {"sub": "alice"}))
+    await place.sessions.remember(SessionRecord("gh", "github/alice", "alice", "github", NOW, NOW + 9, {"sub": "alice"}))
     assert len(await place.found(subject="alice")) == 5
     assert all(record.data == {"subject": "alice"} for record in await place.broker.page(PROVIDER_SESSION, "", 100))
 

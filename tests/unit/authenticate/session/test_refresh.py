@@ -61,7 +61,7 @@ async def test_a_hundred_at_once_in_two_processes_ask_the_provider_once(processe
     outcomes = await asyncio.gather(
         *(processes[number % 2].refresh.renew("session", RefreshStep.TOKENS) for number in range(100)), return_exceptions=True
     )
-    assert {type(outcome).__name__ for outcome in outcomes} <= {"Session", "RefreshUnderWay"}
+    assert {type(outcome).__name__ for outcome in outcomes} <= {"SessionRecord", "RefreshUnderWay"}
     assert (idp.refreshed, idp.reused) == (1, 0)
     assert await processes[1].session() is not None
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSchedule, can_read_claims, tokens_due
-from databroker.records import Session
+from databroker.records import SessionRecord
 
-SESSION = Session(
+SESSION = SessionRecord(
     "s", "oidc/a", "a", "oidc", issued=1000.0, expires=51_400.0, access_token="x", refresh_token="r", access_token_expires=4600.0
 )
 

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from databroker.records import USER, Session, User
+from databroker.records import USER, SessionRecord, UserRecord
 from foundation.client_network import ConcurrencyLimit
 from tests.support.authenticate_site import APP, ATTEMPT, ORIGIN, Site
 from tests.support.fake_idp import ABSENT, Answer
@@ -18,7 +18,7 @@ async def test_a_sign_in_ends_at_the_route_host_with_a_session_for_the_first_url
     assert response.location.startswith(f"{APP}/.gate/callback/?gate_session=")
     hand_over = site.hand_over(response.location)
     (record,) = await site.sessions()
-    session = Session.from_record(record)
+    session = SessionRecord.from_record(record)
     assert (hand_over.session_id, hand_over.attempt_id) == (session.id, ATTEMPT)
     assert hand_over.redirect_uri == f"{APP}/reports?year=2026&q=a%20b"
     assert (session.user_id, session.subject, session.provider) == ("oidc/alice", "alice", "oidc")
@@ -30,7 +30,7 @@ async def test_a_sign_in_ends_at_the_route_host_with_a_session_for_the_first_url
 async def test_the_user_record_holds_what_the_provider_says(site: Site) -> None:
     site.idp.bend.userinfo = {"name": "Alice A.", "aud": "someone-else", "nonce": "other"}
     await site.browser().sign_in("alice")
-    user = User.from_record(await site.broker.get(USER, "oidc/alice"))
+    user = UserRecord.from_record(await site.broker.get(USER, "oidc/alice"))
     assert (user.email, user.email_verified, user.name) == ("alice@corp.example", True, "Alice A.")
     # Userinfo describes the person, it has no say about the token.
     assert user.claims["aud"] == "gate"
@@ -337,7 +337,7 @@ async def test_an_address_without_its_mark_counts_only_where_the_provider_never_
     site.idp.bend.discovery = {"claims_supported": claims_supported}
     site.idp.bend.claims = site.idp.bend.userinfo = {"email_verified": ABSENT}
     await site.browser().sign_in()
-    assert User.from_record(await site.broker.get(USER, "oidc/alice")).email_verified is is_verified
+    assert UserRecord.from_record(await site.broker.get(USER, "oidc/alice")).email_verified is is_verified
 
 
 async def test_one_network_holds_no_more_than_its_share_of_the_provider(site: Site) -> None:

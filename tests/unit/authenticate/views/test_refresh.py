@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from databroker.records import SESSION, Session
+from databroker.records import SESSION, SessionRecord
 from tests.support.authenticate_site import Browser, Response, Site
 from tests.support.fake_idp import Answer
 
@@ -25,9 +25,9 @@ async def pressed(browser: Browser, token: str, **headers: str) -> Response:
     return await browser.post(URL, {"_gate_csrf": token}, **headers)
 
 
-async def the_session(site: Site) -> Session:
+async def the_session(site: Site) -> SessionRecord:
     (record,) = await site.broker.page(SESSION, "", 10)
-    return Session.from_record(record)
+    return SessionRecord.from_record(record)
 
 
 async def test_the_provider_is_asked_anew_and_the_page_shows_it(site: Site) -> None:

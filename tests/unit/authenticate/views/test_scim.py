@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from config.issuers import configured_issuer
 from databroker.models import AuditEntry
-from databroker.records import DIRECTORY_USER, DirectoryUser, Session
+from databroker.records import DIRECTORY_USER, DirectoryUser, SessionRecord
 from tests.support.authenticate_site import Response, Site
 from tests.support.database import in_database
 from tests.support.fake_idp import FakeIdP
@@ -65,7 +65,7 @@ async def groups_of(site: Site, subject: str) -> tuple[str, ...] | None:
 
 async def is_out(site: Site, subject: str) -> bool:
     issuer = configured_issuer(site.service.options)
-    return await site.service.scim.is_deactivated(Session("1", f"oidc/{subject}", subject, "oidc", 0.0, 4e9, issuer=issuer))
+    return await site.service.scim.is_deactivated(SessionRecord("1", f"oidc/{subject}", subject, "oidc", 0.0, 4e9, issuer=issuer))
 
 
 OKTA_USER = {

@@ -2,14 +2,14 @@
 
 from authorize.identity.account_identity import identity_of
 from authorize.policy import criteria
-from databroker.records import ServiceAccount
+from databroker.records import ServiceAccountRecord
 from tests.unit.authorize.builders import request, user
 
 NOW = 1500.0
 
 
 def test_rules_can_not_take_an_account_for_a_person_nor_a_person_for_an_account() -> None:
-    account = identity_of(ServiceAccount("ann", ("sales",), 1000.0, 99_000.0, ""), NOW)
+    account = identity_of(ServiceAccountRecord("ann", ("sales",), 1000.0, 99_000.0, ""), NOW)
     person = user("ann@corp.com", subject="service_account/ann")
 
     def holds(entry: str, who) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from authorize.client import Check
 from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
-from databroker.records import DIRECTORY_USER, DirectoryUser, Session, User
+from databroker.records import DIRECTORY_USER, DirectoryUser, SessionRecord, UserRecord
 from foundation.challenges import RefusedToken
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey
@@ -31,8 +31,8 @@ POLICY = [
 
 @dataclass
 class Given:
-    session: Session
-    user: User
+    session: SessionRecord
+    user: UserRecord
 
 
 @dataclass
@@ -54,8 +54,8 @@ class Known:
         if token != self.token:
             return RefusedToken("idp_id_token: it is for another audience")
         if self.given is None:
-            session = Session("bearer/1", "oidc/1", "1", "oidc", 1000.0, 2000.0, self.claims, issuer=ISSUER)
-            self.given = Given(session, User("oidc/1", "ann@corp.com", self.claims.get("email_verified"), "Ann", self.claims))
+            session = SessionRecord("bearer/1", "oidc/1", "1", "oidc", 1000.0, 2000.0, self.claims, issuer=ISSUER)
+            self.given = Given(session, UserRecord("oidc/1", "ann@corp.com", self.claims.get("email_verified"), "Ann", self.claims))
         return self.given
 
 
@@ -150,12 +150,14 @@ async def test_a_token_that_can_not_be_verified_lets_nobody_in(world: World) -> 
 
 
 async def test_a_token_that_has_ended_meanwhile_is_nobody(world: World) -> None:
-    world.known.given = Given(Session("bearer/1", "oidc/1", "1", "oidc", 1000.0, NOW, {}), User("oidc/1", "ann@corp.com"))
+    world.known.given = Given(SessionRecord("bearer/1", "oidc/1", "1", "oidc", 1000.0, NOW, {}), UserRecord("oidc/1", "ann@corp.com"))
     assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.SIGN_IN
 
 
 async def test_malformed_claims_name_nobody(world: World) -> None:
-    world.known.given = Given(Session("bearer/1", "oidc/1", "1", "oidc", 1000.0, 2000.0, "no map"), User("oidc/1", "ann@corp.com"))  # type: ignore[arg-type]
+    world.known.given = Given(
+        SessionRecord("bearer/1", "oidc/1", "1", "oidc", 1000.0, 2000.0, "no map"), UserRecord("oidc/1", "ann@corp.com")
+    )  # type: ignore[arg-type]
     assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.SIGN_IN
 
 
@@ -163,7 +165,9 @@ async def test_whom_another_issuer_names_is_not_in_our_directory(world: World) -
     named = "https://ci.example.com#1"
     await world.broker.put(DIRECTORY_USER, named, DirectoryUser(named, "ann@corp.com", "Ann", ("g1",)).to_data())
     said = {"iss": "https://ci.example.com", "email": "ann@corp.com", "email_verified": True, "groups": ["g1"], "repository": "a/b"}
-    world.known.given = Given(Session("bearer/1", named, "1", "jwt", 1000.0, 2000.0, said), User(named, "ann@corp.com", True, "", said))
+    world.known.given = Given(
+        SessionRecord("bearer/1", named, "1", "jwt", 1000.0, 2000.0, said), UserRecord(named, "ann@corp.com", True, "", said)
+    )
     for path, outcome in (("/group", Outcome.FORBIDDEN), ("/mail", Outcome.FORBIDDEN), ("/claim", Outcome.ALLOWED)):
         check = await world.check(path, "Bearer good.to.ken")
         assert check.decision.outcome is outcome, path

@@ -10,7 +10,7 @@ import pytest
 from authorize.identity.loader import IdentityLoader
 from authorize.policy.identity import Identity
 from config.issuers import configured_issuer
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, Session, User
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, SessionRecord, UserRecord
 from databroker.replica import Replica
 from databroker.session_reader import SessionReader
 from foundation.errors import BrokerError
@@ -190,7 +190,7 @@ async def test_a_session_of_another_provider_is_nobody(world: World, changed: di
 async def test_a_record_of_another_issuer_lends_nothing_to_whoever_has_the_same_id(world: World) -> None:
     broker, _, loader = world
     await broker.sign_in(claims={"team": "blue"})
-    theirs = User("oidc/1", "ceo@corp.com", True, "Boss", {"team": "red", "groups": ["admins"]}, issuer="https://other.example")
+    theirs = UserRecord("oidc/1", "ceo@corp.com", True, "Boss", {"team": "red", "groups": ["admins"]}, issuer="https://other.example")
     await broker.put(USER, "oidc/1", theirs.to_data())
     found = await loader.load("s1", NOW)
     assert found is not None
@@ -216,8 +216,8 @@ async def test_the_directory_of_another_issuer_puts_nobody_into_a_group(
     await broker.put(DIRECTORY_USER, "oidc/1", person.to_data())
     await broker.put(DIRECTORY_GROUP, "g1", DirectoryGroup("g1", "Sales", issuer=of_group).to_data())
     found = await loader.load("s1", NOW)
-    session = Session("token", "oidc/1", "1", "oidc", 1000.0, 2000.0, issuer=ISSUER)
-    by_token = await loader.of_bearer(session, User("oidc/1"))
+    session = SessionRecord("token", "oidc/1", "1", "oidc", 1000.0, 2000.0, issuer=ISSUER)
+    by_token = await loader.of_bearer(session, UserRecord("oidc/1"))
     for identity in (found, by_token):
         assert isinstance(identity, Identity)
         assert (identity.groups, identity.has_untold_groups) == (groups, is_untold)
@@ -253,7 +253,7 @@ async def test_a_loader_that_a_reload_replaced_is_not_kept_alive(world: World, t
 
 async def test_whom_a_token_names_is_made_anew_only_when_the_directory_says_something_else(world: World) -> None:
     broker, _, loader = world
-    session, user = Session("token", "oidc/1", "1", "oidc", 1000.0, 2000.0), User("oidc/1", "ann@corp.com")
+    session, user = SessionRecord("token", "oidc/1", "1", "oidc", 1000.0, 2000.0), UserRecord("oidc/1", "ann@corp.com")
     before = None
     for change in (
         broker.join("oidc/2", "g1"),

@@ -8,7 +8,7 @@ from authorize.identity.person_records import PersonRecords, flattened, identity
 from authorize.policy.criteria import no_group_fits
 from authorize.policy.identity import Identity
 from authorize.policy.truth import UNKNOWN
-from databroker.records import DirectoryUser, Session, User
+from databroker.records import DirectoryUser, SessionRecord, UserRecord
 
 ABSENT = object()
 
@@ -23,9 +23,9 @@ def identity(
     expects_groups: bool = False,
     **user: Any,
 ) -> Identity:
-    session = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims or {})
+    session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims or {})
     return identity_of(
-        PersonRecords(session, User("oidc/1", claims=dict(user_claims), **user), person or DirectoryUser("oidc/1"), **(facts or {})),
+        PersonRecords(session, UserRecord("oidc/1", claims=dict(user_claims), **user), person or DirectoryUser("oidc/1"), **(facts or {})),
         groups_claim,
         expects_groups=expects_groups,
     )
@@ -113,8 +113,8 @@ def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
 
 
 def test_claims_of_the_session_outrank_those_of_the_user_record() -> None:
-    session = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, {"team": "new"})
-    found = identity_of(PersonRecords(session, User("oidc/1", claims={"team": "old", "level": 3}), DirectoryUser("oidc/1")), None)
+    session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, {"team": "new"})
+    found = identity_of(PersonRecords(session, UserRecord("oidc/1", claims={"team": "old", "level": 3}), DirectoryUser("oidc/1")), None)
     assert found.claims == {"team": ("new",), "level": (3,)}
 
 
@@ -183,8 +183,8 @@ def test_who_is_not_in_the_records_of_the_directory_has_groups_that_are_not_know
     expects_record: bool,
     is_unknown: bool,
 ) -> None:
-    session = Session("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims)
-    facts = PersonRecords(session, User("oidc/1"), person)
+    session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims)
+    facts = PersonRecords(session, UserRecord("oidc/1"), person)
     found = identity_of(facts, groups_claim, expects_groups=expects_groups, expects_record=expects_record)
     is_untold_claim = bool(groups_claim) and expects_groups and not claims
     assert found.has_untold_groups is (is_unknown or is_untold_claim)

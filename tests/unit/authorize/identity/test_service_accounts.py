@@ -9,7 +9,7 @@ import pytest
 from authorize.identity.account_identity import IDENTITY_SECONDS
 from authorize.identity.service_accounts import ServiceAccountLoader
 from authorize.policy.identity import Identity
-from databroker.records import SERVICE_ACCOUNT, ServiceAccount
+from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.replica import Replica
 from databroker.service_accounts import ServiceAccounts
 from databroker.store.memory import MemoryStore
@@ -37,7 +37,7 @@ class World:
     async def identify(self, token: str, now: float) -> Identity | None:
         return await identified(self.loader, token, now)
 
-    async def keep(self, account: ServiceAccount) -> None:
+    async def keep(self, account: ServiceAccountRecord) -> None:
         await self.broker.put(SERVICE_ACCOUNT, account.name, account.to_data())
         await settled()
 
@@ -49,7 +49,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def test_the_secret_is_the_account(world: World) -> None:
-    await world.keep(ServiceAccount("ci", ("deployers",), 1000.0, 99_000.0, hash_of(token := new_token("ci"))))
+    await world.keep(ServiceAccountRecord("ci", ("deployers",), 1000.0, 99_000.0, hash_of(token := new_token("ci"))))
     identity = await world.identify(token, NOW)
     assert identity is not None
     assert (identity.user_id, identity.subject, identity.session_id) == ("service_account/ci",) * 3
@@ -62,8 +62,8 @@ async def test_the_secret_is_the_account(world: World) -> None:
 
 async def test_any_other_secret_is_nobody(world: World) -> None:
     token, other = new_token("ci"), new_token("other")
-    await world.keep(ServiceAccount("ci", (), 1000.0, 99_000.0, hash_of(token)))
-    await world.keep(ServiceAccount("other", (), 1000.0, 99_000.0, hash_of(other)))
+    await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(token)))
+    await world.keep(ServiceAccountRecord("other", (), 1000.0, 99_000.0, hash_of(other)))
     assert await world.identify(token, NOW) is not None
     for wrong in (new_token("ci"), new_token("nobody"), token[:-1], "", "gate_sa_ci_", hash_of(token)):
         assert await world.identify(wrong, NOW) is None
@@ -90,7 +90,7 @@ async def test_the_old_secret_is_good_for_the_overlap(world: World) -> None:
 
 
 async def test_an_account_ends_on_time_and_what_is_attested_of_it_sooner(world: World) -> None:
-    account = ServiceAccount("ci", (), 1000.0, NOW + 2 * IDENTITY_SECONDS, hash_of(token := new_token("ci")))
+    account = ServiceAccountRecord("ci", (), 1000.0, NOW + 2 * IDENTITY_SECONDS, hash_of(token := new_token("ci")))
     await world.keep(account)
     identity = await world.identify(token, NOW)
     assert identity is not None
@@ -103,7 +103,7 @@ async def test_an_account_ends_on_time_and_what_is_attested_of_it_sooner(world: 
 
 async def test_a_malformed_or_moved_record_is_nobody(world: World) -> None:
     token = new_token("ci")
-    good = ServiceAccount("ci", (), 1000.0, 99_000.0, hash_of(token))
+    good = ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(token))
     for wrong in ({}, {**good.to_data(), "expires": "x"}, {**good.to_data(), "more": 1}, replace(good, name="other").to_data()):
         await world.broker.put(SERVICE_ACCOUNT, "ci", wrong)
         await settled()
@@ -120,7 +120,7 @@ async def test_an_account_of_another_server_is_another_though_its_version_is_the
     tokens = [new_token("ci") for _ in range(2)]
     stores = [MemoryStore(lambda: NOW) for _ in tokens]
     for store, token in zip(stores, tokens, strict=True):
-        await store.put(SERVICE_ACCOUNT, "ci", ServiceAccount("ci", (), 1000.0, 99_000.0, hash_of(token)).to_data())
+        await store.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(token)).to_data())
     line = BrokerOverALine(stores[0])
     replica = Replica(line, first_wait=0.001, clock=lambda: NOW)
     loader, following = ServiceAccountLoader(replica), spawn(replica.run(), name="replica of a test")
@@ -146,8 +146,8 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def test_a_refusal_says_what_is_wrong_and_no_secret(world: World) -> None:
     token, ended = new_token("ci"), new_token("old")
-    await world.keep(ServiceAccount("ci", (), 1000.0, 99_000.0, hash_of(new_token("ci"))))
-    await world.keep(ServiceAccount("old", (), 1000.0, NOW, hash_of(ended)))
+    await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(new_token("ci"))))
+    await world.keep(ServiceAccountRecord("old", (), 1000.0, NOW, hash_of(ended)))
     expected = {
         token: "service account ci: it has another secret",
         ended: "service account old: it has expired",

@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from databroker.adminsite.details import HIDDEN, SHOWN_FIELDS, broker_answer, claims, session_facts, shown_claims, shown_facts
-from databroker.records import Record, Session
+from databroker.records import Record, SessionRecord
 from foundation.errors import BrokerError
 
 MARK = "planted-8c1f"
@@ -18,10 +18,10 @@ def record(**data: object) -> Record:
 
 
 def test_no_field_is_shown_but_those_that_are_named() -> None:
-    planted = {field.name: f"{MARK}-{field.name}." for field in fields(Session)}
+    planted = {field.name: f"{MARK}-{field.name}." for field in fields(SessionRecord)}
     shown = session_facts(planted)
     assert set(shown) == {*SHOWN_FIELDS, "can_be_refreshed"}
-    secret = {field.name for field in fields(Session)} - HARMLESS
+    secret = {field.name for field in fields(SessionRecord)} - HARMLESS
     assert secret == {"id_token", "access_token", "refresh_token", "unverified_id_token"}
     assert [name for name in secret if planted[name] in str(shown)] == []
 

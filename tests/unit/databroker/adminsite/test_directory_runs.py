@@ -8,8 +8,7 @@ from django.contrib.admin import AdminSite
 from databroker.adminsite import directory_runs
 from databroker.adminsite.directory_runs import DirectoryRunAdmin, OutcomeFilter, last_reading
 from databroker.models import DirectoryRun
-from databroker.records import DIRECTORY_RUN, Record
-from databroker.records import DirectoryRun as Run
+from databroker.records import DIRECTORY_RUN, DirectoryRunRecord, Record
 from databroker.tables import rows
 from tests.support.admin import AdminPages, text_of
 
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("database")
 
 
 def wrote(began: float, **facts: object) -> None:
-    run = Run(f"{began:017.6f}", "okta at corp.okta.com", "schedule", began, **facts)  # type: ignore[arg-type]
+    run = DirectoryRunRecord(f"{began:017.6f}", "okta at corp.okta.com", "schedule", began, **facts)  # type: ignore[arg-type]
     batch = rows.RowBatch()
     rows.add_directory_run(batch, run.id, Record(DIRECTORY_RUN, run.id, run.to_data(), 1, began))
     rows.write(batch)
