@@ -29,7 +29,7 @@ _HTTP2 = {
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem")
 
 
-class Clusters:
+class EnvoyClusters:
     """Envoy clusters of one configuration.  Names follow from the content, so that what is the same keeps its connections over a reload."""
 
     def __init__(self, routes: Iterable[Route], dns_lookup_family: str):
@@ -46,7 +46,7 @@ class Clusters:
                     self._names[key] = cluster["name"]
 
     def __repr__(self) -> str:
-        return f"<Clusters of {len(self._names)} upstreams>"
+        return f"<EnvoyClusters of {len(self._names)} upstreams>"
 
     def name(self, upstream: Upstream, *, is_http2: bool) -> str | None:
         """Name of an upstream's cluster; None where Envoy can't reach it as gate would."""

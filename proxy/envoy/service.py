@@ -18,7 +18,7 @@ from config.options import Options
 from foundation.errors import ConfigError, Problem
 from foundation.tasks import spawn
 from proxy.envoy.bootstrap import Most, bootstrap
-from proxy.envoy.clusters import Clusters
+from proxy.envoy.clusters import EnvoyClusters
 from proxy.envoy.discovery import Discovery, Refused, Silent, write
 from proxy.envoy.ext_proc import ExtProcServer
 from proxy.envoy.internal_listener import Doorway
@@ -57,7 +57,7 @@ class EnvoyPlane:
         self._most = Most(options.envoy_max_heap, options.envoy_max_connections)
         self._watch: asyncio.Task[None] | None = None
         self._server: grpc.aio.Server | None = None
-        self._clusters = Clusters((), options.dns_lookup_family)
+        self._clusters = EnvoyClusters((), options.dns_lookup_family)
         self._before = options, self._clusters
         self._discovery = Discovery(self._files, admin)
         write(
@@ -135,7 +135,7 @@ class EnvoyPlane:
 
     def _publish(self, options: Options) -> None:
         # A request that was judged just now may still name a cluster of before.
-        before, self._clusters = self._clusters, Clusters(options.policy, options.dns_lookup_family)
+        before, self._clusters = self._clusters, EnvoyClusters(options.policy, options.dns_lookup_family)
         hosts = sorted(
             {route.from_.host for route in options.policy if route.tls_downstream_client_ca is not None or options.client_ca is not None}
         )

@@ -8,7 +8,7 @@ import pytest
 
 from config.options import Options
 from proxy.envoy import clusters
-from proxy.envoy.clusters import Clusters
+from proxy.envoy.clusters import EnvoyClusters
 from proxy.upstreams.request import Upstream
 from tests.support.client_certificates import authority
 from tests.support.options import make_options
@@ -21,7 +21,7 @@ def options(directory: Path, *routes: dict[str, Any]) -> Options:
     return make_options(directory, policy=policy, data_plane="envoy")
 
 
-def named(made: Clusters, chosen: Options, number: int = 0, *, position: int = 0) -> dict[str, Any]:
+def named(made: EnvoyClusters, chosen: Options, number: int = 0, *, position: int = 0) -> dict[str, Any]:
     route = chosen.policy[number]
     name = made.name(Upstream.build(route, position), is_http2=route.upstream_http2)
     assert name is not None
@@ -36,7 +36,7 @@ def address(cluster: dict[str, Any]) -> dict[str, Any]:
 def test_each_upstream_has_a_cluster_of_its_own(tmp_path: Path) -> None:
     http2 = {"to": "http://10.0.0.1:8001", "upstream_http2": True}
     chosen = options(tmp_path, {"to": ["http://10.0.0.1:8001", "http://app.internal"]}, http2)
-    made = Clusters(chosen.policy, "AUTO")
+    made = EnvoyClusters(chosen.policy, "AUTO")
     assert len(made.resources) == 3
     first, second, third = named(made, chosen), named(made, chosen, position=1), named(made, chosen, 1)
     assert (first["type"], address(first)) == ("STATIC", {"address": "10.0.0.1", "port_value": 8001})
@@ -49,7 +49,7 @@ def test_each_upstream_has_a_cluster_of_its_own(tmp_path: Path) -> None:
 
 def test_streams_of_who_does_not_read_hold_up_nobody_elses(tmp_path: Path) -> None:
     chosen = options(tmp_path, {"to": "http://10.0.0.1:8001", "upstream_http2": True})
-    made = named(Clusters(chosen.policy, "AUTO"), chosen)
+    made = named(EnvoyClusters(chosen.policy, "AUTO"), chosen)
     (protocol,) = made["typed_extension_protocol_options"].values()
     http2 = protocol["explicit_http_config"]["http2_protocol_options"]
     assert http2["initial_connection_window_size"] >= http2["max_concurrent_streams"] * http2["initial_stream_window_size"]
@@ -59,7 +59,7 @@ def test_streams_of_who_does_not_read_hold_up_nobody_elses(tmp_path: Path) -> No
 def test_what_is_the_same_has_the_same_name_in_another_configuration(tmp_path: Path) -> None:
     before = options(tmp_path, {"to": "http://10.0.0.1:8001"})
     after = options(tmp_path, {"to": "http://10.0.0.2:8001"}, {"to": "http://10.0.0.1:8001"})
-    assert named(Clusters(before.policy, "AUTO"), before) == named(Clusters(after.policy, "AUTO"), after, 1)
+    assert named(EnvoyClusters(before.policy, "AUTO"), before) == named(EnvoyClusters(after.policy, "AUTO"), after, 1)
 
 
 def tls(cluster: dict[str, Any]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def test_a_certificate_must_come_from_the_named_authority_and_bear_the_name(tmp_
     pem = base64.b64encode(CA.pem).decode()
     other = {"to": "https://10.0.0.1", "tls_server_name": "b.internal", "upstream_http2": True}
     chosen = options(tmp_path, {"to": "https://app.internal", "tls_custom_ca": pem}, other)
-    made = Clusters(chosen.policy, "AUTO")
+    made = EnvoyClusters(chosen.policy, "AUTO")
     custom, named_otherwise = tls(named(made, chosen)), tls(named(made, chosen, 1))
     assert custom["sni"] == "app.internal"
     validation = custom["common_tls_context"]["validation_context"]
@@ -86,7 +86,7 @@ def test_a_certificate_must_come_from_the_named_authority_and_bear_the_name(tmp_
 
 def test_an_address_is_looked_for_among_the_addresses_and_is_no_server_name(tmp_path: Path) -> None:
     chosen = options(tmp_path, {"to": "https://10.0.0.1"})
-    context = tls(named(Clusters(chosen.policy, "AUTO"), chosen))
+    context = tls(named(EnvoyClusters(chosen.policy, "AUTO"), chosen))
     assert "sni" not in context
     names = context["common_tls_context"]["validation_context"]["match_typed_subject_alt_names"]
     assert names == [{"san_type": "IP_ADDRESS", "matcher": {"exact": "10.0.0.1"}}]
@@ -94,7 +94,7 @@ def test_an_address_is_looked_for_among_the_addresses_and_is_no_server_name(tmp_
 
 def test_only_where_it_is_switched_off_nothing_is_verified(tmp_path: Path) -> None:
     chosen = options(tmp_path, {"to": "https://a.internal", "tls_skip_verify": True}, {"to": "https://a.internal"})
-    made = Clusters(chosen.policy, "AUTO")
+    made = EnvoyClusters(chosen.policy, "AUTO")
     assert "validation_context" not in tls(named(made, chosen))["common_tls_context"]
     assert "validation_context" in tls(named(made, chosen, 1))["common_tls_context"]
 
@@ -102,7 +102,7 @@ def test_only_where_it_is_switched_off_nothing_is_verified(tmp_path: Path) -> No
 def test_without_authorities_to_verify_by_envoy_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "system_bundle", lambda: None)
     chosen = options(tmp_path, {"to": "https://a.internal"}, {"to": "http://a.internal"})
-    made = Clusters(chosen.policy, "AUTO")
+    made = EnvoyClusters(chosen.policy, "AUTO")
     assert made.name(Upstream.build(chosen.policy[0]), is_http2=False) is None
     assert made.name(Upstream.build(chosen.policy[1]), is_http2=False) is not None
 
@@ -112,6 +112,6 @@ def test_a_certificate_of_ours_is_shown_to_upstreams_that_want_one(tmp_path: Pat
     key = ours.write(tmp_path).read_bytes().removeprefix(ours.pem)
     pair = {"tls_client_cert": base64.b64encode(ours.pem).decode(), "tls_client_key": base64.b64encode(key).decode()}
     chosen = options(tmp_path, {"to": "https://a.internal", **pair})
-    (shown,) = tls(named(Clusters(chosen.policy, "AUTO"), chosen))["common_tls_context"]["tls_certificates"]
+    (shown,) = tls(named(EnvoyClusters(chosen.policy, "AUTO"), chosen))["common_tls_context"]["tls_certificates"]
     assert shown["certificate_chain"] == {"inline_string": ours.pem.decode()}
     assert shown["private_key"] == {"inline_string": key.decode()}
