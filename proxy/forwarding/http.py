@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from foundation.errors import AccessEnded, BadRequest, UpstreamError
 from foundation.tasks import spawn
-from proxy.upstreams.client import Exchange, StaleConnection, UpstreamClient
+from proxy.upstreams.client import StaleConnection, UpstreamClient, UpstreamExchange
 from proxy.upstreams.request import OutgoingRequest
 
 Header = tuple[bytes, bytes]
@@ -58,7 +58,7 @@ class ForwardResult:
 
 
 # What takes both connections over where an upstream changes protocols as it was asked; returns at their end.
-Switch = Callable[[Exchange, Sequence[Header], Leash, ForwardResult], Awaitable[None]]
+Switch = Callable[[UpstreamExchange, Sequence[Header], Leash, ForwardResult], Awaitable[None]]
 
 
 def framing(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bool, int | None]:
@@ -118,7 +118,7 @@ async def forward(
     return result
 
 
-async def _ask(request: OutgoingRequest, client: UpstreamClient, watch: "Watch") -> tuple[Exchange, int, Sequence[Header]]:
+async def _ask(request: OutgoingRequest, client: UpstreamClient, watch: "Watch") -> tuple[UpstreamExchange, int, Sequence[Header]]:
     """The head of the answer; asked twice where an idle connection turned out to be closed, and nothing speaks against it."""
     try:
         return await _ask_once(request, client, watch)
@@ -132,7 +132,7 @@ async def _ask(request: OutgoingRequest, client: UpstreamClient, watch: "Watch")
 
 async def _ask_once(
     request: OutgoingRequest, client: UpstreamClient, watch: "Watch", *, is_fresh: bool = False
-) -> tuple[Exchange, int, Sequence[Header]]:
+) -> tuple[UpstreamExchange, int, Sequence[Header]]:
     if watch.exchange is not None:
         watch.exchange.close()
     exchange = watch.exchange = await client.open(request, is_fresh=is_fresh)
@@ -141,7 +141,7 @@ async def _ask_once(
     return exchange, *await exchange.response()
 
 
-async def _carry_response(exchange: Exchange, send: Send, status: int, headers: list[Header], result: ForwardResult) -> None:
+async def _carry_response(exchange: UpstreamExchange, send: Send, status: int, headers: list[Header], result: ForwardResult) -> None:
     try:
         await send({"type": "http.response.start", "status": status, "headers": headers})
     except ValueError as error:
@@ -187,7 +187,7 @@ class Watch:
         self._timer: asyncio.TimerHandle | None = None
         self._reader: asyncio.Task[None] | None = None
         self._ending: Ending | None = None
-        self.exchange: Exchange | None = None
+        self.exchange: UpstreamExchange | None = None
         self.has_begun_upload = False
 
     def start_quietly(self) -> None:

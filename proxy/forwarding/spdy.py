@@ -8,7 +8,7 @@ from foundation.errors import UpstreamError
 from proxy.forwarding.handshake import HandshakeRefused
 from proxy.forwarding.http import ForwardResult, Header, Leash, ResponseRule
 from proxy.forwarding.tunnel import ByteTunnel, Connection, Side, carry_after_101
-from proxy.upstreams.client import Exchange
+from proxy.upstreams.client import UpstreamExchange
 
 SPDY = b"SPDY/3.1"
 _FRAMING = (b"content-length", b"transfer-encoding")
@@ -52,7 +52,7 @@ class SpdyUpgrade:
     response_headers: ResponseRule
     timeout: float | None
 
-    async def carry(self, exchange: Exchange, raw_headers: Sequence[Header], leash: Leash, result: ForwardResult) -> None:
+    async def carry(self, exchange: UpstreamExchange, raw_headers: Sequence[Header], leash: Leash, result: ForwardResult) -> None:
         _require_accepted(raw_headers)
         headers = self.response_headers([pair for pair in raw_headers if not pair[0].lower().startswith(_FRAMING)])
         await carry_after_101(ByteTunnel(), lambda side: self.take_over(headers, side, SPDY), exchange, self.timeout, leash, result)

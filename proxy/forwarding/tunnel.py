@@ -9,7 +9,7 @@ from foundation.errors import UpstreamError
 from proxy.forwarding.http import Ending, ForwardResult, Leash
 from proxy.forwarding.silence import Silence
 from proxy.keep_alive import keep_alive
-from proxy.upstreams.client import Exchange
+from proxy.upstreams.client import UpstreamExchange
 
 # An end that takes nothing for so long is gone, whatever its kernel says.
 STALL_SECONDS = 300.0
@@ -248,7 +248,7 @@ class _BytesSide(Side):
 async def carry_after_101(
     tunnel: Tunnel,
     take_over: Callable[[Side], tuple[Connection, bytes]],
-    exchange: Exchange,
+    exchange: UpstreamExchange,
     timeout: float | None,
     leash: Leash,
     result: ForwardResult,

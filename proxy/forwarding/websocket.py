@@ -12,7 +12,7 @@ from proxy.forwarding.frames import GOING_AWAY, POLICY, FrameWalker, close_frame
 from proxy.forwarding.handshake import PREFIX, Handshake
 from proxy.forwarding.http import Ending, ForwardResult, Header, Leash, ResponseRule
 from proxy.forwarding.tunnel import RATE, Connection, Side, Tunnel, carry_after_101
-from proxy.upstreams.client import Exchange
+from proxy.upstreams.client import UpstreamExchange
 
 # Frames of one direction, on average; a faster sender is read more slowly.
 FRAMES_PER_SECOND = 5000
@@ -40,7 +40,7 @@ class Upgrade:
     response_headers: ResponseRule
     timeout: float | None
 
-    async def carry(self, exchange: Exchange, raw_headers: Sequence[Header], leash: Leash, result: ForwardResult) -> None:
+    async def carry(self, exchange: UpstreamExchange, raw_headers: Sequence[Header], leash: Leash, result: ForwardResult) -> None:
         accepted = self.offer.accepted(raw_headers)
         others = [pair for pair in raw_headers if not pair[0].lower().startswith((PREFIX, *_FRAMING))]
         relay = _Relay(allows_rsv=any(name == b"sec-websocket-extensions" for name, _ in accepted))

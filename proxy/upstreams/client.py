@@ -52,7 +52,7 @@ class UpstreamClient:
             self._connector._family = self.family
             self._connector.clear_dns_cache()
 
-    async def open(self, request: OutgoingRequest, *, is_fresh: bool = False) -> "Exchange":
+    async def open(self, request: OutgoingRequest, *, is_fresh: bool = False) -> "UpstreamExchange":
         """Exchange with its head sent, on a connection that is new if `is_fresh`.  Raises UpstreamError.
 
         An upgrade has a connection of its own: it would keep it anyway, and where one that was idle is lost it could not ask again.
@@ -61,7 +61,7 @@ class UpstreamClient:
             head = request_head(request)
             upstream = request.upstream.apart() if request.is_upgrade else request.upstream
             try:
-                exchange = Exchange(await self._connection(upstream, is_fresh), request, self.troubles)
+                exchange = UpstreamExchange(await self._connection(upstream, is_fresh), request, self.troubles)
             except _TROUBLE as error:
                 trouble = self.troubles.unconnected(upstream.place, error)
                 # Where we lack a descriptor no other upstream could be asked either.
@@ -90,7 +90,7 @@ class UpstreamClient:
             self._connector = None
 
 
-class Exchange:
+class UpstreamExchange:
     """Exchange with an upstream: one request on its way over one connection, and its response."""
 
     __slots__ = (
