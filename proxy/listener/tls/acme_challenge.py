@@ -16,7 +16,7 @@ from zope.interface import implementer
 from proxy.listener.first_bytes import Before, FirstBytes
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.tls.acme_state import Challenge, Obtained
-from proxy.listener.tls.client_hello import ClientHello, Incoming, Unreadable
+from proxy.listener.tls.client_hello import ClientHello, ClientHelloParser, Unreadable
 from proxy.listener.tls.self_signed import ACME_TLS, proof
 
 log = structlog.get_logger(__name__)
@@ -41,7 +41,7 @@ class AwaitedHello(FirstBytes):
     def __init__(self, before: BeforeTls):
         super().__init__(before.limits().read)
         self._before = before
-        self._incoming = Incoming()
+        self._incoming = ClientHelloParser()
         self._looked_at = 0
 
     def look(self) -> None:

@@ -19,7 +19,7 @@ class Unreadable(ValueError):
     """Error of a message that is no ClientHello that we can read."""
 
 
-class Incoming:
+class ClientHelloParser:
     """ClientHello parser at the beginning of a connection (RFC 8446 4.1.2), in one record or several.
 
     Each byte is looked at once, in however small parts it is sent.

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.listener.tls.client_hello import MOST_BYTES, ClientHello, Incoming, Unreadable
+from proxy.listener.tls.client_hello import MOST_BYTES, ClientHello, ClientHelloParser, Unreadable
 
 
 def find(received: bytes) -> ClientHello | None:
     """All of it at once."""
-    return Incoming().take(received)
+    return ClientHelloParser().take(received)
 
 
 def hello(server_name: str | None = "app.example.com", *protocols: str) -> bytes:
@@ -58,7 +58,7 @@ def test_a_message_in_several_records_is_the_same(size):
 
 @pytest.mark.parametrize("size", [1, 3, 50, 200])
 def test_what_comes_in_parts_is_the_same(size):
-    incoming = Incoming()
+    incoming = ClientHelloParser()
     sent = records(ACME[5:], size)
     for at in range(len(sent) - 1):
         assert incoming.take(sent[at : at + 1]) is None
@@ -68,7 +68,7 @@ def test_what_comes_in_parts_is_the_same(size):
 def test_each_byte_is_looked_at_once():
     """Small parts, each in a record of its own, cost no more than the whole in one: nobody looks at what was there before."""
     taken, sent = [], records(b"\x01\x00\x3f\xf0" + bytes(1000), 1)
-    incoming = Incoming()
+    incoming = ClientHelloParser()
     before = sys.getprofile()
     sys.setprofile(lambda frame, event, what: taken.append(event) if event in ("call", "c_call") else None)
     try:
