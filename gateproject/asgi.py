@@ -28,7 +28,7 @@ from gateproject.process.start import from_settings  # noqa: E402
 from gateproject.process.takeover import ConfigurationStatus  # noqa: E402
 from proxy.answers.refusals import Refuse, refusal_of  # noqa: E402
 from proxy.answers.send import send_refusal  # noqa: E402
-from proxy.incoming import BodyTooLarge, Incoming, Receive, Send, arrived, bounded  # noqa: E402
+from proxy.incoming import BodyTooLarge, IncomingRequest, Receive, Send, arrived, bounded  # noqa: E402
 from proxy.listener import listen  # noqa: E402
 from proxy.observe.spans import begun, name_page, status_noted  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
@@ -50,7 +50,7 @@ class OwnPage:
     authenticate: AuthenticateService | None  # for the pages of its host
     proxy: ProxyService
     configuration: ConfigurationStatus
-    incoming: Incoming
+    incoming: IncomingRequest
     at_authenticate_host: bool
 
     @property
@@ -78,7 +78,7 @@ class Edge:
             with span:
                 await self._answer(services, incoming, receive, status_noted(span, send))
 
-    async def _answer(self, services: Services, incoming: Incoming, receive: Receive, send: Send) -> None:
+    async def _answer(self, services: Services, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         proxy = served(services.proxy)
         try:
             incoming.request = proxy.read(incoming)
@@ -97,7 +97,7 @@ class Edge:
         else:
             await self._ours(services, owner, incoming, receive, send)
 
-    async def _ours(self, services: Services, owner: Owner, incoming: Incoming, receive: Receive, send: Send) -> None:
+    async def _ours(self, services: Services, owner: Owner, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         proxy = served(services.proxy)
         page = proxy.page_log(incoming, send)
         try:
@@ -108,7 +108,7 @@ class Edge:
         finally:
             page.tell()
 
-    async def _page(self, services: Services, owner: Owner, incoming: Incoming, receive: Receive, send: Send) -> None:
+    async def _page(self, services: Services, owner: Owner, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         parts = (services.options, services.broker, served(services.authorize), services.authenticate, served(services.proxy))
         own = OwnPage(*parts, self._runtime.status, incoming, owner is Owner.AUTHENTICATE_PAGES)
         path = incoming.request.path

@@ -20,7 +20,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request, and frozen ones cost three times as much
-class Incoming:
+class IncomingRequest:
     """Incoming request.  `headers` holds the last value of each lower-case name; `cookies` every Cookie header.
 
     `started` is a monotonic clock's.  `told` is the reason that a page of ours gave the client, for the log.
@@ -91,11 +91,11 @@ class Incoming:
 UNREADABLE = AccessRequest(method="", host="", port=None, path="/")
 
 
-def arrived(scope: dict[str, Any]) -> Incoming:
+def arrived(scope: dict[str, Any]) -> IncomingRequest:
     """Request that has just arrived and is still to be read."""
     headers = scope["headers"]
     cookies = [value for name, value in headers if name == b"cookie"]
-    return Incoming(scope, UNREADABLE, dict(headers), cookies, new_request_id(), time.monotonic())
+    return IncomingRequest(scope, UNREADABLE, dict(headers), cookies, new_request_id(), time.monotonic())
 
 
 class BodyTooLarge(BadRequest):
@@ -119,7 +119,7 @@ def bounded(receive: Receive, most: int) -> Receive:
     return receive_some
 
 
-def client_address(incoming: Incoming, trusted: Container[str]) -> str:
+def client_address(incoming: IncomingRequest, trusted: Container[str]) -> str:
     """Client address, for logs and sessions: the peer, or the last address in X-Forwarded-For that is not itself a trusted proxy's."""
     address = incoming.peer
     hops = [hop.strip() for hop in incoming.header(b"x-forwarded-for").split(",")] if address in trusted else []
@@ -131,7 +131,7 @@ def client_address(incoming: Incoming, trusted: Container[str]) -> str:
     return address
 
 
-def source_ip(incoming: Incoming, trusted: Container[str]) -> str:
+def source_ip(incoming: IncomingRequest, trusted: Container[str]) -> str:
     """Source address, for rules to compare: as `client_address`, but "" where the trusted proxies leave it in doubt.
 
     Every X-Forwarded-For line counts, the last first; a trusted peer that names nobody, or what is no address, says nothing.
@@ -149,7 +149,7 @@ def source_ip(incoming: Incoming, trusted: Container[str]) -> str:
     return hops[0]
 
 
-def client_certificate(incoming: Incoming) -> ClientCertificate | None:
+def client_certificate(incoming: IncomingRequest) -> ClientCertificate | None:
     """Client certificate that was shown when this connection was opened, if it was opened for this request's host.
 
     A connection that was opened for another name may carry requests for this one; what it showed there does not count here.

@@ -12,7 +12,7 @@ from foundation.crypto.program_tokens import ProgramHandOvers, ProgramTokens
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from proxy.answers import own_pages
-from proxy.incoming import Incoming, Send, client_address, client_certificate, source_ip
+from proxy.incoming import IncomingRequest, Send, client_address, client_certificate, source_ip
 from proxy.observe.access_log import PageLog
 from proxy.observe.request_metrics import RequestCounter
 from proxy.own_paths import Owner, owner
@@ -65,7 +65,7 @@ class ProxyService:
         self.program_tokens = ProgramTokens(options)
         self.loops = SignInLoops(options)
 
-    def read(self, incoming: Incoming) -> AccessRequest:
+    def read(self, incoming: IncomingRequest) -> AccessRequest:
         """Read a request that came to us, in its one reading; BadRequest where it has two."""
         incoming.own_headers = self._own_headers
         scope, headers = incoming.scope, incoming.headers
@@ -106,20 +106,20 @@ class ProxyService:
         found = self._authorize.routes.match(AccessRequest(CONNECT, host, int(port), "/"))
         return found.route if found is not None else None
 
-    def client_address(self, incoming: Incoming) -> str:
+    def client_address(self, incoming: IncomingRequest) -> str:
         """Client address: the peer, or whom a trusted peer names."""
         return client_address(incoming, self._trusted)
 
-    def is_trusted(self, incoming: Incoming) -> bool:
+    def is_trusted(self, incoming: IncomingRequest) -> bool:
         """Whether what the peer says of a request's past is believed."""
         return incoming.peer in self._trusted
 
-    def source_ip(self, incoming: Incoming) -> str:
+    def source_ip(self, incoming: IncomingRequest) -> str:
         return source_ip(incoming, self._trusted)
 
-    def page_log(self, incoming: Incoming, send: Send) -> PageLog:
+    def page_log(self, incoming: IncomingRequest, send: Send) -> PageLog:
         """Log of a request that we answer ourselves."""
         return PageLog(incoming, send, self._trusted)
 
-    async def answer(self, found: Owner, incoming: Incoming, send: Send) -> None:
+    async def answer(self, found: Owner, incoming: IncomingRequest, send: Send) -> None:
         await own_pages.answer(found, incoming, self._options, send)

@@ -8,7 +8,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.upstream.identity_headers import Headers
 from config.options import Options
 from proxy.forwarding.http import framing
-from proxy.incoming import Incoming
+from proxy.incoming import IncomingRequest
 from proxy.rewriting.headers import Downstream, ResponseHeaders, RouteHeaders
 from proxy.rewriting.target import HostRewrite, PathRewrite, own_name, target, without_token
 from proxy.upstreams.cluster import Cluster, Clusters, Place
@@ -56,7 +56,7 @@ class RouteForwarding:
         place = Place(self.cluster, who.encode())
         return place.upstream, place
 
-    def outgoing(self, incoming: Incoming, carry: Carry, credentials: Headers, who: str) -> OutgoingRequest:
+    def outgoing(self, incoming: IncomingRequest, carry: Carry, credentials: Headers, who: str) -> OutgoingRequest:
         """Outgoing request for one that may pass, with `credentials` of ours that its upstream wants to see.
 
         `who` asks, for balancing that sticks.  Raises BadRequest where the request can't be forwarded with one reading, and

@@ -17,7 +17,7 @@ from proxy.answers.redirects import redirect_to
 from proxy.answers.refusals import Refusals, Refuse, not_kept, refusal_of
 from proxy.forwarding import spdy
 from proxy.forwarding.handshake import PREFIX, Handshake, HandshakeRefused, handshake, require_known_origin
-from proxy.incoming import Incoming
+from proxy.incoming import IncomingRequest
 from proxy.own_paths import is_own_page
 from proxy.rewriting.headers import Header
 from proxy.rewriting.target import without_token
@@ -48,7 +48,7 @@ class CarriedElsewhere(BadRequest):
 class JudgedRequest:
     """Judged request: what was decided about it at `now`, when there had been so many `changes` of records and policy."""
 
-    incoming: Incoming
+    incoming: IncomingRequest
     check: Check
     now: float
     changes: int
@@ -131,7 +131,7 @@ class Verdicts:
             return self._refusals.loop(incoming, scheme)
         return SignIn(scheme, compiled.route if compiled else None)
 
-    def _require_askable(self, incoming: Incoming, compiled: CompiledRoute | None, asker: Asker) -> None:
+    def _require_askable(self, incoming: IncomingRequest, compiled: CompiledRoute | None, asker: Asker) -> None:
         """What no other proxy may carry, whatever the decision says."""
         request = incoming.request
         if is_own_page(request.path):
@@ -149,7 +149,7 @@ class Verdicts:
             raise CarriedElsewhere("the upstream of this address wants credentials of ours, and gate must carry the request itself")
 
 
-def with_form(verdict: SignIn, form: Kept | NotKept | None, incoming: Incoming) -> SignIn | Refuse:
+def with_form(verdict: SignIn, form: Kept | NotKept | None, incoming: IncomingRequest) -> SignIn | Refuse:
     """Verdict on a form that came without a session, by what became of it."""
     return not_kept(incoming, verdict.scheme, form) if isinstance(form, NotKept) else replace(verdict, form=form)
 
@@ -166,7 +166,7 @@ def refused(error: GateError, asker: Asker = Asker.OURS) -> Refuse:
     return Refuse(status, f"This request is refused: {error}.", advice, problem=error.in_full)
 
 
-def _offer(incoming: Incoming, route: Route, asker: Asker) -> Handshake | spdy.Offer | None:
+def _offer(incoming: IncomingRequest, route: Route, asker: Asker) -> Handshake | spdy.Offer | None:
     """What the client offers to change to, and we would carry.  BadRequest for what is no offer, or is not for this route."""
     method, headers, own_origin = (
         incoming.scope["method"],

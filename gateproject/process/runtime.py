@@ -42,7 +42,7 @@ from gateproject.process.takeover import ConfigurationStatus, Takeover, Takeover
 from gateproject.settings import cookie_settings
 from proxy.autocert.service import Autocert
 from proxy.envoy.service import EnvoyPlane
-from proxy.incoming import Incoming
+from proxy.incoming import IncomingRequest
 from proxy.listener.state import ListenerState
 from proxy.planes.carrying import Carrying
 from proxy.planes.ext_authz import ExtAuthzResponder
@@ -168,7 +168,7 @@ class Runtime:
         self._background.append(spawn(self._follow_configuration(), name="configuration"))
         self._background.append(spawn(self._carrying.decisions.run(), name="decision log"))
 
-    async def _may_go_on(self, incoming: Incoming) -> bool:
+    async def _may_go_on(self, incoming: IncomingRequest) -> bool:
         return await served(self.services.proxy).dataplane.may_go_on(incoming)
 
     async def run_until(self, stop: asyncio.Event) -> None:

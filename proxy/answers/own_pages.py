@@ -3,13 +3,13 @@
 from config.options import Options
 from proxy.answers.refusals import UNKNOWN_ADDRESS, Refuse
 from proxy.answers.send import send_redirect, send_refusal, send_text
-from proxy.incoming import Incoming, Send
+from proxy.incoming import IncomingRequest, Send
 from proxy.own_paths import Owner
 
 ROBOTS = "User-agent: *\nDisallow: /"
 
 
-async def answer(owner: Owner, incoming: Incoming, options: Options, send: Send) -> None:
+async def answer(owner: Owner, incoming: IncomingRequest, options: Options, send: Send) -> None:
     path = incoming.request.path
     if owner is Owner.NOTHING:
         await send_refusal(incoming, UNKNOWN_ADDRESS, send)

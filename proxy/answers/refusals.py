@@ -20,7 +20,7 @@ from foundation.errors import (
     UpstreamTimeout,
 )
 from proxy.forwarding.handshake import HandshakeRefused
-from proxy.incoming import Incoming
+from proxy.incoming import IncomingRequest
 from proxy.rewriting.headers import Headers
 from proxy.sign_in.kept_forms import FormGone, NotKept
 from proxy.sign_in.loops import SignInLoops
@@ -73,7 +73,7 @@ class Refusals:
         self._authorize = authorize
         self._explanation = f"{own}{EXPLANATION}"
 
-    def of(self, incoming: Incoming, check: Check, *, has_tunnels: bool) -> Refuse:
+    def of(self, incoming: IncomingRequest, check: Check, *, has_tunnels: bool) -> Refuse:
         """Refusal of what another sign-in does not help against.  `has_tunnels`: whoever asks may open one here."""
         decision, cors = check.decision, self._cors(incoming, check.decision)
         match decision.outcome:
@@ -88,10 +88,10 @@ class Refusals:
                 is_tunnels = has_tunnels and not incoming.is_connect and self._authorize.routes.has_tunnels_at(incoming.request.host)
                 return for_tunnels_only(incoming) if is_tunnels else UNKNOWN_ADDRESS
 
-    def token(self, incoming: Incoming, check: Check) -> Refuse:
+    def token(self, incoming: IncomingRequest, check: Check) -> Refuse:
         return Refuse(401, NOT_GOOD, NOT_GOOD_ADVICE, check.challenge, more=self._cors(incoming, check.decision))
 
-    def unauthorized(self, incoming: Incoming, check: Check) -> Refuse:
+    def unauthorized(self, incoming: IncomingRequest, check: Check) -> Refuse:
         """401 for who can't be led to a sign-in: programs, and proxies that ask."""
         decision = check.decision
         reason, challenge = "You are not signed in.", challenges.NOBODY
@@ -107,17 +107,17 @@ class Refusals:
         advice = TUNNEL_ADVICE.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_ADVICE
         return Refuse(401, reason, advice, challenge, more=self._cors(incoming, decision))
 
-    def loop(self, incoming: Incoming, scheme: str) -> Refuse:
+    def loop(self, incoming: IncomingRequest, scheme: str) -> Refuse:
         links = (("Try again", return_url(incoming, scheme)), *self._links[:1])
         return Refuse(400, LOOP, LOOP_ADVICE, links=links, more=[(b"set-cookie", self._clear_loop.encode())])
 
-    def _links_for(self, incoming: Incoming, identity: Identity | None) -> tuple[tuple[str, str], ...]:
+    def _links_for(self, incoming: IncomingRequest, identity: Identity | None) -> tuple[tuple[str, str], ...]:
         """Nobody else can open the explanation, so nobody else is led to it."""
         if identity is None or not self._authorize.may_administer(identity):
             return self._links
         return (("Why? The whole explanation, for administrators", f"{self._explanation}{incoming.request_id}"), *self._links)
 
-    def _cors(self, incoming: Incoming, decision: Decision) -> Headers:
+    def _cors(self, incoming: IncomingRequest, decision: Decision) -> Headers:
         """A script may read why it was refused where the route lets its origin in, or where that origin is a route of ours."""
         origin = incoming.header(b"origin")
         if not origin or not incoming.is_script:
@@ -137,11 +137,11 @@ class Refusals:
 UNKNOWN_ADDRESS = Refuse(404, "No application is configured at this address.", "Check the address for a typo.")
 
 
-def for_tunnels_only(incoming: Incoming) -> Refuse:
+def for_tunnels_only(incoming: IncomingRequest) -> Refuse:
     return Refuse(404, "This address carries TCP, not web pages.", f"Connect with `manage.py tunnel {incoming.request.host}:PORT`.")
 
 
-def not_kept(incoming: Incoming, scheme: str, form: NotKept) -> Refuse:
+def not_kept(incoming: IncomingRequest, scheme: str, form: NotKept) -> Refuse:
     return Refuse(401, NOT_KEPT.format(form.reason), NOT_KEPT_ADVICE, links=(("Sign in", return_url(incoming, scheme)),))
 
 

@@ -7,7 +7,7 @@ from config.options import Options
 from foundation import pages
 from foundation.challenges import missing_headers
 from proxy.answers.refusals import Refuse
-from proxy.incoming import Incoming, Send
+from proxy.incoming import IncomingRequest, Send
 from proxy.sign_in.redirects import SignInRedirects
 from proxy.verdict import Redirect, SignIn
 
@@ -24,7 +24,7 @@ async def send_response(send: Send, status: int, headers: Headers, body: bytes, 
 
 
 async def send_text(
-    incoming: Incoming, send: Send, status: int, text: str, *, content_type: str = "text/plain", is_for_now: bool = False
+    incoming: IncomingRequest, send: Send, status: int, text: str, *, content_type: str = "text/plain", is_for_now: bool = False
 ) -> None:
     """Plain-text response.  `is_for_now`: it says how things are at this moment, so nothing on the way may keep it."""
     headers = [(b"content-type", content_type.encode()), (b"x-content-type-options", b"nosniff"), *incoming.own_headers]
@@ -33,7 +33,7 @@ async def send_text(
 
 
 async def send_redirect(
-    incoming: Incoming,
+    incoming: IncomingRequest,
     send: Send,
     location: str,
     *,
@@ -48,7 +48,7 @@ async def send_redirect(
     await send_response(send, status, headers, b"", head_only=incoming.is_head)
 
 
-async def send_refusal(incoming: Incoming, refusal: Refuse, send: Send) -> int:
+async def send_refusal(incoming: IncomingRequest, refusal: Refuse, send: Send) -> int:
     """Refusal as HTML, JSON or text, by Accept; to a gRPC client a trailers-only response.  Returns the status that was meant."""
     incoming.told, status = refusal.reason, refusal.status
     if incoming.is_grpc:
@@ -72,7 +72,7 @@ class Answers:
         self._sign_in = SignInRedirects(options)
         self._added = tuple(added)
 
-    async def send(self, incoming: Incoming, verdict: SignIn | Refuse | Redirect, send: Send, now: float) -> int:
+    async def send(self, incoming: IncomingRequest, verdict: SignIn | Refuse | Redirect, send: Send, now: float) -> int:
         """Render a verdict; returns the status that was said."""
         match verdict:
             case Refuse():

@@ -16,7 +16,7 @@ from foundation.telemetry.logs import is_access_logged, log_access
 from foundation.telemetry.tracing.spans import active
 from proxy.answers.refusals import Refuse
 from proxy.forwarding.http import Ending, ForwardResult
-from proxy.incoming import Incoming, Send, client_address
+from proxy.incoming import IncomingRequest, Send, client_address
 from proxy.observe.spans import tell_trace
 from proxy.rewriting.headers import TrustedPeers
 from proxy.verdict import JudgedRequest, Verdict
@@ -30,7 +30,7 @@ class RequestLog:
 
     __slots__ = ("_observer", "incoming", "judged", "problem", "result", "seconds", "status")
 
-    def __init__(self, incoming: Incoming, observer: "Observer"):
+    def __init__(self, incoming: IncomingRequest, observer: "Observer"):
         self.incoming = incoming
         self._observer = observer
         self.judged: JudgedRequest | None = None
@@ -99,7 +99,7 @@ class Observer:
     decisions: DecisionLog
     saw: Saw
 
-    def begin(self, incoming: Incoming) -> RequestLog:
+    def begin(self, incoming: IncomingRequest) -> RequestLog:
         return RequestLog(incoming, self)
 
     def keep(self, log: RequestLog, seconds: float) -> None:
@@ -122,7 +122,7 @@ class PageLog:
 
     __slots__ = ("_incoming", "_send", "_status", "_trusted")
 
-    def __init__(self, incoming: Incoming, send: Send, trusted: TrustedPeers):
+    def __init__(self, incoming: IncomingRequest, send: Send, trusted: TrustedPeers):
         self._incoming = incoming
         self._send = send
         self._trusted = trusted
@@ -144,7 +144,7 @@ class PageLog:
         log_access(level, fields)
 
 
-def _asked(incoming: Incoming, trusted: TrustedPeers, status: int | None) -> dict[str, object]:
+def _asked(incoming: IncomingRequest, trusted: TrustedPeers, status: int | None) -> dict[str, object]:
     request = incoming.request
     return {
         "request_id": incoming.request_id,

@@ -10,13 +10,13 @@ from foundation.telemetry.tracing import spans
 from foundation.telemetry.tracing.spans import CLIENT, AnySpan, Facts, Span, current
 from foundation.telemetry.tracing.tracer import Tracer
 from proxy.forwarding.http import Ending, ForwardResult
-from proxy.incoming import Incoming, Send
+from proxy.incoming import IncomingRequest, Send
 from proxy.upstreams.request import OutgoingRequest
 
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"))
 
 
-def begun(tracer: Tracer, trusts: Any, incoming: Incoming) -> Span | None:
+def begun(tracer: Tracer, trusts: Any, incoming: IncomingRequest) -> Span | None:
     """Root span of a request, where it is traced; `trusts` has the proxy that knows whom to believe."""
     method = _known(incoming.scope["method"])
     span = tracer.begin(method, incoming.scope["headers"], is_trusted=trusts.proxy.is_trusted(incoming))
@@ -61,7 +61,7 @@ async def judged_in_span(asked: Awaitable[Check]) -> Check:
         return check
 
 
-def tell_trace(incoming: Incoming, check: Check | None, status: int | None, *, is_trouble: bool) -> None:
+def tell_trace(incoming: IncomingRequest, check: Check | None, status: int | None, *, is_trouble: bool) -> None:
     """Set the attributes of the root span: the request as a whole."""
     request, span = incoming.request, current()
     span.note(_read(request))

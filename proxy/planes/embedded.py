@@ -19,7 +19,7 @@ from proxy.forwarding.http import ForwardResult, forward
 from proxy.forwarding.spdy import SpdyUpgrade
 from proxy.forwarding.tcp import Limits, carry_tcp
 from proxy.forwarding.websocket import Upgrade
-from proxy.incoming import Incoming, Receive, Send, client_address
+from proxy.incoming import IncomingRequest, Receive, Send, client_address
 from proxy.observe.spans import carried_in_span
 from proxy.planes.carrying import Carrying
 from proxy.planes.judging import Judging
@@ -57,7 +57,7 @@ class DataPlane:
         self._answers = Answers(options, self.state.response_headers.added)
         self.forms = KeptForms(options, self._carrying.broker, authorize.scheme_of)
 
-    async def __call__(self, incoming: Incoming, receive: Receive, send: Send) -> None:
+    async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         log = self.observer.begin(incoming)
         try:
             if incoming.request.method == "POST":
@@ -162,7 +162,7 @@ class DataPlane:
             return ""
         return judged.session_id if judged.check.identity is not None else client_address(judged.incoming, self._trusted)
 
-    async def may_go_on(self, incoming: Incoming) -> bool:
+    async def may_go_on(self, incoming: IncomingRequest) -> bool:
         """Whether this request would still be carried as it is.  Raises BrokerError."""
         try:
             verdict = self.verdicts.of(await self.judging.again(incoming))
@@ -173,7 +173,7 @@ class DataPlane:
         return verdict.offer is not None or not incoming.is_upgrade or not spdy.is_offered(incoming.scope["headers"])
 
 
-def _take_over(incoming: Incoming) -> Any:
+def _take_over(incoming: IncomingRequest) -> Any:
     """The listener's way to hand over a connection, client and all."""
     tunnel: dict[str, Any] | None = incoming.scope.get("extensions", {}).get("gate.tunnel")
     if tunnel is None:

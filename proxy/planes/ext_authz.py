@@ -10,7 +10,7 @@ from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import GateError
 from foundation.telemetry.request_id import new_request_id
 from proxy.answers.send import Answers, CapturedResponse
-from proxy.incoming import Incoming
+from proxy.incoming import IncomingRequest
 from proxy.observe.access_log import RequestLog
 from proxy.planes.carrying import Carrying
 from proxy.planes.judging import Judging
@@ -84,10 +84,12 @@ def _by_names(sent: tuple[bytes, ...]) -> tuple[frozenset[bytes], tuple[bytes, .
     return names, tuple(name for name in names if name not in WRITTEN_BY_ENVOYS and is_internal_header(fold(name)))
 
 
-def _incoming(asked: EnvoyRequest) -> Incoming:
+def _incoming(asked: EnvoyRequest) -> IncomingRequest:
     scope = {
         "method": asked.request.method,
         "headers": list(asked.headers),
         "client": (asked.client_address, 0) if asked.client_address else None,
     }
-    return Incoming(scope, asked.request, dict(asked.headers), list(asked.cookies), asked.request_id or new_request_id(), asked.started)
+    return IncomingRequest(
+        scope, asked.request, dict(asked.headers), list(asked.cookies), asked.request_id or new_request_id(), asked.started
+    )

@@ -10,7 +10,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from config.options import Options
 from foundation.errors import BadRequest, GateError
 from proxy.answers.send import Answers, Headers, send_refusal, send_response
-from proxy.incoming import Incoming, Receive, Send, source_ip
+from proxy.incoming import IncomingRequest, Receive, Send, source_ip
 from proxy.own_paths import is_own_page
 from proxy.planes.carrying import Carrying
 from proxy.planes.judging import Judging
@@ -26,7 +26,7 @@ VARY = b", ".join(
     sorted([b"cookie", b"authorization", b"origin", b"access-control-request-method", b"sec-websocket-version", *ALL_HEADERS])
 )
 
-OwnPages = Callable[[Incoming, Receive, Send], Awaitable[None]]
+OwnPages = Callable[[IncomingRequest, Receive, Send], Awaitable[None]]
 
 
 class ForwardAuth:
@@ -43,7 +43,7 @@ class ForwardAuth:
         self._headers = RouteHeaders.of_another_proxy(options)
         self._cache_seconds = options.forward_auth_cache.total_seconds()
 
-    async def __call__(self, incoming: Incoming, receive: Receive, send: Send, own_pages: OwnPages) -> None:
+    async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send, own_pages: OwnPages) -> None:
         # Errors for gRPC clients have the status 200, which means something else to a front proxy.
         incoming = replace(incoming, headers={name: value for name, value in incoming.headers.items() if name != b"content-type"})
         asker = Asker.STATUS_ONLY if incoming.request.path == VERIFY else Asker.FRONT_PROXY
@@ -72,7 +72,7 @@ class ForwardAuth:
         finally:
             log.tell()
 
-    def _original(self, incoming: Incoming) -> Original:
+    def _original(self, incoming: IncomingRequest) -> Original:
         if incoming.request.path not in (VERIFY, "/"):
             raise NoSuchPath(f"forward auth answers at / and {VERIFY} only")
         _refuse_what_is_not_the_clients(incoming)
@@ -89,7 +89,7 @@ class ForwardAuth:
         return original
 
     async def _own_page(
-        self, judged: Incoming, original: Original, asker: Asker, receive: Receive, refuse: Send, own_pages: OwnPages
+        self, judged: IncomingRequest, original: Original, asker: Asker, receive: Receive, refuse: Send, own_pages: OwnPages
     ) -> None:
         """A front proxy that asks about `/.gate/` too hands our answer on to the browser, as long as it is no 2xx."""
         if asker is Asker.STATUS_ONLY or original.request.method not in ("", "GET"):
@@ -124,7 +124,7 @@ class NoSuchPath(BadRequest):
 class _NeverSuccess:
     """Status filter of refusals: a front proxy lets a request pass for nothing but the status 2xx of our answer."""
 
-    def __init__(self, incoming: Incoming, send: Send):
+    def __init__(self, incoming: IncomingRequest, send: Send):
         self._incoming, self._send = incoming, send
         self._is_replaced = False
         self.status = 0
@@ -141,7 +141,7 @@ class _NeverSuccess:
         await self._send(message)
 
 
-def _refuse_what_is_not_the_clients(incoming: Incoming) -> None:
+def _refuse_what_is_not_the_clients(incoming: IncomingRequest) -> None:
     """We can't take a header out of what the front proxy will forward, so a request that claims an identity, or steers the application
     away from what is judged, does not pass.  Some names that steer are the front proxy's own words to us."""
     names = [*(name for name, _ in incoming.scope["headers"]), *incoming.scope.get("gate.ignored_headers", ())]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from authorize.client import Authorizer
 from foundation.telemetry.tracing.spans import active
-from proxy.incoming import Incoming
+from proxy.incoming import IncomingRequest
 from proxy.observe.access_log import RequestLog
 from proxy.observe.spans import judged_in_span
 from proxy.planes.open_streams import OpenStreams
@@ -46,7 +46,7 @@ class Judging:
             log.would_be(judged, would_be)
         return judged
 
-    async def again(self, incoming: Incoming) -> JudgedRequest:
+    async def again(self, incoming: IncomingRequest) -> JudgedRequest:
         """Decision anew on what is being carried: no new request, so nothing is kept of it."""
         check = await self._authorize.check(incoming.request, incoming.cookies)
         return JudgedRequest(incoming, check, self._clock(), self._streams.changes)

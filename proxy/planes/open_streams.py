@@ -12,7 +12,7 @@ from databroker.store.base import RecordChange
 from foundation.client_network import client_network
 from foundation.errors import BrokerError
 from proxy.forwarding.http import Leash
-from proxy.incoming import Incoming
+from proxy.incoming import IncomingRequest
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +31,7 @@ class Stream(Leash):
     """Stream under way, one request; `session_id` is empty where nobody is signed in, `is_timed` where time alone may end its access,
     `asks_provider` where it must perhaps be asked about it."""
 
-    incoming: Incoming = field(kw_only=True)
+    incoming: IncomingRequest = field(kw_only=True)
     session_id: str = ""
     is_timed: bool = False
     asks_provider: bool = False
@@ -50,7 +50,9 @@ class OpenStreams:
     def __repr__(self) -> str:
         return f"<OpenStreams {sum(map(len, self._by_session.values()))} of {len(self._by_session)} sessions>"
 
-    def open(self, incoming: Incoming, session_id: str, judged_at: int, *, is_timed: bool = False, asks_provider: bool = False) -> Stream:
+    def open(
+        self, incoming: IncomingRequest, session_id: str, judged_at: int, *, is_timed: bool = False, asks_provider: bool = False
+    ) -> Stream:
         """Open a stream.  `judged_at` is what `changes` was before it was judged: what came since may have ended its access."""
         if judged_at != self.changes:
             self._must_look.set()
@@ -86,7 +88,7 @@ class OpenStreams:
         self.changes += 1
         self._must_look.set()
 
-    async def run(self, may_go_on: Callable[[Incoming], Awaitable[bool]]) -> None:
+    async def run(self, may_go_on: Callable[[IncomingRequest], Awaitable[bool]]) -> None:
         """Judge open streams anew whenever something may have changed, and now and then where time alone may, for ever."""
         unjudged: set[Stream] = set()
         while True:

@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 from authorize.policy.paths.canonical import canonical_host, require_plain
 from authorize.policy.request import AccessRequest, access_request
 from foundation.errors import BadRequest
-from proxy.incoming import Incoming
+from proxy.incoming import IncomingRequest
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class Original:
         return f"{self.origin}{self.request.path}{query}"
 
 
-def original_request(incoming: Incoming, default_ports: frozenset[int], *, is_trusted: bool) -> Original:
+def original_request(incoming: IncomingRequest, default_ports: frozenset[int], *, is_trusted: bool) -> Original:
     """Original request; BadRequest without a URL, where two sources differ, or where another URL may be forwarded than is judged.
 
     Headers count only if the peer `is_trusted`: anybody else's are the client's own.
@@ -77,7 +77,7 @@ def original_of_url(url: str, default_ports: frozenset[int]) -> Original:
 
 
 def _original(
-    scheme: str, host: bytes, target: bytes, default_ports: frozenset[int], method: str = "", incoming: Incoming | None = None
+    scheme: str, host: bytes, target: bytes, default_ports: frozenset[int], method: str = "", incoming: IncomingRequest | None = None
 ) -> Original:
     _, port = _host_and_port(host, scheme)
     if port in DEFAULT_PORTS.values() and port != DEFAULT_PORTS[scheme]:
@@ -117,7 +117,7 @@ def _uri_parameter(query: bytes) -> list[bytes]:
     return [value]
 
 
-def _told(incoming: Incoming) -> Iterator[tuple[bytes, bytes]]:
+def _told(incoming: IncomingRequest) -> Iterator[tuple[bytes, bytes]]:
     for name, value in incoming.scope["headers"]:
         if name == b"x-forwarded-prefix" and value:
             raise BadRequest("the front proxy has cut the path before asking (X-Forwarded-Prefix): it must ask first")

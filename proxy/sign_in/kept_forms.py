@@ -28,7 +28,7 @@ from foundation.crypto import cookies
 from foundation.crypto.sealing import NONCE_BYTES, Sealer, decrypted, derive_key, from_text, to_text
 from foundation.crypto.sign_in_attempts import ID_CHARACTERS, is_attempt_id
 from foundation.errors import BadRequest, BrokerError, SealError
-from proxy.incoming import Incoming, Receive
+from proxy.incoming import IncomingRequest, Receive
 
 log = structlog.get_logger(__name__)
 
@@ -95,7 +95,7 @@ class KeptForms:
         self._readers = ConcurrencyLimit(READ_AT_A_TIME, READ_OF_ONE)
 
     async def keep(
-        self, incoming: Incoming, client_address: str, receive: Receive, now: float, *, can_be_sent: bool = True
+        self, incoming: IncomingRequest, client_address: str, receive: Receive, now: float, *, can_be_sent: bool = True
     ) -> Kept | NotKept | None:
         """Keep a form; None where it was not a page of the same origin that sent something: then nothing is kept, and nothing needs saying.
 
@@ -121,7 +121,7 @@ class KeptForms:
             self._readers.leave(network)
         return NotKept(TOO_LARGE) if body is None else await self._put(self._broker, incoming, client_address, body, now)
 
-    async def _put(self, broker: BrokerClient, incoming: Incoming, client_address: str, body: bytes, now: float) -> Kept | NotKept:
+    async def _put(self, broker: BrokerClient, incoming: IncomingRequest, client_address: str, body: bytes, now: float) -> Kept | NotKept:
         id, key, host_port = secrets.token_urlsafe(16), AESGCM.generate_key(256), incoming.request.host_port
         header = {"target": _target(incoming), "type": incoming.header(b"content-type"), "at": now}
         nonce = os.urandom(NONCE_BYTES)
@@ -140,7 +140,7 @@ class KeptForms:
             return Kept(PATH + id, self._cookie(id, sealed, int(LIFETIME)))
         return NotKept(NO_PLACE)
 
-    async def opened(self, incoming: Incoming, id: str, now: float) -> Form | None:
+    async def opened(self, incoming: IncomingRequest, id: str, now: float) -> Form | None:
         """Form of this browser; None where it has none of this id, or it was sent, or is too old."""
         if self._broker is None or not is_attempt_id(id):
             return None
@@ -155,14 +155,14 @@ class KeptForms:
                 continue
         return None
 
-    def may_be_button(self, incoming: Incoming) -> bool:
+    def may_be_button(self, incoming: IncomingRequest) -> bool:
         """Whether a request may be the button; cheap, because it is asked of each POST."""
         if incoming.request.method != "POST" or incoming.header(b"content-length") != str(_BUTTON_BYTES):
             return False
         prefix = self._prefix.encode()
         return any(prefix in header for header in incoming.cookies) and self._is_of_same_origin(incoming)
 
-    async def unpacked(self, incoming: Incoming, receive: Receive, now: float) -> tuple[Incoming, Receive]:
+    async def unpacked(self, incoming: IncomingRequest, receive: Receive, now: float) -> tuple[IncomingRequest, Receive]:
         """Request that the button stands for, in its place; anything else as it came.  FormGone where the form is not there any more."""
         if not self.may_be_button(incoming):
             return incoming, receive
@@ -185,7 +185,7 @@ class KeptForms:
             await self._broker.delete(KEPT_FORM, form.place)
         return True
 
-    def _is_of_same_origin(self, incoming: Incoming) -> bool:
+    def _is_of_same_origin(self, incoming: IncomingRequest) -> bool:
         """Sent again, a form has our origin.  One of another origin would pass the upstream's own defence against forged requests.
 
         Browsers say it in Sec-Fetch-Site, older ones in Origin; who says nothing is no browser.
@@ -243,7 +243,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-def _as_first_sent(incoming: Incoming, form: Form) -> Incoming:
+def _as_first_sent(incoming: IncomingRequest, form: Form) -> IncomingRequest:
     own = {b"content-type": form.content_type.encode("latin-1"), b"content-length": str(len(form.body)).encode()}
     headers = [*_without(incoming.scope["headers"], own), *own.items()]
     request = replace(incoming.request, headers=headers)
@@ -254,7 +254,7 @@ def _without(headers: Iterable[tuple[bytes, bytes]], names: Iterable[bytes]) -> 
     return [(name, value) for name, value in headers if name not in names]
 
 
-def _target(incoming: Incoming) -> str:
+def _target(incoming: IncomingRequest) -> str:
     query = f"?{incoming.request.query}" if incoming.request.query else ""
     return incoming.request.path + query
 

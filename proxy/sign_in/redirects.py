@@ -6,7 +6,7 @@ from foundation.challenges import challenge
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from foundation.crypto.signed_urls import UrlSigner
-from proxy.incoming import Incoming
+from proxy.incoming import IncomingRequest
 from proxy.rewriting.target import without_token
 
 # The provider attempt's cookie must hold the URL too, and browsers keep cookies up to 4,096 bytes (RFC 6265 6.1).
@@ -22,7 +22,7 @@ class SignInRedirects:
         self._session_cookies = SessionCookies(options)
 
     def begin(
-        self, incoming: Incoming, scheme: str, now: float, route: Route | None = None, *, own_page: str = ""
+        self, incoming: IncomingRequest, scheme: str, now: float, route: Route | None = None, *, own_page: str = ""
     ) -> tuple[str, list[str]]:
         """Location and Set-Cookie values: a signed URL of the authenticate service, and this browser's attempt; what may stand in the way
         of its session goes.
@@ -61,7 +61,7 @@ def step_up_challenge(route: Route, reason: str) -> str:
     return challenge(error="insufficient_user_authentication", error_description=reason, **asked)
 
 
-def return_url(incoming: Incoming, scheme: str) -> str:
+def return_url(incoming: IncomingRequest, scheme: str) -> str:
     """Return URL: where the person wanted to go; one too long for a cookie loses its query, then its path, never the host."""
     request = incoming.request
     origin = f"{scheme}://{request.host_port}"

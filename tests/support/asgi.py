@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from authorize.policy.request import access_request
-from proxy.incoming import Incoming
+from proxy.incoming import IncomingRequest
 
 NAVIGATION = {"accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate"}
 SCRIPT = {"accept": "*/*", "sec-fetch-mode": "cors"}
@@ -63,7 +63,7 @@ def http_scope(url: str, *, method: str = "GET", headers: dict[str, str] | None 
     }
 
 
-def incoming_from(url: str, *, default_ports: frozenset[int] = frozenset({443}), **scope: Any) -> Incoming:
+def incoming_from(url: str, *, default_ports: frozenset[int] = frozenset({443}), **scope: Any) -> IncomingRequest:
     made = http_scope(url, **scope)
     headers = dict(made["headers"])
     request = access_request(
@@ -76,7 +76,7 @@ def incoming_from(url: str, *, default_ports: frozenset[int] = frozenset({443}),
         access_control_request_method=headers.get(b"access-control-request-method", b""),
     )
     cookies = [value for name, value in made["headers"] if name == b"cookie"]
-    return Incoming(made, request, headers, cookies, "f" * 32, 0.0)
+    return IncomingRequest(made, request, headers, cookies, "f" * 32, 0.0)
 
 
 def body_of(*chunks: bytes) -> Any:

@@ -18,7 +18,7 @@ from foundation.errors import GateError, UpstreamError, UpstreamTimeout
 from proxy.answers.refusals import TooManyTunnels, refusal_of
 from proxy.answers.send import Answers, send_refusal
 from proxy.forwarding.handshake import HandshakeRefused
-from proxy.incoming import Incoming
+from proxy.incoming import IncomingRequest
 from proxy.sign_in.loops import SignInLoops
 from proxy.verdict import Carry, JudgedRequest, Verdicts
 from tests.support.asgi import NAVIGATION, SCRIPT, Answer, incoming_from
@@ -26,7 +26,7 @@ from tests.support.options import make_options
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 
-async def answered(options: Options, incoming: Incoming, check: Check) -> Answer:
+async def answered(options: Options, incoming: IncomingRequest, check: Check) -> Answer:
     authorize = AuthorizeService(options, Replica(LocalBroker(MemoryStore())), SigningKey.from_options(options))
     verdict, answer = Verdicts(options, authorize).of(JudgedRequest(incoming, check, NOW, 0)), Answer()
     assert not isinstance(verdict, Carry)

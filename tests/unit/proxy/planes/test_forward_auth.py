@@ -18,7 +18,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError
-from proxy.incoming import Incoming, Receive, Send
+from proxy.incoming import IncomingRequest, Receive, Send
 from proxy.planes.carrying import Carrying
 from proxy.service import ProxyService
 from tests.support.asgi import NAVIGATION, SCRIPT, Answer, body_of, incoming_from
@@ -61,13 +61,13 @@ class Asked:
     broker: LocalBroker
     proxy: ProxyService
     seen: list[tuple[str, float, str]]
-    own_pages: list[Incoming]
+    own_pages: list[IncomingRequest]
     own_status: int = 302
 
     async def ask(self, path: str, **scope: Any) -> Answer:
         answer = Answer()
 
-        async def own_page(incoming: Incoming, receive: Receive, send: Send) -> None:
+        async def own_page(incoming: IncomingRequest, receive: Receive, send: Send) -> None:
             self.own_pages.append(incoming)
             await send({"type": "http.response.start", "status": self.own_status, "headers": [(b"set-cookie", b"_gate=x")]})
             await send({"type": "http.response.body", "body": b"a page"})

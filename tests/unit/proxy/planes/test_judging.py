@@ -12,7 +12,7 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest
 from foundation.telemetry.metrics import registry
-from proxy.incoming import Incoming
+from proxy.incoming import IncomingRequest
 from proxy.observe.access_log import Observer
 from proxy.planes.judging import Judging
 from proxy.planes.open_streams import OpenStreams
@@ -69,7 +69,7 @@ async def test_who_leaves_the_telling_to_another_tells_nothing_of_what_is_in_sha
 
 async def test_what_could_not_be_judged_is_kept_too_and_what_was_not_is_not(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    odd: Incoming = incoming_from("https://app.example.com/;x/admin/x")
+    odd: IncomingRequest = incoming_from("https://app.example.com/;x/admin/x")
     for incoming, is_asked in ((odd, True), (incoming_from("https://app.example.com/"), False)):
         log = place.observer.begin(incoming)
         if is_asked:

@@ -8,7 +8,7 @@ from databroker.records import SESSION, USER, Record
 from databroker.replica import EVERYTHING
 from databroker.store.base import RecordChange
 from foundation.errors import BrokerError
-from proxy.incoming import Incoming
+from proxy.incoming import IncomingRequest
 from proxy.planes.open_streams import OpenStreams
 from tests.support.asgi import incoming_from
 
@@ -30,7 +30,7 @@ async def settle() -> None:
 async def running():
     tasks = []
 
-    def run(streams: OpenStreams, judge: Callable[[Incoming], Awaitable[bool]]) -> None:
+    def run(streams: OpenStreams, judge: Callable[[IncomingRequest], Awaitable[bool]]) -> None:
         tasks.append(asyncio.ensure_future(streams.run(judge)))
 
     yield run
@@ -129,7 +129,7 @@ async def test_a_stream_that_opens_after_a_change_it_was_not_judged_by_is_judged
 async def test_requests_are_answered_while_many_streams_are_judged_and_what_closed_meanwhile_is_left_alone(running) -> None:
     streams, ended, judged = OpenStreams(), [], []
 
-    async def judge(incoming: Incoming) -> bool:
+    async def judge(incoming: IncomingRequest) -> bool:
         judged.append(incoming)
         return False
 
@@ -162,7 +162,7 @@ async def test_while_the_broker_is_away_nothing_is_decided_and_it_is_asked_again
     monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
     streams, ended, asked = OpenStreams(), [], []
 
-    async def judge(incoming: Incoming) -> bool:
+    async def judge(incoming: IncomingRequest) -> bool:
         asked.append(incoming)
         if len(asked) < 3:
             raise BrokerError("away")
@@ -180,7 +180,7 @@ async def test_a_stream_that_can_not_be_judged_keeps_no_other_from_being_judged(
     monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
     streams, ended = OpenStreams(), []
 
-    async def judge(incoming: Incoming) -> bool:
+    async def judge(incoming: IncomingRequest) -> bool:
         if incoming is INCOMING:
             raise BrokerError("the provider of this one is away")
         return False
@@ -200,7 +200,7 @@ async def test_an_error_in_judging_one_stream_ends_it_and_the_judging_goes_on(ru
     streams, ended, may = OpenStreams(), [], {"s2"}
     other = incoming_from("https://app.example.com/")
 
-    async def judge(incoming: Incoming) -> bool:
+    async def judge(incoming: IncomingRequest) -> bool:
         if incoming is INCOMING:
             raise TypeError("authorize is of another release")
         return bool(may)
@@ -225,7 +225,7 @@ async def test_what_time_alone_may_end_is_judged_now_and_then_and_nothing_else(r
     streams, ended, judged = OpenStreams(), asyncio.Event(), []
     timed, closed, untimed = (incoming_from("https://app.example.com/") for _ in range(3))
 
-    async def judge(incoming: Incoming) -> bool:
+    async def judge(incoming: IncomingRequest) -> bool:
         judged.append(incoming)
         return False
 
@@ -237,8 +237,8 @@ async def test_what_time_alone_may_end_is_judged_now_and_then_and_nothing_else(r
     assert {id(incoming) for incoming in judged} == {id(timed)}
 
 
-def _answer(answer: bool) -> Callable[[Incoming], Awaitable[bool]]:
-    async def judge(incoming: Incoming) -> bool:
+def _answer(answer: bool) -> Callable[[IncomingRequest], Awaitable[bool]]:
+    async def judge(incoming: IncomingRequest) -> bool:
         return answer
 
     return judge
@@ -252,7 +252,7 @@ async def test_nobody_whose_access_has_ended_waits_for_what_a_provider_says_of_a
     for number in range(3):
         streams.open(incoming_from(f"https://app.example.com/token{number}"), f"bearer/{number}", 0, asks_provider=True)
 
-    async def judge(incoming: Incoming) -> bool:
+    async def judge(incoming: IncomingRequest) -> bool:
         if incoming is not people:
             asked.set()
             await asyncio.Event().wait()

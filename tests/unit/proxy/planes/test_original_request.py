@@ -3,7 +3,7 @@
 import pytest
 
 from foundation.errors import BadRequest
-from proxy.incoming import Incoming
+from proxy.incoming import IncomingRequest
 from proxy.planes.original_request import original_of_url, original_request
 from tests.support.asgi import incoming_from
 
@@ -14,7 +14,7 @@ ENCODED = "https%3A%2F%2Fapp.example.com%2Fpage%3Fa%3D1"
 TRAEFIK = {"x-forwarded-method": "GET", "x-forwarded-proto": "https", "x-forwarded-host": "app.example.com", "x-forwarded-uri": "/page?a=1"}
 
 
-def asked(query: str, *pairs: tuple[str, str], **headers: str) -> Incoming:
+def asked(query: str, *pairs: tuple[str, str], **headers: str) -> IncomingRequest:
     incoming = incoming_from(f"{ASK}{query}")
     given = [*pairs, *((name.replace("_", "-"), value) for name, value in headers.items())]
     incoming.scope["headers"] += [(name.encode(), value.encode("latin-1")) for name, value in given]
