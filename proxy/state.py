@@ -11,7 +11,7 @@ from proxy.forwarding.http import framing
 from proxy.incoming import IncomingRequest
 from proxy.rewriting.headers import Downstream, ResponseHeaders, RouteHeaders
 from proxy.rewriting.target import HostRewrite, PathRewrite, own_name, target, without_token
-from proxy.upstreams.cluster import Cluster, Clusters, Place
+from proxy.upstreams.cluster import Cluster, Clusters, ClusterSelection
 from proxy.upstreams.request import OutgoingRequest, Upstream
 from proxy.verdict import Carry
 
@@ -49,12 +49,12 @@ class RouteForwarding:
             silence=route.idle_timeout.total_seconds() or None,
         )
 
-    def chosen(self, who: str) -> tuple[Upstream, Place | None]:
+    def chosen(self, who: str) -> tuple[Upstream, ClusterSelection | None]:
         """Upstream for what is no HTTP request.  Raises NoHealthyUpstream."""
         if self.cluster is None:
             return self.upstream, None
-        place = Place(self.cluster, who.encode())
-        return place.upstream, place
+        selection = ClusterSelection(self.cluster, who.encode())
+        return selection.upstream, selection
 
     def outgoing(self, incoming: IncomingRequest, carry: Carry, credentials: Headers, who: str) -> OutgoingRequest:
         """Outgoing request for one that may pass, with `credentials` of ours that its upstream wants to see.
@@ -66,10 +66,10 @@ class RouteForwarding:
         host = incoming.headers[b"host"]
         has_body, content_length = framing(scope["headers"])
         downstream = Downstream(incoming.peer, scope["scheme"], host, incoming.request_id)
-        upstream, own_host, place = self.upstream, self.own_host, None
+        upstream, own_host, selection = self.upstream, self.own_host, None
         if self.cluster is not None:
-            place = Place(self.cluster, who.encode(), other_host=host if self.host.is_own else None)
-            upstream, own_host = place.upstream, place.host
+            selection = ClusterSelection(self.cluster, who.encode(), other_host=host if self.host.is_own else None)
+            upstream, own_host = selection.upstream, selection.host
         sent_host = self.host.apply(host, own_host, request.path, scope["headers"])
         told = carry.told + credentials
         headers = self.headers.for_upstream(scope["headers"], downstream, sent_host, told, carry.withheld)
@@ -83,7 +83,7 @@ class RouteForwarding:
             content_length=content_length,
             timeout=self.timeout,
             is_default_timeout=self.is_default_timeout,
-            place=place,
+            selection=selection,
         )
 
 

@@ -101,7 +101,7 @@ class Carried:
 
     async def _carry(self, context: Context, cut: Cut) -> None:
         task = cast("asyncio.Task[object]", asyncio.current_task())
-        with self._plane.on_leash(self._judged, self._outgoing.place) as stream:
+        with self._plane.on_leash(self._judged, self._outgoing.selection) as stream:
             stream.end = partial(self._end, task, Ending.REVOKED.value)
             try:
                 await self._converse(context, cut)
@@ -195,14 +195,14 @@ class Carried:
 
     def _require_answer(self, details: str, status: int) -> None:
         """UpstreamError where the upstream gave none that can be passed on."""
-        troubles, place = self._plane.troubles, self._outgoing.upstream.place
+        troubles, endpoint = self._plane.troubles, self._outgoing.upstream.endpoint
         if details != _FROM_UPSTREAM:
             if is_late(details):
-                raise troubles.late(place)
-            raise troubles.bad_answer(place, MALFORMED) if is_malformed(details) else troubles.told(place, trouble_in(details))
+                raise troubles.late(endpoint)
+            raise troubles.bad_answer(endpoint, MALFORMED) if is_malformed(details) else troubles.told(endpoint, trouble_in(details))
         if bad := bad_status(status, is_upgrade=False):
-            raise troubles.bad_answer(place, bad)
-        troubles.answered(place)
+            raise troubles.bad_answer(endpoint, bad)
+        troubles.answered(endpoint)
 
     def _trailers(self, trailers: pb.HttpTrailers) -> pb.TrailersResponse:
         """gRPC's own outcome is all that any client of ours reads there."""

@@ -28,7 +28,7 @@ from proxy.rewriting.headers import TrustedPeers
 from proxy.sign_in.kept_forms import Kept, KeptForms, NotKept
 from proxy.state import ProxyState, RouteForwarding
 from proxy.upstreams.dialing import dial
-from proxy.upstreams.request import OutgoingRequest, Place
+from proxy.upstreams.request import OutgoingRequest, Selection
 from proxy.verdict import Carry, JudgedRequest, SignIn, Verdicts, with_form
 
 # Of one session, or of nobody's from one address, in one process.
@@ -116,7 +116,7 @@ class DataPlane:
             else:
                 switch = SpdyUpgrade(take_over, self._answer_headers, lifetime).carry
 
-        with self.on_leash(judged, outgoing.place) as leash:
+        with self.on_leash(judged, outgoing.selection) as leash:
             answer = forward(outgoing, self._carrying.client, receive, send, self._answer_headers, leash, switch)
             result = await (answer if active() is None else carried_in_span(outgoing, answer))
             leash.status = result.status
@@ -129,21 +129,21 @@ class DataPlane:
         if self.streams.tunnels(judged.session_id, incoming.peer) >= MOST_TUNNELS:
             raise TooManyTunnels(f"{MOST_TUNNELS} tunnels are open already")
         forwarding = self.state.forwarding(compiled)
-        upstream, place = forwarding.chosen(self._who(forwarding, judged))
+        upstream, selection = forwarding.chosen(self._who(forwarding, judged))
         family, headers = self._carrying.client.family, [(b"x-request-id", incoming.request_id.encode())]
         limits = Limits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.silence)
-        dialled = partial(dial, upstream, place, family, self.troubles)
-        with self.on_leash(judged, place) as leash:
+        dialled = partial(dial, upstream, selection, family, self.troubles)
+        with self.on_leash(judged, selection) as leash:
             result = await carry_tcp(compiled.route.name or compiled.id, dialled, take_over, headers, receive, limits, leash)
             leash.status = result.status
         return result
 
     @contextmanager
-    def on_leash(self, judged: JudgedRequest, place: Place | None) -> Iterator[Stream]:
+    def on_leash(self, judged: JudgedRequest, selection: Selection | None) -> Iterator[Stream]:
         """Run while it is carried: `streams` may end it, and its upstream is known to be at work; the leash is told how that went."""
         stream = self.begin(judged)
-        if place is not None:
-            place.begin()
+        if selection is not None:
+            selection.begin()
         try:
             yield stream
         except NoDescriptors:  # says nothing of the upstream
@@ -153,8 +153,8 @@ class DataPlane:
             raise
         finally:
             self.streams.close(stream)
-            if place is not None:
-                place.end(stream.status)
+            if selection is not None:
+                selection.end(stream.status)
 
     def _who(self, forwarding: RouteForwarding, judged: JudgedRequest) -> str:
         """For balancing that sticks: the session, else the client's address."""

@@ -63,9 +63,9 @@ class UpstreamClient:
             try:
                 exchange = UpstreamExchange(await self._connection(upstream, is_fresh), request, self.troubles)
             except _TROUBLE as error:
-                trouble = self.troubles.unconnected(upstream.place, error)
+                trouble = self.troubles.unconnected(upstream.endpoint, error)
                 # Where we lack a descriptor no other upstream could be asked either.
-                if isinstance(trouble, NoDescriptors) or request.place is None or not request.place.move_on(request):
+                if isinstance(trouble, NoDescriptors) or request.selection is None or not request.selection.move_on(request):
                     raise trouble from error
             else:
                 exchange.begin(head)
@@ -154,23 +154,23 @@ class UpstreamExchange:
 
     async def response(self) -> tuple[int, Headers]:
         """Status, and headers as they came.  Interim responses are skipped (RFC 9110 15.2) but for a 101 that was asked for."""
-        place = self._request.upstream.place
+        endpoint = self._request.upstream.endpoint
         for _ in range(MOST_INTERIM + 1):
             try:
                 message, payload = await self._protocol.read()
             except _TROUBLE as error:
                 is_stale = self._protocol.requests > 1 and not self._protocol.has_spoken
-                raise self._troubles.unanswered(place, error, StaleConnection if is_stale else UpstreamError) from error
+                raise self._troubles.unanswered(endpoint, error, StaleConnection if is_stale else UpstreamError) from error
             if bad := bad_status(message.code, is_upgrade=self._request.is_upgrade):
-                raise self._troubles.bad_answer(place, bad)
+                raise self._troubles.bad_answer(endpoint, bad)
             if message.code >= 200 or message.code == 101:
                 break
         else:
-            raise self._troubles.bad_answer(place, f"sent more than {MOST_INTERIM} interim responses and no answer")
+            raise self._troubles.bad_answer(endpoint, f"sent more than {MOST_INTERIM} interim responses and no answer")
         headers = message.raw_headers
         if sum(map(len, map(b"".join, headers))) > MAX_RESPONSE_HEADERS:
-            raise self._troubles.bad_answer(place, "sent more than 64 KiB of headers")
-        self._troubles.answered(place)
+            raise self._troubles.bad_answer(endpoint, "sent more than 64 KiB of headers")
+        self._troubles.answered(endpoint)
         self._payload = payload
         # An upstream may believe in an upgrade that it did not confirm: its connection is not used again.
         self._is_answered = not self._request.is_upgrade

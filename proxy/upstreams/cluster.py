@@ -99,8 +99,8 @@ class Cluster:
         return "healthy" if self._is_watched else "not checked"
 
 
-class Place:
-    """Place of one request at one upstream of a cluster: `begin` and then `end`, once each."""
+class ClusterSelection:
+    """Selection of an upstream of a cluster for one request: `begin` and then `end`, once each."""
 
     __slots__ = ("_cluster", "_key", "_member", "_other_host", "_tried")
 

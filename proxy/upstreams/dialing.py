@@ -7,7 +7,7 @@ import asyncio
 
 from foundation.errors import NoDescriptors, UpstreamError
 from proxy.upstreams.client import CONNECT_TIMEOUT
-from proxy.upstreams.cluster import Place
+from proxy.upstreams.cluster import ClusterSelection
 from proxy.upstreams.connection import IN_FULL, read_at_once
 from proxy.upstreams.request import Upstream
 from proxy.upstreams.troubles import Troubles
@@ -15,17 +15,19 @@ from proxy.upstreams.troubles import Troubles
 _NEXT_ADDRESS_AFTER = 0.25  # seconds (RFC 8305)
 
 
-async def dial(upstream: Upstream, place: Place | None, family: int, troubles: Troubles, protocol: asyncio.Protocol) -> asyncio.Transport:
-    """TCP connection.  `place` is where it was chosen among several: another is tried if it can't be reached.  UpstreamError."""
+async def dial(
+    upstream: Upstream, selection: ClusterSelection | None, family: int, troubles: Troubles, protocol: asyncio.Protocol
+) -> asyncio.Transport:
+    """TCP connection.  `selection` is where it was chosen among several: another is tried if it can't be reached.  UpstreamError."""
     while True:
         try:
             return await _dialed(upstream, family, troubles, protocol)
         except NoDescriptors:
             raise
         except UpstreamError:
-            if place is None or not place.take_another():
+            if selection is None or not selection.take_another():
                 raise
-            upstream = place.upstream
+            upstream = selection.upstream
 
 
 async def _dialed(upstream: Upstream, family: int, troubles: Troubles, protocol: asyncio.Protocol) -> asyncio.Transport:
@@ -35,7 +37,7 @@ async def _dialed(upstream: Upstream, family: int, troubles: Troubles, protocol:
                 lambda: protocol, upstream.host, upstream.port or 0, family=family, happy_eyeballs_delay=_NEXT_ADDRESS_AFTER
             )
     except OSError as error:  # also where it took too long
-        raise troubles.unconnected(upstream.place, error) from error
-    troubles.answered(upstream.place)
+        raise troubles.unconnected(upstream.endpoint, error) from error
+    troubles.answered(upstream.endpoint)
     read_at_once(transport, IN_FULL)
     return transport

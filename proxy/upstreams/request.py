@@ -45,7 +45,7 @@ class Upstream:
         return self.connection_key.port
 
     @property
-    def place(self) -> tuple[str, int | None]:
+    def endpoint(self) -> tuple[str, int | None]:
         return self.connection_key.host, self.connection_key.port
 
     def is_ssl(self) -> bool:
@@ -56,8 +56,8 @@ class Upstream:
         return replace(self, connection_key=self.connection_key._replace(proxy_headers_hash=_APART))
 
 
-class Place(Protocol):
-    """Place of a request among several upstreams."""
+class Selection(Protocol):
+    """Selection of an upstream among several, for one request."""
 
     def begin(self) -> None: ...
     def end(self, status: int | None) -> None: ...
@@ -70,7 +70,7 @@ class OutgoingRequest:
     """Outgoing request.  `headers` begin with Host and have no framing; it follows from `has_body` and `content_length` (None: chunked).
     `is_upgrade`: they ask for a change of protocols.
 
-    `timeout` is in seconds, from the end of the request to the end of the response; None is none.  `place` is None where there is one
+    `timeout` is in seconds, from the end of the request to the end of the response; None is none.  `selection` is None where there is one
     upstream only.
     """
 
@@ -83,7 +83,7 @@ class OutgoingRequest:
     timeout: float | None = None
     is_default_timeout: bool = False
     is_upgrade: bool = False
-    place: Place | None = None
+    selection: Selection | None = None
 
 
 def request_head(request: OutgoingRequest) -> bytes:

@@ -6,7 +6,7 @@ from foundation.fd_limit import UPSTREAMS, report_shortage
 
 MALFORMED = "sent what is no answer of HTTP"
 
-Place = tuple[str, int | None]  # host and port, as configured: so there are as many as upstreams
+UpstreamEndpoint = tuple[str, int | None]  # host and port, as configured: so there are as many as upstreams
 
 
 def bad_status(status: int, *, is_upgrade: bool) -> str:
@@ -24,49 +24,51 @@ class Troubles:
     """Last error of each upstream; nothing where its last request was answered."""
 
     def __init__(self) -> None:
-        self._last: dict[Place, str] = {}
+        self._last: dict[UpstreamEndpoint, str] = {}
 
     def __repr__(self) -> str:
         return f"<Troubles of {len(self._last)} upstreams>"
 
-    def unconnected(self, place: Place, error: BaseException) -> UpstreamError:
+    def unconnected(self, endpoint: UpstreamEndpoint, error: BaseException) -> UpstreamError:
         """Error to raise where there is no connection."""
-        return self._told(place, connection_fault(error), str(connection_fault(error)))
+        return self._told(endpoint, connection_fault(error), str(connection_fault(error)))
 
-    def unanswered(self, place: Place, error: BaseException, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
+    def unanswered(self, endpoint: UpstreamEndpoint, error: BaseException, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
         """Error to raise where a connection brings no answer."""
         trouble = connection_fault(error)
-        return self._told(place, trouble, MALFORMED if trouble is ConnectionFault.UNKNOWN else str(trouble), kind)
+        return self._told(endpoint, trouble, MALFORMED if trouble is ConnectionFault.UNKNOWN else str(trouble), kind)
 
-    def bad_answer(self, place: Place, words: str) -> UpstreamError:
-        return self._told(place, ConnectionFault.UNKNOWN, words)
+    def bad_answer(self, endpoint: UpstreamEndpoint, words: str) -> UpstreamError:
+        return self._told(endpoint, ConnectionFault.UNKNOWN, words)
 
-    def told(self, place: Place, trouble: ConnectionFault) -> UpstreamError:
+    def told(self, endpoint: UpstreamEndpoint, trouble: ConnectionFault) -> UpstreamError:
         """Note an error as somebody else saw it."""
-        return self._told(place, trouble, str(trouble))
+        return self._told(endpoint, trouble, str(trouble))
 
-    def late(self, place: Place) -> UpstreamError:
-        return self._told(place, ConnectionFault.TIMED_OUT, "did not answer in time", UpstreamTimeout)
+    def late(self, endpoint: UpstreamEndpoint) -> UpstreamError:
+        return self._told(endpoint, ConnectionFault.TIMED_OUT, "did not answer in time", UpstreamTimeout)
 
-    def answered(self, place: Place) -> None:
+    def answered(self, endpoint: UpstreamEndpoint) -> None:
         if self._last:
-            self._last.pop(place, None)
+            self._last.pop(endpoint, None)
 
     def forget(self) -> None:
         """Forget all: the configuration has changed, and with it perhaps the upstreams."""
         self._last.clear()
 
-    def of(self, place: Place) -> str:
-        return self._last.get(place, "")
+    def of(self, endpoint: UpstreamEndpoint) -> str:
+        return self._last.get(endpoint, "")
 
-    def _told(self, place: Place, trouble: ConnectionFault, words: str, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
+    def _told(
+        self, endpoint: UpstreamEndpoint, trouble: ConnectionFault, words: str, kind: type[UpstreamError] = UpstreamError
+    ) -> UpstreamError:
         if trouble is ConnectionFault.NO_DESCRIPTORS:  # no fault of the upstream's
             report_shortage(UPSTREAMS)
-            return NoDescriptors(f"upstream {_shown(place)} {words}")
-        self._last[place] = words
-        return kind(f"upstream {_shown(place)} {words}")
+            return NoDescriptors(f"upstream {_shown(endpoint)} {words}")
+        self._last[endpoint] = words
+        return kind(f"upstream {_shown(endpoint)} {words}")
 
 
-def _shown(place: Place) -> str:
-    host, port = place
+def _shown(endpoint: UpstreamEndpoint) -> str:
+    host, port = endpoint
     return host if port is None else f"{host}:{port}"

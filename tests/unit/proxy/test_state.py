@@ -94,7 +94,7 @@ def test_of_several_upstreams_one_is_chosen_and_called_by_its_name(tmp_path: Pat
         ("a.internal", (b"host", b"a.internal:8000")),
         ("b.internal", (b"host", b"b.internal")),
     ]
-    assert all(each.place is not None for each in sent)
+    assert all(each.selection is not None for each in sent)
 
 
 def test_requests_of_one_person_stick_where_the_route_says_so(tmp_path: Path) -> None:

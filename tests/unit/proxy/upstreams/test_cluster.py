@@ -5,7 +5,7 @@ import pytest
 from config.routes.route import Route
 from foundation.errors import UpstreamError
 from proxy.upstreams.client import UpstreamClient
-from proxy.upstreams.cluster import Clusters, NoHealthyUpstream, Place
+from proxy.upstreams.cluster import Clusters, ClusterSelection, NoHealthyUpstream
 from proxy.upstreams.request import OutgoingRequest
 from tests.support.upstreams import OK, CanaryUpstream
 
@@ -21,8 +21,8 @@ def cluster_of(*to, **keys):
 NAMES = ("http://a.internal", "http://b.internal", "http://c.internal")
 
 
-def outgoing(place, host=b"a"):
-    return OutgoingRequest(place.upstream, "GET", b"/", [(b"host", host), (b"x", b"1")], place=place)
+def outgoing(selection, host=b"a"):
+    return OutgoingRequest(selection.upstream, "GET", b"/", [(b"host", host), (b"x", b"1")], selection=selection)
 
 
 def test_one_upstream_is_no_cluster():
@@ -31,20 +31,20 @@ def test_one_upstream_is_no_cluster():
 
 def test_requests_under_way_are_counted_at_their_upstream():
     cluster = cluster_of(*NAMES)
-    places = [Place(cluster, b"") for _ in range(4)]
-    for place in places:
-        place.begin()
+    places = [ClusterSelection(cluster, b"") for _ in range(4)]
+    for selection in places:
+        selection.begin()
     assert [member.standing.active for member in cluster.members] == [2, 1, 1]
-    for place in places:
-        place.end(200)
+    for selection in places:
+        selection.end(200)
     assert [member.standing.active for member in cluster.members] == [0, 0, 0]
 
 
 def test_the_least_busy_is_asked():
     cluster = cluster_of(*NAMES[:2], lb_policy="LEAST_REQUEST")
-    first = Place(cluster, b"")
+    first = ClusterSelection(cluster, b"")
     first.begin()
-    assert Place(cluster, b"").upstream is not first.upstream
+    assert ClusterSelection(cluster, b"").upstream is not first.upstream
 
 
 def test_a_key_sticks():
@@ -58,35 +58,35 @@ def test_a_key_sticks():
 
 def test_a_request_moves_on_to_each_other_upstream_once_with_its_name():
     cluster = cluster_of(*NAMES)
-    place = Place(cluster, b"", other_host=b"incoming")
-    place.begin()
-    request, hosts = outgoing(place), [place.host]
-    while place.move_on(request):
+    selection = ClusterSelection(cluster, b"", other_host=b"incoming")
+    selection.begin()
+    request, hosts = outgoing(selection), [selection.host]
+    while selection.move_on(request):
         hosts.append(request.headers[0][1])
-        assert request.upstream is place.upstream
+        assert request.upstream is selection.upstream
         assert request.headers[1:] == [(b"x", b"1")]
     assert sorted(hosts) == [b"a.internal", b"b.internal", b"c.internal"]
     assert sum(member.standing.active for member in cluster.members) == 1
 
 
 def test_an_address_is_asked_by_the_host_that_came_in():
-    place = Place(cluster_of("http://a.internal", "http://10.0.0.1"), b"", other_host=b"incoming")
-    request = outgoing(place, b"a.internal")
-    assert place.move_on(request)
+    selection = ClusterSelection(cluster_of("http://a.internal", "http://10.0.0.1"), b"", other_host=b"incoming")
+    request = outgoing(selection, b"a.internal")
+    assert selection.move_on(request)
     assert request.headers[0] == (b"host", b"incoming")
 
 
 def test_a_host_that_the_route_fixes_stays_when_a_request_moves_on():
-    place = Place(cluster_of(*NAMES), b"")
-    request = outgoing(place, b"fixed")
-    assert place.move_on(request)
+    selection = ClusterSelection(cluster_of(*NAMES), b"")
+    request = outgoing(selection, b"fixed")
+    assert selection.move_on(request)
     assert request.headers == [(b"host", b"fixed"), (b"x", b"1")]
 
 
 def test_a_request_is_tried_at_three_upstreams_at_most():
-    place = Place(cluster_of(*[f"http://u{number}.internal" for number in range(9)]), b"")
+    selection = ClusterSelection(cluster_of(*[f"http://u{number}.internal" for number in range(9)]), b"")
     tries = 1
-    while place.move_on(outgoing(place)):
+    while selection.move_on(outgoing(selection)):
         tries += 1
     assert tries == 3
 
@@ -99,15 +99,15 @@ async def test_an_upstream_that_refuses_connections_costs_nobody_an_answer(metho
     async with CanaryUpstream(OK) as canary:
         cluster = cluster_of(gone.url, canary.url)
         for _ in range(4):
-            place = Place(cluster, b"", other_host=b"incoming")
-            request = OutgoingRequest(place.upstream, method, b"/", [(b"host", b"incoming")], place=place)
+            selection = ClusterSelection(cluster, b"", other_host=b"incoming")
+            request = OutgoingRequest(selection.upstream, method, b"/", [(b"host", b"incoming")], selection=selection)
             exchange = await client.open(request)
             assert (await exchange.response())[0] == 200
             exchange.close()
         assert [each.headers for each in canary.requests] == [[(b"host", b"incoming")]] * 4
-    place = Place(cluster_of(gone.url, gone.url.replace("127.0.0.1", "localhost")), b"")
+    selection = ClusterSelection(cluster_of(gone.url, gone.url.replace("127.0.0.1", "localhost")), b"")
     with pytest.raises(UpstreamError, match=r"refuses the connection|can't be resolved"):
-        await client.open(outgoing(place))
+        await client.open(outgoing(selection))
     await client.close()
 
 

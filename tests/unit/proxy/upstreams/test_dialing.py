@@ -8,7 +8,7 @@ import pytest
 from config.routes.route import Route
 from foundation.errors import UpstreamError
 from proxy.upstreams import dialing
-from proxy.upstreams.cluster import Clusters, Place
+from proxy.upstreams.cluster import Clusters, ClusterSelection
 from proxy.upstreams.dialing import dial
 from proxy.upstreams.request import Upstream
 from proxy.upstreams.troubles import Troubles
@@ -44,11 +44,11 @@ async def test_one_that_is_away_is_stood_in_for_by_another_and_counted_where_it_
     cluster = Clusters().of(configured)
     while cluster.choose() != 1:  # the next choice is the dead one
         pass
-    place = Place(cluster, b"")
-    place.begin()
-    (await dial(place.upstream, place, socket.AF_UNSPEC, Troubles(), asyncio.Protocol())).abort()
+    selection = ClusterSelection(cluster, b"")
+    selection.begin()
+    (await dial(selection.upstream, selection, socket.AF_UNSPEC, Troubles(), asyncio.Protocol())).abort()
     assert [member.standing.active for member in cluster.members] == [0, 1]
-    place.end(200)
+    selection.end(200)
     assert [member.standing.active for member in cluster.members] == [0, 0]
 
 

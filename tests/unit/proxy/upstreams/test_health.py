@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from config.routes.route import Route
 from foundation.telemetry import metrics
 from proxy.upstreams.client import UpstreamClient
-from proxy.upstreams.cluster import Clusters, NoHealthyUpstream, Place
+from proxy.upstreams.cluster import Clusters, ClusterSelection, NoHealthyUpstream
 from proxy.upstreams.health import Health, HealthChecks
 from tests.support.upstreams import OK, CanaryUpstream
 
@@ -85,15 +85,15 @@ async def test_an_unhealthy_upstream_gets_no_traffic_until_it_is_healthy_again()
             async with Checked(first.url, second.url, health_checks=[HTTP]) as checked:
                 first.answers(ERROR)
                 await checked.until("unhealthy", "healthy")
-                assert {Place(checked.cluster, b"").upstream.port for _ in range(6)} == {second.port}
+                assert {ClusterSelection(checked.cluster, b"").upstream.port for _ in range(6)} == {second.port}
                 assert metrics.upstream_healthy.labels(first.url)._value.get() == 0
                 second.answers(UNAVAILABLE)
                 await checked.until("unhealthy", "unhealthy")
                 with pytest.raises(NoHealthyUpstream):
-                    Place(checked.cluster, b"")
+                    ClusterSelection(checked.cluster, b"")
                 first.answers(OK)
                 await checked.until("healthy", "unhealthy")
-                assert {Place(checked.cluster, b"").upstream.port for _ in range(6)} == {first.port}
+                assert {ClusterSelection(checked.cluster, b"").upstream.port for _ in range(6)} == {first.port}
         assert {request.target for request in first.requests} == {b"/healthz"}
     told = [(each["event"], each["upstream"], each.get("reason")) for each in logs]
     assert told[:3] == [
@@ -192,9 +192,9 @@ async def test_answers_put_an_upstream_out():
     _, cluster = clusters_of("http://a.internal", "http://b.internal", outlier_detection={"consecutive_5xx": 2})
     with capture_logs() as logs:
         for _ in range(4):
-            place = Place(cluster, b"")
-            place.begin()
-            place.end(502 if place.upstream.host == "a.internal" else 200)
+            selection = ClusterSelection(cluster, b"")
+            selection.begin()
+            selection.end(502 if selection.upstream.host == "a.internal" else 200)
     assert [cluster.health(member) for member in cluster.members] == ["left out for a while", "healthy"]
-    assert {Place(cluster, b"").upstream.host for _ in range(4)} == {"b.internal"}
+    assert {ClusterSelection(cluster, b"").upstream.host for _ in range(4)} == {"b.internal"}
     assert [(each["event"], each["reason"]) for each in logs] == [("upstream is left out for a while", "5xx in a row")]
