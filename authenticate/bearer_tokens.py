@@ -161,7 +161,7 @@ class BearerTokens:
             now = self._clock()
             bearer = self._bearer(trust, claims, key[1].hex()[:32], now)
             verdict = _CachedResult(bearer, min(now + KEPT, bearer.session.expires))
-        except (_Refused, AccessRefused, ScopeMissing) as refusal:
+        except (_TokenRefused, AccessRefused, ScopeMissing) as refusal:
             verdict = _CachedResult(RefusedToken(f"{trust.kind}: {refusal}"[:LONGEST_REASON]), self._clock() + REFUSED_KEPT)
         except ProviderError as error:
             log.warning("a bearer token can't be judged", kind=trust.kind, issuer=trust.issuer, reason=str(error))
@@ -174,7 +174,9 @@ class BearerTokens:
         return verdict
 
     async def _claims(self, trust: TokenPolicy, token: str) -> dict[str, Any]:
-        """The claims of a verified token; _Refused, AccessRefused, ScopeMissing; ProviderError where the keys or the provider are away."""
+        """The claims of a verified token; _TokenRefused, AccessRefused, ScopeMissing;
+        ProviderError where the keys or the provider are away.
+        """
         if trust.kind == JWT:
             issuer = self._issuers[trust]
             return await verified(token, trust, trust.issuer, frozenset(ACCEPTED_ALGORITHMS), issuer.keys, issuer.newer_keys, self._clock)
@@ -182,7 +184,7 @@ class BearerTokens:
         if trust.kind == ACCESS_TOKEN and trust.audience == (ANY_CLIENT,):
             claims = await self._provider.provider.userinfo(self._http, discovery, token)
             if not isinstance(claims.get("sub"), str) or not claims["sub"]:
-                raise _Refused("the provider does not say whose token it is")
+                raise _TokenRefused("the provider does not say whose token it is")
             return self._provider.doubted(claims, discovery)
         expected = trust if trust.kind == ACCESS_TOKEN else TokenPolicy(ID_TOKEN, audience=(self._provider.client_id,))
         claims = await verified(
@@ -211,7 +213,7 @@ class BearerTokens:
         return BearerSession(SessionRecord(f"bearer/{id}", user_id, subject, provider, issued, expires, claims, issuer=issuer), user)
 
 
-class _Refused(Exception):
+class _TokenRefused(Exception):
     """An invalid token; the text says why, for the log."""
 
 
@@ -254,7 +256,7 @@ async def verified(
     newer_keys: Callable[[], Any],
     clock: Callable[[], float],
 ) -> dict[str, Any]:
-    """The claims of a token that passes every check; _Refused, or ProviderError where the keys can't be had."""
+    """The claims of a token that passes every check; _TokenRefused, or ProviderError where the keys can't be had."""
     kind = KINDS[trust.kind]
     try:
         header, payload = kind.parts(token)
@@ -262,7 +264,7 @@ async def verified(
         named = issuer_for(issuer, payload)
         _check_claims(kind, trust, header, payload, named, clock())
     except ProviderError as error:
-        raise _Refused(str(error)) from error
+        raise _TokenRefused(str(error)) from error
     for source in (keys, newer_keys):
         known = await source()
         try:
@@ -270,10 +272,10 @@ async def verified(
         except UnknownKey as error:
             unknown = error
         except ProviderError as error:
-            raise _Refused(str(error)) from error
+            raise _TokenRefused(str(error)) from error
         else:
             return payload
-    raise _Refused(str(unknown))
+    raise _TokenRefused(str(unknown))
 
 
 def _check_claims(

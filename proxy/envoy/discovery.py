@@ -16,11 +16,11 @@ LOOK_EVERY = 0.1  # seconds
 PATIENCE = 15.0  # seconds: as long may Envoy take to read the files
 
 
-class Refused(Exception):
+class ConfigurationRejected(Exception):
     """Envoy's NACK: it kept what it had; the text is its own."""
 
 
-class Silent(Refused):
+class DiscoveryTimeout(ConfigurationRejected):
     """Timeout of Envoy: it has said neither yes nor no for as long as it may take."""
 
 
@@ -54,7 +54,9 @@ class Discovery:
         self._write(LISTENERS, [listener])
 
     async def taken(self, wanted: Iterable[str]) -> None:
-        """Wait until Envoy has all that was published last; raises Refused with its reasons, or where it says nothing for too long."""
+        """Wait until Envoy has all that was published last; raises ConfigurationRejected with its reasons,
+        or where it says nothing for too long.
+        """
         wanted = frozenset(wanted)
         reasons: list[str] = []
         try:
@@ -72,8 +74,8 @@ class Discovery:
                     await asyncio.sleep(LOOK_EVERY)
         except TimeoutError:
             if not reasons:
-                raise Silent("it has not taken the new configuration in time") from None
-        raise Refused("; ".join(reasons))
+                raise DiscoveryTimeout("it has not taken the new configuration in time") from None
+        raise ConfigurationRejected("; ".join(reasons))
 
     async def stop_accepting(self) -> None:
         async with self._client() as client:

@@ -52,7 +52,7 @@ class Told:
         return dict(self.headers)
 
     def scope(self, scheme: str) -> dict[str, Any]:
-        """ASGI scope, as our own listener would make it of the same bytes; raises Refused where it would refuse them."""
+        """ASGI scope, as our own listener would make it of the same bytes; raises RequestRefused where it would refuse them."""
         last = self.last
         method, target, host = (last.get(name, b"") for name in (b":method", b":path", b":authority"))
         head = parse_head(b"".join([b"%b %b HTTP/1.1\r\n" % (method, target), b"host: %b\r\n" % host, *map(_line, self.from_client())]))

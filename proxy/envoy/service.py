@@ -19,7 +19,7 @@ from foundation.errors import ConfigError, Problem
 from foundation.tasks import spawn
 from proxy.envoy.bootstrap import Most, bootstrap
 from proxy.envoy.clusters import EnvoyClusters
-from proxy.envoy.discovery import Discovery, Refused, Silent, write
+from proxy.envoy.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout, write
 from proxy.envoy.ext_proc import ExtProcServer
 from proxy.envoy.internal_listener import Doorway
 from proxy.envoy.listener import certificates, listener
@@ -93,11 +93,11 @@ class EnvoyPlane:
         try:
             self._publish(options)
             await self._discovery.taken(self._clusters.resources)
-        except Silent as late:
+        except DiscoveryTimeout as late:
             log.error("envoy has not taken the new configuration yet", reason=str(late))
             self._options = options
             return str(late)
-        except (Refused, OSError) as error:
+        except (ConfigurationRejected, OSError) as error:
             self.restore()
             raise ConfigError([_refusal(error)]) from error
         self._options = options
@@ -147,7 +147,7 @@ class EnvoyPlane:
         """ConfigError with Envoy's reasons where it did not take what it was told last."""
         try:
             await self._discovery.taken(self._clusters.resources)
-        except Refused as error:
+        except ConfigurationRejected as error:
             raise ConfigError([_refusal(error)]) from error
 
 

@@ -53,8 +53,8 @@ channel.without(
 )
 channel.without(
     "a broken body ends the connection",
-    "        except Refused as refused:\n            self.refuse(refused)\n            return\n",
-    "        except Refused:\n            return\n",
+    "        except RequestRefused as refused:\n            self.refuse(refused)\n            return\n",
+    "        except RequestRefused:\n            return\n",
     "unit/proxy/listener/http1/test_body.py",
 )
 channel.without(

@@ -25,7 +25,7 @@ from proxy.listener.context import Site, TunnelProtocol, scope_address
 from proxy.listener.fair_selector import Stall, Turn
 from proxy.listener.http1.body import Body, ChunkedBody, LengthBody, is_short
 from proxy.listener.http1.deadline import Deadline
-from proxy.listener.http1.head import HeadSearch, Refused, RequestHead
+from proxy.listener.http1.head import HeadSearch, RequestHead, RequestRefused
 from proxy.listener.http1.request import Exchange
 from proxy.listener.http1.response import ResponseHead, refusal
 from proxy.listener.tunnel import PlainHalfClose, TunnelEnd
@@ -171,7 +171,7 @@ class Channel(Protocol):
         else:
             self._await_request()
 
-    def refuse(self, refused: Refused) -> None:
+    def refuse(self, refused: RequestRefused) -> None:
         """Answer for the application where it has not begun to; close in any case."""
         exchange = self._exchange
         if exchange is None or not exchange.is_started:
@@ -244,7 +244,7 @@ class Channel(Protocol):
                 self._has_begun_head = True
                 self._turn.stand_behind()
                 self._deadline.start(self.site.limits.read, partial(self._too_late, "head"))
-        except Refused as refused:
+        except RequestRefused as refused:
             self.refuse(refused)
 
     def _begin(self, head: RequestHead, body_start: int) -> None:
@@ -268,7 +268,7 @@ class Channel(Protocol):
             return
         try:
             content, rest = body.feed(data)
-        except Refused as refused:
+        except RequestRefused as refused:
             self.refuse(refused)
             return
         self._count_for_floor(len(data))
@@ -295,4 +295,4 @@ class Channel(Protocol):
             self.pause_reading()
 
     def _too_late(self, what: str) -> None:
-        self.refuse(Refused(408, f"The request {what} took too long."))
+        self.refuse(RequestRefused(408, f"The request {what} took too long."))

@@ -28,7 +28,7 @@ _WATCHED = frozenset({b"host", b"content-length", b"transfer-encoding", b"connec
 Headers = list[tuple[bytes, bytes]]
 
 
-class Refused(BadRequest):
+class RequestRefused(BadRequest):
     """Refusal by the listener itself: the application never sees the request, the connection closes."""
 
     def __init__(self, status: int, reason: str):
@@ -66,7 +66,7 @@ class HeadSearch:
         self._has_skipped_line = False
 
     def find(self, buffer: bytearray) -> tuple[RequestHead, int] | None:
-        """Head, and where its body begins; None while it is unfinished.  Raises Refused as soon as it can't become good."""
+        """Head, and where its body begins; None while it is unfinished.  Raises RequestRefused as soon as it can't become good."""
         if not self._has_skipped_line and buffer.startswith(b"\r\n"):
             # RFC 9112 2.2: one empty line before a request is ignored.
             self._has_skipped_line = True
@@ -85,16 +85,16 @@ def check_unfinished(buffer: bytes | bytearray, checked: int) -> None:
     line_end = buffer.find(b"\n", checked)
     while line_end != -1:
         if line_end == 0 or buffer[line_end - 1] != 0x0D:
-            raise Refused(400, "Lines must end with CR LF.")
+            raise RequestRefused(400, "Lines must end with CR LF.")
         line_end = buffer.find(b"\n", line_end + 1)
     if len(buffer) > URL_BYTES + REQUEST_LINE_EXTRA_BYTES and buffer.find(b"\r\n", 0, URL_BYTES + REQUEST_LINE_EXTRA_BYTES) == -1:
-        raise Refused(414, "The URL is too long.")
+        raise RequestRefused(414, "The URL is too long.")
     if len(buffer) > URL_BYTES + REQUEST_LINE_EXTRA_BYTES + HEADERS_BYTES:
-        raise Refused(431, "The request headers are too large.")
+        raise RequestRefused(431, "The request headers are too large.")
 
 
 def parse_head(text: bytes) -> RequestHead:
-    """Request head of `text`, the head without its empty line; every line of it still ends with CR LF.  Refused."""
+    """Request head of `text`, the head without its empty line; every line of it still ends with CR LF.  RequestRefused."""
     line, _, header_lines = text.partition(b"\r\n")
     method, target = _parse_request_line(line)
     head = RequestHead(method, b"", b"", [])
@@ -111,39 +111,43 @@ def _parse_request_line(line: bytes) -> tuple[bytes, bytes]:
     match = _REQUEST_LINE.fullmatch(line)
     if match is None:
         if len(line) > URL_BYTES + REQUEST_LINE_EXTRA_BYTES:
-            raise Refused(414, "The URL is too long.")
-        raise Refused(400, "The request line is malformed.")
+            raise RequestRefused(414, "The URL is too long.")
+        raise RequestRefused(400, "The request line is malformed.")
     method, target, major, minor = match.groups()
     if (major, minor) != (b"1", b"1"):
-        raise Refused(426, "HTTP/1.1 is required.") if (major, minor) == (b"1", b"0") else Refused(505, "Only HTTP/1.1 is spoken here.")
+        raise (
+            RequestRefused(426, "HTTP/1.1 is required.")
+            if (major, minor) == (b"1", b"0")
+            else RequestRefused(505, "Only HTTP/1.1 is spoken here.")
+        )
     if len(target) > URL_BYTES:
-        raise Refused(414, "The URL is too long.")
+        raise RequestRefused(414, "The URL is too long.")
     if len(method) > _METHOD_BYTES:
-        raise Refused(501, "The method is not known.")
+        raise RequestRefused(501, "The method is not known.")
     try:
         require_method(method.decode("ascii"))
     except BadRequest as error:
         reason = str(error)
-        raise Refused(400, f"{reason[0].upper()}{reason[1:]}.") from None
+        raise RequestRefused(400, f"{reason[0].upper()}{reason[1:]}.") from None
     if method in _REFUSED_METHODS:
-        raise Refused(405, "The method is not allowed.")
+        raise RequestRefused(405, "The method is not allowed.")
     return method, target
 
 
 def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
     """Fill in what the headers say; returns the host."""
     if len(lines) > HEADERS_BYTES:
-        raise Refused(431, "The request headers are too large.")
+        raise RequestRefused(431, "The request headers are too large.")
     if HEADER_LINES.fullmatch(lines) is None:
-        raise Refused(400, "A header line is malformed.")
+        raise RequestRefused(400, "A header line is malformed.")
     fields = HEADER_LINE.findall(lines)
     if len(fields) > HEADER_COUNT:
-        raise Refused(431, "There are too many request headers.")
+        raise RequestRefused(431, "There are too many request headers.")
     watched: dict[bytes, list[bytes]] = {}
     headers = head.headers
     for raw_name, raw_value in fields:
         if len(raw_value) + len(raw_name) > HEADER_BYTES:
-            raise Refused(431, "A request header is too large.")
+            raise RequestRefused(431, "A request header is too large.")
         # CVE-2015-0219: CGI folds `_` and `-` to one name, so a name with `_` could pose as another.
         if b"_" in raw_name:
             head.ignored.append(raw_name)
@@ -161,9 +165,9 @@ def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
 def _read_host(watched: dict[bytes, list[bytes]]) -> bytes:
     hosts = watched.get(b"host", [])
     if len(hosts) != 1:
-        raise Refused(400, "Exactly one Host header is required.")
+        raise RequestRefused(400, "Exactly one Host header is required.")
     if _HOST.fullmatch(hosts[0]) is None:
-        raise Refused(400, "The Host header is malformed.")
+        raise RequestRefused(400, "The Host header is malformed.")
     return hosts[0]
 
 
@@ -171,13 +175,13 @@ def _read_framing(watched: dict[bytes, list[bytes]], head: RequestHead) -> None:
     lengths, codings = watched.get(b"content-length"), watched.get(b"transfer-encoding")
     if codings is not None:
         if lengths is not None:
-            raise Refused(400, "Content-Length and Transfer-Encoding exclude each other.")
+            raise RequestRefused(400, "Content-Length and Transfer-Encoding exclude each other.")
         _require_chunked(codings)
         head.body_length = None  # its end is in the body
     elif lengths is not None:
         # RFC 9110 8.6 would allow equal duplicates; a parser behind us may take either.
         if len(lengths) != 1 or _CONTENT_LENGTH.fullmatch(lengths[0]) is None:
-            raise Refused(400, "Content-Length must be one decimal number.")
+            raise RequestRefused(400, "Content-Length must be one decimal number.")
         head.body_length = int(lengths[0])
     for value in watched.get(b"connection", ()):
         if b"close" in [option.strip(b" \t") for option in value.lower().split(b",")]:
@@ -187,26 +191,26 @@ def _read_framing(watched: dict[bytes, list[bytes]], head: RequestHead) -> None:
         head.is_handshake = head.wants_close = True
     if (expectations := watched.get(b"expect")) is not None:
         if [value.lower() for value in expectations] != [b"100-continue"]:
-            raise Refused(417, "The expectation can't be met.")
+            raise RequestRefused(417, "The expectation can't be met.")
         head.expects_continue = head.body_length != 0
 
 
 def _require_chunked(codings: list[bytes]) -> None:
     if len(codings) != 1:
-        raise Refused(400, "Transfer-Encoding may be given once.")
+        raise RequestRefused(400, "Transfer-Encoding may be given once.")
     if codings[0].lower() != b"chunked":
-        raise Refused(501, "The only transfer coding known is chunked.")
+        raise RequestRefused(501, "The only transfer coding known is chunked.")
 
 
 def _read_connect(target: bytes, host: bytes, head: RequestHead) -> None:
     """RFC 9112 3.2.3: a host and a port, nothing else; RFC 9110 9.3.6: no content, and what follows is not HTTP."""
     if _AUTHORITY_FORM.fullmatch(target) is None:
-        raise Refused(400, "CONNECT is for a host and a port.")
+        raise RequestRefused(400, "CONNECT is for a host and a port.")
     # RFC 9110 7.2; whoever reads the other one would connect elsewhere.
     if target.lower() != host.lower():
-        raise Refused(400, "The request target names another host than the Host header.")
+        raise RequestRefused(400, "The request target names another host than the Host header.")
     if any(name in (b"content-length", b"transfer-encoding") for name, _ in head.headers):
-        raise Refused(400, "A CONNECT request has no body.")
+        raise RequestRefused(400, "A CONNECT request has no body.")
     head.raw_path = b"/"
     head.is_handshake = head.wants_close = True
 
@@ -216,9 +220,9 @@ def _origin_form(target: bytes, host: bytes) -> bytes:
         return target
     match = _ABSOLUTE_FORM.fullmatch(target)
     if match is None:
-        raise Refused(400, "The request target must be a path or an http URL.")
+        raise RequestRefused(400, "The request target must be a path or an http URL.")
     authority, rest = match.groups()
     # RFC 9112 3.2.2 lets the target win over Host; whoever reads the other one would route elsewhere.
     if authority.lower() != host.lower():
-        raise Refused(400, "The request target names another host than the Host header.")
+        raise RequestRefused(400, "The request target names another host than the Host header.")
     return rest if rest.startswith(b"/") else b"/" + rest

@@ -17,7 +17,7 @@ import structlog
 from foundation.tasks import spawn
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from proxy.listener.context import TunnelProtocol
-from proxy.listener.http1.head import Refused, RequestHead
+from proxy.listener.http1.head import RequestHead, RequestRefused
 from proxy.listener.http1.response import CONTINUE, LAST_CHUNK, ResponseHead, connected, switching_protocols
 from proxy.listener.limits import APPLICATION_GRACE_SECONDS
 from proxy.listener.tls.certificates import tls_facts
@@ -106,7 +106,7 @@ class Exchange:
     def cancel(self) -> None:
         """Cancel the application: the listener stops, and has waited long enough."""
         if not self.is_answered and not self._is_lost:
-            self._channel.refuse(Refused(503, "The server is stopping."))
+            self._channel.refuse(RequestRefused(503, "The server is stopping."))
         if self._task is not None:
             self._task.cancel()
 
@@ -180,7 +180,7 @@ class Exchange:
         if self._is_tunnel:
             self._channel.close()
         elif not self.is_answered and not self._is_lost:
-            self._channel.refuse(Refused(500, "The request could not be handled."))
+            self._channel.refuse(RequestRefused(500, "The request could not be handled."))
         if not self._is_tunnel:
             self._tell(self._status or CLIENT_LEFT)
         for timer in (self._late, self._grace):
@@ -193,7 +193,7 @@ class Exchange:
 
     def _too_late(self) -> None:
         if not self.is_answered and not self._is_lost:
-            self._channel.refuse(Refused(503, "The answer took too long."))
+            self._channel.refuse(RequestRefused(503, "The answer took too long."))
 
     def _body_message(self) -> Message:
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from email.utils import formatdate
 from http import HTTPStatus
 
-from proxy.listener.http1.head import TOKEN, Refused
+from proxy.listener.http1.head import TOKEN, RequestRefused
 
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
 # The framing of our connection is ours; an application that says otherwise would desynchronise it.
@@ -86,7 +86,7 @@ def connected(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b"".join((_STATUS_LINES[200], ResponseHead(b"GET", 204, headers).lines, b"\r\n"))
 
 
-def refusal(refused: Refused, *, with_body: bool = True) -> bytes:
+def refusal(refused: RequestRefused, *, with_body: bool = True) -> bytes:
     """Response of our own as a whole, after which the connection closes."""
     body = f"{refused.status} {refused}\n".encode()
     extra = {405: _ALLOW, 426: b"Upgrade: HTTP/1.1\r\n"}.get(refused.status, b"")

@@ -12,7 +12,7 @@ import pytest
 
 from proxy.envoy import discovery
 from proxy.envoy.bootstrap import CERTIFICATES, CLUSTERS, LISTENERS
-from proxy.envoy.discovery import Discovery, Refused
+from proxy.envoy.discovery import ConfigurationRejected, Discovery
 
 LISTENER = {"name": "edge"}
 CLUSTER = {"name": "upstream-1"}
@@ -101,12 +101,12 @@ async def test_who_comes_first_finds_all_that_envoy_starts_with(told: Discovery,
 async def test_what_envoy_refuses_is_told_with_its_reason(told: Discovery, tmp_path: Path) -> None:
     error = {"version_info": version(tmp_path), "details": "cannot bind"}
     async with admin(tmp_path / "admin", state("old", "upstream-1", error=error)):
-        with pytest.raises(Refused, match="cannot bind"):
+        with pytest.raises(ConfigurationRejected, match="cannot bind"):
             await told.taken(["upstream-1"])
 
 
 async def test_an_envoy_that_never_answers_is_not_waited_for_forever(told: Discovery, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "PATIENCE", 0.05)
-    with pytest.raises(Refused, match="in time"):
+    with pytest.raises(ConfigurationRejected, match="in time"):
         await told.taken(["upstream-1"])
     assert told.known == {"upstream-1"}, "nobody reaches it"

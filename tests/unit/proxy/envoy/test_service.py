@@ -9,7 +9,7 @@ import pytest
 
 from config.options import Options
 from foundation.errors import ConfigError
-from proxy.envoy.discovery import Discovery, Refused, Silent
+from proxy.envoy.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout
 from proxy.envoy.service import EnvoyPlane
 from proxy.service import ProxyService
 from tests.support.children import free_port
@@ -58,7 +58,12 @@ def told(made: EnvoyPlane, directory: Path) -> set[str]:
 
 
 async def test_what_envoy_refuses_is_taken_back_and_what_it_is_silent_about_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: list[Exception | None] = [None, Refused("cannot bind"), Silent("not in time"), OSError("no descriptors")]
+    answers: list[Exception | None] = [
+        None,
+        ConfigurationRejected("cannot bind"),
+        DiscoveryTimeout("not in time"),
+        OSError("no descriptors"),
+    ]
 
     async def taken(*_: object) -> None:
         if (answer := answers.pop(0)) is not None:

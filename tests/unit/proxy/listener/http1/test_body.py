@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.listener.http1.body import ChunkedBody, LengthBody
-from proxy.listener.http1.head import Refused
+from proxy.listener.http1.head import RequestRefused
 
 CHUNKED = b'5\r\nhello\r\n00A;ext=1;q="x"\r\n, cruel wo\r\n3\r\nrld\r\n0\r\nX-Gate-Claim-Email: forged\r\nY:\r\n\r\n'
 NEXT = b"GET /next HTTP/1.1\r\n"
@@ -83,7 +83,7 @@ MALFORMED = {
 @pytest.mark.parametrize("name", MALFORMED)
 @pytest.mark.parametrize("size", [1, 3, 1 << 20])
 def test_a_malformed_chunk_is_refused(name, size):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         read(ChunkedBody(), MALFORMED[name], size)
     assert refused.value.status == 400
 
@@ -92,7 +92,7 @@ def test_an_unfinished_size_line_holds_few_bytes():
     body = ChunkedBody()
     for _ in range(256):
         body.feed(b"0")
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         body.feed(b"0")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.listener.http1.head import Refused, check_unfinished, parse_head
+from proxy.listener.http1.head import RequestRefused, check_unfinished, parse_head
 
 GOOD = b"GET /a/b?c=d HTTP/1.1\r\nHost: app.example.com\r\n"
 
@@ -141,7 +141,7 @@ def test_a_head_may_come_in_pieces(canary, size):
 def test_a_bare_line_feed_is_seen_wherever_the_segments_split(at):
     data = b"GET / HTTP/1.1\r\nHost: a\r\nX: y\nZ: z"
     check_unfinished(data[:at], 0)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         check_unfinished(data, at)
     assert refused.value.status == 400
 
@@ -197,7 +197,7 @@ def test_ordinary_hosts_are_accepted(host):
 
 @pytest.mark.parametrize("filler", [b" " * 16000, b"\t " * 8000, b"a " * 8000])
 def test_a_hostile_value_is_judged_in_linear_time(filler):
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         parse_head(GOOD + b"X:" + filler + b"\x01\r\n")
 
 

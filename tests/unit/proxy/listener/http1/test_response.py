@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.listener.http1.head import Refused
+from proxy.listener.http1.head import RequestRefused
 from proxy.listener.http1.response import ResponseHead, refusal
 
 DATE = (b"date", b"Thu, 01 Jan 2026 00:00:00 GMT")
@@ -72,7 +72,7 @@ def test_utf8_values_pass():
 
 
 def test_a_refusal_is_a_whole_answer_that_is_not_cached():
-    head, _, body = refusal(Refused(400, "No.")).partition(b"\r\n\r\n")
+    head, _, body = refusal(RequestRefused(400, "No.")).partition(b"\r\n\r\n")
     assert body == b"400 No.\n"
     assert b"Content-Length: 8" in head.split(b"\r\n")
     assert b"Connection: close" in head.split(b"\r\n")
