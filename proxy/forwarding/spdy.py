@@ -2,22 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from foundation.errors import UpstreamError
 from proxy.forwarding.handshake import HandshakeRefused
 from proxy.forwarding.http import ForwardResult, Header, Leash, ResponseRule
-from proxy.forwarding.tunnel import ByteTunnel, Connection, Side, carry_after_101
+from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, carry_after_101
 from proxy.upstreams.client import UpstreamExchange
 
 SPDY = b"SPDY/3.1"
 _FRAMING = (b"content-length", b"transfer-encoding")
-
-
-class TakeOver(Protocol):
-    """Takeover of a connection: answers 101 with these headers, gives it to the side, and returns it with what was sent ahead."""
-
-    def __call__(self, headers: Iterable[Header], protocol: Side, upgrade: bytes) -> tuple[Connection, bytes]: ...
 
 
 def is_offered(headers: Iterable[Header]) -> bool:
@@ -48,7 +41,7 @@ class SpdyUpgrade:
     `timeout` is in seconds from now, None for none.
     """
 
-    take_over: TakeOver
+    take_over: ConnectionTakeover
     response_headers: ResponseRule
     timeout: float | None
 

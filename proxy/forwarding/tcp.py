@@ -6,12 +6,11 @@ What the client sends before it has our 200 waits in the listener: it goes to th
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from foundation.errors import AccessEnded
 from foundation.telemetry import metrics
 from proxy.forwarding.http import Ending, ForwardResult, Header, Leash, Receive, Watch
-from proxy.forwarding.tunnel import ByteTunnel, Connection, Side, carry
+from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, Side, carry
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +21,11 @@ class Limits:
     silence: float | None
 
 
-class TakeOver(Protocol):
-    """Takeover of a connection: answers 200 with these headers, gives it to the side, and returns it with what was sent ahead."""
-
-    def __call__(self, headers: Sequence[Header], protocol: Side) -> tuple[Connection, bytes]: ...
-
-
 Dial = Callable[[Side], Awaitable[object]]
 
 
 async def carry_tcp(
-    name: str, dial: Dial, take_over: TakeOver, headers: Sequence[Header], receive: Receive, limits: Limits, leash: Leash
+    name: str, dial: Dial, take_over: ConnectionTakeover, headers: Sequence[Header], receive: Receive, limits: Limits, leash: Leash
 ) -> ForwardResult:
     """Carry one tunnel until its end.  `name` is the route's, in metrics.
 

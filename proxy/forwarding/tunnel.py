@@ -1,12 +1,12 @@
 """Tunnel: bytes both ways between two connections, read no faster than the other end takes them, until one of them ends."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
 from foundation.errors import UpstreamError
-from proxy.forwarding.http import Ending, ForwardResult, Leash
+from proxy.forwarding.http import Ending, ForwardResult, Header, Leash
 from proxy.forwarding.silence import Silence
 from proxy.keep_alive import keep_alive
 from proxy.upstreams.client import UpstreamExchange
@@ -89,6 +89,14 @@ class Side(asyncio.Protocol):
         self._holds &= ~reason
         if not self._holds:
             self.connection.resume_reading()
+
+
+class ConnectionTakeover(Protocol):
+    """Takeover of the client's connection, the listener's `gate.tunnel`: answers 101, or 200 to a CONNECT, with these headers, gives the
+    connection to the side, and returns it with what was sent ahead.
+    """
+
+    def __call__(self, headers: Iterable[Header], protocol: Side, upgrade: bytes = b"websocket") -> tuple[Connection, bytes]: ...
 
 
 class Tunnel:

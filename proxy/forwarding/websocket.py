@@ -5,13 +5,13 @@ bounds and a Close of ours can be put between two of them.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.forwarding.frames import GOING_AWAY, POLICY, FrameWalker, close_frame
 from proxy.forwarding.handshake import PREFIX, Handshake
 from proxy.forwarding.http import Ending, ForwardResult, Header, Leash, ResponseRule
-from proxy.forwarding.tunnel import RATE, Connection, Side, Tunnel, carry_after_101
+from proxy.forwarding.tunnel import RATE, ConnectionTakeover, Side, Tunnel, carry_after_101
 from proxy.upstreams.client import UpstreamExchange
 
 # Frames of one direction, on average; a faster sender is read more slowly.
@@ -24,9 +24,6 @@ CLOSE_SECONDS = 10.0
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 
-# The listener's: answers 101 with these headers, gives it to the side, and returns it with what was sent ahead.
-TakeOver = Callable[[Iterable[Header], Side], tuple[Connection, bytes]]
-
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
@@ -36,7 +33,7 @@ class Upgrade:
     """
 
     offer: Handshake
-    take_over: TakeOver
+    take_over: ConnectionTakeover
     response_headers: ResponseRule
     timeout: float | None
 
