@@ -21,7 +21,7 @@ from config.types.fields import (
     text_list,
     text_map,
 )
-from config.types.reader import MAP, WEB_URL, Reader, Shape, one_of
+from config.types.reader import MAP, WEB_URL, SettingReader, Shape, one_of
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, SecretText, is_confidential, parse_url
 
@@ -122,7 +122,7 @@ class AuthenticateSettings(Settings):
         examples=["oidc"],
         json_schema_extra={"when_missing": f"one of {', '.join(PROVIDERS)}"},
     )
-    idp_provider_url: Annotated[str, Reader("URL", provider_url, WEB_URL)] = Field(
+    idp_provider_url: Annotated[str, SettingReader("URL", provider_url, WEB_URL)] = Field(
         "",
         description="The provider's issuer URL, the base of its discovery document. Required for `oidc`, `okta` and `auth0`.",
         examples=["https://idp.example.com"],
@@ -144,7 +144,7 @@ class AuthenticateSettings(Settings):
         examples=[["openid", "profile", "email"], "openid,profile,email"],
         json_schema_extra={"when_unset": "what the provider needs for signing in, as docs/providers.md lists it"},
     )
-    idp_request_params: Annotated[Mapping[str, str], Reader("map string-to-string", request_params, MAP)] = Field(
+    idp_request_params: Annotated[Mapping[str, str], SettingReader("map string-to-string", request_params, MAP)] = Field(
         default_factory=dict,
         description="Extra parameters of the sign-in request, in place of those that the provider has by default.",
         examples=[{"prompt": "select_account"}],
@@ -158,7 +158,7 @@ class AuthenticateSettings(Settings):
     scim_token_file: File | None = Field(None, description="File form of `scim_token`, one a line.", examples=["scim-token"])
     scim_token: Annotated[
         tuple[SecretText, ...] | None,
-        Reader("string or list of string", _scim_tokens, SCIM_TOKENS),
+        SettingReader("string or list of string", _scim_tokens, SCIM_TOKENS),
         or_file("scim_token_file", _scim_tokens_in_file),
     ] = Field(
         None,

@@ -24,7 +24,7 @@ from config.types.fields import (
     text,
     text_list,
 )
-from config.types.reader import Reader, Shape
+from config.types.reader import SettingReader, Shape
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, SecretText, Url
 
@@ -122,7 +122,7 @@ class AuthorizeSettings(Settings):
     directory_file: ExistingFile | None = Field(
         None, description="A YAML, JSON or CSV file of users and groups, read again when it changes.", examples=["directory.yaml"]
     )
-    groups_claim: Annotated[str | None, Reader("string", _claim_or_nothing, {"type": "string"})] = Field(
+    groups_claim: Annotated[str | None, SettingReader("string", _claim_or_nothing, {"type": "string"})] = Field(
         None,
         description="The claim of the ID token or userinfo whose values count as groups besides the directory; empty for none.",
         examples=["roles"],
@@ -132,13 +132,13 @@ class AuthorizeSettings(Settings):
         (), description="Who enters the admin by single sign-on; entries as in `allowed_users`.", examples=[["alice@example.com"]]
     )
     admin_allowed_groups: TextList = Field((), description="Whose members enter the admin by single sign-on.", examples=[["operators"]])
-    ext_authz_tokens: Annotated[tuple[SecretText, ...], Reader("list of string", _ext_authz_tokens, TOKENS)] = Field(
+    ext_authz_tokens: Annotated[tuple[SecretText, ...], SettingReader("list of string", _ext_authz_tokens, TOKENS)] = Field(
         (),
         description="Bearer tokens of other Envoys that may ask authorize (ext_authz), of 32 characters or more.",
         examples=[["PUT-A-LONG-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"]],
     )
     admin_password_login: Bool = Field(False, description="Accounts with a password may sign in to the admin too.", examples=[True])
-    decision_log_size: Annotated[int, Reader("integer", _count, _COUNT)] = Field(
+    decision_log_size: Annotated[int, SettingReader("integer", _count, _COUNT)] = Field(
         50_000,
         description="How many decisions are kept for the admin; the oldest go first.  0 keeps none.",
         examples=[200_000],

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo
 from config.groups.storage_url import DatabaseUrl, StorageUrl, database_server, storage_url
 from config.types.fields import Bool, Duration, File, files_of, text
 from config.types.pem import check_authority, check_pair
-from config.types.reader import TEXT, Reader
+from config.types.reader import TEXT, SettingReader
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes
 
@@ -70,13 +70,13 @@ def _tls_files_fit(settings: Any) -> Iterator[Finding]:
 class DatabrokerSettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_kvstore_is_named, _tls_has_a_use, _tls_files_fit)
 
-    databroker_storage_type: Annotated[str, Reader("string", storage_type, {"type": "string", "enum": list(_TYPES)})] = Field(
+    databroker_storage_type: Annotated[str, SettingReader("string", storage_type, {"type": "string", "enum": list(_TYPES)})] = Field(
         "memory",
         description="Where sessions, users and groups are kept: `memory`, where a restart signs everybody out, "
         "`kvstore` (Redis), or `database`, that of `database_url`.",
         examples=["kvstore"],
     )
-    databroker_storage_connection_string: Annotated[StorageUrl, Reader("string", storage_url, TEXT)] | None = Field(
+    databroker_storage_connection_string: Annotated[StorageUrl, SettingReader("string", storage_url, TEXT)] | None = Field(
         None,
         description="The kvstore: `kvstore://`, with TLS `kvstores://`; `+sentinel` and `+cluster` after the scheme for several servers.",
         examples=["kvstores://:PASSWORD@store.internal:6379/0"],
@@ -93,7 +93,7 @@ class DatabrokerSettings(Settings):
         "Less than 3s, 0 too: until its loss is noticed, and for 3s of silence at most.",
         examples=["30s"],
     )
-    database_url: Annotated[DatabaseUrl, Reader("URL", database_location, TEXT)] = Field(
+    database_url: Annotated[DatabaseUrl, SettingReader("URL", database_location, TEXT)] = Field(
         None,
         validate_default=True,
         description="Django's database, for the admin and its history, and the records with `databroker_storage_type: database`: "

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from config.groups.authorize import claimed_groups
 from config.groups.directory_account import PROVIDERS_WITH_DIRECTORY, DirectoryAccount, parse, tenant_of
 from config.types.fields import File, Number, PositiveDuration, base64_bytes, or_file, text
-from config.types.reader import TEXT, WEB_URL, Reader
+from config.types.reader import TEXT, WEB_URL, SettingReader
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, SecretText, is_confidential, parse_url
 
@@ -120,7 +120,7 @@ class DirectorySettings(Settings):
 
     idp_service_account_file: File | None = Field(None, description="File form of `idp_service_account`.", examples=["idp-account.json"])
     idp_service_account: Annotated[
-        Annotated[SecretBytes, Reader("string", _account, TEXT)] | None, or_file("idp_service_account_file", SecretBytes)
+        Annotated[SecretBytes, SettingReader("string", _account, TEXT)] | None, or_file("idp_service_account_file", SecretBytes)
     ] = Field(
         None,
         validate_default=True,
@@ -139,7 +139,7 @@ class DirectorySettings(Settings):
         examples=[10],
         json_schema_extra={"when_unset": "no limit of our own; the provider's are obeyed"},
     )
-    idp_directory_url: Annotated[str, Reader("URL", _directory_url, WEB_URL)] = Field(
+    idp_directory_url: Annotated[str, SettingReader("URL", _directory_url, WEB_URL)] = Field(
         "",
         description="Where the directory's API answers, where that does not follow from `idp_provider_url`.",
         examples=["https://graph.microsoft.us"],

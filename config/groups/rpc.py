@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field, ValidationInfo, WrapValidator
 
 from config.types.fields import Bool, PositiveDuration, Text, WebUrl, host_port
-from config.types.reader import HOST_PORT, Reader
+from config.types.reader import HOST_PORT, SettingReader
 from config.validation import Finding, Rule, Settings
 from foundation.values import HostPort, Url, canonical_host
 
@@ -73,7 +73,7 @@ def _services_can_be_reached(settings: Any) -> Iterator[Finding]:
 class RpcSettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_services_can_be_reached,)
 
-    grpc_address: Annotated[HostPort | None, Reader("host:port", listening_address, HOST_PORT)] = Field(
+    grpc_address: Annotated[HostPort | None, SettingReader("host:port", listening_address, HOST_PORT)] = Field(
         None,
         validate_default=True,
         description="Where gRPC is served; empty for nowhere, in mode `all`.",

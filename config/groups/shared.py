@@ -23,7 +23,7 @@ from config.types.fields import (
     or_file,
 )
 from config.types.headers import is_token
-from config.types.reader import Reader, one_of
+from config.types.reader import SettingReader, one_of
 from config.validation import Finding, Rule, Settings
 from foundation.values import HostPort, canonical_host
 
@@ -107,7 +107,7 @@ class SharedSettings(Settings):
         description="CA for the provider and internal traffic with custom or self-signed certificates, base64 of PEM; with intermediates.",
         examples=["BASE64-OF-ca.pem"],
     )
-    tls_min_version: Annotated[str, Reader("string", _tls_version, {"enum": ["1.2", "1.3", 1.2, 1.3]})] = Field(
+    tls_min_version: Annotated[str, SettingReader("string", _tls_version, {"enum": ["1.2", "1.3", 1.2, 1.3]})] = Field(
         "1.2", description="The oldest version of TLS that clients may speak: `1.2` or `1.3`.", examples=["1.3"]
     )
     client_ca_file: File | None = Field(None, description="File form of `client_ca`.", examples=["ca.pem"])

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from config.types.fields import Number, WebUrl, host_port
-from config.types.reader import HOST_PORT, Reader, one_of
+from config.types.reader import HOST_PORT, SettingReader, one_of
 from config.validation import Finding, Rule, Settings
 from foundation.telemetry.tracing.settings import SAME_AS
 from foundation.values import HostPort
@@ -21,7 +21,7 @@ def _agent(value: Any) -> HostPort:
     return address
 
 
-Agent = Annotated[HostPort, Reader("string", _agent, HOST_PORT)]
+Agent = Annotated[HostPort, SettingReader("string", _agent, HOST_PORT)]
 
 
 def _has_a_target(settings: Any) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from config.groups.shared import SharedSettings
 from config.groups.tracing import TracingSettings
 from config.options import Options
 from config.routes.route import Route
-from config.types.reader import Reader
+from config.types.reader import SettingReader
 from config.validation import Settings
 
 # The settings of Options that no group has come last.
@@ -48,11 +48,11 @@ class SettingKey:
     field: FieldInfo
 
     @property
-    def reader(self) -> Reader | None:
+    def reader(self) -> SettingReader | None:
         """Reader, or None for what holds objects of ours: see `model`."""
         nested = (part for kind in _kinds(self.field.annotation) for part in getattr(kind, "__metadata__", ()))
         candidates = [*self.field.metadata, *nested]
-        return next((part for part in reversed(candidates) if isinstance(part, Reader)), None)
+        return next((part for part in reversed(candidates) if isinstance(part, SettingReader)), None)
 
     @property
     def model(self) -> type[Settings] | None:

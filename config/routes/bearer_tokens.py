@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from config.types.fields import File, TextList, WebUrl, text
-from config.types.reader import WEB_URL, Reader, one_of
+from config.types.reader import WEB_URL, SettingReader, one_of
 from config.validation import Finding, Settings
 from foundation.values import Url, WatchedFile, is_confidential, parse_url
 
@@ -47,7 +47,7 @@ def _key_set(file: WatchedFile) -> WatchedFile:
     return file
 
 
-Issuer = Annotated[str, Reader("URL", issuer, WEB_URL)]
+Issuer = Annotated[str, SettingReader("URL", issuer, WEB_URL)]
 Jwks = Annotated[File, AfterValidator(_key_set)]
 
 

@@ -13,7 +13,7 @@ from config.documents.parse import parse
 from config.routes.policy_values import fingerprint, spki_hash
 from config.types.fields import Text, TextList, text
 from config.types.headers import header_map
-from config.types.reader import MAP, TEXT, Reader, Shape, one_of
+from config.types.reader import MAP, TEXT, SettingReader, Shape, one_of
 from config.validation import Finding, Settings, validate
 from foundation.values import WatchedFile
 
@@ -97,16 +97,16 @@ class PolicyTest(Settings):
         examples=["alice@example.com"],
     )
     groups: TextList = Field((), description="The ids of that person's groups.", examples=[["engineering"]])
-    claims: Annotated[Mapping[str, Any], Reader("map of claims to values", _claims, {"type": "object"})] = Field(
+    claims: Annotated[Mapping[str, Any], SettingReader("map of claims to values", _claims, {"type": "object"})] = Field(
         default_factory=dict, description="What the provider says about that person.", examples=[{"department": "research"}]
     )
-    source_ip: Annotated[str, Reader("IP address", _address, TEXT)] | None = Field(
+    source_ip: Annotated[str, SettingReader("IP address", _address, TEXT)] | None = Field(
         None, description="From which address the request comes; unknown where it is not given.", examples=["203.0.113.7"]
     )
-    headers: Annotated[Mapping[str, str], Reader("map string-to-string", header_map, MAP)] = Field(
+    headers: Annotated[Mapping[str, str], SettingReader("map string-to-string", header_map, MAP)] = Field(
         default_factory=dict, description="Headers of the request.", examples=[{"X-Api-Version": "2"}]
     )
-    client_certificate: Annotated[ShownCertificate | None, Reader("string or map", _certificate, CERTIFICATE)] = Field(
+    client_certificate: Annotated[ShownCertificate | None, SettingReader("string or map", _certificate, CERTIFICATE)] = Field(
         ShownCertificate(),
         description="Which client certificate is shown where the route asks for one: a `good` one of its authority, `none`, an "
         "`untrusted` one, or a map with the `fingerprint` or the `spki` of a good one, as the policy names them.  By default a good one.",
@@ -115,7 +115,7 @@ class PolicyTest(Settings):
     expect: Annotated[str, one_of(*EXPECTATIONS)] = Field(
         description="What must come of it; `no-route` where no route matches.", examples=["allow"]
     )
-    route: Annotated[str | int, Reader("string or number", _route, {"type": ["string", "integer"]})] | None = Field(
+    route: Annotated[str | int, SettingReader("string or number", _route, {"type": ["string", "integer"]})] | None = Field(
         None, description="The name of the route that must match, or its index in `policy`, from 0.", examples=["wiki"]
     )
 

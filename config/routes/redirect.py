@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from config.routes.values import RewrittenPath, location_path
 from config.types.fields import Bool, Text
-from config.types.reader import PATH, Reader, one_of
+from config.types.reader import PATH, SettingReader, one_of
 from config.validation import Finding, Settings
 from foundation.values import canonical_host
 
@@ -42,14 +42,14 @@ class RouteRedirect(Settings):
     host_redirect: Annotated[Text, AfterValidator(canonical_host)] | None = Field(
         None, description="Leads to this host.", examples=["app.example.com"]
     )
-    port_redirect: Annotated[int, Reader("integer", port, {"type": "integer", "minimum": 1, "maximum": 65535})] | None = Field(
+    port_redirect: Annotated[int, SettingReader("integer", port, {"type": "integer", "minimum": 1, "maximum": 65535})] | None = Field(
         None, description="Leads to this port.", examples=[8443]
     )
-    path_redirect: Annotated[str, Reader("string", location_path, PATH)] | None = Field(
+    path_redirect: Annotated[str, SettingReader("string", location_path, PATH)] | None = Field(
         None, description="Leads to this path, which may hold a query.", examples=["/new"]
     )
     prefix_rewrite: RewrittenPath | None = Field(None, description="Replaces the matched prefix or path.", examples=["/new/"])
-    response_code: Annotated[int, Reader("integer", redirect_code, {"type": "integer", "enum": list(REDIRECT_CODES)})] = Field(
+    response_code: Annotated[int, SettingReader("integer", redirect_code, {"type": "integer", "enum": list(REDIRECT_CODES)})] = Field(
         301, description="The status of the answer.", examples=[308]
     )
     strip_query: Bool = Field(False, description="Leaves the query out.", examples=[True])

@@ -9,7 +9,7 @@ import re2
 from config.routes.policy_values import regular_expression
 from config.types.fields import text
 from config.types.headers import header_name
-from config.types.reader import TEXT, Reader
+from config.types.reader import TEXT, SettingReader
 from config.validation import Finding
 from foundation.values import parse_url
 
@@ -58,11 +58,11 @@ def written_host(value: Any) -> str:
     return parsed.host_port
 
 
-Pattern = Annotated[str, Reader("string", regular_expression, TEXT)]
-PathSubstitution = Annotated[str, Reader("string", path_substitution, {"type": "string"})]
-HostSubstitution = Annotated[str, Reader("string", substitution, {"type": "string"})]
-WrittenHost = Annotated[str, Reader("string", written_host, TEXT)]
-HeaderName = Annotated[str, Reader("string", header_name, TEXT)]
+Pattern = Annotated[str, SettingReader("string", regular_expression, TEXT)]
+PathSubstitution = Annotated[str, SettingReader("string", path_substitution, {"type": "string"})]
+HostSubstitution = Annotated[str, SettingReader("string", substitution, {"type": "string"})]
+WrittenHost = Annotated[str, SettingReader("string", written_host, TEXT)]
+HeaderName = Annotated[str, SettingReader("string", header_name, TEXT)]
 
 
 def regexes_are_whole(route: Any) -> Iterator[Finding]:

@@ -43,7 +43,7 @@ from config.routes.upstream_urls import UpstreamUrls
 from config.routes.values import AbsolutePath, AcrValues, Claims, Domains, FromUrl, MaxAge, Origins, RewrittenPath
 from config.types.fields import Base64, Base64Secret, Bool, Duration, File, Text, TextList, or_file
 from config.types.headers import RemovableHeaders, RequestHeaders
-from config.types.reader import TEXT, Reader, Shape, one_of
+from config.types.reader import TEXT, SettingReader, Shape, one_of
 from config.validation import Finding
 from foundation.values import SecretBytes, canonical_host
 
@@ -122,7 +122,7 @@ class Route(BearerTokenKeys):
     )
     path: AbsolutePath | None = Field(None, description="Matches only this exact path.", examples=["/robots.txt"])
     prefix: AbsolutePath | None = Field(None, description="Matches paths that begin with it.", examples=["/admin/"])
-    regex: Annotated[str, Reader("string", regular_expression, TEXT)] | None = Field(
+    regex: Annotated[str, SettingReader("string", regular_expression, TEXT)] | None = Field(
         None, description="Matches paths that the whole RE2 expression matches.", examples=["/item/[0-9]+"]
     )
     prefix_rewrite: RewrittenPath | None = Field(None, description="Replaces the matched prefix or path when forwarding.", examples=["/"])
@@ -157,7 +157,7 @@ class Route(BearerTokenKeys):
         description="Claim values that let people, and tokens, pass. Nested maps become dotted keys, a single value a list of one.",
         examples=[{"department": ["finance", "legal"]}],
     )
-    policy: Annotated[tuple[Block, ...], Reader("list of objects", policy_blocks, POLICY)] = Field(
+    policy: Annotated[tuple[Block, ...], SettingReader("list of objects", policy_blocks, POLICY)] = Field(
         (),
         description="What lists can't say: blocks of `allow` and `deny`; a deny outranks every allow (docs/policy.md).",
         examples=[[{"deny": {"not": {"source_ip": "10.0.0.0/8"}}}]],

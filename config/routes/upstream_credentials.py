@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from config.types.cloud_service_account import service_account
 from config.types.fields import text
 from config.types.pem import check_pair
-from config.types.reader import TEXT, Reader
+from config.types.reader import TEXT, SettingReader
 from config.validation import Finding
 from foundation.values import SecretText
 
@@ -28,7 +28,7 @@ def cluster_token_in_file(content: bytes) -> SecretText:
         raise ValueError("the file must hold a bearer token and nothing else: visible ASCII characters without spaces") from None
 
 
-ClusterToken = Annotated[SecretText, Reader("string", cluster_token, TEXT)]
+ClusterToken = Annotated[SecretText, SettingReader("string", cluster_token, TEXT)]
 
 
 def is_serverless(route: Any, settings: Any) -> bool:

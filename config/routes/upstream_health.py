@@ -9,7 +9,7 @@ from pydantic import Field
 from config.routes.rewrites import WrittenHost
 from config.routes.values import RewrittenPath
 from config.types.fields import Duration, PositiveDuration, Text, text
-from config.types.reader import TEXT, Reader, whole_number
+from config.types.reader import TEXT, SettingReader, whole_number
 from config.validation import Finding, Rule, Settings
 
 EXAMPLE_CHECK = {
@@ -73,7 +73,7 @@ class HttpHealthCheck(Settings):
 class TcpPayload(Settings):
     """Bytes to send or to expect."""
 
-    text: Annotated[bytes, Reader("hexadecimal", hexadecimal, TEXT)] = Field(description="In hexadecimal.", examples=["50494E47"])
+    text: Annotated[bytes, SettingReader("hexadecimal", hexadecimal, TEXT)] = Field(description="In hexadecimal.", examples=["50494E47"])
 
 
 class TcpHealthCheck(Settings):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from config.types.fields import text
-from config.types.reader import Reader, Shape
+from config.types.reader import SettingReader, Shape
 from foundation.values import Url, parse_url
 
 SCHEMES = ("http", "https", "tcp")
@@ -70,4 +70,4 @@ def _upstream_url(written: str) -> Url:
     return parsed
 
 
-UpstreamUrls = Annotated[tuple[WeightedUrl, ...], Reader("URL or list of URLs", upstream_urls, {"anyOf": [_SHAPE, _LIST_SHAPE]})]
+UpstreamUrls = Annotated[tuple[WeightedUrl, ...], SettingReader("URL or list of URLs", upstream_urls, {"anyOf": [_SHAPE, _LIST_SHAPE]})]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from config.types.fields import PositiveDuration, TextList, text, text_list
-from config.types.reader import LIST, PATH, Reader, Shape
+from config.types.reader import LIST, PATH, SettingReader, Shape
 from foundation.values import Url, parse_url
 
 _DEEPEST_CLAIM = 32
@@ -112,11 +112,11 @@ def max_age(age: timedelta) -> timedelta:
     return age
 
 
-FromUrl = Annotated[Url, Reader("URL", from_url, FROM_URL)]
-AbsolutePath = Annotated[str, Reader("string", absolute_path, PATH)]
-RewrittenPath = Annotated[str, Reader("string", rewritten_path, PATH)]
-Claims = Annotated[Mapping[str, tuple[Any, ...]], Reader("map string to list of string", flattened_claims, {"type": "object"})]
-Domains = Annotated[tuple[str, ...], Reader("list of string", domains, LIST)]
+FromUrl = Annotated[Url, SettingReader("URL", from_url, FROM_URL)]
+AbsolutePath = Annotated[str, SettingReader("string", absolute_path, PATH)]
+RewrittenPath = Annotated[str, SettingReader("string", rewritten_path, PATH)]
+Claims = Annotated[Mapping[str, tuple[Any, ...]], SettingReader("map string to list of string", flattened_claims, {"type": "object"})]
+Domains = Annotated[tuple[str, ...], SettingReader("list of string", domains, LIST)]
 AcrValues = Annotated[TextList, AfterValidator(acr_values)]
 MaxAge = Annotated[PositiveDuration, AfterValidator(max_age)]
-Origins = Annotated[tuple[str, ...], Reader("list of string", origins, LIST)]
+Origins = Annotated[tuple[str, ...], SettingReader("list of string", origins, LIST)]

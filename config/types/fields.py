@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ValidationInfo, WrapValidator
 
-from config.types.reader import BASE64, BOOL, DURATION, HOST_PORT, LIST, MAP, POSITIVE_DURATION, TEXT, URL, WEB_URL, Reader, Shape
+from config.types.reader import BASE64, BOOL, DURATION, HOST_PORT, LIST, MAP, POSITIVE_DURATION, TEXT, URL, WEB_URL, SettingReader, Shape
 from foundation.values import HostPort, SecretBytes, SecretText, Url, WatchedFile, canonical_host, parse_url
 
 HOW_TO_MAKE_ONE = "make one with `head -c32 /dev/urandom | base64`"
@@ -274,24 +274,24 @@ def or_file(sibling: str, make: Callable[[bytes], Any] = bytes) -> WrapValidator
     return WrapValidator(choose)
 
 
-Text = Annotated[str, Reader("string", text, TEXT)]
-Secret = Annotated[SecretText, Reader("string", lambda value: SecretText(text(value)), TEXT)]
-Bool = Annotated[bool, Reader("bool", boolean, BOOL)]
-Number = Annotated[Decimal, Reader("number", number, {"type": ["number", "string"]})]
-WholeNumber = Annotated[int, Reader("whole number", whole_number, {"type": ["integer", "string"]})]
-Duration = Annotated[timedelta, Reader("duration", duration, DURATION)]
-PositiveDuration = Annotated[timedelta, Reader("duration", positive_duration, POSITIVE_DURATION)]
-TextList = Annotated[tuple[str, ...], Reader("list of string", text_list, LIST)]
-TextMap = Annotated[Mapping[str, str], Reader("map string-to-string", text_map, MAP)]
-Address = Annotated[HostPort, Reader("host:port", host_port, HOST_PORT)]
-Base64 = Annotated[bytes, Reader("base64 string", base64_bytes, BASE64)]
-Base64Secret = Annotated[SecretBytes, Reader("base64 string", secret_bytes, BASE64)]
-KeyRing = Annotated[tuple[SecretBytes, ...], Reader("base64 string or list", key_ring, KEY_RING)]
-AnyUrl = Annotated[Url, Reader("URL", url, URL)]
-WebUrl = Annotated[Url, Reader("URL", web_url, WEB_URL)]
+Text = Annotated[str, SettingReader("string", text, TEXT)]
+Secret = Annotated[SecretText, SettingReader("string", lambda value: SecretText(text(value)), TEXT)]
+Bool = Annotated[bool, SettingReader("bool", boolean, BOOL)]
+Number = Annotated[Decimal, SettingReader("number", number, {"type": ["number", "string"]})]
+WholeNumber = Annotated[int, SettingReader("whole number", whole_number, {"type": ["integer", "string"]})]
+Duration = Annotated[timedelta, SettingReader("duration", duration, DURATION)]
+PositiveDuration = Annotated[timedelta, SettingReader("duration", positive_duration, POSITIVE_DURATION)]
+TextList = Annotated[tuple[str, ...], SettingReader("list of string", text_list, LIST)]
+TextMap = Annotated[Mapping[str, str], SettingReader("map string-to-string", text_map, MAP)]
+Address = Annotated[HostPort, SettingReader("host:port", host_port, HOST_PORT)]
+Base64 = Annotated[bytes, SettingReader("base64 string", base64_bytes, BASE64)]
+Base64Secret = Annotated[SecretBytes, SettingReader("base64 string", secret_bytes, BASE64)]
+KeyRing = Annotated[tuple[SecretBytes, ...], SettingReader("base64 string or list", key_ring, KEY_RING)]
+AnyUrl = Annotated[Url, SettingReader("URL", url, URL)]
+WebUrl = Annotated[Url, SettingReader("URL", web_url, WEB_URL)]
 ServiceUrl = Annotated[WebUrl, AfterValidator(origin_only)]
-Networks = Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], Reader("list of CIDR", networks, LIST)]
-File = Annotated[WatchedFile, Reader("file path", watched_file, TEXT)]
-PemOrFile = Annotated[SecretBytes | WatchedFile, Reader("file path or base64 string", pem_or_file, TEXT)]
-FilePath = Annotated[Path, Reader("file path", path, TEXT)]
-ExistingFile = Annotated[Path, Reader("file path", existing_file, TEXT)]
+Networks = Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], SettingReader("list of CIDR", networks, LIST)]
+File = Annotated[WatchedFile, SettingReader("file path", watched_file, TEXT)]
+PemOrFile = Annotated[SecretBytes | WatchedFile, SettingReader("file path or base64 string", pem_or_file, TEXT)]
+FilePath = Annotated[Path, SettingReader("file path", path, TEXT)]
+ExistingFile = Annotated[Path, SettingReader("file path", existing_file, TEXT)]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from config.types.fields import boolean, pairs_of, text_list
-from config.types.reader import BOOL, LIST, Reader, Shape
+from config.types.reader import BOOL, LIST, SettingReader, Shape
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
 _VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")  # no control characters: neither C0 nor C1 (0x85 is a line end to some)
@@ -96,7 +96,7 @@ RESPONSE_HEADERS: Shape = {
     "anyOf": [{"type": "object", "properties": {"disable": BOOL}, "additionalProperties": {"type": "string"}}, {"type": "string"}]
 }
 
-ResponseHeaders = Annotated[Mapping[str, str], Reader("map string-to-string", response_headers, RESPONSE_HEADERS)]
-RequestHeaders = Annotated[Mapping[str, str], Reader("map string-to-string", request_headers, HEADER_MAP)]
-RemovableHeaders = Annotated[tuple[str, ...], Reader("list of string", removable_headers, LIST)]
-ClaimNames = Annotated[tuple[str, ...], Reader("list of string", claim_names, LIST)]
+ResponseHeaders = Annotated[Mapping[str, str], SettingReader("map string-to-string", response_headers, RESPONSE_HEADERS)]
+RequestHeaders = Annotated[Mapping[str, str], SettingReader("map string-to-string", request_headers, HEADER_MAP)]
+RemovableHeaders = Annotated[tuple[str, ...], SettingReader("list of string", removable_headers, LIST)]
+ClaimNames = Annotated[tuple[str, ...], SettingReader("list of string", claim_names, LIST)]

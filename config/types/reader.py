@@ -30,7 +30,7 @@ PATH: Shape = {"type": "string", "pattern": r"^/"}
 
 
 @dataclass(frozen=True, eq=False)
-class Reader:
+class SettingReader:
     """Reader of a setting, in `Annotated`, as in `Bool = Annotated[bool, Reader("bool", boolean, BOOL)]`.
 
     `read` is given the value as it is written, and raises ValueError with the reason; it may ask for pydantic's
@@ -45,7 +45,7 @@ class Reader:
         return PlainValidator(self.read).__get_pydantic_core_schema__(source, handler)
 
 
-def one_of(*choices: str, otherwise: str = "") -> Reader:
+def one_of(*choices: str, otherwise: str = "") -> SettingReader:
     """Reader of one of `choices`; `otherwise` is advice to who finds none that fits."""
 
     def choose(value: Any) -> str:
@@ -53,13 +53,13 @@ def one_of(*choices: str, otherwise: str = "") -> Reader:
             return str(value)
         raise ValueError(f"must be one of {', '.join(choices)}" + (f"; {otherwise}" if otherwise else ""))
 
-    return Reader("string", choose, {"type": "string", "enum": list(choices)})
+    return SettingReader("string", choose, {"type": "string", "enum": list(choices)})
 
 
-def whole_number(least: int, most: int) -> Reader:
+def whole_number(least: int, most: int) -> SettingReader:
     def read(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise ValueError(f"must be a whole number from {least} to {most}")
         return value
 
-    return Reader("integer", read, {"type": "integer", "minimum": least, "maximum": most})
+    return SettingReader("integer", read, {"type": "integer", "minimum": least, "maximum": most})

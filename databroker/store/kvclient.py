@@ -60,35 +60,35 @@ def open_client(url: StorageUrl, tls: StorageTls, timeout: float) -> KvClient:
     share = timeout / (len(url.hosts) + 1)
     if url.kind == "cluster":
         timeouts = {"socket_connect_timeout": share}
-        return _Cluster({"ssl": url.tls, **shared, **timeouts, **(_tls_arguments(tls) if url.tls else {})}, _addresses(url))
+        return _RestartingCluster({"ssl": url.tls, **shared, **timeouts, **(_tls_arguments(tls) if url.tls else {})}, _addresses(url))
     secured: dict[str, Any] = {"context": _context(tls)} if url.tls else {}
     if url.kind == "sentinel":
         timeouts = {"socket_connect_timeout": share, "socket_timeout": share}
         watch = {**timeouts, "retry": shared["retry"], **({"ssl": True, **_tls_arguments(tls)} if url.tls else {})}
         sentinel = Sentinel(_addresses(url), sentinel_kwargs=watch)  # type: ignore[no-untyped-call]
-        kind = _WatchedTlsConnection if url.tls else SentinelManagedConnection
+        kind = _SentinelTlsConnection if url.tls else SentinelManagedConnection
         arguments = {**shared, **secured, "db": url.database, "connection_class": kind}
         pool = SentinelConnectionPool(url.service, sentinel, **arguments)  # type: ignore[no-untyped-call]
-        return _Server(pool, sentinel)
+        return _SingleServer(pool, sentinel)
     ((host, port),) = _addresses(url)
-    connections = _Pool(
+    connections = _CountedPool(
         max_connections=MAX_CONNECTIONS,
         timeout=None,  # KvStore bounds the whole call
-        connection_class=_TlsConnection if url.tls else Connection,
+        connection_class=_SharedContextConnection if url.tls else Connection,
         host=host,
         port=port,
         db=url.database,
         **shared,
         **secured,
     )
-    return _Server(connections)
+    return _SingleServer(connections)
 
 
 def _addresses(url: StorageUrl) -> list[tuple[str, int]]:
     return [(host.host, host.port) for host in url.hosts]
 
 
-class _TlsConnection(SSLConnection):
+class _SharedContextConnection(SSLConnection):
     """Connection with one TLS context for all: to make one takes 30 ms, in which nothing else runs."""
 
     def __init__(self, *, context: ssl.SSLContext, **arguments: Any):
@@ -96,7 +96,7 @@ class _TlsConnection(SSLConnection):
         self.ssl_context.context = context
 
 
-class _WatchedTlsConnection(SentinelManagedConnection, _TlsConnection):
+class _SentinelTlsConnection(SentinelManagedConnection, _SharedContextConnection):
     pass
 
 
@@ -113,7 +113,7 @@ def _context(tls: StorageTls) -> ssl.SSLContext:
     return context
 
 
-class _Pool(BlockingConnectionPool):
+class _CountedPool(BlockingConnectionPool):
     """Connection pool that counts who had to wait for a connection, and for how long."""
 
     async def get_connection(self, *args: Any, **options: Any) -> Any:
@@ -127,7 +127,7 @@ class _Pool(BlockingConnectionPool):
             kvstore_wait_duration.inc((time.monotonic() - started) * 1000)
 
 
-class _Server:
+class _SingleServer:
     """Client of one server, configured or named by `sentinel`."""
 
     def __init__(self, pool: ConnectionPool, sentinel: Sentinel | None = None):
@@ -162,7 +162,7 @@ async def _answer(connection: Any) -> Any:
         return error
 
 
-class _Cluster:
+class _RestartingCluster:
     """Cluster client that begins anew after an error: redis-py 6.4 forgets a node that failed, at last all of them.
 
     Each asks another node first where the others are: one that hangs would keep every client from the rest.

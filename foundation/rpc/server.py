@@ -42,7 +42,7 @@ class RpcServer:
         self._calls = RpcCalls.answered(options.service_label)
         self._server = grpc.aio.server(interceptors=[SecretCheck(secret, other_proof, self._calls)], options=_server_options(options))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self._certificates = _Certificates(options.certificate_pairs)
+        self._certificates = _ServedCertificates(options.certificate_pairs)
         self.port = 0
         self._address = ""
 
@@ -205,7 +205,7 @@ async def _tell(error: Exception, status: grpc.StatusCode, context: grpc.aio.Ser
     raise AssertionError("abort raises")
 
 
-class _Certificates:
+class _ServedCertificates:
     """Certificate pairs by the name that the client asks for; the first where it asks for another.  gRPC asks at each handshake."""
 
     def __init__(self, pairs: Sequence[CertificatePair]):

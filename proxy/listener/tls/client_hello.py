@@ -44,7 +44,7 @@ class ClientHelloParser:
                 self._begin(self._header + part)
             at += len(part)
             if self._message and (whole := self._whole()) is not None:
-                return _parse(_Reader(whole))
+                return _parse(_HelloFields(whole))
         self._taken += len(data)
         if self._taken > 2 * MOST_BYTES:
             raise Unreadable("in too many records")
@@ -68,7 +68,7 @@ class ClientHelloParser:
         return bytes(self._message[4:whole]) if len(self._message) >= whole else None
 
 
-class _Reader:
+class _HelloFields:
     def __init__(self, data: bytes):
         self._data, self._at = data, 0
 
@@ -81,23 +81,23 @@ class _Reader:
     def number(self, width: int) -> int:
         return int.from_bytes(self.take(width), "big")
 
-    def vector(self, width: int) -> "_Reader":
+    def vector(self, width: int) -> "_HelloFields":
         """Vector of TLS, whose length is a number of `width` bytes."""
-        return _Reader(self.take(self.number(width)))
+        return _HelloFields(self.take(self.number(width)))
 
     @property
     def rest(self) -> bytes:
         return self._data[self._at :]
 
 
-def _parse(hello: _Reader) -> ClientHello:
+def _parse(hello: _HelloFields) -> ClientHello:
     hello.take(2 + 32)  # version, random
     hello.vector(1)  # session
     hello.vector(2)  # cipher suites
     hello.vector(1)  # compression
     server_name: bytes | None = None
     protocols: tuple[bytes, ...] = ()
-    extensions = hello.vector(2) if hello.rest else _Reader(b"")
+    extensions = hello.vector(2) if hello.rest else _HelloFields(b"")
     while extensions.rest:
         kind, content = extensions.number(2), extensions.vector(2)
         if kind == _SERVER_NAME:
@@ -109,7 +109,7 @@ def _parse(hello: _Reader) -> ClientHello:
     return ClientHello(server_name, protocols)
 
 
-def _protocols(listed: _Reader) -> tuple[bytes, ...]:
+def _protocols(listed: _HelloFields) -> tuple[bytes, ...]:
     found = []
     while listed.rest:
         found.append(listed.vector(1).rest)

@@ -5,22 +5,22 @@ from typing import Annotated, Any
 import pytest
 from pydantic import TypeAdapter, ValidationError, ValidationInfo
 
-from config.types.reader import TEXT, Reader, one_of
+from config.types.reader import TEXT, SettingReader, one_of
 
 
-def adapter(reader: Reader) -> TypeAdapter[Any]:
+def adapter(reader: SettingReader) -> TypeAdapter[Any]:
     return TypeAdapter(Annotated[Any, reader])
 
 
 def test_what_a_reader_returns_is_the_value() -> None:
-    assert adapter(Reader("string", str.upper, TEXT)).validate_python("a") == "A"
+    assert adapter(SettingReader("string", str.upper, TEXT)).validate_python("a") == "A"
 
 
 def test_a_reader_may_ask_for_the_context() -> None:
     def read(value: Any, info: ValidationInfo) -> Any:
         return value, info.context
 
-    assert adapter(Reader("string", read, TEXT)).validate_python("a", context={"b": 1}) == ("a", {"b": 1})
+    assert adapter(SettingReader("string", read, TEXT)).validate_python("a", context={"b": 1}) == ("a", {"b": 1})
 
 
 @pytest.mark.parametrize(
