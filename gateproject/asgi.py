@@ -22,10 +22,10 @@ from databroker.client import BrokerClient  # noqa: E402
 from foundation.errors import BadRequest, ConfigError  # noqa: E402
 from foundation.fd_limit import raise_limit  # noqa: E402
 from foundation.telemetry.tracing import tracer  # noqa: E402
+from gateproject.process.reload import ConfigurationStatus  # noqa: E402
 from gateproject.process.runtime import Runtime  # noqa: E402
 from gateproject.process.services import Services, served  # noqa: E402
 from gateproject.process.start import from_settings  # noqa: E402
-from gateproject.process.takeover import ConfigurationStatus  # noqa: E402
 from proxy.answers.refusals import Refuse, refusal_of  # noqa: E402
 from proxy.answers.send import send_refusal  # noqa: E402
 from proxy.incoming import BodyTooLarge, IncomingRequest, Receive, Send, arrived, bounded  # noqa: E402

@@ -2,7 +2,8 @@
 
 To declare a setting, add one field to its group (shared, authenticate, authorize, proxy, databroker) or to Route, typed by a kind
 from below: `refresh_cooldown: Duration = Field(timedelta(minutes=5), description="Least time between ...", examples=["5m"])`.
-The attribute is the file key, in upper case the environment variable.  A new kind is `Annotated[type, Reader(name, function, shape)]`.
+The attribute is the file key, in upper case the environment variable.
+A new kind is `Annotated[type, SettingReader(name, function, shape)]`.
 tests/repo/test_settings.py tells what a declaration lacks.  For a default that is computed, and for a required key's hint, there is
 `json_schema_extra={"when_unset": "...", "when_missing": "..."}`.
 """

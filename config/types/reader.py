@@ -31,7 +31,7 @@ PATH: Shape = {"type": "string", "pattern": r"^/"}
 
 @dataclass(frozen=True, eq=False)
 class SettingReader:
-    """Reader of a setting, in `Annotated`, as in `Bool = Annotated[bool, Reader("bool", boolean, BOOL)]`.
+    """Reader of a setting, in `Annotated`, as in `Bool = Annotated[bool, SettingReader("bool", boolean, BOOL)]`.
 
     `read` is given the value as it is written, and raises ValueError with the reason; it may ask for pydantic's
     ValidationInfo as a second argument.  `shape` is JSON Schema: it accepts whatever `read` does, and tells types apart.

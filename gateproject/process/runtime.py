@@ -35,10 +35,10 @@ from foundation.telemetry.tracing import tracer
 from foundation.version import version
 from gateproject.process.gc_tuning import made_beside_requests, settle
 from gateproject.process.metrics_listener import MetricsListener
+from gateproject.process.reload import ConfigurationStatus, Reload, ReloadStep
 from gateproject.process.restart_only import without_restart_only_changes
 from gateproject.process.rpc_services import RpcServices
 from gateproject.process.services import Services, served
-from gateproject.process.takeover import ConfigurationStatus, Takeover, TakeoverStep
 from gateproject.settings import cookie_settings
 from proxy.autocert.service import Autocert
 from proxy.envoy.service import EnvoyPlane
@@ -217,17 +217,17 @@ class Runtime:
         self.status = ConfigurationStatus.in_force(self.source, self.options.service_label)
         for name, value in cookies.items():
             setattr(settings, name, value)
-        takeover = Takeover()
-        takeover.lags("envoy", late)
-        await self._tell(old, services, taken, takeover)
-        self.status = self.status.but_lagging(takeover.problems, options.service_label)
+        reload = Reload()
+        reload.lags("envoy", late)
+        await self._tell(old, services, taken, reload)
+        self.status = self.status.but_lagging(reload.problems, options.service_label)
         log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
 
-    async def _tell(self, old: Services, services: Services, taken: socket.socket | None, takeover: Takeover) -> None:
+    async def _tell(self, old: Services, services: Services, taken: socket.socket | None, reload: Reload) -> None:
         """Access first: whom the new policy keeps out is out whatever becomes of the rest."""
         options, carrying = services.options, self._carrying
         state = None if services.proxy is None else services.proxy.dataplane.state
-        steps: list[tuple[str, TakeoverStep]] = [
+        steps: list[tuple[str, ReloadStep]] = [
             ("open streams", carrying.streams.policy_changed),
             ("metrics", lambda: self._metrics.serve(options, taken)),
             ("tracing", lambda: tracer.use(services.tracing)),
@@ -250,7 +250,7 @@ class Runtime:
         if services.directory is not None:
             steps.append(("directory", services.directory.start))
         for part, step in steps:
-            await takeover.tell(part, step)
+            await reload.tell(part, step)
 
     def _next_services(self) -> tuple[Options, Services]:
         with made_beside_requests():

@@ -133,9 +133,9 @@ runtime.without(
     WITHIN,
 )
 runtime.without("Envoy goes back where the rest can't go on", "                self.envoy.restore()\n", "                pass\n", WITHIN)
-takeover = door("gateproject/process/takeover.py", WITHIN)
-takeover.without("what lags is no success", "        if problems:\n", "        if False:\n")
-takeover.without("a part that fails undoes nothing", "        except Exception as error:", "        except ZeroDivisionError as error:")
+reload = door("gateproject/process/reload.py", WITHIN)
+reload.without("what lags is no success", "        if problems:\n", "        if False:\n")
+reload.without("a part that fails undoes nothing", "        except Exception as error:", "        except ZeroDivisionError as error:")
 kept_by_envoy = door("proxy/envoy/service.py", "unit/proxy/envoy/test_service.py")
 kept_by_envoy.without("what Envoy refused is not told to it again", "options, self._clusters = self._before", "options, _ = self._before")
 runtime.without(
@@ -195,7 +195,7 @@ metrics_listener.without(
     "            self._served = before, SideDoor(metrics, bind(before, SETTING))\n",
     "",
 )
-takeover.without(
+reload.without(
     "a refused configuration is told to Prometheus",
     "        metrics.configuration_refused(service)\n        return replace(self, problems=tuple(problems), refused",
     "        return replace(self, problems=tuple(problems), refused",
@@ -217,7 +217,7 @@ exposition = door("foundation/telemetry/exposition.py", "unit/foundation/telemet
 exposition.without("beside the metrics there is nothing", '    if scope["path"] != "/metrics":\n', "    if False:\n")
 
 DOORS = (
-    takeover,
+    reload,
     kept_by_envoy,
     rungate,
     locate,

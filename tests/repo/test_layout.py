@@ -36,6 +36,13 @@ TESTED_ELSEWHERE = {
     "authenticate/views/answers.py": "tests/unit/authenticate/views",
 }
 
+# Class names that stand more than once, each with the reason.  This list may only shrink.
+NAMED_TWICE = {
+    "Command": "Django finds a command of manage.py by this name",
+    "Meta": "Django's options of a model",
+    "Route": "a setting's name, and the model whose name makes the address of the admin's page",
+}
+
 TREES = {source: parsed((ROOT / source).read_text()) for source in SOURCES}
 
 
@@ -71,6 +78,19 @@ def test_functions_stay_within_fifty_lines() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno + 1 > 50
     ]
     assert too_long == []
+
+
+def test_a_class_name_stands_once() -> None:
+    """A leading underscore and capitals make no other name."""
+    places: dict[str, list[str]] = {}
+    for source in SOURCES:
+        for node in ast.walk(TREES[source]):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_").lower(), []).append(f"{source}:{node.lineno} {node.name}")
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    allowed = {name.lower() for name in NAMED_TWICE}
+    assert {name: found for name, found in twice.items() if name not in allowed} == {}
+    assert sorted(allowed - twice.keys()) == [], "is listed in NAMED_TWICE needlessly"
 
 
 def test_a_collection_in_the_middle_of_parsing_changes_nothing() -> None:

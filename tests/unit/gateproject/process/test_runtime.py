@@ -16,8 +16,8 @@ from foundation.errors import ConfigError, Problem
 from foundation.telemetry import metrics
 from gateproject.process import runtime
 from gateproject.process.metrics_listener import MetricsListener
+from gateproject.process.reload import Reload
 from gateproject.process.runtime import Runtime
-from gateproject.process.takeover import Takeover
 from tests.support.options import make_options
 
 SOON = 10.0  # seconds; a bound for what must happen, never a measure
@@ -171,10 +171,10 @@ async def test_each_part_that_is_told_is_made_to_fail_above_and_access_is_told_f
 ) -> None:
     told: list[str] = []
 
-    async def tell(self: Takeover, part: str, step: object) -> None:
+    async def tell(self: Reload, part: str, step: object) -> None:
         told.append(part)
 
-    monkeypatch.setattr(Takeover, "tell", tell)
+    monkeypatch.setattr(Reload, "tell", tell)
     await running.reload()
     assert told == ["open streams", *AFTER]
 

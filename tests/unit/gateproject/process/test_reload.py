@@ -1,10 +1,10 @@
 from structlog.testing import capture_logs
 
-from gateproject.process.takeover import Takeover
+from gateproject.process.reload import Reload
 
 
 async def test_a_part_that_fails_keeps_no_other_from_hearing_and_is_told_of() -> None:
-    heard, takeover = [], Takeover()
+    heard, reload = [], Reload()
 
     def fails() -> None:
         raise OSError("no port")
@@ -13,12 +13,12 @@ async def test_a_part_that_fails_keeps_no_other_from_hearing_and_is_told_of() ->
         heard.append("slow")
 
     with capture_logs() as logs:
-        await takeover.tell("quick", lambda: heard.append("quick"))
-        await takeover.tell("broken", fails)
-        await takeover.tell("slow", hears)
+        await reload.tell("quick", lambda: heard.append("quick"))
+        await reload.tell("broken", fails)
+        await reload.tell("slow", hears)
     assert heard == ["quick", "slow"]
-    assert [problem.key for problem in takeover.problems] == ["broken"]
-    assert "in force otherwise: OSError: no port" in takeover.problems[0].message
+    assert [problem.key for problem in reload.problems] == ["broken"]
+    assert "in force otherwise: OSError: no port" in reload.problems[0].message
     assert [(line["event"], line["part"]) for line in logs] == [
         ("the new configuration is in force, but a part of gate did not take it", "broken")
     ]

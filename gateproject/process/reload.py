@@ -1,4 +1,6 @@
-"""Takeover of a new configuration: each part hears of it by itself; one that fails keeps no other from it, and nothing is undone."""
+"""Reload, the telling of a new configuration that is in force: each part hears of it by itself; one that fails keeps no other from it,
+and nothing is undone.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +14,7 @@ from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
-TakeoverStep = Callable[[], Awaitable[object] | object]
+ReloadStep = Callable[[], Awaitable[object] | object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +48,13 @@ class ConfigurationStatus:
         return replace(self, problems=problems)
 
 
-class Takeover:
-    """Takeover by each part.  `problems` are those of the parts that did not take it: they go on as before, and the log says so."""
+class Reload:
+    """Reload, as each part takes it.  `problems` are those of the parts that did not take it: they go on as before, and the log says so."""
 
     def __init__(self) -> None:
         self.problems: tuple[Problem, ...] = ()
 
-    async def tell(self, part: str, step: TakeoverStep) -> None:
+    async def tell(self, part: str, step: ReloadStep) -> None:
         """Never raises, whatever the step does: after the swap there is no way back that could be told truthfully."""
         try:
             said = step()
