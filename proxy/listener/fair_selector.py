@@ -25,28 +25,28 @@ FEW = 4
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
-class Turns(selectors.BaseSelector):
+class FairSelector(selectors.BaseSelector):
     """Selector of two: the second, of those behind, is one descriptor of the first.  The kernel serves each of them in order."""
 
     def __init__(self) -> None:
         self._keys: dict[FileDescriptorLike, selectors.SelectorKey] = {}
         self._first, self._behind = polls.epoll(), polls.epoll()
-        self._behind_others: set[int] = set()
+        self._demoted: set[int] = set()
         self._first.register(self._behind.fileno(), polls.EPOLLIN)
 
-    def put_behind(self, descriptor: int) -> None:
-        if descriptor not in self._behind_others:
-            self._behind_others.add(descriptor)
+    def demote(self, descriptor: int) -> None:
+        if descriptor not in self._demoted:
+            self._demoted.add(descriptor)
             self._move(descriptor, self._first, self._behind)
 
-    def put_first(self, descriptor: int) -> None:
+    def promote(self, descriptor: int) -> None:
         """Give a descriptor priority, a closed one too: the next connection of this number begins without a past."""
-        if descriptor in self._behind_others:
-            self._behind_others.discard(descriptor)
+        if descriptor in self._demoted:
+            self._demoted.discard(descriptor)
             self._move(descriptor, self._behind, self._first)
 
-    def stands_behind(self, descriptor: int) -> bool:
-        return descriptor in self._behind_others
+    def is_demoted(self, descriptor: int) -> bool:
+        return descriptor in self._demoted
 
     def register(self, fileobj: "FileDescriptorLike", events: int, data: Any = None) -> selectors.SelectorKey:
         descriptor = _number(fileobj)
@@ -104,7 +104,7 @@ class Turns(selectors.BaseSelector):
         return ready
 
     def _of(self, descriptor: int) -> polls.epoll:
-        return self._behind if descriptor in self._behind_others else self._first
+        return self._behind if descriptor in self._demoted else self._first
 
     def _move(self, descriptor: int, source: polls.epoll, target: polls.epoll) -> None:
         key = self._keys.get(descriptor)
@@ -114,44 +114,44 @@ class Turns(selectors.BaseSelector):
                 target.register(descriptor, _mask(key.events))
 
 
-class Turn:
-    """Priority of one connection; behind at first.  Without Turns (another loop, another system) all stand first."""
+class Priority:
+    """Priority of one connection; behind at first.  Without a FairSelector (another loop, another system) all stand first."""
 
-    __slots__ = ("_descriptor", "_is_behind", "_turns")
+    __slots__ = ("_descriptor", "_is_demoted", "_selector")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int | None):
         selector = getattr(loop, "_selector", None)
-        self._turns = selector if isinstance(selector, Turns) and descriptor is not None else None
+        self._selector = selector if isinstance(selector, FairSelector) and descriptor is not None else None
         self._descriptor = -1 if descriptor is None else descriptor
-        self._is_behind = False
-        self.stand_behind()
+        self._is_demoted = False
+        self.demote()
 
-    def stand_behind(self) -> None:
-        if not self._is_behind and self._turns is not None:
-            self._is_behind = True
-            self._turns.put_behind(self._descriptor)
+    def demote(self) -> None:
+        if not self._is_demoted and self._selector is not None:
+            self._is_demoted = True
+            self._selector.demote(self._descriptor)
 
-    def come_first(self) -> None:
-        if self._is_behind and self._turns is not None:
-            self._is_behind = False
-            self._turns.put_first(self._descriptor)
+    def promote(self) -> None:
+        if self._is_demoted and self._selector is not None:
+            self._is_demoted = False
+            self._selector.promote(self._descriptor)
 
-    def after(self, size: int) -> None:
+    def after_body_bytes(self, size: int) -> None:
         """Set the priority after so many bytes of a body came at once, and it has not ended."""
         if size < limits.DROP_BYTES:
-            self.stand_behind()
+            self.demote()
         else:
-            self.come_first()
+            self.promote()
 
 
-class Stall:
+class SlowReader:
     """Slow reader, a client that does not read: soon it stands behind, and at last somebody gives up."""
 
-    __slots__ = ("_deadline", "_turn")
+    __slots__ = ("_deadline", "_priority")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, turn: Turn):
+    def __init__(self, loop: asyncio.AbstractEventLoop, priority: Priority):
         self._deadline = Deadline(loop)
-        self._turn = turn
+        self._priority = priority
 
     def begin(self, seconds: float, give_up: Callable[[], None]) -> None:
         first = min(limits.STALL_SECONDS, seconds)
@@ -159,22 +159,22 @@ class Stall:
 
     def end(self) -> None:
         self._deadline.close()
-        self._turn.come_first()
+        self._priority.promote()
 
     def _go_on(self, seconds: float, give_up: Callable[[], None]) -> None:
-        self._turn.stand_behind()
+        self._priority.demote()
         self._deadline.start(seconds, give_up)
 
 
-def take_turns(loop: asyncio.AbstractEventLoop) -> None:
+def install_fair_selector(loop: asyncio.AbstractEventLoop) -> None:
     """Install this selector in a loop that is not running; nothing happens where it has none or the system no epoll."""
     selector = getattr(loop, "_selector", None)
-    if not isinstance(selector, selectors.BaseSelector) or isinstance(selector, Turns) or not hasattr(polls, "epoll"):
+    if not isinstance(selector, selectors.BaseSelector) or isinstance(selector, FairSelector) or not hasattr(polls, "epoll"):
         return
-    turns = Turns()
+    fair = FairSelector()
     for key in list(selector.get_map().values()):
-        turns.register(key.fileobj, key.events, key.data)
-    loop._selector = turns  # type: ignore[attr-defined]
+        fair.register(key.fileobj, key.events, key.data)
+    loop._selector = fair  # type: ignore[attr-defined]
     selector.close()
 
 

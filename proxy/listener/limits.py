@@ -18,7 +18,7 @@ REQUEST_LINE_EXTRA_BYTES = 64
 BODY_BUFFER_BYTES = 64 * 1024
 # The kernel takes this much ahead of what the client's window lets out (twice at most); without a bound it is four MiB a slow reader.
 UNSENT_BYTES = 64 * 1024
-# Less of a body than this at once, with more to come, is a drop: its connection stands behind others (turns.py).
+# Less of a body than this at once, with more to come, is a drop: its connection stands behind others (fair_selector.py).
 DROP_BYTES = 4 * 1024
 # So long after its last byte a client that does not read stands behind others.
 STALL_SECONDS = 1.0

@@ -24,7 +24,7 @@ from twisted.logger import globalLogBeginner
 from foundation.fd_limit import CLIENTS, is_short, report_shortage
 from foundation.tasks import spawn
 from proxy.listener.context import Application, Ended, Site, uncounted
-from proxy.listener.fair_selector import take_turns
+from proxy.listener.fair_selector import install_fair_selector
 from proxy.listener.http1.channel import Channel
 from proxy.listener.limits import ListenerLimits
 
@@ -86,7 +86,7 @@ class GateServer(daphne.server.Server):
         """Run until SIGTERM or SIGINT, and then as long as `before_stop` takes.  `wrap` may put TLS around the connections."""
         globalLogBeginner.beginLoggingTo([_report], redirectStandardIO=False, discardBuffer=True)
         use_event_loop()
-        take_turns(loop())
+        install_fair_selector(loop())
         self._before_stop = before_stop
         self.http_factory = ChannelFactory(self, self._limits, on_stop, self._ended)
         factory = wrap(self.http_factory)
@@ -228,7 +228,7 @@ def install(
     """
 
     def factory(server: "daphne.server.Server") -> ChannelFactory:
-        take_turns(loop())
+        install_fair_selector(loop())
         on_serve()
         return ChannelFactory(server, limits, on_stop, ended)
 

@@ -70,17 +70,17 @@ channel.without(
     "a client that reads no answers is not asked for more", "if self.is_write_paused or not self._buffer:", "if not self._buffer:"
 )
 
-channel.without("a head in pieces stands behind", "                self._turn.stand_behind()\n", "")
-channel.without("drops of a body stand behind", "            self._turn.after(len(data))\n", "            pass\n")
-channel.without("a descriptor has no past", "        self._stall.end()\n        self.site.channels", "        self.site.channels")
+channel.without("a head in pieces stands behind", "                self._priority.demote()\n", "")
+channel.without("drops of a body stand behind", "            self._priority.after_body_bytes(len(data))\n", "            pass\n")
+channel.without("a descriptor has no past", "        self._slow_reader.end()\n        self.site.channels", "        self.site.channels")
 
-turns = door("proxy/listener/fair_selector.py", "unit/proxy/listener/test_fair_selector.py")
-turns.without("of those behind a turn takes few", "max(FEW, len(ready))", "len(self._keys) + 1")
-turns.without(
-    "a client that does not read stands behind", "        self._turn.stand_behind()\n        self._deadline", "        self._deadline"
+selector = door("proxy/listener/fair_selector.py", "unit/proxy/listener/test_fair_selector.py")
+selector.without("of those behind a turn takes few", "max(FEW, len(ready))", "len(self._keys) + 1")
+selector.without(
+    "a client that does not read stands behind", "        self._priority.demote()\n        self._deadline", "        self._deadline"
 )
-turns.without(
-    "a new connection stands behind", "        self._is_behind = False\n        self.stand_behind()\n", "        self._is_behind = False\n"
+selector.without(
+    "a new connection stands behind", "        self._is_demoted = False\n        self.demote()\n", "        self._is_demoted = False\n"
 )
 
 client_socket = door("proxy/listener/client_socket.py", "unit/proxy/listener/test_client_socket.py")
@@ -234,7 +234,7 @@ DOORS = (
     head,
     body,
     channel,
-    turns,
+    selector,
     client_socket,
     response,
     request,

@@ -22,7 +22,7 @@ from zope.interface import implementer
 from proxy.listener import limits
 from proxy.listener.client_socket import ClientSocket
 from proxy.listener.context import Site, TunnelProtocol, scope_address
-from proxy.listener.fair_selector import Stall, Turn
+from proxy.listener.fair_selector import Priority, SlowReader
 from proxy.listener.http1.body import Body, ChunkedBody, LengthBody, is_short
 from proxy.listener.http1.deadline import Deadline
 from proxy.listener.http1.head import HeadSearch, RequestHead, RequestRefused
@@ -57,8 +57,8 @@ class Channel(Protocol):
     def connectionMade(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._deadline, self._socket = Deadline(self.loop), ClientSocket(self.transport)
-        self._turn = Turn(self.loop, self._socket.descriptor)
-        self._stall = Stall(self.loop, self._turn)
+        self._priority = Priority(self.loop, self._socket.descriptor)
+        self._slow_reader = SlowReader(self.loop, self._priority)
         self.scheme = "https" if self._socket.is_tls else "http"
         self.client, self.server = scope_address(self.transport.getPeer()), scope_address(self.transport.getHost())
         self.transport.registerProducer(self, True)
@@ -88,7 +88,7 @@ class Channel(Protocol):
     def connectionLost(self, reason: object = None) -> None:
         self._is_closing = True
         self._deadline.close()
-        self._stall.end()
+        self._slow_reader.end()
         self.site.channels.discard(self)
         if not self.site.channels:
             self.site.emptied.set()
@@ -99,13 +99,13 @@ class Channel(Protocol):
 
     def pauseProducing(self) -> None:
         self.is_write_paused = True
-        self._stall.begin(self.site.limits.idle, self.transport.abortConnection)
+        self._slow_reader.begin(self.site.limits.idle, self.transport.abortConnection)
         if self.tunnel is not None:
             self.tunnel.pause_writing()
 
     def resumeProducing(self) -> None:
         self.is_write_paused = False
-        self._stall.end()
+        self._slow_reader.end()
         if self._is_closing:
             self._half_close()
         elif self.tunnel is not None:
@@ -149,7 +149,7 @@ class Channel(Protocol):
         self.tunnel = protocol
         sent_ahead, self._buffer = bytes(self._buffer), bytearray()
         self._deadline.close()
-        self._turn.come_first()
+        self._priority.promote()
         self.resume_reading()
         if self.site.is_stopping:
             self.loop.call_soon(protocol.stopped)
@@ -226,7 +226,7 @@ class Channel(Protocol):
 
     def _await_request(self) -> None:
         self._exchange = None
-        self._turn.come_first()
+        self._priority.promote()
         self._deadline.start(self.site.limits.idle, self._close_idle)
         self.resume_reading()
         if self._buffer:
@@ -242,7 +242,7 @@ class Channel(Protocol):
                 self._begin(*found)
             elif not self._has_begun_head:
                 self._has_begun_head = True
-                self._turn.stand_behind()
+                self._priority.demote()
                 self._deadline.start(self.site.limits.read, partial(self._too_late, "head"))
         except RequestRefused as refused:
             self.refuse(refused)
@@ -276,7 +276,7 @@ class Channel(Protocol):
             self._body = None
             self._buffer += rest
         else:
-            self._turn.after(len(data))
+            self._priority.after_body_bytes(len(data))
         if exchange.is_answered:
             if body.finished:
                 self._await_request()

@@ -9,16 +9,16 @@ from contextlib import ExitStack
 import pytest
 
 from proxy.listener import limits
-from proxy.listener.fair_selector import FEW, Stall, Turn, Turns, take_turns
+from proxy.listener.fair_selector import FEW, FairSelector, Priority, SlowReader, install_fair_selector
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 @pytest.fixture
-def turns() -> Iterator[Turns]:
-    turns = Turns()
-    yield turns
-    turns.close()
+def selector() -> Iterator[FairSelector]:
+    selector = FairSelector()
+    yield selector
+    selector.close()
 
 
 @pytest.fixture
@@ -32,111 +32,111 @@ def pairs() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
         yield found
 
 
-def ready(turns: Turns) -> list[int]:
-    return [key.fd for key, _ in turns.select(0)]
+def ready(selector: FairSelector) -> list[int]:
+    return [key.fd for key, _ in selector.select(0)]
 
 
-def test_of_those_behind_a_turn_takes_few_and_all_come_in_their_order(turns, pairs):
+def test_of_those_behind_a_turn_takes_few_and_all_come_in_their_order(selector, pairs):
     behind = [ours.fileno() for ours, _ in pairs]
     for number, (ours, _) in zip(behind, pairs, strict=True):
-        turns.put_behind(number)
-        turns.register(ours, READ)
+        selector.demote(number)
+        selector.register(ours, READ)
     seen: list[int] = []
     while len(seen) < len(behind):
-        found = ready(turns)
+        found = ready(selector)
         assert len(found) == FEW
         seen += found
         for number in found:
             pairs[behind.index(number)][0].recv(1)
     assert sorted(seen) == sorted(behind)
-    assert ready(turns) == []
+    assert ready(selector) == []
 
 
-def test_one_that_is_always_ready_does_not_keep_others_behind_it_waiting(turns, pairs):
+def test_one_that_is_always_ready_does_not_keep_others_behind_it_waiting(selector, pairs):
     for ours, _ in pairs:
-        turns.register(ours, READ)
-        turns.put_behind(ours.fileno())
-    seen = {number for _ in range(len(pairs) // FEW + 1) for number in ready(turns)}  # nobody reads
+        selector.register(ours, READ)
+        selector.demote(ours.fileno())
+    seen = {number for _ in range(len(pairs) // FEW + 1) for number in ready(selector)}  # nobody reads
     assert seen == {ours.fileno() for ours, _ in pairs}
 
 
-def test_who_stands_first_is_served_in_each_turn_and_leaves_room_for_as_many_behind(turns, pairs):
+def test_who_stands_first_is_served_in_each_turn_and_leaves_room_for_as_many_behind(selector, pairs):
     for position, (ours, _) in enumerate(pairs):
-        turns.register(ours, READ)
+        selector.register(ours, READ)
         if position >= 10:
-            turns.put_behind(ours.fileno())
-    found = ready(turns)
+            selector.demote(ours.fileno())
+    found = ready(selector)
     assert set(found[:10]) == {ours.fileno() for ours, _ in pairs[:10]}
     assert len(found) == 20
 
 
-def test_one_that_stands_first_comes_before_all_that_were_ready_earlier(turns, pairs):
+def test_one_that_stands_first_comes_before_all_that_were_ready_earlier(selector, pairs):
     for ours, _ in pairs:
-        turns.register(ours, READ)
-        turns.put_behind(ours.fileno())
-    turns.put_first(pairs[-1][0].fileno())
-    assert ready(turns)[0] == pairs[-1][0].fileno()
+        selector.register(ours, READ)
+        selector.demote(ours.fileno())
+    selector.promote(pairs[-1][0].fileno())
+    assert ready(selector)[0] == pairs[-1][0].fileno()
 
 
-def test_what_is_registered_keeps_its_place_its_events_and_its_data(turns, pairs):
+def test_what_is_registered_keeps_its_place_its_events_and_its_data(selector, pairs):
     ours = pairs[0][0]
-    turns.put_behind(ours.fileno())
-    turns.register(ours.fileno(), READ, "data")
-    turns.put_first(ours.fileno())
-    key = turns.modify(ours.fileno(), READ | WRITE, "more")
-    assert turns.select(0) == [(key, READ | WRITE)]
-    turns.put_behind(ours.fileno())
-    assert turns.select(0) == [(key, READ | WRITE)]
-    turns.modify(ours.fileno(), WRITE, "more")
-    assert [events for _, events in turns.select(0)] == [WRITE]
-    assert turns.get_map()[ours.fileno()].data == "more"
-    assert turns.unregister(ours.fileno()).fd == ours.fileno()
-    assert turns.select(0) == []
+    selector.demote(ours.fileno())
+    selector.register(ours.fileno(), READ, "data")
+    selector.promote(ours.fileno())
+    key = selector.modify(ours.fileno(), READ | WRITE, "more")
+    assert selector.select(0) == [(key, READ | WRITE)]
+    selector.demote(ours.fileno())
+    assert selector.select(0) == [(key, READ | WRITE)]
+    selector.modify(ours.fileno(), WRITE, "more")
+    assert [events for _, events in selector.select(0)] == [WRITE]
+    assert selector.get_map()[ours.fileno()].data == "more"
+    assert selector.unregister(ours.fileno()).fd == ours.fileno()
+    assert selector.select(0) == []
     with pytest.raises(KeyError):
-        turns.get_key(ours.fileno())
+        selector.get_key(ours.fileno())
 
 
-def test_nothing_is_registered_twice(turns, pairs):
-    turns.register(pairs[0][0], READ)
+def test_nothing_is_registered_twice(selector, pairs):
+    selector.register(pairs[0][0], READ)
     with pytest.raises(KeyError):
-        turns.register(pairs[0][0], READ)
+        selector.register(pairs[0][0], READ)
 
 
-def test_a_closed_descriptor_may_be_forgotten_and_used_again(turns):
+def test_a_closed_descriptor_may_be_forgotten_and_used_again(selector):
     ours, theirs = socket.socketpair()
     number = ours.fileno()
-    turns.register(number, READ)
-    turns.put_behind(number)
+    selector.register(number, READ)
+    selector.demote(number)
     ours.close()
-    turns.unregister(number)
-    turns.put_first(number)
-    assert not turns.stands_behind(number)
+    selector.unregister(number)
+    selector.promote(number)
+    assert not selector.is_demoted(number)
     theirs.close()
 
 
-def test_the_end_of_a_connection_is_told_to_who_reads(turns, pairs):
+def test_the_end_of_a_connection_is_told_to_who_reads(selector, pairs):
     ours, theirs = pairs[0]
     ours.recv(1)
-    turns.register(ours, READ)
-    turns.put_behind(ours.fileno())
-    assert turns.select(0) == []
+    selector.register(ours, READ)
+    selector.demote(ours.fileno())
+    assert selector.select(0) == []
     theirs.close()
-    assert [events for _, events in turns.select(0)] == [READ]
+    assert [events for _, events in selector.select(0)] == [READ]
 
 
 def test_a_loop_works_with_turns_and_stands_new_connections_behind():
     loop = asyncio.new_event_loop()
-    take_turns(loop)
-    turns = loop._selector
-    take_turns(loop)
-    assert loop._selector is turns
+    install_fair_selector(loop)
+    selector = loop._selector
+    install_fair_selector(loop)
+    assert loop._selector is selector
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        turn = Turn(asyncio.get_running_loop(), writer.get_extra_info("socket").fileno())
-        assert turns.stands_behind(writer.get_extra_info("socket").fileno())
+        priority = Priority(asyncio.get_running_loop(), writer.get_extra_info("socket").fileno())
+        assert selector.is_demoted(writer.get_extra_info("socket").fileno())
         writer.write(await reader.readexactly(4))
         await writer.drain()
-        turn.come_first()
+        priority.promote()
         writer.close()
 
     async def talk() -> list[bytes]:
@@ -163,13 +163,13 @@ def test_a_loop_without_a_selector_is_left_alone():
     class Loop:
         pass
 
-    take_turns(Loop())
-    Turn(Loop(), 7).come_first()
+    install_fair_selector(Loop())
+    Priority(Loop(), 7).promote()
 
 
-class LoopOfTurns:
-    def __init__(self, turns: Turns):
-        self._selector = turns
+class LoopOfSelector:
+    def __init__(self, selector: FairSelector):
+        self._selector = selector
         self.later: list[tuple[float, object]] = []
         self.now = 0.0
 
@@ -197,37 +197,37 @@ class LoopOfTurns:
             due[1]()
 
 
-def test_drops_of_a_body_stand_behind_and_a_stream_of_it_comes_first(turns):
-    turn = Turn(LoopOfTurns(turns), 7)
-    turn.after(limits.DROP_BYTES)
-    assert not turns.stands_behind(7)
-    turn.after(limits.DROP_BYTES - 1)
-    assert turns.stands_behind(7)
+def test_drops_of_a_body_stand_behind_and_a_stream_of_it_comes_first(selector):
+    priority = Priority(LoopOfSelector(selector), 7)
+    priority.after_body_bytes(limits.DROP_BYTES)
+    assert not selector.is_demoted(7)
+    priority.after_body_bytes(limits.DROP_BYTES - 1)
+    assert selector.is_demoted(7)
 
 
-def test_a_client_that_does_not_read_soon_stands_behind_and_is_given_up_in_time(turns):
-    loop, given_up = LoopOfTurns(turns), []
-    turn = Turn(loop, 7)
-    turn.come_first()
-    stall = Stall(loop, turn)
-    stall.begin(60.0, lambda: given_up.append(loop.now))
+def test_a_client_that_does_not_read_soon_stands_behind_and_is_given_up_in_time(selector):
+    loop, given_up = LoopOfSelector(selector), []
+    priority = Priority(loop, 7)
+    priority.promote()
+    slow_reader = SlowReader(loop, priority)
+    slow_reader.begin(60.0, lambda: given_up.append(loop.now))
     loop.pass_time(limits.STALL_SECONDS / 2)
-    assert not turns.stands_behind(7)
+    assert not selector.is_demoted(7)
     loop.pass_time(limits.STALL_SECONDS / 2)
-    assert turns.stands_behind(7)
+    assert selector.is_demoted(7)
     loop.pass_time(60.0 - limits.STALL_SECONDS - 1)
     assert given_up == []
     loop.pass_time(1.0)
     assert given_up == [60.0]
 
 
-def test_a_client_that_reads_again_comes_first_and_is_not_given_up(turns):
-    loop, given_up = LoopOfTurns(turns), []
-    turn = Turn(loop, 7)
-    stall = Stall(loop, turn)
-    stall.begin(60.0, lambda: given_up.append(loop.now))
+def test_a_client_that_reads_again_comes_first_and_is_not_given_up(selector):
+    loop, given_up = LoopOfSelector(selector), []
+    priority = Priority(loop, 7)
+    slow_reader = SlowReader(loop, priority)
+    slow_reader.begin(60.0, lambda: given_up.append(loop.now))
     loop.pass_time(2.0)
-    stall.end()
-    assert not turns.stands_behind(7)
+    slow_reader.end()
+    assert not selector.is_demoted(7)
     loop.pass_time(100.0)
     assert given_up == []

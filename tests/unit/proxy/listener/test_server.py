@@ -68,7 +68,7 @@ def test_few_connections_are_taken_in_one_turn_of_the_loop(monkeypatch):
 def test_the_reactors_loop_lets_slow_connections_stand_behind(tmp_path):
     child, port = start(tmp_path)
     with child:
-        assert json.loads(ask(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[0].body)["selector"] == "Turns"
+        assert json.loads(ask(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[0].body)["selector"] == "FairSelector"
 
 
 def test_the_stock_command_serves_with_our_connections():
@@ -77,7 +77,7 @@ def test_the_stock_command_serves_with_our_connections():
     with Child.python(*command, environment=clean_environment(PYTHONPATH=".")) as child:
         child.wait_for_line("Listening on TCP address")
         assert ask(port, b"GET / HTTP/1.0\r\n\r\n")[0].status == 426
-        assert b'"Turns"' in ask(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[0].body
+        assert b'"FairSelector"' in ask(port, b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[0].body
         with RawClient(port) as client:
             client.send(b"POST /stream-echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nfirst")
             client._until(b"\r\n\r\n")

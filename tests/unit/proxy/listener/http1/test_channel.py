@@ -13,7 +13,7 @@ from twisted.internet.testing import StringTransport
 
 from proxy.listener import limits
 from proxy.listener.context import Site
-from proxy.listener.fair_selector import take_turns
+from proxy.listener.fair_selector import install_fair_selector
 from proxy.listener.http1.channel import Channel
 from proxy.listener.limits import ListenerLimits
 from tests.support.raw_http import Broken
@@ -85,13 +85,13 @@ class Standing:
 
     @property
     def is_behind(self) -> bool:
-        return self.channel.loop._selector.stands_behind(self.wire.fileno())
+        return self.channel.loop._selector.is_demoted(self.wire.fileno())
 
 
 @pytest.fixture
 async def standing():
     """A connection whose loop lets some stand behind others."""
-    take_turns(asyncio.get_running_loop())
+    install_fair_selector(asyncio.get_running_loop())
     with socket.socket() as some:
         wire = Wire()
         wire.fileno = some.fileno
