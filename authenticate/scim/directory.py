@@ -36,7 +36,7 @@ CHANGES_AT_ONCE = 16
 
 
 # Hears what a change was, before and after; None is not there.
-Told = Callable[[Record | None, Record | None], None]
+EnvoyRequestHead = Callable[[Record | None, Record | None], None]
 
 
 def _to_nobody(before: Record | None, after: Record | None) -> None:
@@ -99,24 +99,26 @@ class ScimDirectory:
                     if record.id not in ids and not record.data.get("is_deactivated"):
                         await self._broker.delete(type, record.id)
 
-    async def create_user(self, document: Mapping[str, Any], *, told: Told = _to_nobody) -> Record:
+    async def create_user(self, document: Mapping[str, Any], *, told: EnvoyRequestHead = _to_nobody) -> Record:
         user = user_of(document)
         async with self._alone():
             return await self._write_user(None, secrets.token_urlsafe(16), user, told)
 
-    async def replace_user(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: Told = _to_nobody) -> Record:
+    async def replace_user(
+        self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: EnvoyRequestHead = _to_nobody
+    ) -> Record:
         async with self._alone():
             old = await self._to_change(SCIM_USER, id, if_match)
             return await self._write_user(old, id, user_of(document, was_active=is_active(old)), told)
 
-    async def patch_user(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: Told = _to_nobody) -> Record:
+    async def patch_user(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: EnvoyRequestHead = _to_nobody) -> Record:
         async with self._alone():
             old = await self._to_change(SCIM_USER, id, if_match)
             changed = patched(attributes_of(old), document)
             user = user_of(changed, was_active=is_active(old))
             return await self._write_user(old, id, user, told, is_active_unsaid=not says_active(changed))
 
-    async def delete_user(self, id: str, if_match: str = "", *, told: Told = _to_nobody) -> None:
+    async def delete_user(self, id: str, if_match: str = "", *, told: EnvoyRequestHead = _to_nobody) -> None:
         async with self._alone():
             old = await self._to_change(SCIM_USER, id, if_match)
             for group_id in old.data["groups"]:
@@ -129,17 +131,19 @@ class ScimDirectory:
             await self._broker.delete(SCIM_USER, id)
             told(old, None)
 
-    async def create_group(self, document: Mapping[str, Any], *, told: Told = _to_nobody) -> Record:
+    async def create_group(self, document: Mapping[str, Any], *, told: EnvoyRequestHead = _to_nobody) -> Record:
         group, members = group_of(document)
         async with self._alone():
             return await self._write_group(None, secrets.token_urlsafe(16), group, members, told)
 
-    async def replace_group(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: Told = _to_nobody) -> Record:
+    async def replace_group(
+        self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: EnvoyRequestHead = _to_nobody
+    ) -> Record:
         group, members = group_of(document)
         async with self._alone():
             return await self._write_group(await self._to_change(SCIM_GROUP, id, if_match), id, group, members, told)
 
-    async def patch_group(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: Told = _to_nobody) -> Record:
+    async def patch_group(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: EnvoyRequestHead = _to_nobody) -> Record:
         async with self._alone():
             old = await self._to_change(SCIM_GROUP, id, if_match)
             # Whom another issuer has put in is none of this one's, of which nothing was changed before.
@@ -147,7 +151,7 @@ class ScimDirectory:
             group, ids = group_of(patched({**old.data["resource"], "members": members}, document))
             return await self._write_group(old, id, group, ids, told)
 
-    async def delete_group(self, id: str, if_match: str = "", *, told: Told = _to_nobody) -> None:
+    async def delete_group(self, id: str, if_match: str = "", *, told: EnvoyRequestHead = _to_nobody) -> None:
         async with self._alone():
             old = await self._to_change(SCIM_GROUP, id, if_match)
             await self._set_memberships(old.data["members"], id, "")
@@ -157,7 +161,7 @@ class ScimDirectory:
             told(old, None)
 
     async def _write_user(
-        self, old: Record | None, id: str, user: Mapping[str, Any], told: Told, *, is_active_unsaid: bool = False
+        self, old: Record | None, id: str, user: Mapping[str, Any], told: EnvoyRequestHead, *, is_active_unsaid: bool = False
     ) -> Record:
         subject = self._subject(user)
         groups, created = (old.data["groups"], old.data["created"]) if old is not None else ({}, self._clock())
@@ -184,7 +188,9 @@ class ScimDirectory:
         told(old, record)
         return record
 
-    async def _write_group(self, old: Record | None, id: str, group: Mapping[str, Any], named: Iterable[str], told: Told) -> Record:
+    async def _write_group(
+        self, old: Record | None, id: str, group: Mapping[str, Any], named: Iterable[str], told: EnvoyRequestHead
+    ) -> Record:
         directory_id = str(group.get(self._group_id_is, "")) or id
         keys = _group_keys(group, directory_id)
         await self._index.check(SCIM_GROUP, id, keys)

@@ -8,7 +8,7 @@ Json = dict[str, Any]
 
 TYPE = "type.googleapis.com/envoy."
 # Clusters that lead to gate itself: who judges each request, and who answers what Envoy does not carry.
-JUDGE, GATE = "gate-judge", "gate"
+EXT_PROC, GATE = "gate-judge", "gate"
 LISTENERS, CLUSTERS, CERTIFICATES = "listeners.json", "clusters.json", "certificates.json"
 # Of streams and connections to gate itself; what bounds them is how many clients there are.
 _UNBOUNDED = {"max_connections": 1_000_000, "max_pending_requests": 1_000_000, "max_requests": 1_000_000, "max_retries": 0}
@@ -31,7 +31,7 @@ class Most:
     connections: int
 
 
-def bootstrap(files: Path, judge: Path, gate: Path, admin: Path, most: Most) -> Json:
+def bootstrap(files: Path, ext_proc: Path, gate: Path, admin: Path, most: Most) -> Json:
     """Bootstrap configuration.  `files` is the directory of the other resources; the rest are Unix sockets."""
     return {
         "node": {"id": "gate", "cluster": "gate"},
@@ -39,7 +39,7 @@ def bootstrap(files: Path, judge: Path, gate: Path, admin: Path, most: Most) -> 
         "admin": {"address": {"pipe": {"path": str(admin), "mode": 0o600}}, "ignore_global_conn_limit": True},
         "overload_manager": _overload(most),
         "dynamic_resources": {"lds_config": watched(files, LISTENERS), "cds_config": watched(files, CLUSTERS)},
-        "static_resources": {"clusters": [own_cluster(JUDGE, judge, speaks_http2=True), own_cluster(GATE, gate)]},
+        "static_resources": {"clusters": [own_cluster(EXT_PROC, ext_proc, speaks_http2=True), own_cluster(GATE, gate)]},
     }
 
 

@@ -17,7 +17,7 @@ from foundation.telemetry.http_calls import CLIENT_LEFT
 from proxy.answers.refusals import refusal_of
 from proxy.answers.send import CapturedResponse, send_refusal
 from proxy.envoy.cuts import Cut, Cuts
-from proxy.envoy.head import FRAMING, Told, rewritten, set_header
+from proxy.envoy.head import FRAMING, EnvoyRequestHead, rewritten, set_header
 from proxy.envoy.listener import CLUSTER, MAY_STREAM
 from proxy.envoy.response_details import is_late, is_malformed, trouble_in
 from proxy.forwarding.http import Ending
@@ -44,7 +44,7 @@ ALL_HEADS = ProcessingMode(
 Context: TypeAlias = grpc.aio.ServicerContext
 
 
-class Carried:
+class CarriedRequest:
     """Request on its way through Envoy to its upstream."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Carried:
         judged: JudgedRequest,
         outgoing: OutgoingRequest,
         cluster: str,
-        told: Told,
+        request_head: EnvoyRequestHead,
         answered: RequestCounter,
         cuts: Cuts,
     ):
@@ -63,7 +63,7 @@ class Carried:
         self._judged, self._incoming = judged, judged.incoming
         self._outgoing = outgoing
         self._cluster = cluster
-        self._told = told
+        self._request_head = request_head
         self._answered_requests = answered
         self._cuts = cuts
         # What the client asks for, and only Envoy can carry, may last; whether it does, the answer says.
@@ -153,7 +153,7 @@ class Carried:
             headers.append((b"te", b"trailers"))  # which gRPC wants, and which is for each hop to say
         if self._may_stream:
             headers.append((MAY_STREAM.encode(), b"1"))
-        response = pb.CommonResponse(header_mutation=rewritten(self._told.headers, headers))
+        response = pb.CommonResponse(header_mutation=rewritten(self._request_head.headers, headers))
         mutation = response.header_mutation
         for name, value in ((b":path", outgoing.target), (b":authority", host), (CLUSTER.encode(), self._cluster.encode())):
             set_header(mutation, name, value)

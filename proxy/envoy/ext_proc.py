@@ -1,7 +1,8 @@
 """External processor (envoy.service.ext_proc.v3): Envoy shows it each request before it carries it, and keeps the call open meanwhile.
 
 What our own data plane would simply forward, Envoy carries: it is told the whole head that the upstream gets, and the cluster.
-Everything else goes to our own data plane, through the doorway: pages, refusals, redirects, websockets, what has a body, may become a
+Everything else goes to our own data plane, through its internal listener: pages, refusals, redirects, websockets, what has a body, may
+become a
 stream of events, may be silent for longer than `timeout_idle` or has several upstreams (but for those that speak HTTP/2, which is
 Envoy's alone).
 There it is read and judged as if this had not happened, so nothing is decided here but that a request may pass.
@@ -18,11 +19,11 @@ from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
 from foundation.errors import GateError
 from proxy.envoy.bootstrap import GATE
-from proxy.envoy.carried_request import Carried, Context, without_all
+from proxy.envoy.carried_request import CarriedRequest, Context, without_all
 from proxy.envoy.cuts import Cuts
-from proxy.envoy.head import Told, set_header
-from proxy.envoy.internal_listener import Doorway
-from proxy.envoy.listener import CLUSTER, TICKET
+from proxy.envoy.head import EnvoyRequestHead, set_header
+from proxy.envoy.internal_listener import InternalListener
+from proxy.envoy.listener import CLUSTER, HANDOFF_TOKEN
 from proxy.envoy.proof import require_our_envoy
 from proxy.incoming import arrived
 from proxy.own_paths import Owner
@@ -42,9 +43,11 @@ class ExtProcServer:
     `cluster_of` says None for what Envoy doesn't know yet.
     """
 
-    def __init__(self, service: Callable[[], ProxyService], doorway: Doorway, cluster_of: NameOf, token: str, scheme: str):
+    def __init__(
+        self, service: Callable[[], ProxyService], internal_listener: InternalListener, cluster_of: NameOf, token: str, scheme: str
+    ):
         self._service = service
-        self._doorway = doorway
+        self._internal_listener = internal_listener
         self._cluster_of = cluster_of
         self._token = token
         self._cuts = Cuts(token)
@@ -65,10 +68,10 @@ class ExtProcServer:
         if message is grpc.aio.EOF or message.WhichOneof("request") != "request_headers":
             await _let_pass(context, message)  # an answer of Envoy's own to what it could not read
             return
-        told = Told.of(message)
-        carried = await self._how_carried(told)
+        head = EnvoyRequestHead.of(message)
+        carried = await self._how_carried(head)
         if carried is None:
-            await self._to_gate(told, context)
+            await self._to_gate(head, context)
             return
         self._carried += 1
         self.is_idle.clear()
@@ -79,27 +82,27 @@ class ExtProcServer:
             if not self._carried:
                 self.is_idle.set()
 
-    async def _to_gate(self, told: Told, context: Context) -> None:
-        ticket = self._doorway.admit(told)
+    async def _to_gate(self, head: EnvoyRequestHead, context: Context) -> None:
+        handoff = self._internal_listener.admit(head)
         try:
             response = pb.CommonResponse()
             mutation = response.header_mutation
             set_header(mutation, CLUSTER.encode(), GATE.encode())
-            set_header(mutation, TICKET.encode(), ticket)
-            mutation.remove_headers.extend({name.decode("latin-1") for name, _ in told.headers if name.startswith(b"x-envoy-")})
+            set_header(mutation, HANDOFF_TOKEN.encode(), handoff)
+            mutation.remove_headers.extend({name.decode("latin-1") for name, _ in head.headers if name.startswith(b"x-envoy-")})
             # Told of the end, and of nothing else.
             mode = ProcessingMode(response_trailer_mode=ProcessingMode.SEND)
             await context.write(pb.ProcessingResponse(request_headers=pb.HeadersResponse(response=response), mode_override=mode))
             await _let_pass(context, await context.read())
         finally:
-            self._doorway.forget(ticket)
+            self._internal_listener.forget(handoff)
 
-    async def _how_carried(self, told: Told) -> "Carried | None":
+    async def _how_carried(self, head: EnvoyRequestHead) -> "CarriedRequest | None":
         """How Envoy carries it; None for what our own data plane must see, also to say what is wrong with it."""
         service = self._service()
         plane = service.dataplane
         try:
-            incoming = arrived(told.scope(self._scheme))
+            incoming = arrived(head.scope(self._scheme))
             incoming.request = service.read(incoming)
             if service.owner(incoming.request) is not Owner.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
                 return None
@@ -109,7 +112,7 @@ class ExtProcServer:
             if not isinstance(verdict, Carry):
                 return None
             is_http2, forwarding = verdict.route.route.upstream_http2, plane.state.forwarding(verdict.route)
-            if not is_http2 and (told.has_body or incoming.wants_events or forwarding.cluster or plane.state.may_be_silent(verdict.route)):
+            if not is_http2 and (head.has_body or incoming.wants_events or forwarding.cluster or plane.state.may_be_silent(verdict.route)):
                 # gate's plane reads a body as strictly, and as patiently, as ever, knows a stream, or an application that thinks, from a
                 # client that does not read, and chooses between several upstreams; but HTTP/2 it does not speak.
                 return None
@@ -121,7 +124,7 @@ class ExtProcServer:
         except GateError:
             return None
         log.passes(judged)
-        return Carried(plane, log, judged, outgoing, cluster, told, service.answered, self._cuts)
+        return CarriedRequest(plane, log, judged, outgoing, cluster, head, service.answered, self._cuts)
 
 
 async def _let_pass(context: Context, message: Any) -> None:

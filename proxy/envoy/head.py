@@ -11,7 +11,7 @@ from envoy.config.core.v3 import base_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
 from foundation.errors import BadRequest
-from proxy.envoy.listener import CLUSTER, MAY_STREAM, TICKET, TOLD_CONNECTION, TOLD_PROTO
+from proxy.envoy.listener import CLIENT_CONNECTION, CLIENT_PROTO, CLUSTER, HANDOFF_TOKEN, MAY_STREAM
 from proxy.incoming import TLS
 from proxy.listener.http1.head import parse_head
 from proxy.rewriting.headers import Header, Headers
@@ -19,7 +19,7 @@ from proxy.rewriting.headers import Header, Headers
 _OVERWRITE = base_pb2.HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
 _APPEND = base_pb2.HeaderValueOption.HeaderAppendAction.APPEND_IF_EXISTS_OR_ADD
 _SHOWN = b"x-forwarded-client-cert"  # written by Envoy, which takes away what a client sends under this name
-_BETWEEN_US = frozenset(name.encode() for name in (CLUSTER, MAY_STREAM, TICKET, TOLD_CONNECTION, TOLD_PROTO))
+_BETWEEN_US = frozenset(name.encode() for name in (CLUSTER, MAY_STREAM, HANDOFF_TOKEN, CLIENT_CONNECTION, CLIENT_PROTO))
 _CHAIN = re.compile(rb'(?:^|;)Chain="([^"]*)"')
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 # What a connection is framed by is for Envoy to say, which carries the bytes.
@@ -28,7 +28,7 @@ _ATTRIBUTES = "envoy.filters.http.ext_proc"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EnvoyRequestHead:
     """Request head in Envoy's words: its headers as they are there (pseudo headers too), and who sent it."""
 
     headers: tuple[Header, ...]
@@ -37,7 +37,7 @@ class Told:
     has_body: bool
 
     @classmethod
-    def of(cls, message: pb.ProcessingRequest) -> "Told":
+    def of(cls, message: pb.ProcessingRequest) -> "EnvoyRequestHead":
         head = message.request_headers
         attributes = message.attributes[_ATTRIBUTES].fields
         return cls(
@@ -82,7 +82,7 @@ class Told:
         """Headers that the client sent, less the host; what Envoy added is left out, what it overwrote is as it was."""
         last = self.last
         kept = [pair for pair in self.headers if not _is_of_envoy(pair[0])]
-        for told, name in ((TOLD_PROTO, b"x-forwarded-proto"), (TOLD_CONNECTION, b"connection")):
+        for told, name in ((CLIENT_PROTO, b"x-forwarded-proto"), (CLIENT_CONNECTION, b"connection")):
             if value := last.get(told.encode()):
                 kept.append((name, value))
         return kept

@@ -15,11 +15,11 @@ from proxy.envoy.proof import asks_gate
 from proxy.listener.limits import ListenerLimits
 
 # What gate and Envoy tell each other in a request; nothing of it comes from a client, or goes to an upstream.
-CLUSTER, TICKET = "x-gate-edge-cluster", "x-gate-edge-ticket"
+CLUSTER, HANDOFF_TOKEN = "x-gate-edge-cluster", "x-gate-edge-ticket"
 # Set where the answer may be a stream, and gate itself ends what turns out to be none (proxy/envoy/carried_request.py).
 MAY_STREAM = "x-gate-edge-may-stream"
 # What Envoy would overwrite or leave out before gate sees it.
-TOLD_PROTO, TOLD_CONNECTION = "x-gate-edge-proto", "x-gate-edge-connection"
+CLIENT_PROTO, CLIENT_CONNECTION = "x-gate-edge-proto", "x-gate-edge-connection"
 # How long gate may take for one answer to Envoy; the records' own limits end long before.
 JUDGE_SECONDS = 15
 GROUPS = ("X25519MLKEM768", "X25519", "P-256", "P-384")
@@ -156,7 +156,7 @@ def _connections(limits: ListenerLimits, token: str, *, asks: bool) -> Json:
         "early_header_mutation_extensions": [_told_by_the_client()],
         "access_log": [access_log(token)],
         "http_filters": [
-            {"name": "gate", "typed_config": _judge(token)},
+            {"name": "gate", "typed_config": _ext_proc(token)},
             _typed("envoy.filters.http.router", "extensions.filters.http.router.v3.Router", suppress_envoy_headers=True),
         ],
         "route_config": {"name": "gate", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": _routes(limits)}]},
@@ -173,7 +173,7 @@ def _routes(limits: ListenerLimits) -> list[Json]:
     gate does, of what it carries itself (websockets among it) and of what may be a stream; of all else Envoy: whose client does not
     read holds an upstream no longer than an idle connection may stay.  Not every target is a path: `*` of OPTIONS is refused by gate.
     """
-    removed = [CLUSTER, MAY_STREAM, TOLD_PROTO, TOLD_CONNECTION]
+    removed = [CLUSTER, MAY_STREAM, CLIENT_PROTO, CLIENT_CONNECTION]
     to_gate = {"name": CLUSTER, "string_match": {"exact": GATE}}
     bounded_by_gate: list[Json] = [{"headers": [to_gate]}, {"headers": [{"name": MAY_STREAM, "present_match": True}]}]
     targets: list[Json] = [{"prefix": "/"}, {"safe_regex": {"regex": ".*"}}]
@@ -193,7 +193,7 @@ def _told_by_the_client() -> Json:
 
     What only gate may say goes before a route is chosen, because the first one is chosen before gate has spoken.
     """
-    mutations: list[Json] = [{"remove": name} for name in (CLUSTER, MAY_STREAM, TICKET)]
+    mutations: list[Json] = [{"remove": name} for name in (CLUSTER, MAY_STREAM, HANDOFF_TOKEN)]
     mutations += [
         {
             "append": {
@@ -202,13 +202,13 @@ def _told_by_the_client() -> Json:
                 "keep_empty_value": True,
             }
         }
-        for ours, theirs in ((TOLD_PROTO, "x-forwarded-proto"), (TOLD_CONNECTION, "connection"))
+        for ours, theirs in ((CLIENT_PROTO, "x-forwarded-proto"), (CLIENT_CONNECTION, "connection"))
     ]
     name = "envoy.http.early_header_mutation.header_mutation"
     return _typed(name, "extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation", mutations=mutations)
 
 
-def _judge(token: str) -> Json:
+def _ext_proc(token: str) -> Json:
     return {
         "@type": f"{TYPE}extensions.filters.http.ext_proc.v3.ExternalProcessor",
         "grpc_service": {**asks_gate(token), "timeout": "0s"},

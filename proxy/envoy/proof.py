@@ -4,12 +4,12 @@ import hmac
 
 import grpc
 
-from proxy.envoy.bootstrap import JUDGE, Json
+from proxy.envoy.bootstrap import EXT_PROC, Json
 
 
 def asks_gate(token: str) -> Json:
     """gRPC service by which Envoy reaches gate, with its proof."""
-    return {"envoy_grpc": {"cluster_name": JUDGE}, "initial_metadata": [{"key": "authorization", "value": f"Bearer {token}"}]}
+    return {"envoy_grpc": {"cluster_name": EXT_PROC}, "initial_metadata": [{"key": "authorization", "value": f"Bearer {token}"}]}
 
 
 async def require_our_envoy(context: grpc.aio.ServicerContext, token: str) -> None:

@@ -21,7 +21,7 @@ from proxy.envoy.bootstrap import Most, bootstrap
 from proxy.envoy.clusters import EnvoyClusters
 from proxy.envoy.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout, write
 from proxy.envoy.ext_proc import ExtProcServer
-from proxy.envoy.internal_listener import Doorway
+from proxy.envoy.internal_listener import InternalListener
 from proxy.envoy.listener import certificates, listener
 from proxy.envoy.pressure import watch
 from proxy.envoy.process import EnvoyProcess, find
@@ -49,11 +49,11 @@ class EnvoyPlane:
         self._files.mkdir(mode=0o700, exist_ok=True)
         # Paths of sockets are short: 107 bytes.
         self.socket_directory = Path(tempfile.mkdtemp(prefix="gate-"))
-        judge, gate, admin = (self.socket_directory / name for name in ("judge", "gate", "admin"))
+        ext_proc, gate, admin = (self.socket_directory / name for name in ("judge", "gate", "admin"))
         self.socket = _listening(gate)
-        self.doorway = Doorway(application, scheme)
-        self._judge = ExtProcServer(service, self.doorway, self._cluster_of, self._token, scheme)
-        self._judge_socket, self._admin = judge, admin
+        self.internal_listener = InternalListener(application, scheme)
+        self._ext_proc = ExtProcServer(service, self.internal_listener, self._cluster_of, self._token, scheme)
+        self._ext_proc_socket, self._admin = ext_proc, admin
         self._most = Most(options.envoy_max_heap, options.envoy_max_connections)
         self._watch: asyncio.Task[None] | None = None
         self._server: grpc.aio.Server | None = None
@@ -62,7 +62,7 @@ class EnvoyPlane:
         self._discovery = Discovery(self._files, admin)
         write(
             self._files / "bootstrap.json",
-            bootstrap(self._files, judge, gate, admin, self._most),
+            bootstrap(self._files, ext_proc, gate, admin, self._most),
         )
         arguments = ["-c", str(self._files / "bootstrap.json"), "--disable-hot-restart", "--log-level", "error", "--drain-time-s", "60"]
         self._process = EnvoyProcess(program, arguments, os.getpid(), time.monotonic)
@@ -73,8 +73,8 @@ class EnvoyPlane:
     async def start(self) -> None:
         """Start, and return when Envoy listens; ConfigError where it refuses to."""
         self._server = grpc.aio.server(options=[("grpc.max_concurrent_streams", _MOST_STREAMS), ("grpc.so_reuseport", 0)])
-        self._server.add_generic_rpc_handlers(self._judge.services())
-        self._server.add_insecure_port(f"unix:{self._judge_socket}")
+        self._server.add_generic_rpc_handlers(self._ext_proc.services())
+        self._server.add_insecure_port(f"unix:{self._ext_proc_socket}")
         await self._server.start()
         self._publish(self._options)
         self._process.start()
@@ -115,7 +115,7 @@ class EnvoyPlane:
         await self._discovery.stop_accepting()
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
-                await self._judge.is_idle.wait()
+                await self._ext_proc.is_idle.wait()
 
     async def stop(self) -> None:
         if self._watch is not None:

@@ -18,7 +18,7 @@ class ClientSocket:
         self._transport = transport
         plain = self._plain = transport.transport if self.is_tls else transport
         self.descriptor: int | None = plain.fileno() if hasattr(plain, "fileno") else None
-        # Twisted's Unix sockets say that they are TCP, too; of the doorway's behind Envoy neither option is known.
+        # Twisted's Unix sockets say that they are TCP, too; of those of the internal listener behind Envoy neither option is known.
         if ITCPTransport.providedBy(plain) and plain.getHandle().family != socket.AF_UNIX:
             # An event stream's small writes must not wait for the acknowledgement of the one before.
             plain.setTcpNoDelay(True)

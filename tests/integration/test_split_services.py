@@ -25,7 +25,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
 from tests.support.split import ROUTE_HOST, Split
 from tests.support.tcp_upstream import TcpUpstream
-from tests.support.trace_backend import Told, TraceBackend, until
+from tests.support.trace_backend import EnvoyRequestHead, TraceBackend, until
 from tests.support.tunnels import TunnelClient, token_of
 
 TUNNEL = f"{ROUTE_HOST}:7"
@@ -251,7 +251,7 @@ async def test_whichever_dies_only_what_it_was_answering_may_fail(split):
 CHECK = "envoy.service.auth.v3.Authorization/Check"
 
 
-def is_whole(spans: list[Told]) -> bool:
+def is_whole(spans: list[EnvoyRequestHead]) -> bool:
     """Each service tells its spans by itself: has everybody told theirs, so that all but the first have their parents?"""
     known = {span.id for span in spans}
     whole = [span for span in spans if span.service == "gate-proxy" and span.kind == "server"]

@@ -12,7 +12,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.reloading import RELOADED, hears, reload, replace, rewrite
 from tests.support.sample_upstream import SampleUpstream
-from tests.support.trace_backend import Told, TraceAgent, TraceBackend, until
+from tests.support.trace_backend import EnvoyRequestHead, TraceAgent, TraceBackend, until
 
 HOST, OPEN = "hello.localhost", "open.localhost"
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -53,12 +53,12 @@ def gate(started: RunningGate, backend: TraceBackend) -> Iterator[RunningGate]:
             replace(started.config_file, before)
 
 
-def whole(spans: list[Told], path: str) -> list[Told]:
+def whole(spans: list[EnvoyRequestHead], path: str) -> list[EnvoyRequestHead]:
     """What was told of requests for this path: the span that has all others below it."""
     return [span for span in spans if span.tags.get("url.path") == path and span.kind == "server"]
 
 
-def named(spans: list[Told], name: str) -> list[Told]:
+def named(spans: list[EnvoyRequestHead], name: str) -> list[EnvoyRequestHead]:
     return [span for span in spans if span.name == name]
 
 

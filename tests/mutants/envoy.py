@@ -13,8 +13,8 @@ cuts = door("proxy/envoy/cuts.py", "unit/proxy/envoy/test_cuts.py")
 cuts.without("only our Envoy tells of cuts", "        await require_our_envoy(context, self._token)\n", "")
 judge.without("our own pages are not an application's", "service.owner(incoming.request) is not Owner.DATA_PLANE or ", "")
 judge.without("an upgrade is not carried", ' or b"upgrade" in incoming.headers', "")
-judge.without("a body is read by gate", "(told.has_body or incoming.wants_events", "(incoming.wants_events")
-judge.without("no client chooses HTTP/2", "if not is_http2 and (told", "if not incoming.is_grpc and (told")
+judge.without("a body is read by gate", "(head.has_body or incoming.wants_events", "(incoming.wants_events")
+judge.without("no client chooses HTTP/2", "if not is_http2 and (head", "if not incoming.is_grpc and (head")
 carried = door("proxy/envoy/carried_request.py", "unit/proxy/envoy/test_carried_request.py")
 carried.without("what Envoy carries ends with its access", "            task.cancel()\n", "            pass\n")
 carried.without("an upstream sets no cookie of ours", "header_mutation=rewritten(headers, after, left_alone=_CONNECTION)", "")
@@ -23,7 +23,7 @@ carried.without(
     "    response.header_mutation.remove_headers.extend({each.key for each",
     "    set({each.key for each",
 )
-judge.without("a ticket goes with its call", "            self._doorway.forget(ticket)\n", "            pass\n")
+judge.without("a handoff token goes with its call", "            self._internal_listener.forget(handoff)\n", "            pass\n")
 
 plane = door("proxy/verdict.py", "unit/proxy/envoy/test_ext_proc.py")
 plane.without("who is refused is not carried", "if compiled is None or not check.decision.is_allowed:", "if compiled is None:")
@@ -36,11 +36,13 @@ head.without(
 )
 head.without("what gate did not write goes", "    mutation.remove_headers.extend(name.decode", "    list(name.decode")
 
-doorway = door("proxy/envoy/internal_listener.py", "unit/proxy/envoy/test_internal_listener.py")
-doorway.without(
-    "nobody comes in without a ticket", '            raise NoTicket("a request without a ticket")\n', "            return scope\n"
+internal_listener = door("proxy/envoy/internal_listener.py", "unit/proxy/envoy/test_internal_listener.py")
+internal_listener.without(
+    "nobody comes in without a handoff token",
+    '            raise NoHandoffToken("a request without a handoff token")\n',
+    "            return scope\n",
 )
-doorway.without("a ticket counts once", "self._admitted.pop(tickets[0], None)", "self._admitted.get(tickets[0])")
+internal_listener.without("a handoff token counts once", "self._admitted.pop(tokens[0], None)", "self._admitted.get(tokens[0])")
 
 listener = door("proxy/envoy/listener.py", "unit/proxy/envoy/test_listener.py")
 listener.without("Envoy's silence is a refusal", '"failure_mode_allow": False', '"failure_mode_allow": True')
@@ -67,7 +69,7 @@ claims = door("proxy/envoy/ext_proc.py", "unit/proxy/envoy/test_ext_proc.py")
 claims.without("who claims to want events is looked after by gate", " or incoming.wants_events", "")
 claims.without("an application that may think is looked after by gate", " or plane.state.may_be_silent(verdict.route)):", "):")
 first = door("proxy/envoy/listener.py", f"{silent}test_a_client_that_speaks_as_gate_does_lifts_no_bound")
-first.without("no client names the first route", '[{"remove": name} for name in (CLUSTER, MAY_STREAM, TICKET)]', "[]")
+first.without("no client names the first route", '[{"remove": name} for name in (CLUSTER, MAY_STREAM, HANDOFF_TOKEN)]', "[]")
 told_cut = door("proxy/envoy/carried_request.py", f"{silent}test_an_answer_that_its_timeout_cuts_is_told_as_cut")
 told_cut.without("an answer that was cut is told as cut", "if self._may_have_been_cut():", "if False:")
 reset = door("proxy/envoy/carried_request.py", "unit/proxy/envoy/test_carried_request.py")
@@ -120,7 +122,7 @@ DOORS = (
     carried,
     plane,
     head,
-    doorway,
+    internal_listener,
     listener,
     clusters,
 )

@@ -29,7 +29,7 @@ Batch = importlib.import_module("jaeger.ttypes").Batch
 
 
 @dataclass(frozen=True)
-class Told:
+class EnvoyRequestHead:
     """A span as its back-end understands it; ids are numbers, a root's `parent` is 0."""
 
     service: str
@@ -88,7 +88,7 @@ class TraceBackend:
     def over_tls(self, context: ssl.SSLContext) -> None:
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
-    def spans(self) -> list[Told]:
+    def spans(self) -> list[EnvoyRequestHead]:
         return [span for taken in list(self.taken) for span in READERS[taken.headers["content-type"]](taken.body)]
 
     def __enter__(self) -> Self:
@@ -109,9 +109,9 @@ class TraceAgent:
         self._socket.bind(("127.0.0.1", 0))
         self._socket.settimeout(0.05)
         self.port: int = self._socket.getsockname()[1]
-        self._spans: list[Told] = []
+        self._spans: list[EnvoyRequestHead] = []
 
-    def spans(self) -> list[Told]:
+    def spans(self) -> list[EnvoyRequestHead]:
         try:
             while True:
                 self._spans += read_datagram(self._socket.recv(65_536))
@@ -125,7 +125,9 @@ class TraceAgent:
         self._socket.close()
 
 
-def until(spans: Callable[[], list[Told]], found: Callable[[list[Told]], bool], seconds: float = 30) -> list[Told]:
+def until(
+    spans: Callable[[], list[EnvoyRequestHead]], found: Callable[[list[EnvoyRequestHead]], bool], seconds: float = 30
+) -> list[EnvoyRequestHead]:
     """What the back-end was told, as soon as that is enough."""
     deadline = time.monotonic() + seconds
     while not found(told := spans()):
@@ -134,7 +136,7 @@ def until(spans: Callable[[], list[Told]], found: Callable[[list[Told]], bool], 
     return told
 
 
-def read_zipkin(spans: list[dict[str, Any]]) -> list[Told]:
+def read_zipkin(spans: list[dict[str, Any]]) -> list[EnvoyRequestHead]:
     """https://zipkin.io/zipkin-api/: ids in hexadecimal, times in microseconds, tags are text."""
     told = []
     for span in spans:
@@ -143,11 +145,11 @@ def read_zipkin(spans: list[dict[str, Any]]) -> list[Told]:
         assert all(isinstance(value, str) for value in span["tags"].values())
         ids = (int(span["traceId"], 16), int(span["id"], 16), int(span.get("parentId", "0"), 16))
         kind = span.get("kind", "INTERNAL").lower()
-        told.append(Told(span["localEndpoint"]["serviceName"], span["name"], *ids, kind, "error" in span["tags"], span["tags"]))
+        told.append(EnvoyRequestHead(span["localEndpoint"]["serviceName"], span["name"], *ids, kind, "error" in span["tags"], span["tags"]))
     return told
 
 
-def read_datadog(body: bytes) -> list[Told]:
+def read_datadog(body: bytes) -> list[EnvoyRequestHead]:
     """The agent's v0.4: lists of lists of maps, ids of 64 bits, `meta` holds text and `metrics` numbers."""
     told = []
     for trace in msgpack.unpackb(body):
@@ -161,18 +163,20 @@ def read_datadog(body: bytes) -> list[Told]:
             tags = {**span["meta"], **span["metrics"]}
             kind = span["meta"]["span.kind"]
             told.append(
-                Told(span["service"], span["resource"], trace_id, span["span_id"], span["parent_id"], kind, bool(span["error"]), tags)
+                EnvoyRequestHead(
+                    span["service"], span["resource"], trace_id, span["span_id"], span["parent_id"], kind, bool(span["error"]), tags
+                )
             )
     return told
 
 
-def read_thrift(body: bytes) -> list[Told]:
+def read_thrift(body: bytes) -> list[EnvoyRequestHead]:
     batch = Batch()
     batch.read(TBinaryProtocol(TMemoryBuffer(body)))
     return _read_batch(batch)
 
 
-def read_datagram(datagram: bytes) -> list[Told]:
+def read_datagram(datagram: bytes) -> list[EnvoyRequestHead]:
     protocol = TCompactProtocol(TMemoryBuffer(datagram))
     name, _, _ = protocol.readMessageBegin()
     assert name == "emitBatch"
@@ -181,7 +185,7 @@ def read_datagram(datagram: bytes) -> list[Told]:
     return _read_batch(arguments.batch)
 
 
-def _read_batch(batch: Any) -> list[Told]:
+def _read_batch(batch: Any) -> list[EnvoyRequestHead]:
     batch.validate()
     told = []
     for span in batch.spans:
@@ -189,7 +193,7 @@ def _read_batch(batch: Any) -> list[Told]:
         assert span.flags == 1
         ids = (_unsigned(span.traceIdHigh) << 64 | _unsigned(span.traceIdLow), _unsigned(span.spanId), _unsigned(span.parentSpanId))
         kind = tags.pop("span.kind", "internal")
-        told.append(Told(batch.process.serviceName, span.operationName, *ids, kind, tags.get("error", False), tags))
+        told.append(EnvoyRequestHead(batch.process.serviceName, span.operationName, *ids, kind, tags.get("error", False), tags))
     return told
 
 
@@ -197,7 +201,7 @@ def _unsigned(value: int) -> int:
     return value & (1 << 64) - 1
 
 
-def read_otlp(document: dict[str, Any]) -> list[Told]:
+def read_otlp(document: dict[str, Any]) -> list[EnvoyRequestHead]:
     """OTLP/HTTP's JSON: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding."""
     told = []
     for resource in document["resourceSpans"]:
@@ -206,7 +210,7 @@ def read_otlp(document: dict[str, Any]) -> list[Told]:
             ids = tuple(int(span.get(name) or "0", 16) for name in ("traceId", "spanId", "parentSpanId"))
             kind = {1: "internal", 2: "server", 3: "client"}[span["kind"]]
             is_error = span.get("status", {}).get("code") == 2
-            told.append(Told(service, span["name"], *ids, kind, is_error, _values(span.get("attributes", []))))
+            told.append(EnvoyRequestHead(service, span["name"], *ids, kind, is_error, _values(span.get("attributes", []))))
     return told
 
 
@@ -220,12 +224,12 @@ def _only(value: dict[str, Any]) -> Any:
     return found
 
 
-def read_json(body: bytes) -> list[Told]:
+def read_json(body: bytes) -> list[EnvoyRequestHead]:
     document = json.loads(body)
     return read_zipkin(document) if isinstance(document, list) else read_otlp(document)
 
 
-READERS: dict[str, Callable[[bytes], list[Told]]] = {
+READERS: dict[str, Callable[[bytes], list[EnvoyRequestHead]]] = {
     "application/json": read_json,
     "application/msgpack": read_datadog,
     "application/x-thrift": read_thrift,

@@ -86,7 +86,7 @@ def serve_behind_envoy(runtime: "Runtime", application: "Application", answered:
         spawn(begin(), name="envoy begins")
 
     listen.serve_behind(
-        envoy.doorway,
+        envoy.internal_listener,
         envoy.socket,
         lambda: runtime.services.listener,
         on_ready=begin_soon,

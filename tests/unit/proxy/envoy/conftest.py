@@ -13,7 +13,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from proxy.envoy.ext_proc import ExtProcServer
-from proxy.envoy.internal_listener import Doorway
+from proxy.envoy.internal_listener import InternalListener
 from proxy.planes.carrying import Carrying
 from proxy.service import ProxyService
 from tests.support.options import make_options
@@ -70,9 +70,11 @@ async def stage(tmp_path: Path) -> Stage:
     async def application(*_: object) -> None:
         raise AssertionError("nobody comes in")
 
-    doorway = Doorway(application, "https")
-    judge = ExtProcServer(lambda: service, doorway, lambda upstream, is_http2: f"to-{upstream.host}-{is_http2}", TOKEN, "https")
-    return Stage(judge, doorway, await sign_in(broker, options), carrying.streams)
+    internal_listener = InternalListener(application, "https")
+    ext_proc = ExtProcServer(
+        lambda: service, internal_listener, lambda upstream, is_http2: f"to-{upstream.host}-{is_http2}", TOKEN, "https"
+    )
+    return Stage(ext_proc, internal_listener, await sign_in(broker, options), carrying.streams)
 
 
 def call_of_grpc(host: str) -> pb.ProcessingRequest:

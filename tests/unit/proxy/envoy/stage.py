@@ -12,7 +12,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from proxy.envoy.cuts import METADATA
 from proxy.envoy.ext_proc import ExtProcServer
-from proxy.envoy.internal_listener import Doorway
+from proxy.envoy.internal_listener import InternalListener
 from proxy.planes.open_streams import OpenStreams
 from tests.support.signed_in import SignedIn
 
@@ -74,8 +74,8 @@ class Envoy:
 
 
 class Stage:
-    def __init__(self, judge: ExtProcServer, doorway: Doorway, ann: SignedIn, streams: OpenStreams):
-        self.judge, self.doorway, self.ann, self.streams = judge, doorway, ann, streams
+    def __init__(self, ext_proc: ExtProcServer, internal_listener: InternalListener, ann: SignedIn, streams: OpenStreams):
+        self.ext_proc, self.internal_listener, self.ann, self.streams = ext_proc, internal_listener, ann, streams
 
     def cookie(self, host: str) -> tuple[str, str]:
         return "cookie", self.ann.cookie(host)
@@ -83,7 +83,7 @@ class Stage:
     @asynccontextmanager
     async def call(self) -> AsyncIterator[tuple[Envoy, "asyncio.Task[None]"]]:
         envoy = Envoy()
-        task = asyncio.ensure_future(self.judge.process(None, envoy))  # type: ignore[arg-type]
+        task = asyncio.ensure_future(self.ext_proc.process(None, envoy))  # type: ignore[arg-type]
         try:
             yield envoy, task
         finally:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from proxy.envoy.bootstrap import CLUSTERS, GATE, JUDGE, LISTENERS, Most, bootstrap
+from proxy.envoy.bootstrap import CLUSTERS, EXT_PROC, GATE, LISTENERS, Most, bootstrap
 
 MADE = bootstrap(Path("/files"), Path("/s/judge"), Path("/s/gate"), Path("/s/admin"), Most(heap=512, connections=77))
 
@@ -16,7 +16,7 @@ def test_gate_is_reached_by_unix_sockets_alone() -> None:
         cluster["name"]: cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]
         for cluster in MADE["static_resources"]["clusters"]
     }
-    assert addresses == {JUDGE: {"pipe": {"path": "/s/judge"}}, GATE: {"pipe": {"path": "/s/gate"}}}
+    assert addresses == {EXT_PROC: {"pipe": {"path": "/s/judge"}}, GATE: {"pipe": {"path": "/s/gate"}}}
 
 
 def test_the_rest_is_read_from_files_that_are_watched() -> None:

@@ -6,7 +6,7 @@ import grpc
 import pytest
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
-from proxy.envoy.carried_request import Carried
+from proxy.envoy.carried_request import CarriedRequest
 from proxy.observe.access_log import RequestLog
 from tests.unit.proxy.envoy.conftest import Ask
 from tests.unit.proxy.envoy.stage import Aborted, Envoy, Stage, written
@@ -65,7 +65,7 @@ async def test_what_is_carried_ends_with_its_access(stage: Stage, ask: Ask, answ
             await asyncio.wait_for(asyncio.shield(task), 5)
         assert envoy.aborted is grpc.StatusCode.ABORTED
     assert repr(stage.streams) == "<OpenStreams 0 of 0 sessions>"
-    assert stage.judge.is_idle.is_set()
+    assert stage.ext_proc.is_idle.is_set()
 
 
 @pytest.mark.parametrize(("is_ended", "is_reset"), [(True, False), (False, True), (True, True)])
@@ -73,7 +73,7 @@ async def test_what_envoy_says_of_the_end_is_told_however_it_ends_the_call(
     is_ended: bool, is_reset: bool, stage: Stage, ask: Ask, answer: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = asyncio.Event()
-    monkeypatch.setattr(Carried, "_may_have_been_cut", lambda self: True)
+    monkeypatch.setattr(CarriedRequest, "_may_have_been_cut", lambda self: True)
     monkeypatch.setattr(RequestLog, "tell", lambda self: told.set() if self.problem == "silent" else None)
     async with stage.call() as (envoy, task):
         said = await envoy.says(ask("/in", host="open.example.com"))
@@ -87,14 +87,14 @@ async def test_what_envoy_says_of_the_end_is_told_however_it_ends_the_call(
         log = Envoy()
         log.logs("stream_idle_timeout", said.dynamic_metadata)
         log.ends()
-        await stage.judge._cuts.listen(None, log)  # type: ignore[arg-type]
+        await stage.ext_proc._cuts.listen(None, log)  # type: ignore[arg-type]
         await asyncio.wait_for(told.wait(), 5)
 
 
 async def test_before_its_answer_has_begun_a_client_is_told_that_its_access_ended(stage: Stage, ask: Ask) -> None:
     async with stage.call() as (envoy, task):
         await envoy.says(ask("/", stage.cookie("app.example.com")))
-        assert not stage.judge.is_idle.is_set()
+        assert not stage.ext_proc.is_idle.is_set()
         (stream,) = next(iter(stage.streams._by_session.values()))
         stream.end()
         told = await asyncio.wait_for(envoy.heard.get(), 5)
@@ -105,7 +105,7 @@ async def test_before_its_answer_has_begun_a_client_is_told_that_its_access_ende
 
 async def test_what_envoy_carried_counts_when_it_has_ended(stage: Stage, ask: Ask, answer: Ask) -> None:
     counted: list[tuple[object, ...]] = []
-    stage.judge._service().answered = lambda *facts: counted.append(facts)  # type: ignore[assignment]
+    stage.ext_proc._service().answered = lambda *facts: counted.append(facts)  # type: ignore[assignment]
     async with stage.call() as (envoy, _):
         await envoy.says(ask("/in", host="open.example.com"))
         await envoy.says(answer(404))

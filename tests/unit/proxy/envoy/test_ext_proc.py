@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from proxy.envoy.listener import CLUSTER, MAY_STREAM, TICKET
+from proxy.envoy.listener import CLUSTER, HANDOFF_TOKEN, MAY_STREAM
 from tests.support.asgi import SCRIPT
 from tests.unit.proxy.envoy.conftest import Ask
 from tests.unit.proxy.envoy.stage import Aborted, Envoy, Stage
@@ -20,7 +20,7 @@ async def test_who_may_pass_is_carried_with_the_head_that_gate_wrote(stage: Stag
     assert told["x-gate-claim-email"] == b"ann@example.com"
     assert told["cookie"] is told["x_gate_claim_email"] is None
     assert told["x-envoy-upstream-rq-timeout-ms"] == b"30000"
-    assert TICKET not in told
+    assert HANDOFF_TOKEN not in told
 
 
 async def test_rewrites_are_those_of_the_route(stage: Stage, ask: Ask) -> None:
@@ -51,14 +51,14 @@ async def test_rewrites_are_those_of_the_route(stage: Stage, ask: Ask) -> None:
         ("open.example.com", "/in", (("x-a", LONG),)),
     ],
 )
-async def test_all_else_goes_to_gate_with_a_ticket_of_its_own(
+async def test_all_else_goes_to_gate_with_a_handoff_token_of_its_own(
     host: str, path: str, headers: tuple[tuple[str, str], ...], stage: Stage, ask: Ask
 ) -> None:
     told = await stage.first_answer(ask(path, *headers, ("x-envoy-retry-on", "5xx"), host=host))
     assert told[CLUSTER] == b"gate"
-    assert len(told[TICKET]) == 32
+    assert len(told[HANDOFF_TOKEN]) == 32
     assert told["x-envoy-retry-on"] is None
-    assert repr(stage.doorway) == "<Doorway 0 on their way>"  # the ticket went with the call
+    assert repr(stage.internal_listener) == "<InternalListener 0 on their way>"  # the token went with the call
 
 
 async def test_what_has_a_body_is_read_by_gate(stage: Stage, ask: Ask) -> None:
@@ -88,7 +88,7 @@ async def test_a_session_of_one_host_is_nothing_at_another(stage: Stage, ask: As
 
 
 async def test_an_upstream_that_envoy_does_not_know_is_served_by_gate(stage: Stage, ask: Ask) -> None:
-    stage.judge._cluster_of = lambda upstream, is_http2: None
+    stage.ext_proc._cluster_of = lambda upstream, is_http2: None
     assert (await stage.first_answer(ask("/in", host="open.example.com")))[CLUSTER] == b"gate"
 
 
@@ -96,7 +96,7 @@ async def test_only_our_envoy_is_answered(stage: Stage) -> None:
     for token in ("", "x" * 43):
         envoy = Envoy(token)
         with pytest.raises(Aborted):
-            await stage.judge.process(None, envoy)  # type: ignore[arg-type]
+            await stage.ext_proc.process(None, envoy)  # type: ignore[arg-type]
         assert envoy.aborted is grpc.StatusCode.UNAUTHENTICATED
         assert envoy.heard.empty()
 

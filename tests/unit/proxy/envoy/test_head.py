@@ -6,15 +6,15 @@ import pytest
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
 from foundation.errors import BadRequest
-from proxy.envoy.head import Told, rewritten
-from proxy.envoy.listener import TICKET, TOLD_CONNECTION, TOLD_PROTO
+from proxy.envoy.head import EnvoyRequestHead, rewritten
+from proxy.envoy.listener import CLIENT_CONNECTION, CLIENT_PROTO, HANDOFF_TOKEN
 from proxy.incoming import TLS
 from tests.support.client_certificates import authority
 from tests.unit.proxy.envoy.conftest import Ask
 
 
 def scope_of(message: pb.ProcessingRequest):
-    return Told.of(message).scope("https")
+    return EnvoyRequestHead.of(message).scope("https")
 
 
 def test_a_request_becomes_what_our_listener_would_have_made_of_it(ask: Ask) -> None:
@@ -62,8 +62,8 @@ def test_heads_beyond_our_limits_are_refused(headers: list[tuple[str, str]], ask
 
 
 def test_what_envoy_added_is_not_the_clients(ask: Ask) -> None:
-    added = [("x-forwarded-proto", "https"), ("x-envoy-external-address", "192.0.2.7"), (TICKET, "forged"), (TOLD_PROTO, "http")]
-    headers = scope_of(ask("/", *added, (TOLD_CONNECTION, "x-hop"), ("x-hop", "1"), ("x_under", "1")))["headers"]
+    added = [("x-forwarded-proto", "https"), ("x-envoy-external-address", "192.0.2.7"), (HANDOFF_TOKEN, "forged"), (CLIENT_PROTO, "http")]
+    headers = scope_of(ask("/", *added, (CLIENT_CONNECTION, "x-hop"), ("x-hop", "1"), ("x_under", "1")))["headers"]
     assert headers == [(b"host", b"app.example.com"), (b"x-hop", b"1"), (b"x-forwarded-proto", b"http"), (b"connection", b"x-hop")]
 
 
@@ -79,7 +79,7 @@ def test_the_certificates_that_were_shown_are_those_that_envoy_wrote(ask: Ask) -
 
 def test_without_a_server_name_there_is_none(ask: Ask) -> None:
     assert scope_of(ask(server_name=""))["extensions"][TLS]["server_name"] is None
-    assert Told.of(ask()).scope("http")["extensions"] == {}
+    assert EnvoyRequestHead.of(ask()).scope("http")["extensions"] == {}
 
 
 def told(mutation: pb.HeaderMutation) -> tuple[list[tuple[str, bytes, int]], set[str]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.envoy.listener import CLUSTER, MAY_STREAM, TICKET, certificates, listener
+from proxy.envoy.listener import CLUSTER, HANDOFF_TOKEN, MAY_STREAM, certificates, listener
 from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
 from tests.support.options import make_options
@@ -34,13 +34,13 @@ def test_on_every_way_gate_is_asked_first_and_its_silence_is_a_refusal(tmp_path:
     chains = made(tmp_path, "app.example.com", client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
     assert len(chains) == 3
     for chain in chains:
-        judge, router = manager(chain)["http_filters"]
-        assert judge["typed_config"]["failure_mode_allow"] is False
-        assert "disabled" not in judge
+        ext_proc, router = manager(chain)["http_filters"]
+        assert ext_proc["typed_config"]["failure_mode_allow"] is False
+        assert "disabled" not in ext_proc
         assert router["name"] == "envoy.filters.http.router"
-        assert judge["typed_config"]["processing_mode"]["request_header_mode"] == "SEND"
+        assert ext_proc["typed_config"]["processing_mode"]["request_header_mode"] == "SEND"
         (log,) = manager(chain)["access_log"]
-        for service in (judge["typed_config"], log["typed_config"]["common_config"]):
+        for service in (ext_proc["typed_config"], log["typed_config"]["common_config"]):
             assert service["grpc_service"]["initial_metadata"] == [{"key": "authorization", "value": f"Bearer {TOKEN}"}]
 
 
@@ -115,4 +115,4 @@ def test_what_only_gate_may_say_is_gone_before_a_route_is_chosen(tmp_path: Path)
     (chain,) = made(tmp_path)["filter_chains"]
     (extension,) = manager(chain)["early_header_mutation_extensions"]
     removed = {mutation["remove"] for mutation in extension["typed_config"]["mutations"] if "remove" in mutation}
-    assert removed == {CLUSTER, MAY_STREAM, TICKET}
+    assert removed == {CLUSTER, MAY_STREAM, HANDOFF_TOKEN}
