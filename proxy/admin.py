@@ -14,7 +14,7 @@ from config.routes.policy_language import SHADOW
 from config.routes.route import Route as ConfiguredRoute
 from proxy.policy_words import policy_words
 from proxy.upstreams.cluster import Clusters
-from proxy.upstreams.troubles import Troubles
+from proxy.upstreams.upstream_errors import UpstreamErrors
 
 _PORTS = {"http": 80, "https": 443}
 MOST_PROBLEMS = 100  # of a refused file on the page; a misspelt default may be wrong in each of ten thousand routes
@@ -74,7 +74,7 @@ class RouteAdmin(admin.ModelAdmin):
             **self.admin_site.each_context(request),
             "title": "Routes",
             "opts": self.opts,
-            "rows": [row_of(route, gate.proxy.clusters, gate.proxy.troubles) for route in gate.options.policy],
+            "rows": [row_of(route, gate.proxy.clusters, gate.proxy.upstream_errors) for route in gate.options.policy],
             "configuration": gate.configuration,
             "shown_problems": gate.configuration.problems[:MOST_PROBLEMS],
         }
@@ -85,13 +85,13 @@ def register(site: admin.AdminSite) -> None:
     site.register(Route, RouteAdmin)
 
 
-def row_of(route: ConfiguredRoute, clusters: Clusters | None = None, troubles: Troubles | None = None) -> Row:
+def row_of(route: ConfiguredRoute, clusters: Clusters | None = None, upstream_errors: UpstreamErrors | None = None) -> Row:
     return Row(
         name=route.name or "",
         address=str(route.from_),
         match=_match(route),
         target=_target(route),
-        upstreams=_upstreams(route, clusters, troubles or Troubles()),
+        upstreams=_upstreams(route, clusters, upstream_errors or UpstreamErrors()),
         who=who_may_enter(route),
         policy=policy_words(route),
         is_public=route.allow_public_unauthenticated_access,
@@ -134,10 +134,10 @@ def _target(route: ConfiguredRoute) -> str:
     return "redirect: " + ", ".join(key if value is True else f"{key} {value}" for key, value in said.items() if value is not False)
 
 
-def _upstreams(route: ConfiguredRoute, clusters: Clusters | None, troubles: Troubles) -> tuple[str, ...]:
+def _upstreams(route: ConfiguredRoute, clusters: Clusters | None, upstream_errors: UpstreamErrors) -> tuple[str, ...]:
     """Each with its weight, how it is, and what its last request failed by; empty where there is nothing to tell beyond the target."""
     cluster = clusters.known(route) if clusters is not None else None
-    last = [troubles.of((each.url.host.strip("[]"), each.url.port or _PORTS.get(each.url.scheme))) for each in route.to]
+    last = [upstream_errors.of((each.url.host.strip("[]"), each.url.port or _PORTS.get(each.url.scheme))) for each in route.to]
     if cluster is None:
         return tuple(f"{upstream.url}: {trouble}" for upstream, trouble in zip(route.to, last, strict=True)) if any(last) else ()
     triples = zip(route.to, cluster.members, last, strict=True)

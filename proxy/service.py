@@ -24,7 +24,7 @@ from proxy.sign_in.loops import SignInLoops
 from proxy.sign_in.programs import Programs
 from proxy.sign_in.redirects import SignInRedirects
 from proxy.upstreams.cluster import Clusters
-from proxy.upstreams.troubles import Troubles
+from proxy.upstreams.upstream_errors import UpstreamErrors
 
 LONGEST_PORT = len("65535")
 
@@ -53,7 +53,7 @@ class ProxyService:
         self.answered = RequestCounter(options.service_label, ours | authorize.routes.hosts)
         self.dataplane: DataPlane = DataPlane(options, authorize, carrying, clock, previous.dataplane if previous else None)
         self.clusters: Clusters = self.dataplane.state.clusters
-        self.troubles: Troubles = self.dataplane.troubles
+        self.upstream_errors: UpstreamErrors = self.dataplane.upstream_errors
         self.forward_auth = ForwardAuth(options, authorize, carrying, clock)
         self.sign_in = SignInRedirects(options)
         self.session_cookies = SessionCookies(options)

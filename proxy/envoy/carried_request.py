@@ -26,7 +26,7 @@ from proxy.observe.request_metrics import RequestCounter
 from proxy.planes.embedded import DataPlane
 from proxy.rewriting.headers import Headers
 from proxy.upstreams.request import OutgoingRequest
-from proxy.upstreams.troubles import MALFORMED, bad_status
+from proxy.upstreams.upstream_errors import MALFORMED, bad_status
 from proxy.verdict import JudgedRequest
 
 TIMEOUT = b"x-envoy-upstream-rq-timeout-ms"
@@ -195,14 +195,18 @@ class CarriedRequest:
 
     def _require_answer(self, details: str, status: int) -> None:
         """UpstreamError where the upstream gave none that can be passed on."""
-        troubles, endpoint = self._plane.troubles, self._outgoing.upstream.endpoint
+        upstream_errors, endpoint = self._plane.upstream_errors, self._outgoing.upstream.endpoint
         if details != _FROM_UPSTREAM:
             if is_late(details):
-                raise troubles.late(endpoint)
-            raise troubles.bad_answer(endpoint, MALFORMED) if is_malformed(details) else troubles.told(endpoint, trouble_in(details))
+                raise upstream_errors.timeout(endpoint)
+            raise (
+                upstream_errors.protocol_error(endpoint, MALFORMED)
+                if is_malformed(details)
+                else upstream_errors.reported(endpoint, trouble_in(details))
+            )
         if bad := bad_status(status, is_upgrade=False):
-            raise troubles.bad_answer(endpoint, bad)
-        troubles.answered(endpoint)
+            raise upstream_errors.protocol_error(endpoint, bad)
+        upstream_errors.answered(endpoint)
 
     def _trailers(self, trailers: pb.HttpTrailers) -> pb.TrailersResponse:
         """gRPC's own outcome is all that any client of ours reads there."""

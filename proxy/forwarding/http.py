@@ -113,7 +113,7 @@ async def forward(
         if watch.exchange is not None:
             watch.exchange.close()
     if result.status is None and result.ending is Ending.TIMED_OUT:
-        raise client.troubles.late(request.upstream.endpoint)
+        raise client.upstream_errors.timeout(request.upstream.endpoint)
     await _cut(result, send)
     return result
 

@@ -34,7 +34,7 @@ class Carrying:
     def use(self, options: Options, state: ProxyState | None) -> None:
         """Switch to a configuration, in force from now on; called on the event loop."""
         self.client.use(options.dns_lookup_family)
-        self.client.troubles.forget()
+        self.client.upstream_errors.forget()
         carries = options.services in ("all", "proxy")
         self.health.use(state.clusters.members() if state is not None and carries else ())
 

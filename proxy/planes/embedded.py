@@ -46,7 +46,7 @@ class DataPlane:
     ):
         self._authorize = authorize
         self._carrying = carrying or Carrying()
-        self.streams, self.troubles = self._carrying.streams, self._carrying.client.troubles
+        self.streams, self.upstream_errors = self._carrying.streams, self._carrying.client.upstream_errors
         self._clock = clock
         self.state: ProxyState = ProxyState(authorize.routes.routes(), options, previous.state if previous else None)
         self._trusted = TrustedPeers(options.trusted_proxies)
@@ -132,7 +132,7 @@ class DataPlane:
         upstream, selection = forwarding.chosen(self._who(forwarding, judged))
         family, headers = self._carrying.client.family, [(b"x-request-id", incoming.request_id.encode())]
         limits = Limits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.silence)
-        dialled = partial(dial, upstream, selection, family, self.troubles)
+        dialled = partial(dial, upstream, selection, family, self.upstream_errors)
         with self.on_leash(judged, selection) as leash:
             result = await carry_tcp(compiled.route.name or compiled.id, dialled, take_over, headers, receive, limits, leash)
             leash.status = result.status

@@ -19,7 +19,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, EofStream
 from foundation.errors import NoDescriptors, UpstreamError
 from proxy.upstreams.connection import HELD_AT_FIRST, IN_FULL, UpstreamConnection, read_at_once
 from proxy.upstreams.request import Headers, OutgoingRequest, Upstream, request_head
-from proxy.upstreams.troubles import Troubles, bad_status
+from proxy.upstreams.upstream_errors import UpstreamErrors, bad_status
 
 CONNECT_TIMEOUT = 10.0  # seconds
 # Node and uvicorn close idle connections after 5 s; a request sent at that very moment would be lost.
@@ -43,7 +43,7 @@ class UpstreamClient:
         self.family = socket.AF_UNSPEC
         self._connector: aiohttp.TCPConnector | None = None
         self._timeout = aiohttp.ClientTimeout(connect=CONNECT_TIMEOUT)
-        self.troubles = Troubles()
+        self.upstream_errors = UpstreamErrors()
 
     def use(self, dns_lookup_family: str) -> None:
         """Switch to other settings, from the next connection on."""
@@ -61,9 +61,9 @@ class UpstreamClient:
             head = request_head(request)
             upstream = request.upstream.apart() if request.is_upgrade else request.upstream
             try:
-                exchange = UpstreamExchange(await self._connection(upstream, is_fresh), request, self.troubles)
+                exchange = UpstreamExchange(await self._connection(upstream, is_fresh), request, self.upstream_errors)
             except _TROUBLE as error:
-                trouble = self.troubles.unconnected(upstream.endpoint, error)
+                trouble = self.upstream_errors.connect_error(upstream.endpoint, error)
                 # Where we lack a descriptor no other upstream could be asked either.
                 if isinstance(trouble, NoDescriptors) or request.selection is None or not request.selection.move_on(request):
                     raise trouble from error
@@ -94,11 +94,19 @@ class UpstreamExchange:
     """Exchange with an upstream: one request on its way over one connection, and its response."""
 
     __slots__ = (
-        "_connection", "_is_answered", "_is_taken_over", "_payload", "_protocol", "_request", "_request_ended", "_troubles", "_unsent",
+        "_connection",
+        "_errors",
+        "_is_answered",
+        "_is_taken_over",
+        "_payload",
+        "_protocol",
+        "_request",
+        "_request_ended",
+        "_unsent",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, request: OutgoingRequest, troubles: Troubles):
-        self._troubles = troubles
+    def __init__(self, connection: Connection, request: OutgoingRequest, upstream_errors: UpstreamErrors):
+        self._errors = upstream_errors
         self._connection = connection
         self._protocol = cast(UpstreamConnection, connection.protocol)
         self._request = request
@@ -160,17 +168,17 @@ class UpstreamExchange:
                 message, payload = await self._protocol.read()
             except _TROUBLE as error:
                 is_stale = self._protocol.requests > 1 and not self._protocol.has_spoken
-                raise self._troubles.unanswered(endpoint, error, StaleConnection if is_stale else UpstreamError) from error
+                raise self._errors.response_error(endpoint, error, StaleConnection if is_stale else UpstreamError) from error
             if bad := bad_status(message.code, is_upgrade=self._request.is_upgrade):
-                raise self._troubles.bad_answer(endpoint, bad)
+                raise self._errors.protocol_error(endpoint, bad)
             if message.code >= 200 or message.code == 101:
                 break
         else:
-            raise self._troubles.bad_answer(endpoint, f"sent more than {MOST_INTERIM} interim responses and no answer")
+            raise self._errors.protocol_error(endpoint, f"sent more than {MOST_INTERIM} interim responses and no answer")
         headers = message.raw_headers
         if sum(map(len, map(b"".join, headers))) > MAX_RESPONSE_HEADERS:
-            raise self._troubles.bad_answer(endpoint, "sent more than 64 KiB of headers")
-        self._troubles.answered(endpoint)
+            raise self._errors.protocol_error(endpoint, "sent more than 64 KiB of headers")
+        self._errors.answered(endpoint)
         self._payload = payload
         # An upstream may believe in an upgrade that it did not confirm: its connection is not used again.
         self._is_answered = not self._request.is_upgrade

@@ -10,18 +10,18 @@ from proxy.upstreams.client import CONNECT_TIMEOUT
 from proxy.upstreams.cluster import ClusterSelection
 from proxy.upstreams.connection import IN_FULL, read_at_once
 from proxy.upstreams.request import Upstream
-from proxy.upstreams.troubles import Troubles
+from proxy.upstreams.upstream_errors import UpstreamErrors
 
 _NEXT_ADDRESS_AFTER = 0.25  # seconds (RFC 8305)
 
 
 async def dial(
-    upstream: Upstream, selection: ClusterSelection | None, family: int, troubles: Troubles, protocol: asyncio.Protocol
+    upstream: Upstream, selection: ClusterSelection | None, family: int, upstream_errors: UpstreamErrors, protocol: asyncio.Protocol
 ) -> asyncio.Transport:
     """TCP connection.  `selection` is where it was chosen among several: another is tried if it can't be reached.  UpstreamError."""
     while True:
         try:
-            return await _dialed(upstream, family, troubles, protocol)
+            return await _dialed(upstream, family, upstream_errors, protocol)
         except NoDescriptors:
             raise
         except UpstreamError:
@@ -30,14 +30,14 @@ async def dial(
             upstream = selection.upstream
 
 
-async def _dialed(upstream: Upstream, family: int, troubles: Troubles, protocol: asyncio.Protocol) -> asyncio.Transport:
+async def _dialed(upstream: Upstream, family: int, upstream_errors: UpstreamErrors, protocol: asyncio.Protocol) -> asyncio.Transport:
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
             transport, _ = await asyncio.get_running_loop().create_connection(
                 lambda: protocol, upstream.host, upstream.port or 0, family=family, happy_eyeballs_delay=_NEXT_ADDRESS_AFTER
             )
     except OSError as error:  # also where it took too long
-        raise troubles.unconnected(upstream.endpoint, error) from error
-    troubles.answered(upstream.endpoint)
+        raise upstream_errors.connect_error(upstream.endpoint, error) from error
+    upstream_errors.answered(upstream.endpoint)
     read_at_once(transport, IN_FULL)
     return transport

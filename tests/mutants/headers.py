@@ -190,13 +190,13 @@ grpc_health.without("a health check verifies an upstream as requests do", "verif
 cluster = door("proxy/upstreams/cluster.py", "unit/proxy/upstreams/test_health.py", "unit/proxy/upstreams/test_cluster.py")
 cluster.without("an unhealthy upstream gets no traffic", "return not self.failing and now >= self.outlier.ejected_until", "return True")
 TROUBLED = "contract/test_upstreams_in_trouble.py"
-statuses = door("proxy/upstreams/troubles.py", TROUBLED)
+statuses = door("proxy/upstreams/upstream_errors.py", TROUBLED)
 statuses.without("a status that HTTP does not have is no answer", "if not 100 <= status <= 599:", "if False:")
 interims = door("proxy/upstreams/client.py", TROUBLED)
 interims.without("interim answers have an end", "for _ in range(MOST_INTERIM + 1):", "for _ in range(10**9):")
 by_envoy = door("proxy/envoy/carried_request.py", TROUBLED)
 by_envoy.without("Envoy's upstreams answer as HTTP says, too", "if bad := bad_status(status, is_upgrade=False):", 'if bad := "":')
-descriptors = door("proxy/upstreams/troubles.py", "unit/proxy/upstreams/test_troubles.py")
+descriptors = door("proxy/upstreams/upstream_errors.py", "unit/proxy/upstreams/test_upstream_errors.py")
 descriptors.without("no upstream is blamed for what we lack", "if trouble is ConnectionFault.NO_DESCRIPTORS:", "if False:")
 
 upstream = door("proxy/upstreams/client.py", "unit/proxy/upstreams/test_client.py")

@@ -205,7 +205,7 @@ health.without("nobody keeps an answer about health", ", is_for_now=True", "")
 FULL = "integration/test_descriptors.py"
 places = door("proxy/listener/server.py", FULL)
 places.without("new clients leave room for upstreams", "            if is_short(self.fileno()):\n", "            if False:\n")
-said = door("proxy/upstreams/troubles.py", FULL)
+said = door("proxy/upstreams/upstream_errors.py", FULL)
 said.without(
     "an upstream that can't be asked for lack of descriptors is told", "            report_shortage(UPSTREAMS)\n", "            pass\n"
 )

@@ -10,7 +10,7 @@ from config.routes.route import Route
 from foundation.errors import Problem
 from proxy import admin
 from proxy.upstreams.cluster import Clusters
-from proxy.upstreams.troubles import Troubles
+from proxy.upstreams.upstream_errors import UpstreamErrors
 from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -29,7 +29,7 @@ def pages_for(*routes: Route, configuration: SimpleNamespace = IN_FORCE, **setti
     for route in routes:
         if route.to:
             clusters.of(route)
-    proxy = SimpleNamespace(clusters=clusters, troubles=Troubles())
+    proxy = SimpleNamespace(clusters=clusters, upstream_errors=UpstreamErrors())
     return AdminPages(admin.register, options=SimpleNamespace(policy=routes), configuration=configuration, proxy=proxy, **settings)
 
 

@@ -11,7 +11,7 @@ from proxy.upstreams import dialing
 from proxy.upstreams.cluster import Clusters, ClusterSelection
 from proxy.upstreams.dialing import dial
 from proxy.upstreams.request import Upstream
-from proxy.upstreams.troubles import Troubles
+from proxy.upstreams.upstream_errors import UpstreamErrors
 
 
 def route(*urls: str) -> Route:
@@ -34,7 +34,7 @@ async def alive():
 
 
 async def test_the_upstream_is_connected_to(alive):
-    transport = await dial(Upstream.build(route(alive)), None, socket.AF_UNSPEC, Troubles(), asyncio.Protocol())
+    transport = await dial(Upstream.build(route(alive)), None, socket.AF_UNSPEC, UpstreamErrors(), asyncio.Protocol())
     assert transport.get_extra_info("peername")[1] == int(alive.rpartition(":")[2])
     transport.abort()
 
@@ -46,7 +46,7 @@ async def test_one_that_is_away_is_stood_in_for_by_another_and_counted_where_it_
         pass
     selection = ClusterSelection(cluster, b"")
     selection.begin()
-    (await dial(selection.upstream, selection, socket.AF_UNSPEC, Troubles(), asyncio.Protocol())).abort()
+    (await dial(selection.upstream, selection, socket.AF_UNSPEC, UpstreamErrors(), asyncio.Protocol())).abort()
     assert [member.standing.active for member in cluster.members] == [0, 1]
     selection.end(200)
     assert [member.standing.active for member in cluster.members] == [0, 0]
@@ -54,12 +54,12 @@ async def test_one_that_is_away_is_stood_in_for_by_another_and_counted_where_it_
 
 async def test_where_there_is_none_left_it_is_an_error_of_the_upstream(dead, monkeypatch):
     with pytest.raises(UpstreamError, match=r"refuses the connection|can't be resolved"):
-        await dial(Upstream.build(route(dead)), None, socket.AF_UNSPEC, Troubles(), asyncio.Protocol())
+        await dial(Upstream.build(route(dead)), None, socket.AF_UNSPEC, UpstreamErrors(), asyncio.Protocol())
     monkeypatch.setattr(dialing, "CONNECT_TIMEOUT", 0)
     with pytest.raises(UpstreamError, match="in time"):
-        await dial(Upstream.build(route(dead)), None, socket.AF_UNSPEC, Troubles(), asyncio.Protocol())
+        await dial(Upstream.build(route(dead)), None, socket.AF_UNSPEC, UpstreamErrors(), asyncio.Protocol())
 
 
 async def test_only_addresses_of_the_family_that_is_set_are_used(alive):
     with pytest.raises(UpstreamError):
-        await dial(Upstream.build(route(alive)), None, socket.AF_INET6, Troubles(), asyncio.Protocol())
+        await dial(Upstream.build(route(alive)), None, socket.AF_INET6, UpstreamErrors(), asyncio.Protocol())

@@ -20,33 +20,33 @@ def bad_status(status: int, *, is_upgrade: bool) -> str:
     return "changed protocols unasked" if status == 101 and not is_upgrade else ""
 
 
-class Troubles:
+class UpstreamErrors:
     """Last error of each upstream; nothing where its last request was answered."""
 
     def __init__(self) -> None:
         self._last: dict[UpstreamEndpoint, str] = {}
 
     def __repr__(self) -> str:
-        return f"<Troubles of {len(self._last)} upstreams>"
+        return f"<UpstreamErrors of {len(self._last)} upstreams>"
 
-    def unconnected(self, endpoint: UpstreamEndpoint, error: BaseException) -> UpstreamError:
+    def connect_error(self, endpoint: UpstreamEndpoint, error: BaseException) -> UpstreamError:
         """Error to raise where there is no connection."""
-        return self._told(endpoint, connection_fault(error), str(connection_fault(error)))
+        return self._reported(endpoint, connection_fault(error), str(connection_fault(error)))
 
-    def unanswered(self, endpoint: UpstreamEndpoint, error: BaseException, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
+    def response_error(self, endpoint: UpstreamEndpoint, error: BaseException, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
         """Error to raise where a connection brings no answer."""
         trouble = connection_fault(error)
-        return self._told(endpoint, trouble, MALFORMED if trouble is ConnectionFault.UNKNOWN else str(trouble), kind)
+        return self._reported(endpoint, trouble, MALFORMED if trouble is ConnectionFault.UNKNOWN else str(trouble), kind)
 
-    def bad_answer(self, endpoint: UpstreamEndpoint, words: str) -> UpstreamError:
-        return self._told(endpoint, ConnectionFault.UNKNOWN, words)
+    def protocol_error(self, endpoint: UpstreamEndpoint, words: str) -> UpstreamError:
+        return self._reported(endpoint, ConnectionFault.UNKNOWN, words)
 
-    def told(self, endpoint: UpstreamEndpoint, trouble: ConnectionFault) -> UpstreamError:
+    def reported(self, endpoint: UpstreamEndpoint, trouble: ConnectionFault) -> UpstreamError:
         """Note an error as somebody else saw it."""
-        return self._told(endpoint, trouble, str(trouble))
+        return self._reported(endpoint, trouble, str(trouble))
 
-    def late(self, endpoint: UpstreamEndpoint) -> UpstreamError:
-        return self._told(endpoint, ConnectionFault.TIMED_OUT, "did not answer in time", UpstreamTimeout)
+    def timeout(self, endpoint: UpstreamEndpoint) -> UpstreamError:
+        return self._reported(endpoint, ConnectionFault.TIMED_OUT, "did not answer in time", UpstreamTimeout)
 
     def answered(self, endpoint: UpstreamEndpoint) -> None:
         if self._last:
@@ -59,7 +59,7 @@ class Troubles:
     def of(self, endpoint: UpstreamEndpoint) -> str:
         return self._last.get(endpoint, "")
 
-    def _told(
+    def _reported(
         self, endpoint: UpstreamEndpoint, trouble: ConnectionFault, words: str, kind: type[UpstreamError] = UpstreamError
     ) -> UpstreamError:
         if trouble is ConnectionFault.NO_DESCRIPTORS:  # no fault of the upstream's
