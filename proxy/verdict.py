@@ -83,7 +83,7 @@ class Carry:
     route: CompiledRoute
     told: Headers
     withheld: Withheld
-    offer: Handshake | spdy.Offer | None = None
+    offer: Handshake | spdy.SpdyOffer | None = None
 
 
 Verdict: TypeAlias = SignIn | Refuse | Redirect | Carry
@@ -166,7 +166,7 @@ def refused(error: GateError, asker: Asker = Asker.OURS) -> Refuse:
     return Refuse(status, f"This request is refused: {error}.", advice, problem=error.in_full)
 
 
-def _offer(incoming: IncomingRequest, route: Route, asker: Asker) -> Handshake | spdy.Offer | None:
+def _offer(incoming: IncomingRequest, route: Route, asker: Asker) -> Handshake | spdy.SpdyOffer | None:
     """What the client offers to change to, and we would carry.  BadRequest for what is no offer, or is not for this route."""
     method, headers, own_origin = (
         incoming.scope["method"],

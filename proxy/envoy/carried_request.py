@@ -101,7 +101,7 @@ class CarriedRequest:
 
     async def _carry(self, context: Context, cut: Cut) -> None:
         task = cast("asyncio.Task[object]", asyncio.current_task())
-        with self._plane.on_leash(self._judged, self._outgoing.selection) as stream:
+        with self._plane.tracked(self._judged, self._outgoing.selection) as stream:
             stream.end = partial(self._end, task, Ending.REVOKED.value)
             try:
                 await self._converse(context, cut)

@@ -16,7 +16,7 @@ _MASK_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FrameFault:
     """Refusal of a frame, and why; `code` is the status of the Close frame that says so."""
 
     code: int
@@ -53,7 +53,7 @@ class FrameWalker:
         self._message = 0
         self._is_fragmented = False
         self.frames = 0
-        self.fault: Fault | None = None
+        self.fault: FrameFault | None = None
         self.has_closed = False
 
     @property
@@ -128,7 +128,7 @@ class FrameWalker:
         return self.fault is None
 
     def _refuse(self, code: int, reason: str) -> int:
-        self.fault = Fault(code, reason)
+        self.fault = FrameFault(code, reason)
         return 0
 
 

@@ -38,7 +38,7 @@ class Ending(StrEnum):
 
 
 @dataclass(slots=True, eq=False)  # not frozen: one is made for each request
-class Leash:
+class StreamHandle:
     """Handle to end what is being carried: whoever carries it sets `end`, which may be called once, at any time."""
 
     end: Callable[[], None] = lambda: None
@@ -58,7 +58,7 @@ class ForwardResult:
 
 
 # What takes both connections over where an upstream changes protocols as it was asked; returns at their end.
-Switch = Callable[[UpstreamExchange, Sequence[Header], Leash, ForwardResult], Awaitable[None]]
+Switch = Callable[[UpstreamExchange, Sequence[Header], StreamHandle, ForwardResult], Awaitable[None]]
 
 
 def framing(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bool, int | None]:
@@ -81,20 +81,20 @@ async def forward(
     receive: Receive,
     send: Send,
     response_headers: ResponseRule,
-    leash: Leash,
+    handle: StreamHandle,
     switch: Switch | None = None,
 ) -> ForwardResult:
     """Forward one request.  UpstreamError, UpstreamTimeout, AccessEnded only while nothing has been sent; later, the response breaks."""
     result = ForwardResult()
-    watch = Watch(receive, request.timeout)
-    leash.end = watch.revoke
+    watch = DisconnectWatch(receive, request.timeout)
+    handle.end = watch.revoke
     try:
         if not request.has_body:
             watch.start_quietly()
         exchange, status, headers = await _ask(request, client, watch)
         if status == SWITCHING_PROTOCOLS and switch is not None:
             watch.stop()
-            await switch(exchange, headers, leash, result)
+            await switch(exchange, headers, handle, result)
         else:
             if request.is_default_timeout and _is_event_stream(headers):
                 watch.be_patient()
@@ -118,7 +118,9 @@ async def forward(
     return result
 
 
-async def _ask(request: OutgoingRequest, client: UpstreamClient, watch: "Watch") -> tuple[UpstreamExchange, int, Sequence[Header]]:
+async def _ask(
+    request: OutgoingRequest, client: UpstreamClient, watch: "DisconnectWatch"
+) -> tuple[UpstreamExchange, int, Sequence[Header]]:
     """The head of the answer; asked twice where an idle connection turned out to be closed, and nothing speaks against it."""
     try:
         return await _ask_once(request, client, watch)
@@ -131,7 +133,7 @@ async def _ask(request: OutgoingRequest, client: UpstreamClient, watch: "Watch")
 
 
 async def _ask_once(
-    request: OutgoingRequest, client: UpstreamClient, watch: "Watch", *, is_fresh: bool = False
+    request: OutgoingRequest, client: UpstreamClient, watch: "DisconnectWatch", *, is_fresh: bool = False
 ) -> tuple[UpstreamExchange, int, Sequence[Header]]:
     if watch.exchange is not None:
         watch.exchange.close()
@@ -171,7 +173,7 @@ def _is_event_stream(headers: Sequence[Header]) -> bool:
     return any(name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream") for name, value in headers)
 
 
-class Watch:
+class DisconnectWatch:
     """Watch over one exchange: cancels the carrying task when its client leaves or its time is up, and remembers which of the two it was.
 
     `exchange` is where the request, and a body of it, goes; it may change until `has_begun_upload`.

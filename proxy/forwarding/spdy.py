@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from foundation.errors import UpstreamError
 from proxy.forwarding.handshake import HandshakeRefused
-from proxy.forwarding.http import ForwardResult, Header, Leash, ResponseRule
+from proxy.forwarding.http import ForwardResult, Header, ResponseRule, StreamHandle
 from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, carry_after_101
 from proxy.upstreams.client import UpstreamExchange
 
@@ -18,7 +18,7 @@ def is_offered(headers: Iterable[Header]) -> bool:
     return [value.strip(b" \t").lower() for name, value in headers if name == b"upgrade"] == [SPDY.lower()]
 
 
-class Offer:
+class SpdyOffer:
     """Offer of an upgrade to SPDY that may be carried."""
 
     def for_upstream(self, cleaned: Iterable[Header]) -> list[Header]:
@@ -26,12 +26,12 @@ class Offer:
         return [*cleaned, (b"upgrade", SPDY), (b"connection", b"Upgrade")]
 
 
-def offer(method: str, headers: Iterable[Header]) -> Offer:
+def offer(method: str, headers: Iterable[Header]) -> SpdyOffer:
     """Offer of a request.  Raises HandshakeRefused for one with a body."""
     has_body = any(name == b"transfer-encoding" or (name == b"content-length" and value.strip(b" \t") != b"0") for name, value in headers)
     if method not in ("GET", "POST") or has_body:
         raise HandshakeRefused(400, "SPDY begins with a GET or POST request without a body")
-    return Offer()
+    return SpdyOffer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class SpdyUpgrade:
     response_headers: ResponseRule
     timeout: float | None
 
-    async def carry(self, exchange: UpstreamExchange, raw_headers: Sequence[Header], leash: Leash, result: ForwardResult) -> None:
+    async def carry(self, exchange: UpstreamExchange, raw_headers: Sequence[Header], handle: StreamHandle, result: ForwardResult) -> None:
         _require_accepted(raw_headers)
         headers = self.response_headers([pair for pair in raw_headers if not pair[0].lower().startswith(_FRAMING)])
-        await carry_after_101(ByteTunnel(), lambda side: self.take_over(headers, side, SPDY), exchange, self.timeout, leash, result)
+        await carry_after_101(ByteTunnel(), lambda side: self.take_over(headers, side, SPDY), exchange, self.timeout, handle, result)
 
 
 def _require_accepted(headers: Sequence[Header]) -> None:

@@ -9,31 +9,37 @@ from dataclasses import dataclass
 
 from foundation.errors import AccessEnded
 from foundation.telemetry import metrics
-from proxy.forwarding.http import Ending, ForwardResult, Header, Leash, Receive, Watch
-from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, Side, carry
+from proxy.forwarding.http import DisconnectWatch, Ending, ForwardResult, Header, Receive, StreamHandle
+from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, TunnelSide, carry
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TunnelLimits:
     """Limits in seconds, None for none: how long a tunnel may live from the 200 on, and how long neither of its ends may say anything."""
 
     lifetime: float | None
     silence: float | None
 
 
-Dial = Callable[[Side], Awaitable[object]]
+Dial = Callable[[TunnelSide], Awaitable[object]]
 
 
 async def carry_tcp(
-    name: str, dial: Dial, take_over: ConnectionTakeover, headers: Sequence[Header], receive: Receive, limits: Limits, leash: Leash
+    name: str,
+    dial: Dial,
+    take_over: ConnectionTakeover,
+    headers: Sequence[Header],
+    receive: Receive,
+    limits: TunnelLimits,
+    handle: StreamHandle,
 ) -> ForwardResult:
     """Carry one tunnel until its end.  `name` is the route's, in metrics.
 
     Raises UpstreamError or AccessEnded only while nothing has been sent.
     """
     tunnel, result = ByteTunnel(half_closes=True, silence=limits.silence), ForwardResult()
-    watch = Watch(receive, None)
-    leash.end = watch.revoke
+    watch = DisconnectWatch(receive, None)
+    handle.end = watch.revoke
     watch.start_quietly()
     try:
         await dial(tunnel.upstream)
@@ -52,7 +58,7 @@ async def carry_tcp(
         if result.status is None and tunnel.upstream.is_connected:
             tunnel.upstream.connection.abort()
     with metrics.tunnels.labels(name).track_inprogress():
-        await carry(tunnel, sent_ahead, b"", limits.lifetime, leash, result)
+        await carry(tunnel, sent_ahead, b"", limits.lifetime, handle, result)
     metrics.tunnel_bytes.labels(name, "up").inc(result.bytes_received or 0)
     metrics.tunnel_bytes.labels(name, "down").inc(result.bytes_sent)
     return result

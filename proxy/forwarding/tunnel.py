@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from foundation.errors import UpstreamError
-from proxy.forwarding.http import Ending, ForwardResult, Header, Leash
-from proxy.forwarding.silence import Silence
+from proxy.forwarding.http import Ending, ForwardResult, Header, StreamHandle
+from proxy.forwarding.idle_timer import IdleTimer
 from proxy.keep_alive import keep_alive
 from proxy.upstreams.client import UpstreamExchange
 
@@ -21,7 +21,7 @@ STOP_SECONDS = 5.0
 CONGESTED, RATE, OPENING = 1, 2, 4
 
 
-class Connection(Protocol):
+class TunnelConnection(Protocol):
     """Transport protocol: what is used of asyncio's transports; the listener's connections have it too."""
 
     def write(self, data: bytes) -> None: ...
@@ -37,13 +37,13 @@ class Connection(Protocol):
     def get_extra_info(self, name: str) -> Any: ...
 
 
-class Side(asyncio.Protocol):
+class TunnelSide(asyncio.Protocol):
     """Side of a tunnel: what comes from one connection; `peer` is where it goes.  An asyncio protocol, told when the listener stops."""
 
     __slots__ = ("_holds", "_stalled", "connection", "has_ended", "passed", "peer")
 
-    connection: Connection
-    peer: "Side"
+    connection: TunnelConnection
+    peer: "TunnelSide"
 
     def __init__(self) -> None:
         self.passed = 0
@@ -96,16 +96,18 @@ class ConnectionTakeover(Protocol):
     connection to the side, and returns it with what was sent ahead.
     """
 
-    def __call__(self, headers: Iterable[Header], protocol: Side, upgrade: bytes = b"websocket") -> tuple[Connection, bytes]: ...
+    def __call__(
+        self, headers: Iterable[Header], protocol: TunnelSide, upgrade: bytes = b"websocket"
+    ) -> tuple[TunnelConnection, bytes]: ...
 
 
 class Tunnel:
     """Tunnel of two sides.  `ending` becomes what it is by whatever comes first; from then on `ended` is done."""
 
-    client: Side
-    upstream: Side
+    client: TunnelSide
+    upstream: TunnelSide
 
-    def __init__(self, client: Side, upstream: Side) -> None:
+    def __init__(self, client: TunnelSide, upstream: TunnelSide) -> None:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self.ending = Ending.COMPLETE
@@ -158,7 +160,7 @@ class ByteTunnel(Tunnel):
         super().__init__(_BytesSide(self), _BytesSide(self))
         self.half_closes = half_closes
         self.has_begun = False
-        self.silence = Silence(silence, self._is_hindered, partial(self.cut, Ending.SILENT))
+        self.silence = IdleTimer(silence, self._is_hindered, partial(self.cut, Ending.SILENT))
 
     def revoke(self) -> None:
         self.cut(Ending.REVOKED)
@@ -192,7 +194,7 @@ class ByteTunnel(Tunnel):
         for side in (self.client, self.upstream):
             side.connection.abort()
 
-    def lost(self, side: Side, error: Exception | None) -> None:
+    def lost(self, side: TunnelSide, error: Exception | None) -> None:
         """Connection lost: what that end has sent still reaches the other, if it takes it in time; that it broke off reaches it, too."""
         self._end(Ending.CLIENT_LEFT if side is self.client else Ending.BROKE_OFF if error else Ending.COMPLETE)
         if error is not None and self.half_closes:
@@ -210,7 +212,7 @@ class ByteTunnel(Tunnel):
             self._finish()
 
 
-class _BytesSide(Side):
+class _BytesSide(TunnelSide):
     __slots__ = ("_tunnel",)
 
     def __init__(self, tunnel: ByteTunnel):
@@ -255,10 +257,10 @@ class _BytesSide(Side):
 
 async def carry_after_101(
     tunnel: Tunnel,
-    take_over: Callable[[Side], tuple[Connection, bytes]],
+    take_over: Callable[[TunnelSide], tuple[TunnelConnection, bytes]],
     exchange: UpstreamExchange,
     timeout: float | None,
-    leash: Leash,
+    handle: StreamHandle,
     result: ForwardResult,
 ) -> None:
     """Carry a tunnel where both ends have agreed to leave HTTP: take the connections over, and carry until the end."""
@@ -268,14 +270,14 @@ async def carry_after_101(
         raise UpstreamError("the upstream sent headers that can't be passed on") from error
     result.status = 101
     tunnel.upstream.connection, answered_ahead = exchange.take_over(tunnel.upstream)
-    await carry(tunnel, sent_ahead, answered_ahead, timeout, leash, result)
+    await carry(tunnel, sent_ahead, answered_ahead, timeout, handle, result)
 
 
 async def carry(
-    tunnel: Tunnel, sent_ahead: bytes, answered_ahead: bytes, timeout: float | None, leash: Leash, result: ForwardResult
+    tunnel: Tunnel, sent_ahead: bytes, answered_ahead: bytes, timeout: float | None, handle: StreamHandle, result: ForwardResult
 ) -> None:
-    """Carry until the end, which the leash may bring; `result` tells of it.  `timeout` is in seconds from now, None for none."""
-    leash.end = tunnel.revoke
+    """Carry until the end, which the handle may bring; `result` tells of it.  `timeout` is in seconds from now, None for none."""
+    handle.end = tunnel.revoke
     try:
         tunnel.begin(sent_ahead, answered_ahead, timeout)
         await tunnel.ended

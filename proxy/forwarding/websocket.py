@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from proxy.forwarding.frames import GOING_AWAY, POLICY, FrameWalker, close_frame
 from proxy.forwarding.handshake import PREFIX, Handshake
-from proxy.forwarding.http import Ending, ForwardResult, Header, Leash, ResponseRule
-from proxy.forwarding.tunnel import RATE, ConnectionTakeover, Side, Tunnel, carry_after_101
+from proxy.forwarding.http import Ending, ForwardResult, Header, ResponseRule, StreamHandle
+from proxy.forwarding.tunnel import RATE, ConnectionTakeover, Tunnel, TunnelSide, carry_after_101
 from proxy.upstreams.client import UpstreamExchange
 
 # Frames of one direction, on average; a faster sender is read more slowly.
@@ -26,7 +26,7 @@ _FRAMING = (b"content-length", b"transfer-encoding")
 
 
 @dataclass(frozen=True, slots=True)
-class Upgrade:
+class WebsocketUpgrade:
     """Websocket upgrade: what `forward` does with a 101: takes both connections over and carries frames until the end.
 
     `timeout` is in seconds from now, None for none: a websocket that has lived so long is closed with 1001.
@@ -37,12 +37,12 @@ class Upgrade:
     response_headers: ResponseRule
     timeout: float | None
 
-    async def carry(self, exchange: UpstreamExchange, raw_headers: Sequence[Header], leash: Leash, result: ForwardResult) -> None:
+    async def carry(self, exchange: UpstreamExchange, raw_headers: Sequence[Header], handle: StreamHandle, result: ForwardResult) -> None:
         accepted = self.offer.accepted(raw_headers)
         others = [pair for pair in raw_headers if not pair[0].lower().startswith((PREFIX, *_FRAMING))]
         relay = _Relay(allows_rsv=any(name == b"sec-websocket-extensions" for name, _ in accepted))
         headers = [*self.response_headers(others), *accepted]
-        await carry_after_101(relay, lambda side: self.take_over(headers, side), exchange, self.timeout, leash, result)
+        await carry_after_101(relay, lambda side: self.take_over(headers, side), exchange, self.timeout, handle, result)
 
 
 class _Relay(Tunnel):
@@ -112,7 +112,7 @@ class _Relay(Tunnel):
         self._finish()
 
 
-class _FramesSide(Side):
+class _FramesSide(TunnelSide):
     """Side whose bytes are frames.  `is_done`: nothing more of it may pass; `is_over`: nothing more is expected of it."""
 
     __slots__ = ("_counted_from", "_goodbye", "_loop", "_relay", "_timer", "_walker", "is_done", "is_over")

@@ -17,8 +17,8 @@ from proxy.forwarding import spdy
 from proxy.forwarding.handshake import Handshake, HandshakeRefused
 from proxy.forwarding.http import ForwardResult, forward
 from proxy.forwarding.spdy import SpdyUpgrade
-from proxy.forwarding.tcp import Limits, carry_tcp
-from proxy.forwarding.websocket import Upgrade
+from proxy.forwarding.tcp import TunnelLimits, carry_tcp
+from proxy.forwarding.websocket import WebsocketUpgrade
 from proxy.incoming import IncomingRequest, Receive, Send, client_address
 from proxy.observe.spans import carried_in_span
 from proxy.planes.carrying import Carrying
@@ -112,14 +112,14 @@ class DataPlane:
             # The default bounds the handshake alone; a timeout that was set bounds what comes after it, too.
             lifetime = None if outgoing.is_default_timeout else outgoing.timeout
             if isinstance(offer, Handshake):
-                switch = Upgrade(offer, take_over, self._answer_headers, lifetime).carry
+                switch = WebsocketUpgrade(offer, take_over, self._answer_headers, lifetime).carry
             else:
                 switch = SpdyUpgrade(take_over, self._answer_headers, lifetime).carry
 
-        with self.on_leash(judged, outgoing.selection) as leash:
-            answer = forward(outgoing, self._carrying.client, receive, send, self._answer_headers, leash, switch)
+        with self.tracked(judged, outgoing.selection) as handle:
+            answer = forward(outgoing, self._carrying.client, receive, send, self._answer_headers, handle, switch)
             result = await (answer if active() is None else carried_in_span(outgoing, answer))
-            leash.status = result.status
+            handle.status = result.status
         return result
 
     async def _tunnel(self, judged: JudgedRequest, carry: Carry, receive: Receive) -> ForwardResult:
@@ -131,16 +131,16 @@ class DataPlane:
         forwarding = self.state.forwarding(compiled)
         upstream, selection = forwarding.chosen(self._who(forwarding, judged))
         family, headers = self._carrying.client.family, [(b"x-request-id", incoming.request_id.encode())]
-        limits = Limits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.silence)
+        limits = TunnelLimits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.silence)
         dialled = partial(dial, upstream, selection, family, self.upstream_errors)
-        with self.on_leash(judged, selection) as leash:
-            result = await carry_tcp(compiled.route.name or compiled.id, dialled, take_over, headers, receive, limits, leash)
-            leash.status = result.status
+        with self.tracked(judged, selection) as handle:
+            result = await carry_tcp(compiled.route.name or compiled.id, dialled, take_over, headers, receive, limits, handle)
+            handle.status = result.status
         return result
 
     @contextmanager
-    def on_leash(self, judged: JudgedRequest, selection: Selection | None) -> Iterator[Stream]:
-        """Run while it is carried: `streams` may end it, and its upstream is known to be at work; the leash is told how that went."""
+    def tracked(self, judged: JudgedRequest, selection: Selection | None) -> Iterator[Stream]:
+        """Run while it is carried: `streams` may end it, and its upstream is known to be at work; the stream is told how that went."""
         stream = self.begin(judged)
         if selection is not None:
             selection.begin()

@@ -11,7 +11,7 @@ from databroker.replica import EVERYTHING
 from databroker.store.base import RecordChange
 from foundation.client_network import client_network
 from foundation.errors import BrokerError
-from proxy.forwarding.http import Leash
+from proxy.forwarding.http import StreamHandle
 from proxy.incoming import IncomingRequest
 
 log = structlog.get_logger(__name__)
@@ -27,7 +27,7 @@ AFAR = 0.5
 
 
 @dataclass(slots=True, eq=False)
-class Stream(Leash):
+class Stream(StreamHandle):
     """Stream under way, one request; `session_id` is empty where nobody is signed in, `is_timed` where time alone may end its access,
     `asks_provider` where it must perhaps be asked about it."""
 

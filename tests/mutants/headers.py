@@ -265,7 +265,7 @@ dataplane.without(
 )
 
 forwarding.without(
-    "what is carried ends with its session", "    leash.end = watch.revoke\n", "", f"{DATAPLANE}::test_a_stream_ends_with_its_session"
+    "what is carried ends with its session", "    handle.end = watch.revoke\n", "", f"{DATAPLANE}::test_a_stream_ends_with_its_session"
 )
 
 refusals = door(

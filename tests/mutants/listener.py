@@ -161,12 +161,12 @@ after_the_end.without(
 )
 
 tcp = door("proxy/forwarding/tcp.py", "unit/proxy/forwarding/test_tcp.py")
-tcp.without("access may end while an upstream is dialled", "    leash.end = watch.revoke\n", "")
+tcp.without("access may end while an upstream is dialled", "    handle.end = watch.revoke\n", "")
 tcp.without("no connection is left of a client that has gone", "            tunnel.upstream.connection.abort()\n", "            pass\n")
 
 tcp.without("a tunnel may not be silent for ever", "silence=limits.silence", "silence=None")
 
-silence = door("proxy/forwarding/silence.py", "unit/proxy/forwarding/test_silence.py")
+silence = door("proxy/forwarding/idle_timer.py", "unit/proxy/forwarding/test_idle_timer.py")
 silence.without(
     "silence is counted from the last word",
     "        self._begins = self._loop.time()\n",

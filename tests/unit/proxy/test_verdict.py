@@ -15,7 +15,7 @@ from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest, BrokerError, TwoReadings
 from proxy.answers.refusals import Refuse
 from proxy.forwarding.handshake import Handshake
-from proxy.forwarding.spdy import Offer
+from proxy.forwarding.spdy import SpdyOffer
 from proxy.sign_in.kept_forms import Kept, NotKept
 from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, SignIn, Verdict, Verdicts, asks_for_websocket, refused, with_form
 from tests.support.asgi import NAVIGATION, SCRIPT, incoming_from
@@ -48,7 +48,7 @@ def verdict(
     [
         (ANYONE, {}, type(None)),
         (ANYONE, SPDY, type(None)),  # what is not offered to the upstream, it hears nothing of
-        (BOTH, SPDY, Offer),
+        (BOTH, SPDY, SpdyOffer),
         (BOTH, UPGRADE, Handshake),
         (BOTH, {**UPGRADE, "origin": OWN}, Handshake),
         (BOTH, {**UPGRADE, "origin": "https://friend.example"}, Handshake),

@@ -4,7 +4,7 @@ import pytest
 
 from config.routes.route import Route
 from foundation.errors import BadRequest, UpstreamError, UpstreamTimeout
-from proxy.forwarding.http import ABORT, Ending, ForwardResult, Leash, forward, framing
+from proxy.forwarding.http import ABORT, Ending, ForwardResult, StreamHandle, forward, framing
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.request import OutgoingRequest, Upstream
 from tests.support.upstreams import OK, CanaryUpstream
@@ -68,7 +68,7 @@ def make_request(canary, method="GET", **keys):
 
 
 def carry(request, client, downstream):
-    return forward(request, client, downstream.receive, downstream.send, list, Leash())
+    return forward(request, client, downstream.receive, downstream.send, list, StreamHandle())
 
 
 async def test_a_small_answer_is_two_messages(client, downstream):
@@ -276,7 +276,7 @@ async def test_a_slow_upstream_holds_the_client_back(client, downstream):
 
     async with CanaryUpstream(script=script) as canary:
         request = make_request(canary, "POST", has_body=True, content_length=256 * 65536)
-        task = asyncio.ensure_future(forward(request, client, receive, downstream.send, list, Leash()))
+        task = asyncio.ensure_future(forward(request, client, receive, downstream.send, list, StreamHandle()))
         stuck = -1
         while stuck != received:
             stuck = received
@@ -356,7 +356,7 @@ async def test_a_client_that_is_gone_while_we_send_ends_the_upstream_request(cli
         raise ConnectionResetError
 
     async with CanaryUpstream() as canary:
-        result = await forward(make_request(canary), client, Downstream().receive, send, list, Leash())
+        result = await forward(make_request(canary), client, Downstream().receive, send, list, StreamHandle())
     assert result.ending is Ending.CLIENT_LEFT
 
 
@@ -472,7 +472,7 @@ async def test_a_server_without_the_abort_message_sees_an_error(client, downstre
 
     async with CanaryUpstream(script=script) as canary:
         with pytest.raises(ConnectionAbortedError, match="broke off"):
-            await forward(make_request(canary), client, downstream.receive, send, list, Leash())
+            await forward(make_request(canary), client, downstream.receive, send, list, StreamHandle())
 
 
 async def test_trouble_before_the_headers_leaves_the_answer_to_us(client, downstream):
@@ -488,7 +488,7 @@ async def test_a_response_that_the_header_rules_refuse_is_not_begun(client, down
 
     async with CanaryUpstream() as canary:
         with pytest.raises(UpstreamError, match="split"):
-            await forward(make_request(canary), client, downstream.receive, downstream.send, refuse, Leash())
+            await forward(make_request(canary), client, downstream.receive, downstream.send, refuse, StreamHandle())
     assert downstream.sent == []
 
 

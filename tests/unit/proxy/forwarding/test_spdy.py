@@ -6,7 +6,7 @@ import pytest
 
 from foundation.errors import UpstreamError
 from proxy.forwarding.handshake import HandshakeRefused
-from proxy.forwarding.http import Ending, ForwardResult, Leash
+from proxy.forwarding.http import Ending, ForwardResult, StreamHandle
 from proxy.forwarding.spdy import SpdyUpgrade, is_offered, offer
 
 from .test_tunnel import Recorder
@@ -21,7 +21,7 @@ class Carried:
 
     def __init__(self, *, timeout=None, answer=ANSWER):
         self.to_client, self.to_upstream = Recorder(), Recorder()
-        self.leash, self.result, self._answer = Leash(), ForwardResult(), answer
+        self.handle, self.result, self._answer = StreamHandle(), ForwardResult(), answer
         self._upgrade = SpdyUpgrade(self._take_client, list, timeout)
 
     def _take_client(self, headers, side, upgrade):
@@ -33,7 +33,7 @@ class Carried:
         return self.to_upstream, b"answered "
 
     async def __aenter__(self):
-        self.task = asyncio.ensure_future(self._upgrade.carry(self, self._answer, self.leash, self.result))
+        self.task = asyncio.ensure_future(self._upgrade.carry(self, self._answer, self.handle, self.result))
         await asyncio.sleep(0)
         return self
 
@@ -60,7 +60,7 @@ async def test_bytes_pass_both_ways_as_they_are():
 
 async def test_access_that_ends_cuts_it_at_once_and_nothing_passes_any_more():
     async with Carried() as carried:
-        carried.leash.end()
+        carried.handle.end()
         carried.client.data_received(b"late")
         carried.upstream.data_received(b"late")
         assert (carried.to_upstream.written, carried.to_client.written) == (b"ahead ", b"answered ")

@@ -6,9 +6,9 @@ import pytest
 
 from foundation.errors import AccessEnded, UpstreamError
 from proxy.forwarding import tunnel
-from proxy.forwarding.http import Ending, Leash
-from proxy.forwarding.silence import Silence
-from proxy.forwarding.tcp import Limits, carry_tcp
+from proxy.forwarding.http import Ending, StreamHandle
+from proxy.forwarding.idle_timer import IdleTimer
+from proxy.forwarding.tcp import TunnelLimits, carry_tcp
 
 from .test_tunnel import Recorder
 
@@ -25,7 +25,7 @@ class Carried:
 
     def __init__(self, *, timeout=None, silence=None, is_gone=False, problem=None):
         self.to_client, self.to_upstream = Ends(), Ends()
-        self.leash, self._limits, self._is_gone, self._problem = Leash(), Limits(timeout, silence), is_gone, problem
+        self.handle, self._limits, self._is_gone, self._problem = StreamHandle(), TunnelLimits(timeout, silence), is_gone, problem
         self.may_dial = asyncio.Event()
         self.left = asyncio.Event()
 
@@ -47,7 +47,7 @@ class Carried:
         return {"type": "http.disconnect"}
 
     async def __aenter__(self):
-        carried = carry_tcp("db", self._dial, self._take_over, [(b"x-request-id", b"r")], self._receive, self._limits, self.leash)
+        carried = carry_tcp("db", self._dial, self._take_over, [(b"x-request-id", b"r")], self._receive, self._limits, self.handle)
         self.task = asyncio.ensure_future(carried)
         await asyncio.sleep(0)
         return self
@@ -113,7 +113,7 @@ async def test_what_breaks_off_is_broken_off_for_the_other_side_too():
 async def test_access_that_ends_cuts_it_at_once():
     async with Carried() as carried:
         await carried.begin()
-        carried.leash.end()
+        carried.handle.end()
         carried.client.data_received(b"late")
         assert carried.to_upstream.written == b"ahead "
         assert (carried.to_upstream.ends[0], carried.to_client.ends[0]) == ("abort", "abort")
@@ -122,7 +122,7 @@ async def test_access_that_ends_cuts_it_at_once():
 
 async def test_access_that_ends_while_the_upstream_is_dialled_opens_nothing():
     async with Carried() as carried:
-        carried.leash.end()
+        carried.handle.end()
         with pytest.raises(AccessEnded):
             await carried.ended()
         assert not hasattr(carried, "client")
@@ -166,7 +166,7 @@ async def test_silence_from_both_ends_ends_it():
 @pytest.mark.parametrize("name", ["client", "upstream"])
 async def test_what_either_end_says_breaks_the_silence(name, monkeypatch):
     heard = []
-    monkeypatch.setattr(Silence, "hear", lambda silence: heard.append(silence))
+    monkeypatch.setattr(IdleTimer, "hear", lambda silence: heard.append(silence))
     async with Carried(silence=60.0) as carried:
         await carried.begin()
         heard.clear()

@@ -3,7 +3,7 @@
 import asyncio
 
 from proxy.forwarding import tunnel
-from proxy.forwarding.tunnel import CONGESTED, RATE, Side
+from proxy.forwarding.tunnel import CONGESTED, RATE, TunnelSide
 
 
 class Recorder:
@@ -34,8 +34,8 @@ class Recorder:
         return self.socket
 
 
-def connected() -> tuple[Side, Side]:
-    sides = (Side(), Side())
+def connected() -> tuple[TunnelSide, TunnelSide]:
+    sides = (TunnelSide(), TunnelSide())
     sides[0].peer, sides[1].peer = sides[1], sides[0]
     for side in sides:
         side.connection = Recorder()

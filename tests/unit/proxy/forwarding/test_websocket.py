@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from proxy.forwarding import tunnel, websocket
-from proxy.forwarding.http import Ending, ForwardResult, Leash
-from proxy.forwarding.websocket import Upgrade
+from proxy.forwarding.http import Ending, ForwardResult, StreamHandle
+from proxy.forwarding.websocket import WebsocketUpgrade
 from tests.support.websockets import ACCEPT, BINARY, CLOSE, PING, TEXT, frames_in, from_client, from_server
 
 from .test_handshake import ANSWER, offer
@@ -22,13 +22,13 @@ def _impatient(monkeypatch: pytest.MonkeyPatch):
 
 
 class Carried:
-    """`Upgrade.carry` between two recorders; `client` and `upstream` are the sides that get what each says."""
+    """`WebsocketUpgrade.carry` between two recorders; `client` and `upstream` are the sides that get what each says."""
 
     def __init__(self, *, timeout: float | None = None, sent_ahead: bytes = b""):
         self.to_client, self.to_upstream = Recorder(), Recorder()
-        self.leash, self.result = Leash(), ForwardResult()
+        self.handle, self.result = StreamHandle(), ForwardResult()
         self._sent_ahead = sent_ahead
-        self._upgrade = Upgrade(offer(), self._take_client, list, timeout)
+        self._upgrade = WebsocketUpgrade(offer(), self._take_client, list, timeout)
 
     def _take_client(self, headers, side):
         self.headers, self.client = dict(headers), side
@@ -39,7 +39,7 @@ class Carried:
         return self.to_upstream, b""
 
     async def __aenter__(self):
-        self.task = asyncio.ensure_future(self._upgrade.carry(self, ANSWER, self.leash, self.result))
+        self.task = asyncio.ensure_future(self._upgrade.carry(self, ANSWER, self.handle, self.result))
         await asyncio.sleep(0)
         return self
 
@@ -68,7 +68,7 @@ async def test_frames_pass_both_ways_as_they_are():
 
 async def test_a_revocation_puts_1008_into_both_directions_and_nothing_passes_after_it():
     async with Carried() as carried:
-        carried.leash.end()
+        carried.handle.end()
         carried.client.data_received(from_client(TEXT, b"too late"))
         carried.upstream.data_received(from_server(TEXT, b"too late"))
         for written, is_masked in ((carried.to_client.written, False), (carried.to_upstream.written, True)):
@@ -81,7 +81,7 @@ async def test_our_close_waits_for_the_end_of_the_frame_that_is_passing():
     async with Carried() as carried:
         whole = from_server(BINARY, b"x" * 50)
         carried.upstream.data_received(whole[:20])
-        carried.leash.end()
+        carried.handle.end()
         assert carried.to_client.written == whole[:20]
         carried.upstream.data_received(whole[20:] + from_server(TEXT, b"too late"))
         last, close = frames_in(carried.to_client.written)
@@ -91,14 +91,14 @@ async def test_our_close_waits_for_the_end_of_the_frame_that_is_passing():
 async def test_a_frame_that_never_ends_does_not_keep_a_revoked_websocket_open():
     async with Carried() as carried:
         carried.upstream.data_received(from_server(BINARY, b"x" * 50)[:20])
-        carried.leash.end()
+        carried.handle.end()
         assert (await carried.ended()).ending is Ending.REVOKED
     assert "abort" in carried.to_client.ends
 
 
 async def test_ends_that_answer_our_close_are_let_go_at_once():
     async with Carried() as carried:
-        carried.leash.end()
+        carried.handle.end()
         carried.client.data_received(from_client(CLOSE, b"\x03\xf0"))
         assert carried.to_client.ends == ["close"]
         carried.upstream.data_received(from_server(CLOSE, b"\x03\xf0"))
@@ -110,7 +110,7 @@ async def test_a_revocation_ends_a_websocket_that_is_closing_slowly():
     async with Carried() as carried:
         carried.client.data_received(from_client(CLOSE, b"\x03\xe8"))
         carried.upstream.data_received(from_server(TEXT, b"still here"))
-        carried.leash.end()
+        carried.handle.end()
         assert [frame.opcode for frame in frames_in(carried.to_client.written)] == [TEXT, CLOSE]
         assert [frame.opcode for frame in frames_in(carried.to_upstream.written)] == [CLOSE]
         assert (await carried.ended()).ending is Ending.REVOKED

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 
-class Silence:
+class IdleTimer:
     """Idle timer; `most` is in seconds, None for ever.  `is_hindered`: an end can't say anything now, so time does not count."""
 
     __slots__ = ("_begins", "_cut", "_is_hindered", "_loop", "_most", "_timer")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.forwarding import silence as module
-from proxy.forwarding.silence import Silence
+from proxy.forwarding import idle_timer as module
+from proxy.forwarding.idle_timer import IdleTimer
 
 
 class Loop:
@@ -42,7 +42,7 @@ def loop(monkeypatch):
 
 @pytest.fixture
 def silence(loop):
-    made = Silence(60.0, lambda: loop.is_hindered, loop.cut)
+    made = IdleTimer(60.0, lambda: loop.is_hindered, loop.cut)
     made.begin()
     return made
 
@@ -80,5 +80,5 @@ def test_what_has_ended_is_cut_no_more(loop, silence):
 
 
 def test_without_a_limit_there_is_no_timer(loop):
-    Silence(None, lambda: False, loop.cut).begin()
+    IdleTimer(None, lambda: False, loop.cut).begin()
     assert loop.due is None
