@@ -8,7 +8,7 @@ from config.options import Options
 from foundation.errors import ConfigError
 from foundation.telemetry.exposition import metrics
 from foundation.values import HostPort
-from proxy.listener.listen import SideDoor, bind
+from proxy.listener.listen import PlainListener, bind
 
 log = structlog.get_logger(__name__)
 
@@ -17,7 +17,7 @@ SETTING = "metrics_address"
 
 class MetricsListener:
     def __init__(self) -> None:
-        self._served: tuple[HostPort, SideDoor] | None = None
+        self._served: tuple[HostPort, PlainListener] | None = None
 
     @property
     def _address(self) -> HostPort | None:
@@ -38,13 +38,13 @@ class MetricsListener:
                 raise
             return await self._in_the_place_of(*served, address)
 
-    async def _in_the_place_of(self, before: HostPort, door: SideDoor, address: HostPort) -> socket.socket:
+    async def _in_the_place_of(self, before: HostPort, door: PlainListener, address: HostPort) -> socket.socket:
         self._served, closed = None, door.close()
         await closed
         try:
             return bind(address, SETTING)
         except ConfigError:
-            self._served = before, SideDoor(metrics, bind(before, SETTING))
+            self._served = before, PlainListener(metrics, bind(before, SETTING))
             raise
 
     def serve(self, options: Options, taken: socket.socket | None) -> None:
@@ -53,7 +53,7 @@ class MetricsListener:
             return
         self.close()
         address = options.metrics_address
-        self._served = None if address is None or taken is None else (address, SideDoor(metrics, taken))
+        self._served = None if address is None or taken is None else (address, PlainListener(metrics, taken))
         log.info("metrics are served at", address=None if address is None else str(address))
 
     def close(self) -> None:

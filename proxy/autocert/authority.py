@@ -14,7 +14,7 @@ from acme import challenges, client, errors, messages
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from foundation.values import SecretText
-from proxy.listener.tls.acme_state import Challenge, Kind
+from proxy.listener.tls.acme_state import AcmeChallenge, Kind
 
 SECONDS = 15  # for one exchange
 ORDER_SECONDS = 90  # for validation and issuance
@@ -100,7 +100,7 @@ class Authority:
             self._network.verify_ssl = str(trusted_ca)  # type: ignore[assignment]  # requests takes a path as well
         self._acme: client.ClientV2 | None = None
 
-    def obtain(self, host: str, csr: bytes, kind: Kind, publish: Callable[[Challenge], None]) -> bytes:
+    def obtain(self, host: str, csr: bytes, kind: Kind, publish: Callable[[AcmeChallenge], None]) -> bytes:
         """Certificate chain for this request, PEM.  `publish` is called before the authority is told to look.  AuthorityError."""
         try:
             return self._obtain(host, csr, kind, publish)
@@ -120,7 +120,7 @@ class Authority:
             reason = f"the authority can't be reached or doesn't answer as it should ({type(error).__name__})"
             raise AuthorityError(reason, retry_after=self._network.retry_after, concerns_all=True) from error
 
-    def _obtain(self, host: str, csr: bytes, kind: Kind, publish: Callable[[Challenge], None]) -> bytes:
+    def _obtain(self, host: str, csr: bytes, kind: Kind, publish: Callable[[AcmeChallenge], None]) -> bytes:
         acme = self._client()
         deadline = datetime.now() + timedelta(seconds=ORDER_SECONDS)  # noqa: DTZ005 - the library compares with this
         order = acme.new_order(csr)
@@ -129,7 +129,7 @@ class Authority:
                 if authorization.body.identifier.value != host:
                     raise AuthorityError("the authority wants proof for another host than was asked for")
                 challenge = _chosen(authorization, kind)
-                publish(Challenge(host, kind, challenge.chall.encode("token"), challenge.chall.key_authorization(self._key)))
+                publish(AcmeChallenge(host, kind, challenge.chall.encode("token"), challenge.chall.key_authorization(self._key)))
                 acme.answer_challenge(challenge, challenge.chall.response(self._key))
         order = acme.poll_authorizations(order, deadline)
         return str(acme.finalize_order(order, deadline).fullchain_pem).encode("ascii")

@@ -20,7 +20,7 @@ from proxy.autocert.authority import Authority, AuthorityError, Terms
 from proxy.autocert.certificate import Chain, ObtainedCertificate, Request, Unusable
 from proxy.autocert.staples import Staples
 from proxy.autocert.storage import Storage
-from proxy.listener.tls.acme_state import Challenge, Kind, Obtained
+from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState, Kind
 from proxy.listener.tls.certificates import ready_context
 
 log = structlog.get_logger(__name__)
@@ -68,7 +68,7 @@ class Keeper:
     """Certificate keeper of one configuration; the next one's takes over what this one shows."""
 
     wanted: Wanted
-    obtained: Obtained
+    obtained: AcmeState
     clock: Callable[[], float]
     is_over: Callable[[], bool] = lambda: False
     make_authority: Callable[..., Authority] = Authority
@@ -188,7 +188,7 @@ class Keeper:
             self.staples.fetch(certificate.chain, self._now())
         self._show()
 
-    def _publish(self, challenge: Challenge) -> None:
+    def _publish(self, challenge: AcmeChallenge) -> None:
         self.wanted.storage.keep_challenge(challenge)
 
     def _the_authority(self) -> Authority:

@@ -9,7 +9,7 @@ import structlog
 from config.options import Options
 from foundation.telemetry import metrics
 from proxy.autocert.keeper import Keeper, Wanted
-from proxy.listener.tls.acme_state import Obtained
+from proxy.listener.tls.acme_state import AcmeState
 
 log = structlog.get_logger(__name__)
 
@@ -20,7 +20,7 @@ class Autocert:
     """Autocert service.  `obtained` is what connections read."""
 
     def __init__(self, clock: Callable[[], float] = time.time):
-        self.obtained = Obtained()
+        self.obtained = AcmeState()
         self._clock = clock
         self._options: Options | None = None
         self._changed = threading.Event()

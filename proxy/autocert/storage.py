@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from proxy.listener.tls.acme_state import Challenge
+from proxy.listener.tls.acme_state import AcmeChallenge
 
 _FOLDERS = ("certificates", "challenges", "staples")
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
@@ -68,16 +68,16 @@ class Storage:
     def keep_staple(self, fingerprint: bytes, response: bytes) -> None:
         self._write(self.directory / "staples" / f"{fingerprint.hex()}.der", response)
 
-    def challenge(self, host: str) -> Challenge | None:
+    def challenge(self, host: str) -> AcmeChallenge | None:
         if _HOST.fullmatch(host) is None:  # anybody may ask, for anything
             return None
         found = self._json(self.directory / "challenges" / f"{host}.json")
         try:
-            return Challenge(**found) if found and found["host"] == host else None
+            return AcmeChallenge(**found) if found and found["host"] == host else None
         except TypeError:
             return None
 
-    def keep_challenge(self, challenge: Challenge) -> None:
+    def keep_challenge(self, challenge: AcmeChallenge) -> None:
         self._write(self.directory / "challenges" / f"{self._named(challenge.host)}.json", json.dumps(asdict(challenge)).encode())
 
     def forget_challenge(self, host: str) -> None:

@@ -39,7 +39,7 @@ class TunnelProtocol(Protocol):
 
 
 @dataclass(slots=True)
-class Site:
+class ListenerContext:
     """Listener context.  `emptied` is set whenever the last connection ends."""
 
     application: Application

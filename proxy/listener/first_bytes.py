@@ -7,7 +7,7 @@ from twisted.internet.interfaces import IProtocolFactory
 from twisted.internet.protocol import Factory, Protocol
 
 
-class Before(Factory):
+class FirstBytesFactory(Factory):
     """Factory around the factory of the connections themselves."""
 
     noisy = False
@@ -24,7 +24,7 @@ class Before(Factory):
         super().doStop()
 
 
-class FirstBytes(Protocol):
+class FirstBytesProtocol(Protocol):
     """Protocol that keeps what comes in `received`, until it gives the connection to another protocol and is gone."""
 
     def __init__(self, seconds: float):

@@ -8,7 +8,7 @@ from typing import Any
 
 from authorize.policy.paths.canonical import canonical_host
 from foundation.errors import BadRequest
-from proxy.listener.tls.acme_state import Obtained
+from proxy.listener.tls.acme_state import AcmeState
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
@@ -22,9 +22,9 @@ _PLAIN: list[Header] = [(b"content-type", b"text/plain; charset=utf-8")]
 class HttpsRedirects:
     """ASGI application of the redirects.  `headers` gives the response headers of the configuration in force."""
 
-    def __init__(self, headers: Callable[[], Mapping[str, str]], obtained: Obtained | None = None):
+    def __init__(self, headers: Callable[[], Mapping[str, str]], obtained: AcmeState | None = None):
         self._headers = headers
-        self._obtained = obtained or Obtained()
+        self._obtained = obtained or AcmeState()
 
     async def __call__(self, scope: dict[str, Any], receive: object, send: Send) -> None:
         if scope["path"] in HEALTH and scope["method"] in ("GET", "HEAD"):

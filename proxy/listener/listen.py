@@ -13,15 +13,15 @@ from proxy.keep_alive import keep_alive
 from proxy.listener.context import Application, Ended, uncounted
 from proxy.listener.https_redirects import HttpsRedirects
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.proxy_protocol.wrapper import BehindBalancer
-from proxy.listener.server import ChannelFactory, GateServer, SideDoor, install, run, use_event_loop, when_running
+from proxy.listener.proxy_protocol.wrapper import ProxyProtocolFactory
+from proxy.listener.server import ChannelFactory, GateServer, PlainListener, install, run, use_event_loop, when_running
 from proxy.listener.state import ListenerState
-from proxy.listener.tls.acme_challenge import BeforeTls
-from proxy.listener.tls.acme_state import Obtained
+from proxy.listener.tls.acme_challenge import AcmeChallengeFactory
+from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.tls.certificates import Certificates, CurrentCertificates
 from proxy.listener.tunnel import HalfClosingTLS
 
-__all__ = ["SideDoor", "bind", "install", "lead_to_https", "run", "serve", "serve_behind", "use_event_loop", "when_running"]
+__all__ = ["PlainListener", "bind", "install", "lead_to_https", "run", "serve", "serve_behind", "use_event_loop", "when_running"]
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +36,7 @@ def serve(
     on_ready: Callable[[], None],
     on_stop: Callable[[], Awaitable[None]],
     is_behind_balancer: bool = False,
-    obtained: Obtained | None = None,
+    obtained: AcmeState | None = None,
     ended: Ended = uncounted,
 ) -> None:
     """Serve until SIGTERM or SIGINT.  Raises ConfigError, with nothing started, where the address can't be had.
@@ -53,8 +53,8 @@ def serve(
         return current().limits
 
     def wrap(factory: ChannelFactory) -> IProtocolFactory:
-        wrapped = BeforeTls(_tls(current)(factory), limits, obtained or Obtained()) if is_tls else factory
-        return BehindBalancer(wrapped, limits) if is_behind_balancer else wrapped
+        wrapped = AcmeChallengeFactory(_tls(current)(factory), limits, obtained or AcmeState()) if is_tls else factory
+        return ProxyProtocolFactory(wrapped, limits) if is_behind_balancer else wrapped
 
     GateServer(application, [listener], limits, ended).serve(wrap, on_ready=on_ready, on_stop=on_stop)
 
@@ -74,11 +74,11 @@ def serve_behind(
     server.serve(lambda factory: factory, on_ready=on_ready, on_stop=on_stop, before_stop=before_stop)
 
 
-def lead_to_https(address: HostPort, headers: Callable[[], Mapping[str, str]], obtained: Obtained | None = None) -> SideDoor:
+def lead_to_https(address: HostPort, headers: Callable[[], Mapping[str, str]], obtained: AcmeState | None = None) -> PlainListener:
     """HTTPS redirect listener, a plain one of its own; ConfigError where the address can't be had."""
     listener = bind(address, "http_redirect_addr")
     log.info("http is led to https", address=_shown(listener))
-    return SideDoor(HttpsRedirects(headers, obtained), listener)
+    return PlainListener(HttpsRedirects(headers, obtained), listener)
 
 
 def bind(address: HostPort, setting: str) -> socket.socket:

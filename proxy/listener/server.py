@@ -23,7 +23,7 @@ from twisted.logger import globalLogBeginner
 
 from foundation.fd_limit import CLIENTS, is_short, report_shortage
 from foundation.tasks import spawn
-from proxy.listener.context import Application, Ended, Site, uncounted
+from proxy.listener.context import Application, Ended, ListenerContext, uncounted
 from proxy.listener.fair_selector import install_fair_selector
 from proxy.listener.http1.channel import Channel
 from proxy.listener.limits import ListenerLimits
@@ -49,16 +49,16 @@ class ChannelFactory(Factory):
     def __init__(
         self, server: "daphne.server.Server", limits: Limits = ListenerLimits, on_stop: OnStop | None = None, ended: Ended = uncounted
     ):
-        self.site = Site(server.application, limits, ended)
+        self.context = ListenerContext(server.application, limits, ended)
         self._on_stop = on_stop
         # "before": the reactor waits for these alone; a later phase would lose the loop under our feet.
         reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromFuture(spawn(self._stop(), name="stop")))
 
     def buildProtocol(self, addr: IAddress) -> Channel:
-        return Channel(self.site)
+        return Channel(self.context)
 
     async def _stop(self) -> None:
-        await drain(self.site)
+        await drain(self.context)
         if self._on_stop is not None:
             await self._on_stop()
 
@@ -108,7 +108,7 @@ class GateServer(daphne.server.Server):
             else:
                 spawn(self._stop_after(self._before_stop), name="before the stop")
         else:
-            for channel in list(self.http_factory.site.channels):
+            for channel in list(self.http_factory.context.channels):
                 channel.transport.abortConnection()
 
     async def _stop_after(self, before_stop: OnStop) -> None:
@@ -122,7 +122,7 @@ class GateServer(daphne.server.Server):
             port.stopListening()
 
 
-class FewAtOnce(Port):
+class BoundedAcceptPort(Port):
     """Listening port that accepts few at once: Twisted (26.4) takes the more connections in one turn of the loop, the more there are.
 
     Where file descriptors run short new clients wait in the kernel's queue, so that those who are here get their upstreams.
@@ -151,17 +151,17 @@ class FewAtOnce(Port):
 def _adopted(listener: socket.socket, factory: IProtocolFactory) -> IListeningPort:
     if listener.family == socket.AF_UNIX:
         return reactor.adoptStreamPort(listener.fileno(), listener.family, factory)
-    port = FewAtOnce._fromListeningDescriptor(reactor, listener.fileno(), listener.family, factory)
+    port = BoundedAcceptPort._fromListeningDescriptor(reactor, listener.fileno(), listener.family, factory)
     port.startListening()
     return port
 
 
-class SideDoor:
+class PlainListener:
     """Second listener, plain, of another application on the same loop: as strict and as patient as the main one."""
 
     def __init__(self, application: Application, listener: socket.socket):
-        self._site = Site(application, ListenerLimits)
-        factory = Factory.forProtocol(partial(Channel, self._site))
+        self._context = ListenerContext(application, ListenerLimits)
+        factory = Factory.forProtocol(partial(Channel, self._context))
         factory.noisy = False
         self._port = _adopted(listener, factory)
         listener.close()
@@ -169,7 +169,7 @@ class SideDoor:
     def close(self) -> "asyncio.Future[None]":
         """Close; awaited by who needs the port to be free."""
         closed: asyncio.Future[None] = maybeDeferred(self._port.stopListening).asFuture(loop())
-        for channel in list(self._site.channels):
+        for channel in list(self._context.channels):
             channel.finish_soon()
         return closed
 
@@ -198,7 +198,7 @@ def run_reactor() -> None:
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run on the event loop that a SideDoor needs, for a process without a main listener; what it raises is raised here."""
+    """Run on the event loop that a PlainListener needs, for a process without a main listener; what it raises is raised here."""
     globalLogBeginner.beginLoggingTo([_report], redirectStandardIO=False, discardBuffer=True)
     begun: list[asyncio.Task[None]] = []
 
@@ -235,22 +235,22 @@ def install(
     daphne.server.HTTPFactory = factory
 
 
-async def drain(site: Site, seconds: float = STOP_SECONDS) -> None:
+async def drain(context: ListenerContext, seconds: float = STOP_SECONDS) -> None:
     """Let running requests end, for a while; then end them.  A connection without one closes now."""
-    site.is_stopping = True
-    for channel in list(site.channels):
+    context.is_stopping = True
+    for channel in list(context.channels):
         channel.finish_soon()
-    await _until_empty(site, seconds)
-    for exchange in list(site.exchanges):
+    await _until_empty(context, seconds)
+    for exchange in list(context.exchanges):
         exchange.cancel()
-    await _until_empty(site, 1.0)
+    await _until_empty(context, 1.0)
 
 
-async def _until_empty(site: Site, seconds: float) -> None:
-    site.emptied.clear()
+async def _until_empty(context: ListenerContext, seconds: float) -> None:
+    context.emptied.clear()
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds if site.channels else 0):
-            await site.emptied.wait()
+        async with asyncio.timeout(seconds if context.channels else 0):
+            await context.emptied.wait()
 
 
 def _report(event: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from typing import Self
 
 from config.options import Options
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.tls.acme_state import Obtained
+from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.tls.certificates import Certificates, Wants
 
 
@@ -22,7 +22,7 @@ class ListenerState:
         options: Options,
         previous: "ListenerState | None" = None,
         wants_certificate: Wants = lambda server_name: False,
-        obtained: Obtained | None = None,
+        obtained: AcmeState | None = None,
     ) -> Self:
         """State of a configuration; ConfigError where a pair can't be used.
 

@@ -26,7 +26,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from config.load import load_options
 from proxy.autocert.keeper import Keeper, Wanted
 from proxy.autocert.storage import Storage
-from proxy.listener.tls.acme_state import Obtained
+from proxy.listener.tls.acme_state import AcmeState
 from tests.support.children import Child, free_port, free_ports, wait_until
 from tests.support.gate import GateBuilder
 from tests.support.pebble import Pebble
@@ -203,7 +203,7 @@ def test_another_process_renews_and_this_one_shows_it_while_connections_go_on(st
                 has_http=True,
                 configured=(),
             ),
-            Obtained(),
+            AcmeState(),
             lambda: time.time() + 4 * YEAR,
         )
         files = {host: wanted.storage.certificate(host) for host in before}

@@ -192,7 +192,7 @@ metrics_listener = door(
 )
 metrics_listener.without(
     "an address that can't be had leaves the metrics where they were",
-    "            self._served = before, SideDoor(metrics, bind(before, SETTING))\n",
+    "            self._served = before, PlainListener(metrics, bind(before, SETTING))\n",
     "",
 )
 reload.without(

@@ -58,7 +58,7 @@ channel.without(
     "unit/proxy/listener/http1/test_body.py",
 )
 channel.without(
-    "a head that takes too long ends", """self._deadline.start(self.site.limits.read, partial(self._too_late, "head"))""", "pass"
+    "a head that takes too long ends", """self._deadline.start(self.context.limits.read, partial(self._too_late, "head"))""", "pass"
 )
 channel.without(
     "a connection that has ended stays so",
@@ -72,7 +72,9 @@ channel.without(
 
 channel.without("a head in pieces stands behind", "                self._priority.demote()\n", "")
 channel.without("drops of a body stand behind", "            self._priority.after_body_bytes(len(data))\n", "            pass\n")
-channel.without("a descriptor has no past", "        self._slow_reader.end()\n        self.site.channels", "        self.site.channels")
+channel.without(
+    "a descriptor has no past", "        self._slow_reader.end()\n        self.context.channels", "        self.context.channels"
+)
 
 selector = door("proxy/listener/fair_selector.py", "unit/proxy/listener/test_fair_selector.py")
 selector.without("of those behind a turn takes few", "max(FEW, len(ready))", "len(self._keys) + 1")
@@ -125,9 +127,13 @@ shown.without(
 
 proxy_header = door("proxy/listener/proxy_protocol/header.py", "unit/proxy/listener/proxy_protocol/test_header.py")
 proxy_header.without(
-    "a PROXY header is required", 'raise Malformed("the connection does not begin with a PROXY header")', "return ProxyHeader(0, None)"
+    "a PROXY header is required",
+    'raise MalformedProxyHeader("the connection does not begin with a PROXY header")',
+    "return ProxyHeader(0, None)",
 )
-proxy_header.without("a PROXY line is strict", "if found is None:\n        raise Malformed", "if False:\n        raise Malformed")
+proxy_header.without(
+    "a PROXY line is strict", "if found is None:\n        raise MalformedProxyHeader", "if False:\n        raise MalformedProxyHeader"
+)
 proxy_header.without("a PROXY header is bounded", "if length > LONGEST_V2:", "if False:")
 proxy_header.without("a PROXY header's parts add up", "if at != len(data):", "if False:")
 balanced = door("proxy/listener/proxy_protocol/wrapper.py", "unit/proxy/listener/proxy_protocol/test_wrapper.py")

@@ -15,7 +15,7 @@ from cryptography.x509.oid import AuthorityInformationAccessOID, NameOID
 
 from proxy.autocert.authority import AuthorityError, Terms
 from proxy.autocert.certificate import Chain
-from proxy.listener.tls.acme_state import Challenge, Kind
+from proxy.listener.tls.acme_state import AcmeChallenge, Kind
 
 DAY = 24 * 3600.0
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -107,10 +107,10 @@ class AuthorityInMemory:
     def __call__(self, terms: Terms, trusted_ca: Path | None, account: Mapping[str, Any], keep: Callable[..., None], agent: str) -> Any:
         return self
 
-    def obtain(self, host: str, csr: bytes, kind: Kind, publish: Callable[[Challenge], None]) -> bytes:
+    def obtain(self, host: str, csr: bytes, kind: Kind, publish: Callable[[AcmeChallenge], None]) -> bytes:
         self.asked.append((host, kind))
         self.csr = csr
-        publish(Challenge(host, kind, "token", "token.thumbprint"))
+        publish(AcmeChallenge(host, kind, "token", "token.thumbprint"))
         self.on_published(host)
         if self.failures:
             raise self.failures.pop(0)

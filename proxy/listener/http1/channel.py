@@ -21,7 +21,7 @@ from zope.interface import implementer
 
 from proxy.listener import limits
 from proxy.listener.client_socket import ClientSocket
-from proxy.listener.context import Site, TunnelProtocol, scope_address
+from proxy.listener.context import ListenerContext, TunnelProtocol, scope_address
 from proxy.listener.fair_selector import Priority, SlowReader
 from proxy.listener.http1.body import Body, ChunkedBody, LengthBody, is_short
 from proxy.listener.http1.deadline import Deadline
@@ -35,8 +35,8 @@ from proxy.listener.tunnel import PlainHalfClose, TunnelEnd
 class Channel(Protocol):
     """HTTP/1.1 connection, a Twisted protocol; as a push producer it is told when the transport's send buffer is full."""
 
-    def __init__(self, site: Site):
-        self.site = site
+    def __init__(self, context: ListenerContext):
+        self.context = context
         self.scheme = "http"
         self.client: list[Any] | None = None
         self.server: list[Any] | None = None
@@ -46,7 +46,7 @@ class Channel(Protocol):
         self._exchange: Exchange | None = None
         self._body: Body | None = None
         self.tunnel: TunnelProtocol | None = None
-        self._window, self._window_bytes = site.limits.read, 0
+        self._window, self._window_bytes = context.limits.read, 0
         self._linger_left = limits.LINGER_BYTES
 
     def __conform__(self, interface: object) -> PlainHalfClose | None:
@@ -62,12 +62,12 @@ class Channel(Protocol):
         self.scheme = "https" if self._socket.is_tls else "http"
         self.client, self.server = scope_address(self.transport.getPeer()), scope_address(self.transport.getHost())
         self.transport.registerProducer(self, True)
-        self.site.channels.add(self)
-        self._deadline.start(self.site.limits.read, self._close_idle)
+        self.context.channels.add(self)
+        self._deadline.start(self.context.limits.read, self._close_idle)
 
     def handshakeCompleted(self) -> None:  # TLS only: a slow handshake takes nothing from the head's time
         if not self._is_closing:
-            self._deadline.start(self.site.limits.read, self._close_idle)
+            self._deadline.start(self.context.limits.read, self._close_idle)
 
     def dataReceived(self, data: bytes) -> None:
         if self.tunnel is not None:
@@ -89,9 +89,9 @@ class Channel(Protocol):
         self._is_closing = True
         self._deadline.close()
         self._slow_reader.end()
-        self.site.channels.discard(self)
-        if not self.site.channels:
-            self.site.emptied.set()
+        self.context.channels.discard(self)
+        if not self.context.channels:
+            self.context.emptied.set()
         self._lose_tunnel()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
@@ -99,7 +99,7 @@ class Channel(Protocol):
 
     def pauseProducing(self) -> None:
         self.is_write_paused = True
-        self._slow_reader.begin(self.site.limits.idle, self.transport.abortConnection)
+        self._slow_reader.begin(self.context.limits.idle, self.transport.abortConnection)
         if self.tunnel is not None:
             self.tunnel.pause_writing()
 
@@ -151,7 +151,7 @@ class Channel(Protocol):
         self._deadline.close()
         self._priority.promote()
         self.resume_reading()
-        if self.site.is_stopping:
+        if self.context.is_stopping:
             self.loop.call_soon(protocol.stopped)
         return TunnelEnd(self, self._socket), sent_ahead
 
@@ -159,7 +159,7 @@ class Channel(Protocol):
         """Connection: close.  Whether it ends with this response; decided once, when its head is written."""
         # Without our 100 the client may or may not send the body: nothing after it could be told apart.
         is_drained = self._body is None or (not head.expects_continue and is_short(self._body))
-        self._closes_after_answer = head.wants_close or response.wants_close or self.site.is_stopping or not is_drained
+        self._closes_after_answer = head.wants_close or response.wants_close or self.context.is_stopping or not is_drained
         return self._closes_after_answer
 
     def answered(self) -> None:
@@ -167,7 +167,7 @@ class Channel(Protocol):
             self.close()
         elif self._body is not None:
             self.resume_reading()
-            self._deadline.start(min(limits.DRAIN_SECONDS, self.site.limits.read), self.close)
+            self._deadline.start(min(limits.DRAIN_SECONDS, self.context.limits.read), self.close)
         else:
             self._await_request()
 
@@ -177,7 +177,7 @@ class Channel(Protocol):
         if exchange is None or not exchange.is_started:
             is_head = exchange.head.method == b"HEAD" if exchange is not None else self._buffer.startswith(b"HEAD ")
             self.write(refusal(refused, with_body=not is_head))
-            (self.site if exchange is None else exchange).refused(refused.status)
+            (self.context if exchange is None else exchange).refused(refused.status)
         self.close()
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ class Channel(Protocol):
 
     def _let_go(self) -> None:
         # A slow reader still gets what is in the send buffer, within timeout_idle.
-        self._deadline.start(self.site.limits.idle, self.transport.abortConnection)
+        self._deadline.start(self.context.limits.idle, self.transport.abortConnection)
         self._socket.close()
 
     def _lose_tunnel(self) -> None:
@@ -227,7 +227,7 @@ class Channel(Protocol):
     def _await_request(self) -> None:
         self._exchange = None
         self._priority.promote()
-        self._deadline.start(self.site.limits.idle, self._close_idle)
+        self._deadline.start(self.context.limits.idle, self._close_idle)
         self.resume_reading()
         if self._buffer:
             self._next_request()
@@ -243,7 +243,7 @@ class Channel(Protocol):
             elif not self._has_begun_head:
                 self._has_begun_head = True
                 self._priority.demote()
-                self._deadline.start(self.site.limits.read, partial(self._too_late, "head"))
+                self._deadline.start(self.context.limits.read, partial(self._too_late, "head"))
         except RequestRefused as refused:
             self.refuse(refused)
 
@@ -256,7 +256,7 @@ class Channel(Protocol):
         self._deadline.clear()
         self._buffer, self._has_begun_head = bytearray(rest), False
         self._body = None if body is None or body.finished else body
-        self._window, self._window_bytes = self.site.limits.read, 0
+        self._window, self._window_bytes = self.context.limits.read, 0
         self._exchange = Exchange(self, head)
         self._exchange.take(content, is_complete=self._body is None)
         self._exchange.start()
@@ -287,7 +287,7 @@ class Channel(Protocol):
     def _count_for_floor(self, size: int) -> None:
         self._window_bytes += size
         if self._window_bytes >= limits.BODY_FLOOR_BYTES and self._exchange is not None and not self._exchange.is_answered:
-            self._window, self._window_bytes = self.site.limits.read, 0
+            self._window, self._window_bytes = self.context.limits.read, 0
             self._deadline.clear()
 
     def _limit_reading(self) -> None:

@@ -74,10 +74,10 @@ class Exchange:
     # What the channel says.
 
     def start(self) -> None:
-        limits = self._channel.site.limits
+        limits = self._channel.context.limits
         if limits.write != math.inf:
             self._late = self._loop.call_later(limits.write, self._too_late)
-        self._channel.site.exchanges.add(self)
+        self._channel.context.exchanges.add(self)
         self._task = spawn(self._run(), name="request")
 
     def take(self, content: bytes, *, is_complete: bool) -> None:
@@ -166,7 +166,7 @@ class Exchange:
 
     async def _run(self) -> None:
         try:
-            await self._channel.site.application(self._scope(), self.receive, self.send)
+            await self._channel.context.application(self._scope(), self.receive, self.send)
             if not self.is_answered and not self._is_lost:
                 log.error("application ended without a complete response", path=self.head.raw_path.decode())
         except Exception as error:  # the ASGI edge
@@ -176,7 +176,7 @@ class Exchange:
             self._end()
 
     def _end(self) -> None:
-        self._channel.site.exchanges.discard(self)
+        self._channel.context.exchanges.discard(self)
         if self._is_tunnel:
             self._channel.close()
         elif not self.is_answered and not self._is_lost:
@@ -189,7 +189,7 @@ class Exchange:
 
     def _tell(self, status: int) -> None:
         host = next((value for name, value in self.head.headers if name == b"host"), b"")
-        self._channel.site.ended(host, self.head.method, status, self._loop.time() - self._began, self._received, self._sent)
+        self._channel.context.ended(host, self.head.method, status, self._loop.time() - self._began, self._received, self._sent)
 
     def _too_late(self) -> None:
         if not self.is_answered and not self._is_lost:

@@ -20,7 +20,7 @@ _ADDRESS_BYTES = {_TCP4: 12, _TCP6: 36, _UNIX: 216}
 _TLV_HEAD = 3
 
 
-class Malformed(ValueError):
+class MalformedProxyHeader(ValueError):
     """Error of the header: what came is none, or one that must not be believed."""
 
 
@@ -34,7 +34,7 @@ class ProxyHeader:
 
 
 def find(data: bytes) -> ProxyHeader | None:
-    """PROXY header at the beginning of what came, None while more is needed.  Raises Malformed as soon as no more could help."""
+    """PROXY header at the beginning of what came, None while more is needed.  Raises MalformedProxyHeader as soon as no more could help."""
     if data[: len(_V2)] == _V2[: len(data)]:
         return _binary(data) if len(data) >= _V2_FIXED else None
     if data[: len(_V1)] == _V1[: len(data)]:
@@ -43,7 +43,7 @@ def find(data: bytes) -> ProxyHeader | None:
             return ProxyHeader(end + 2, _source_in_line(data[len(_V1) : end]))
         if len(data) < LONGEST_V1:
             return None
-    raise Malformed("the connection does not begin with a PROXY header")
+    raise MalformedProxyHeader("the connection does not begin with a PROXY header")
 
 
 def _source_in_line(line: bytes) -> tuple[str, int] | None:
@@ -52,14 +52,14 @@ def _source_in_line(line: bytes) -> tuple[str, int] | None:
         return None
     found = _LINE.fullmatch(text)
     if found is None:
-        raise Malformed("the PROXY line is malformed")
+        raise MalformedProxyHeader("the PROXY line is malformed")
     family = ipaddress.IPv4Address if found[1] == "TCP4" else ipaddress.IPv6Address
     try:
         source, _ = family(found[2]), family(found[3])
     except ValueError:
-        raise Malformed("the PROXY line names no address of its family") from None
+        raise MalformedProxyHeader("the PROXY line names no address of its family") from None
     if int(found[4]) > 65535 or int(found[5]) > 65535:
-        raise Malformed("the PROXY line names no port")
+        raise MalformedProxyHeader("the PROXY line names no port")
     return str(source), int(found[4])
 
 
@@ -67,14 +67,14 @@ def _binary(data: bytes) -> ProxyHeader | None:
     command, family = data[12], data[13]
     length = _V2_FIXED + int.from_bytes(data[14:16], "big")
     if command not in (_LOCAL, _PROXY):
-        raise Malformed("the PROXY header has an unknown version or command")
+        raise MalformedProxyHeader("the PROXY header has an unknown version or command")
     if family != _UNSPECIFIED and family not in _ADDRESS_BYTES:
-        raise Malformed("the PROXY header is of an unknown family, or not of a stream")
+        raise MalformedProxyHeader("the PROXY header is of an unknown family, or not of a stream")
     if length > LONGEST_V2:
-        raise Malformed("the PROXY header is too long")
+        raise MalformedProxyHeader("the PROXY header is too long")
     addresses_end = _V2_FIXED + _ADDRESS_BYTES.get(family, 0)
     if command == _PROXY and length < addresses_end:
-        raise Malformed("the PROXY header is too short for its addresses")
+        raise MalformedProxyHeader("the PROXY header is too short for its addresses")
     if len(data) < length:
         return None
     if command == _LOCAL or family == _UNSPECIFIED:
@@ -94,4 +94,4 @@ def _check_tlvs(data: bytes) -> None:
     while at < len(data):
         at += _TLV_HEAD + int.from_bytes(data[at + 1 : at + _TLV_HEAD], "big")
     if at != len(data):
-        raise Malformed("the PROXY header's extensions do not fit into it")
+        raise MalformedProxyHeader("the PROXY header's extensions do not fit into it")

@@ -6,35 +6,35 @@ import structlog
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.interfaces import IAddress, IProtocolFactory
 
-from proxy.listener.first_bytes import Before, FirstBytes
+from proxy.listener.first_bytes import FirstBytesFactory, FirstBytesProtocol
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.proxy_protocol.header import Malformed, find
+from proxy.listener.proxy_protocol.header import MalformedProxyHeader, find
 
 log = structlog.get_logger(__name__)
 
 MOST_SECONDS = 10.0  # a balancer sends its header with its first packet
 
 
-class BehindBalancer(Before):
+class ProxyProtocolFactory(FirstBytesFactory):
     """Factory behind a balancer.  TLS is part of the connections themselves: the header comes before the handshake."""
 
     def __init__(self, factory: IProtocolFactory, limits: Callable[[], ListenerLimits]):
         super().__init__(factory)
         self.limits = limits
 
-    def buildProtocol(self, addr: IAddress) -> "AwaitedHeader":
-        return AwaitedHeader(self)
+    def buildProtocol(self, addr: IAddress) -> "ProxyHeaderReader":
+        return ProxyHeaderReader(self)
 
 
-class AwaitedHeader(FirstBytes):
-    def __init__(self, behind: BehindBalancer):
+class ProxyHeaderReader(FirstBytesProtocol):
+    def __init__(self, behind: ProxyProtocolFactory):
         super().__init__(min(behind.limits().read, MOST_SECONDS))
         self._behind = behind
 
     def look(self) -> None:
         try:
             header = find(self.received)
-        except Malformed as error:
+        except MalformedProxyHeader as error:
             self._refuse(str(error))
             return
         if header is not None:

@@ -13,10 +13,10 @@ from twisted.internet.protocol import Factory
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
-from proxy.listener.first_bytes import Before, FirstBytes
+from proxy.listener.first_bytes import FirstBytesFactory, FirstBytesProtocol
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.tls.acme_state import Challenge, Obtained
-from proxy.listener.tls.client_hello import ClientHello, ClientHelloParser, Unreadable
+from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
+from proxy.listener.tls.client_hello import ClientHello, ClientHelloParser, UnreadableClientHello
 from proxy.listener.tls.self_signed import ACME_TLS, proof
 
 log = structlog.get_logger(__name__)
@@ -26,19 +26,19 @@ MOST_SECONDS = 10.0  # of the authority's handshake
 _NO_SUCH_PROTOCOL = b"\x15\x03\x03\x00\x02\x02\x78"
 
 
-class BeforeTls(Before):
-    def __init__(self, factory: IProtocolFactory, limits: Callable[[], ListenerLimits], obtained: Obtained):
+class AcmeChallengeFactory(FirstBytesFactory):
+    def __init__(self, factory: IProtocolFactory, limits: Callable[[], ListenerLimits], obtained: AcmeState):
         super().__init__(factory)
         self.limits = limits
         self.obtained = obtained
 
     def buildProtocol(self, addr: IAddress) -> IProtocol | None:
         # The setting may change while the listener runs.
-        return AwaitedHello(self) if self.obtained.is_on else self.factory.buildProtocol(addr)
+        return HelloReader(self) if self.obtained.is_on else self.factory.buildProtocol(addr)
 
 
-class AwaitedHello(FirstBytes):
-    def __init__(self, before: BeforeTls):
+class HelloReader(FirstBytesProtocol):
+    def __init__(self, before: AcmeChallengeFactory):
         super().__init__(before.limits().read)
         self._before = before
         self._incoming = ClientHelloParser()
@@ -48,7 +48,7 @@ class AwaitedHello(FirstBytes):
         new, self._looked_at = self.received[self._looked_at :], len(self.received)
         try:
             hello = self._incoming.take(new)
-        except Unreadable:
+        except UnreadableClientHello:
             hello = ClientHello(None, ())
         if hello is None:
             return
@@ -66,14 +66,14 @@ class AwaitedHello(FirstBytes):
             self.transport.loseConnection()
         else:
             log.info("the authority validates a host", host=host, challenge=challenge.kind)
-            ends_soon = Factory.forProtocol(Proven)
+            ends_soon = Factory.forProtocol(ChallengeConnection)
             ends_soon.noisy = False
             self.hand_over(TLSMemoryBIOFactory(_Prover(challenge), False, ends_soon), self.received)
 
 
 @implementer(IOpenSSLServerConnectionCreator)
 class _Prover:
-    def __init__(self, challenge: Challenge):
+    def __init__(self, challenge: AcmeChallenge):
         self._context = proof(challenge.host, challenge.key_authorization)
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
@@ -81,7 +81,7 @@ class _Prover:
 
 
 @implementer(IHandshakeListener)
-class Proven(FirstBytes):
+class ChallengeConnection(FirstBytesProtocol):
     """Protocol after the proof: the handshake was all there is to it, whatever comes after is read by nobody."""
 
     def __init__(self) -> None:

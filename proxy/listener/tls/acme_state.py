@@ -10,7 +10,7 @@ Kind = Literal["tls-alpn-01", "http-01"]
 
 
 @dataclass(frozen=True, slots=True)
-class Challenge:
+class AcmeChallenge:
     """Challenge of the authority, to prove that a host is ours (RFC 8555 8.1); none of it is secret."""
 
     host: str
@@ -20,7 +20,7 @@ class Challenge:
 
 
 @dataclass(slots=True)
-class Obtained:
+class AcmeState:
     """Obtained certificates and staples, filled by who gets them, on a thread of its own.
 
     Each change is one assignment.  Read at each handshake, so it outlives reloads.
@@ -29,7 +29,7 @@ class Obtained:
     is_on: bool = False
     contexts: Mapping[str, SSL.Context] = field(default_factory=dict)  # by host
     staples: Mapping[bytes, bytes] = field(default_factory=dict)  # SHA-256 of a certificate -> an OCSP response (RFC 6960), DER
-    pending: Callable[[str], Challenge | None] = lambda host: None  # of that host, at this moment
+    pending: Callable[[str], AcmeChallenge | None] = lambda host: None  # of that host, at this moment
 
     @property
     def first(self) -> SSL.Context | None:

@@ -13,7 +13,7 @@ from zope.interface import implementer
 from config.types.pem import names_of
 from foundation.errors import ConfigError, Problem
 from foundation.values import CertificatePair
-from proxy.listener.tls.acme_state import Obtained
+from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.tls.self_signed import show_none_yet
 
 # TLS 1.2; the three suites of TLS 1.3 are all good and not in this list.
@@ -39,13 +39,13 @@ class Certificates:
         self,
         pairs: Sequence[CertificatePair],
         wants_certificate: Wants = lambda server_name: False,
-        obtained: Obtained | None = None,
+        obtained: AcmeState | None = None,
         min_version: str = "1.2",
     ):
         self.pairs = tuple(pairs)
         self.min_version = min_version
         self._wants_certificate = wants_certificate
-        self._obtained = obtained or Obtained()
+        self._obtained = obtained or AcmeState()
         self._by_name: dict[str, SSL.Context] = {}
         contexts = []
         for pair in pairs:
@@ -132,7 +132,7 @@ class ReadyContext(NamedTuple):
     names: list[str]
 
 
-def ready_context(pair: CertificatePair, obtained: Obtained) -> ReadyContext:
+def ready_context(pair: CertificatePair, obtained: AcmeState) -> ReadyContext:
     """TLS context of a pair; ConfigError, in the name of its source, where it can't be used.  It staples what there is at a handshake."""
     try:
         chain = x509.load_pem_x509_certificates(pair.certificate)

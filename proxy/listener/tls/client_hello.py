@@ -15,7 +15,7 @@ class ClientHello:
     protocols: tuple[bytes, ...]
 
 
-class Unreadable(ValueError):
+class UnreadableClientHello(ValueError):
     """Error of a message that is no ClientHello that we can read."""
 
 
@@ -32,7 +32,7 @@ class ClientHelloParser:
         self._message = bytearray()
 
     def take(self, data: bytes) -> ClientHello | None:
-        """Feed the next bytes; None where more must come.  After an answer, or Unreadable, there is nothing more to take."""
+        """Feed the next bytes; None where more must come.  After an answer, or UnreadableClientHello, there is nothing more to take."""
         at = 0
         while at < len(data):
             if self._left:
@@ -47,24 +47,24 @@ class ClientHelloParser:
                 return _parse(_HelloFields(whole))
         self._taken += len(data)
         if self._taken > 2 * MOST_BYTES:
-            raise Unreadable("in too many records")
+            raise UnreadableClientHello("in too many records")
         return None
 
     def _begin(self, header: bytes) -> None:
         if header[0] != _HANDSHAKE:
-            raise Unreadable("not a handshake record")
+            raise UnreadableClientHello("not a handshake record")
         self._header = header
         if len(header) == 5:
             self._header, self._left = b"", int.from_bytes(header[3:], "big")
             if self._left == 0:
-                raise Unreadable("a record of nothing")
+                raise UnreadableClientHello("a record of nothing")
 
     def _whole(self) -> bytes | None:
         if self._message[0] != _CLIENT_HELLO:
-            raise Unreadable("not a ClientHello")
+            raise UnreadableClientHello("not a ClientHello")
         whole = 4 + int.from_bytes(self._message[1:4], "big") if len(self._message) >= 4 else MOST_BYTES
         if whole > MOST_BYTES:
-            raise Unreadable("longer than any client's")
+            raise UnreadableClientHello("longer than any client's")
         return bytes(self._message[4:whole]) if len(self._message) >= whole else None
 
 
@@ -74,7 +74,7 @@ class _HelloFields:
 
     def take(self, count: int) -> bytes:
         if self._at + count > len(self._data):
-            raise Unreadable("ends too early")
+            raise UnreadableClientHello("ends too early")
         self._at += count
         return self._data[self._at - count : self._at]
 

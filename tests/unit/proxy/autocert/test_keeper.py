@@ -16,7 +16,7 @@ from proxy.autocert.certificate import Chain, ObtainedCertificate
 from proxy.autocert.keeper import Keeper, Wanted
 from proxy.autocert.ocsp import Unverified
 from proxy.autocert.storage import Storage
-from proxy.listener.tls.acme_state import Challenge, Obtained
+from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
 from tests.support.issuing import DAY, AuthorityInMemory, Clock
 from tests.support.options import make_options
 
@@ -53,7 +53,7 @@ def wanted(tmp_path: Path) -> Wanted:
 
 
 def keeper(wanted: Wanted, clock: Clock, authority: AuthorityInMemory) -> Keeper:
-    made = Keeper(wanted, Obtained(), clock, make_authority=authority)
+    made = Keeper(wanted, AcmeState(), clock, make_authority=authority)
     made.begin()
     return made
 
@@ -87,7 +87,7 @@ def test_a_challenge_is_pending_while_the_authority_looks_and_never_after(wanted
     authority.on_published = lambda host: during.append(kept.obtained.pending(host))
     authority.failures = [AuthorityError("no")]
     kept.look()
-    assert during == [Challenge(A, "tls-alpn-01", "token", "token.thumbprint")]
+    assert during == [AcmeChallenge(A, "tls-alpn-01", "token", "token.thumbprint")]
     assert kept.obtained.pending(A) is None
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from proxy.autocert.storage import Storage
-from proxy.listener.tls.acme_state import Challenge
+from proxy.listener.tls.acme_state import AcmeChallenge
 
-CHALLENGE = Challenge("a.example.com", "http-01", "token", "token.thumbprint")
+CHALLENGE = AcmeChallenge("a.example.com", "http-01", "token", "token.thumbprint")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from types import ModuleType
 from config.load import load_options
 from proxy.listener.listen import install, serve
 from proxy.listener.state import ListenerState
-from proxy.listener.tls.acme_state import Challenge, Obtained
+from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
 
 install()
 
@@ -236,9 +236,9 @@ if __name__ == "__main__":
     if "--late-signal" in sys.argv:
         sys.modules["late"] = Late("late")
     options = load_options(Path(sys.argv[1]), {})
-    obtained = Obtained(is_on=options.autocert)
+    obtained = AcmeState(is_on=options.autocert)
     if (challenge := Path(sys.argv[1]).with_name("challenge.json")).exists():
-        pending = Challenge(**json.loads(challenge.read_text()))
+        pending = AcmeChallenge(**json.loads(challenge.read_text()))
         obtained.pending = {pending.host: pending}.get
     listener = ListenerState.build(options, obtained=obtained)
     serve(

@@ -5,7 +5,7 @@ import asyncio
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.testing import StringTransport
 
-from proxy.listener.first_bytes import Before, FirstBytes
+from proxy.listener.first_bytes import FirstBytesFactory, FirstBytesProtocol
 
 
 class Remembers(Protocol):
@@ -16,7 +16,7 @@ class Remembers(Protocol):
         self.seen += data
 
 
-class ThreeBytes(FirstBytes):
+class ThreeBytes(FirstBytesProtocol):
     def __init__(self, factory: Factory, seconds: float = 60):
         super().__init__(seconds)
         self.factory = factory
@@ -26,7 +26,7 @@ class ThreeBytes(FirstBytes):
             self.hand_over(self.factory, self.received)
 
 
-def connected(first: FirstBytes) -> StringTransport:
+def connected(first: FirstBytesProtocol) -> StringTransport:
     transport = StringTransport()
     transport.protocol = first
     first.makeConnection(transport)
@@ -60,7 +60,7 @@ async def test_who_goes_takes_its_timer_along():
 
 def test_the_factory_within_starts_and_stops_with_it():
     factory = Factory.forProtocol(Remembers)
-    before = Before(factory)
+    before = FirstBytesFactory(factory)
     before.doStart()
     assert factory.numPorts == 1
     before.doStop()

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.listener.https_redirects import HttpsRedirects
-from proxy.listener.tls.acme_state import Challenge, Obtained
+from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
 from tests.support.asgi import Answer, http_scope
 
 HEADERS = {"X-Frame-Options": "DENY", "Strict-Transport-Security": "max-age=1"}
@@ -56,8 +56,8 @@ PROOF = f"{TOKEN}.9jg46WB3rR_AHD-EBXdN7cBkH1WOu0tA3M9fm21mqTI"
 
 
 def pending(kind="http-01"):
-    challenge = Challenge("app.example.com", kind, TOKEN, PROOF)
-    return Obtained(is_on=True, pending={"app.example.com": challenge}.get)
+    challenge = AcmeChallenge("app.example.com", kind, TOKEN, PROOF)
+    return AcmeState(is_on=True, pending={"app.example.com": challenge}.get)
 
 
 async def ask_for_proof(obtained, path=f"/.well-known/acme-challenge/{TOKEN}", *, host="app.example.com", method="GET"):
@@ -92,6 +92,6 @@ async def test_everybody_else_is_led_to_https(asked):
     assert PROOF.encode() not in answer.body
 
 
-@pytest.mark.parametrize("obtained", [Obtained(), Obtained(is_on=True), pending("tls-alpn-01")], ids=["off", "none", "of TLS"])
+@pytest.mark.parametrize("obtained", [AcmeState(), AcmeState(is_on=True), pending("tls-alpn-01")], ids=["off", "none", "of TLS"])
 async def test_without_such_a_challenge_there_is_no_proof(obtained):
     assert (await ask_for_proof(obtained)).status == 301

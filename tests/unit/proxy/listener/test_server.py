@@ -11,10 +11,10 @@ import pytest
 from twisted.internet import reactor
 from twisted.internet.testing import StringTransport
 
-from proxy.listener.context import Site
+from proxy.listener.context import ListenerContext
 from proxy.listener.http1.channel import Channel
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.server import ACCEPTS, FewAtOnce, drain
+from proxy.listener.server import ACCEPTS, BoundedAcceptPort, drain
 from tests.support.children import Child, clean_environment, free_port, wait_until
 from tests.support.raw_http import RawClient, ask
 from tests.unit.proxy.listener.conftest import start
@@ -46,16 +46,16 @@ def test_the_reactor_runs_on_an_asyncio_loop_that_we_can_name():
 
 def test_few_connections_are_taken_in_one_turn_of_the_loop(monkeypatch):
     """Twisted (26.4) adds twenty to the number whenever it was reached; it takes one at a time here, and we count."""
-    port, waiting = FewAtOnce(0, None), [ACCEPTS + 3]
+    port, waiting = BoundedAcceptPort(0, None), [ACCEPTS + 3]
     port.numberAccepts += 20
     assert port.numberAccepts == 1
 
-    def take(self: FewAtOnce) -> None:
+    def take(self: BoundedAcceptPort) -> None:
         if waiting[0]:
             waiting[0] -= 1
             self.sessionno += 1
 
-    monkeypatch.setattr(FewAtOnce.__bases__[0], "doRead", take)
+    monkeypatch.setattr(BoundedAcceptPort.__bases__[0], "doRead", take)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port.fileno = listener.fileno
         left = []
@@ -149,16 +149,16 @@ async def test_a_request_that_does_not_end_is_ended_after_a_while():
         finally:
             ended.set()
 
-    site = Site(endless, ListenerLimits)
-    channel, transport = Channel(site), HalfCloseTransport()
+    context = ListenerContext(endless, ListenerLimits)
+    channel, transport = Channel(context), HalfCloseTransport()
     channel.makeConnection(transport)
     channel.dataReceived(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert len(site.exchanges) == 1
+    assert len(context.exchanges) == 1
     await asyncio.sleep(0)
-    stopping = asyncio.gather(drain(site, 0.01))
+    stopping = asyncio.gather(drain(context, 0.01))
     await asyncio.wait_for(ended.wait(), 2)
     channel.connectionLost()
     await stopping
     # No fault of the application's: a client may ask again, and nobody is called to look for one.
     assert transport.value().startswith(b"HTTP/1.1 503")
-    assert site.exchanges == set()
+    assert context.exchanges == set()

@@ -12,7 +12,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 
 from foundation.values import CertificatePair, SecretBytes
-from proxy.listener.context import Site
+from proxy.listener.context import ListenerContext
 from proxy.listener.http1.channel import Channel
 from proxy.listener.http1.request import ClientGone
 from proxy.listener.limits import ListenerLimits
@@ -47,8 +47,10 @@ class Taken:
         self.opened, self.finished = asyncio.Event(), asyncio.Event()
         self.wire = Wire()
         self.ended = []
-        self.site = Site(self.application, ListenerLimits, lambda host, method, status, *_: self.ended.append((host, method, status)))
-        self.channel = Channel(self.site)
+        self.context = ListenerContext(
+            self.application, ListenerLimits, lambda host, method, status, *_: self.ended.append((host, method, status))
+        )
+        self.channel = Channel(self.context)
         self.channel.makeConnection(self.wire)
 
     async def application(self, scope, receive, send):
@@ -117,7 +119,7 @@ async def test_it_is_offered_for_a_handshake_alone():
     async def application(scope, receive, send):
         scopes.append(scope)
 
-    channel = Channel(Site(application, ListenerLimits))
+    channel = Channel(ListenerContext(application, ListenerLimits))
     channel.makeConnection(Wire())
     channel.dataReceived(ORDINARY)
     await turns()
@@ -187,7 +189,7 @@ def test_an_abort_after_the_connection_was_lost_is_no_error():
 
 async def test_timeouts_of_requests_do_not_count():
     taken = Taken()
-    taken.site.current_limits = lambda: ListenerLimits(read=0.01, write=0.01, idle=0.01)
+    taken.context.current_limits = lambda: ListenerLimits(read=0.01, write=0.01, idle=0.01)
     await taken.open()
     await asyncio.sleep(0.04)
     assert not taken.wire.is_half_closed
@@ -198,10 +200,10 @@ async def test_timeouts_of_requests_do_not_count():
 async def test_a_stop_is_told_also_to_one_that_opens_late():
     early = Taken()
     await early.open()
-    await drain(early.site, 0)
+    await drain(early.context, 0)
     assert early.calls == ["stopped"]
     late = Taken()
-    late.site.is_stopping = True
+    late.context.is_stopping = True
     await late.open()
     await turns()
     assert late.calls == ["stopped"]
@@ -261,7 +263,7 @@ class TlsClient:
 async def test_openssl_is_given_nothing_that_comes_after_the_client_s_end(tmp_path):
     """It would keep whatever nobody reads: as much as a client likes to send."""
     taken = Taken()
-    channel = Channel(taken.site)
+    channel = Channel(taken.context)
     client = TlsClient(tmp_path, channel)
     client.tls.send(HANDSHAKE)
     client.say()

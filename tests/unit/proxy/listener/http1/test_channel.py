@@ -12,7 +12,7 @@ from twisted.internet.interfaces import IHandshakeListener
 from twisted.internet.testing import StringTransport
 
 from proxy.listener import limits
-from proxy.listener.context import Site
+from proxy.listener.context import ListenerContext
 from proxy.listener.fair_selector import install_fair_selector
 from proxy.listener.http1.channel import Channel
 from proxy.listener.limits import ListenerLimits
@@ -45,7 +45,7 @@ async def connected(**limits: float) -> tuple[Channel, Wire]:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body"})
 
-    channel, wire = Channel(Site(application, lambda: ListenerLimits(**limits))), Wire()
+    channel, wire = Channel(ListenerContext(application, lambda: ListenerLimits(**limits))), Wire()
     channel.makeConnection(wire)
     return channel, wire
 
@@ -57,7 +57,7 @@ async def some_turns() -> None:
 
 async def test_the_next_request_waits_until_the_last_answer_is_read():
     channel, _wire = await connected()
-    application, calls = channel.site.application, []
+    application, calls = channel.context.application, []
 
     async def fills_the_send_buffer(scope, receive, send):
         calls.append(scope["raw_path"])
@@ -68,7 +68,7 @@ async def test_the_next_request_waits_until_the_last_answer_is_read():
             channel.pauseProducing()
         await send(message)
 
-    channel.site.application = fills_the_send_buffer
+    channel.context.application = fills_the_send_buffer
     channel.dataReceived(get("/one") + get("/two"))
     await some_turns()
     assert calls == [b"/one"]
@@ -95,7 +95,7 @@ async def standing():
     with socket.socket() as some:
         wire = Wire()
         wire.fileno = some.fileno
-        channel = Channel((await connected())[0].site)
+        channel = Channel((await connected())[0].context)
         channel.makeConnection(wire)
         yield Standing(channel, wire)
         channel.connectionLost()
@@ -129,7 +129,7 @@ async def test_a_body_in_drops_stands_behind_others(standing):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body"})
 
-    standing.channel.site.application = takes_it_all
+    standing.channel.context.application = takes_it_all
     whole = post("/", bytes(5 * limits.DROP_BYTES))
     standing.channel.dataReceived(whole[:100])
     standing.channel.dataReceived(whole[100 : 100 + limits.DROP_BYTES])
@@ -160,7 +160,7 @@ async def test_a_client_that_reads_nothing_for_timeout_idle_is_dropped():
 async def test_after_a_slow_tls_handshake_all_of_timeout_read_is_left_for_the_head():
     channel, wire = await connected(read=0.01)
     assert IHandshakeListener.providedBy(channel)
-    channel.site.current_limits = ListenerLimits
+    channel.context.current_limits = ListenerLimits
     channel.handshakeCompleted()
     await asyncio.sleep(0.03)
     assert not wire.is_half_closed
@@ -170,7 +170,7 @@ async def test_after_a_slow_tls_handshake_all_of_timeout_read_is_left_for_the_he
 async def test_a_handshake_that_ends_after_its_connection_gives_it_no_time():
     channel, wire = await connected(idle=0.01)
     channel.finish_soon()
-    channel.site.current_limits = ListenerLimits
+    channel.context.current_limits = ListenerLimits
     channel.handshakeCompleted()
     await asyncio.sleep(0.03)
     assert wire.is_aborted

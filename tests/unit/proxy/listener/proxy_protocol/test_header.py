@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.listener.proxy_protocol.header import LONGEST_V1, LONGEST_V2, Malformed, ProxyHeader, find
+from proxy.listener.proxy_protocol.header import LONGEST_V1, LONGEST_V2, MalformedProxyHeader, ProxyHeader, find
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 TCP4, TCP6, UNIX = 0x11, 0x21, 0x31
@@ -87,7 +87,7 @@ def test_a_header_in_pieces_is_waited_for(header, source):
 
 @pytest.mark.parametrize("data", BAD)
 def test_what_is_no_header_is_refused_and_not_waited_for(data):
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedProxyHeader):
         find(data)
 
 
@@ -97,7 +97,7 @@ def test_it_is_refused_in_pieces_too(data):
         for end in range(1, len(data) + 1):
             try:
                 assert find(data[:end]) is None
-            except Malformed:
+            except MalformedProxyHeader:
                 return end
         raise AssertionError("was accepted")
 
@@ -108,7 +108,7 @@ def test_it_is_refused_in_pieces_too(data):
 def test_nothing_else_happens_whatever_comes(data, start):
     try:
         found = find(start + data)
-    except Malformed:
+    except MalformedProxyHeader:
         return
     if found is None:
         assert len(start + data) < LONGEST_V2

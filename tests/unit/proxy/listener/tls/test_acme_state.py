@@ -1,19 +1,19 @@
 from OpenSSL import SSL
 
-from proxy.listener.tls.acme_state import Challenge, Obtained
+from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
 
 
 def test_at_first_there_is_nothing():
-    obtained = Obtained()
+    obtained = AcmeState()
     assert (obtained.is_on, obtained.first, obtained.staple(b"x"), obtained.pending("a")) == (False, None, b"", None)
 
 
 def test_the_first_is_the_first_that_was_put_in():
     one, two = SSL.Context(SSL.TLS_SERVER_METHOD), SSL.Context(SSL.TLS_SERVER_METHOD)
-    obtained = Obtained(contexts={"a": one, "b": two}, staples={b"x": b"response"})
+    obtained = AcmeState(contexts={"a": one, "b": two}, staples={b"x": b"response"})
     assert obtained.first is one
     assert obtained.staple(b"x") == b"response"
 
 
 def test_what_a_challenge_holds():
-    assert Challenge("a", "http-01", "t", "t.k").key_authorization == "t.k"
+    assert AcmeChallenge("a", "http-01", "t", "t.k").key_authorization == "t.k"

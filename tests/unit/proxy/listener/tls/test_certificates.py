@@ -17,7 +17,7 @@ from config.types.pem import names_of
 from foundation.errors import ConfigError
 from foundation.values import CertificatePair, SecretBytes
 from proxy.autocert.certificate import Chain, ObtainedCertificate, Request
-from proxy.listener.tls.acme_state import Obtained
+from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.tls.certificates import Certificates, ready_context, tls_facts
 from tests.support.certs import certificate_files, self_signed_client
 from tests.support.client_certificates import authority
@@ -230,14 +230,14 @@ def shake(certificates: Certificates, server_name: str | None, client_pair: tupl
     return Shown(names_of(shown), shown.subject.rfc4514_string(), b"".join(staples), server.get_peer_certificate(as_cryptography=True))
 
 
-def obtained_for(directory: Path, *hosts: str) -> tuple[Obtained, dict[str, CertificatePair]]:
-    obtained, pairs = Obtained(), {host: pair_for(directory, host) for host in hosts}
+def obtained_for(directory: Path, *hosts: str) -> tuple[AcmeState, dict[str, CertificatePair]]:
+    obtained, pairs = AcmeState(), {host: pair_for(directory, host) for host in hosts}
     obtained.contexts = {host: ready_context(pair, obtained).context for host, pair in pairs.items()}
     return obtained, pairs
 
 
 def test_before_there_is_any_certificate_one_is_shown_that_says_so():
-    certificates = Certificates((), obtained=Obtained())
+    certificates = Certificates((), obtained=AcmeState())
     for name in ("app.example.com", None):
         shown = shake(certificates, name)
         assert (shown.names, shown.subject) == ([], "CN=gate has no certificate for this host yet")
@@ -277,7 +277,7 @@ def test_a_client_s_certificate_is_asked_for_with_an_obtained_one_as_well(tmp_pa
 
 def test_each_certificate_has_its_own_staple_as_soon_as_there_is_one():
     """OpenSSL itself leaves out a response that is about another certificate."""
-    issuer, obtained = Issuer(), Obtained()
+    issuer, obtained = Issuer(), AcmeState()
     names = ["first.example.com", "second.example.com", "a.example.com"]
     pairs = [issued_by(issuer, name) for name in names]
     obtained.contexts = {names[2]: ready_context(pairs[2], obtained).context}

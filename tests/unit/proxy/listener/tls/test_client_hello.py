@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.listener.tls.client_hello import MOST_BYTES, ClientHello, ClientHelloParser, Unreadable
+from proxy.listener.tls.client_hello import MOST_BYTES, ClientHello, ClientHelloParser, UnreadableClientHello
 
 
 def find(received: bytes) -> ClientHello | None:
@@ -97,12 +97,12 @@ def test_a_part_of_one_needs_more(length):
     ],
 )
 def test_what_is_none_is_unreadable(sent):
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableClientHello):
         find(sent)
 
 
 def test_nobody_makes_us_keep_much():
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableClientHello):
         find(records(b"\x01\x00\x3f\xf0", 1) + b"\x16\x03\x01\x00\x01\x00" * (2 * MOST_BYTES // 6 + 10))
 
 
@@ -111,6 +111,6 @@ def test_no_bytes_break_it(junk, at):
     for sent in (junk, b"\x16\x03\x01" + junk, ACME[:at] + junk, ACME[:at] + junk + ACME[at + len(junk) :]):
         try:
             found = find(sent)
-        except Unreadable:
+        except UnreadableClientHello:
             continue
         assert found is None or isinstance(found, ClientHello)
