@@ -70,7 +70,7 @@ class TooManyReadings(BadRequest):
     """The path holds more than we work the readings of out for."""
 
     def __init__(self) -> None:
-        super().__init__("the path holds too many semicolons, double slashes or encoded delimiters for its length")
+        super().__init__("the path holds too many semicolons, double slashes or encoded delimiters")
 
 
 class SealError(BadRequest):

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from authorize.policy.compiled_route import CompiledRoute, Matcher, compile_route, name_of
-from authorize.policy.paths.readings import is_read_alike, names_left, readings, require_few_marks
+from authorize.policy.paths.readings import is_read_alike, names_left, readings
 from authorize.policy.request import AccessRequest
 from config.routes.policy_language import SHADOW
 from config.routes.route import Route
@@ -21,15 +21,14 @@ class HostRoutes:
     def match(self, path: str) -> CompiledRoute | None:
         """TwoReadings where the first match of a path that an upstream may take this one for is another route, or none.
 
-        TooManyReadings where that can't be told in reasonable time, whatever the routes are: only a first one that takes all paths
-        needs no readings.
+        TooManyReadings whatever the routes are: only a first one that takes all paths needs no readings.
         """
         for route in self.routes:
             if route.matches(path):
                 if (self.have_escapes or not is_read_alike(path)) and not self.routes[0].takes_all:
                     self._require_all_readings(path, route)
                 return route
-        require_few_marks(path)
+        readings(path)  # refused alike where there is a route and where there is none
         return None
 
     def _require_all_readings(self, path: str, found: CompiledRoute) -> None:

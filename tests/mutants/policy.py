@@ -38,7 +38,7 @@ request.without("a tunnel's port is kept", " and method != CONNECT else port", "
 readings = door("authorize/policy/paths/readings.py", "unit/authorize/policy/paths/test_readings.py", "contract/test_path_readings.py")
 readings.without("a path that is read alike by all has neither parameters nor double slashes", 'if ";" in path or "//" in path or', "if")
 readings.without("parameters are cut before decoding", "found = _cut((written,))", "found = dict.fromkeys((written,))")
-readings.without("parameters are cut after decoding", "found |= _cut(dict.fromkeys([decoded for", "found |= (dict.fromkeys([decoded for")
+readings.without("parameters are cut after decoding", "found |= _cut(decoded)", "found |= decoded")
 readings.without("parameters are cut segment by segment", '            found[_PARAMETERS.sub("", text)] = None\n', "")
 readings.without("parameters of the last segment are cut alone", '            found[front + slash + last.partition(";")[0]] = None\n', "")
 readings.without("all is cut from the first semicolon", '            found[text.partition(";")[0]] = None\n', "")
@@ -49,8 +49,8 @@ readings.without("some decode twice", "return (most, once, twice, ", "return (mo
 readings.without("some decode until nothing changes", '_ESCAPED_AGAIN.sub(_decoded_again, once) if "%2525" in once else twice', "twice")
 readings.without(
     "a decoded question mark ends the path",
-    "found |= _without_queries(found)\n        found |= _cut(",
-    "found |= _cut(",
+    "        found |= _without_queries(found)\n        decoded",
+    "        decoded",
 )
 readings.without(
     "a question mark that was encoded twice ends the path",
@@ -60,17 +60,19 @@ readings.without(
 readings.without("a backslash that was encoded twice is a slash", 'text.replace("%5C", "/")', "text")
 readings.without("slashes are merged", "found[_merged(text)] = None", "pass")
 readings.without("two slashes begin a host", '(text[2:], text.lstrip("/"))', '(text.lstrip("/"),)')
-readings.without("a session in the path is dropped", 'dropped.sub("", text) or "/"', "text")
-readings.without("a session behind slashes is dropped with them", "(_COOKIELESS, _COOKIELESS_OF_MERGED)", "(_COOKIELESS,)")
+readings.without("a session in the path is dropped", '_COOKIELESS.sub("", text) or "/"', "text")
+readings.without("a session behind slashes is dropped with them", '_COOKIELESS_OF_MERGED.sub("", text) or "/"', "text")
 readings.without("a session in the path is seen", ' or ("(" in path and _COOKIELESS.search(path) is not None)', "")
 readings.without("a path holds few marks", "if marks > MOST_MARKS or", "if")
 readings.without("a long path holds fewer marks", " or marks * len(path) > MOST_MARKS * LONGEST_WITH_MOST_MARKS:", ":")
-readings.without("marks are counted before readings are made", "    require_few_marks(path)\n    return", "    return")
+readings.without("marks are counted before readings are made", "    _require_few_marks(path)\n    return", "    return")
+readings.without("a path has few readings", "if len(found) > MOST_READINGS:", "if False:")
+readings.without("readings of merged slashes are counted", "    _require_few(found)\n    return", "    return")
 readings.without("many slashes begin a host", '(text[2:], text.lstrip("/"))', "(text[2:],)")
 readings.without("escapes of what ends nothing are decoded", "return _forms(_named(path))", "return _forms(path)")
 readings.without(
     "marks are counted before names are looked for",
-    "    require_few_marks(path)\n    forms",
+    "    _require_few_marks(path)\n    forms",
     "    forms",
 )
 
@@ -96,7 +98,11 @@ route_table.without(
     "route.resembles(reading) and not is_behind:",
 )
 route_table.without("only an expression that speaks of escapes takes them", "if found.names_percent else {}", "if True else {}")
-route_table.without("a path of too many readings is refused without a route, too", "        require_few_marks(path)\n", "")
+route_table.without(
+    "a path of too many readings is refused without a route, too",
+    "        readings(path)  # refused alike where there is a route and where there is none\n",
+    "",
+)
 route_table.without("only the first route of all paths spares readings", " and not self.routes[0].takes_all:", " and not route.takes_all:")
 route_table.without(
     "routes that name escapes are asked about plain paths",

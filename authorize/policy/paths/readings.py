@@ -4,7 +4,8 @@ Readers here are whatever may stand behind us: what they take for the path is wh
 """
 
 import re
-from collections.abc import Iterable
+import string
+from collections.abc import Collection, Iterable
 
 from foundation.bounded_cache import bounded_lru_cache
 from foundation.errors import TooManyReadings
@@ -20,14 +21,20 @@ _MARKS = ("%2F", "%3B", "%3F", "%23", "%25", ";")
 _SLASHES = re.compile(r"///*")
 MOST_MARKS = 32
 LONGEST_WITH_MOST_MARKS = 512
+# Each reading is matched against the routes of the host.  Links that applications make have one to four readings, a URL with its
+# query as a part of a path has six to eight; more are those that somebody tries.
+MOST_READINGS = 8
 # ASP.NET Framework keeps sessions (S), sign-ins (F) and anonymous names (A) in a segment that its applications never see.
-_COOKIELESS = re.compile(r"/\((?:[A-Z]\([^()/]*\))+\)(?=/|$)", re.IGNORECASE)
-_COOKIELESS_OF_MERGED = re.compile(f"(?<!/)/*{_COOKIELESS.pattern}", re.IGNORECASE)
+_COOKIELESS = re.compile(r"/\((?:[A-Za-z]\([^()/]*\))+\)(?=/|$)")
+_COOKIELESS_OF_MERGED = re.compile(f"/*{_COOKIELESS.pattern}")
 _PARAMETERS = re.compile(r";[^/]*")
-_ESCAPED_TWICE = re.compile(r"%25([0-9A-Fa-f]{2})")
 _ESCAPED_AGAIN = re.compile(r"%(?:25)+([0-9A-Fa-f]{2})")
 # What comes of an escape that was escaped, by its digits: what can't stand in a canonical path is left encoded.
-_AGAIN = {f"{code:02X}": chr(code) if 0x21 <= code < 0x7F and chr(code) not in "%?#\\" else f"%{code:02X}" for code in range(0x100)}
+_AGAIN = {
+    first + second: chr(code) if 0x21 <= (code := int(first + second, 16)) < 0x7F and chr(code) not in "%?#\\" else f"%{code:02X}"
+    for first in string.hexdigits
+    for second in string.hexdigits
+}
 
 # Parts of an expression (RE2): an escaped character, a class, an escape of a path, anything else.
 _PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:[^\]]*:\]|[^\]\\])*\]|%[0-9A-F]{2}(?![*+?{])|.", re.DOTALL)
@@ -59,16 +66,17 @@ def readings(path: str) -> tuple[str, ...]:
     | drops segments of sessions (ASP.NET Framework) | `/admin` of `/(S(x))/admin`|
 
     What they hold that can't stand in a canonical path is encoded again, so a space stays `%20` in each of them.  No reader finds
-    a dot segment: `canonical_path` refuses whatever any of them would take for one.  TooManyReadings as of `require_few_marks`.
+    a dot segment: `canonical_path` refuses whatever any of them would take for one.
+
+    TooManyReadings beyond 8 of them, beyond 32 marks (`%2F %3B %3F %23 %25 ; //`), and beyond 16,384 marks times characters.
     """
     if is_read_alike(path):
         return (path,)
-    require_few_marks(path)
+    _require_few_marks(path)
     return _all(path)
 
 
-def require_few_marks(path: str) -> None:
-    """TooManyReadings beyond 32 marks (`%2F %3B %3F %23 %25 ; //`), or beyond 16,384 of them times characters."""
+def _require_few_marks(path: str) -> None:
     marks = sum(map(path.count, _MARKS)) + (len(_SLASHES.findall(path)) if "//" in path else 0)
     if marks > MOST_MARKS or marks * len(path) > MOST_MARKS * LONGEST_WITH_MOST_MARKS:
         raise TooManyReadings()
@@ -76,14 +84,14 @@ def require_few_marks(path: str) -> None:
 
 def names_left(path: str) -> dict[str, list[str]]:
     """Each reading of the path, and the forms that it has before the escapes of `_NAMES` are decoded.  TooManyReadings, too."""
-    require_few_marks(path)
+    _require_few_marks(path)
     forms = dict[str, list[str]]()
     for text in _forms(path):
         forms.setdefault(_named(text), []).append(text)
     return forms
 
 
-# A path has some dozens of readings at worst, none much longer than itself: a few MiB in all.
+# Few readings of at most 256 characters each: less than a MiB in all.
 @bounded_lru_cache(256, longest=256)
 def _all(path: str) -> tuple[str, ...]:
     return _forms(_named(path))
@@ -99,20 +107,33 @@ def _forms(written: str) -> tuple[str, ...]:
     found = _cut((written,))
     if _DELIMITERS.search(written):
         found |= _without_queries(found)
-        found |= _cut(dict.fromkeys([decoded for text in found for decoded in _decoded(text)]))
+        decoded = dict.fromkeys([decoded for text in found for decoded in _decoded(text)])
+        _require_few(decoded)
+        found |= _cut(decoded)
+        _require_few(found)
         if "%25" in written:
             found |= _without_queries(found)
             # Escaped once, `canonical_path` refuses it.
             found |= dict.fromkeys([text.replace("%5C", "/") for text in found if "%5C" in text])
-    if any("(" in text for text in found):
-        found |= dict.fromkeys([dropped.sub("", text) or "/" for text in found for dropped in (_COOKIELESS, _COOKIELESS_OF_MERGED)])
+            _require_few(found)
+    if any("/(" in text for text in found):
+        found |= dict.fromkeys([_COOKIELESS.sub("", text) or "/" for text in found])
+        found |= dict.fromkeys([_COOKIELESS_OF_MERGED.sub("", text) or "/" for text in found if "//(" in text])
     for text in [text for text in found if "//" in text]:
+        _require_few(found)
         found[_merged(text)] = None
         if text.startswith("//"):
             for named in (text[2:], text.lstrip("/")):  # WHATWG URL 4.4: more slashes before a host are passed over
                 rest = "/" + named.partition("/")[2]
                 found |= {rest: None, _merged(rest): None}
+    _require_few(found)
     return tuple(found)
+
+
+def _require_few(found: Collection[str]) -> None:
+    """TooManyReadings as soon as it is known, before more is made of them."""
+    if len(found) > MOST_READINGS:
+        raise TooManyReadings()
 
 
 def _cut(texts: Iterable[str]) -> dict[str, None]:
@@ -138,8 +159,13 @@ def _decoded(text: str) -> tuple[str, ...]:
     once = most.replace("%2F", "/")
     if "%25" not in text:
         return (most, once)
-    twice = _ESCAPED_TWICE.sub(_decoded_again, once)
+    twice = _decoded_twice(once)
     return (most, once, twice, _ESCAPED_AGAIN.sub(_decoded_again, once) if "%2525" in once else twice)
+
+
+def _decoded_twice(text: str) -> str:
+    first, *others = text.split("%25")
+    return first + "".join([(_AGAIN[part[:2]] + part[2:]) if part[:2] in _AGAIN else "%25" + part for part in others])
 
 
 def _merged(text: str) -> str:
@@ -149,7 +175,7 @@ def _merged(text: str) -> str:
 
 
 def _decoded_again(escape: re.Match[str]) -> str:
-    return _AGAIN[escape[1].upper()]
+    return _AGAIN[escape[1]]
 
 
 def setting_forms(text: str) -> tuple[str, ...]:

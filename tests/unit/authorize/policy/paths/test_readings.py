@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authorize.policy.paths.canonical import canonical_path
-from authorize.policy.paths.readings import expression_form, is_read_alike, names_left, readings, setting_forms
+from authorize.policy.paths.readings import MOST_READINGS, expression_form, is_read_alike, names_left, readings, setting_forms
 from foundation.errors import BadRequest, TooManyReadings
 from tests.support.path_readers import READERS, Reader, served
 
@@ -73,20 +73,21 @@ PATHS = st.lists(st.sampled_from(PIECES), max_size=9).map(lambda pieces: "/" + "
 def test_every_reader_serves_one_of_the_readings(reader: Reader, written: str) -> None:
     try:
         path = canonical_path(written.encode())
+        taken_for = readings(path)
     except BadRequest:
         return
     found = served(reader, path)
     # What is no UTF-8 once it is decoded again stands in no model.
-    assert found is None or "%EF%BF%BD" in found or setting_forms(found)[0] in readings(path)
+    assert found is None or "%EF%BF%BD" in found or setting_forms(found)[0] in taken_for
 
 
 @given(PATHS)
 def test_no_reading_climbs(written: str) -> None:
     try:
-        path = canonical_path(written.encode())
+        taken_for = readings(canonical_path(written.encode()))
     except BadRequest:
         return
-    for reading in readings(path):
+    for reading in taken_for:
         assert reading.startswith("/")
         assert not {".", ".."} & set(reading.split("/"))
 
@@ -112,12 +113,45 @@ def test_a_path_may_hold_so_many_marks_and_a_longer_one_fewer(mark: str, count: 
 
 
 @pytest.mark.parametrize(
-    ("path", "length"), [("//x;a%2Fb%25252F%3F%23%3B%40" * 4, 512), ("//x;a%2Fb%25252F%3F%23%3B", 2000), ("/a;b%25252F", 8192)]
+    "path",
+    [
+        "/a;v=1/b//c;v=2",
+        "/group%2Fname;v=1/raw",
+        "/proxy/https%3A%2F%2Fexample.com%2Fa%3Fb%3Dc%2520d%23part",
+        "/sign-in/https%253A%252F%252Fexample.com%252Fa%253Fb%253Dc%2526d%253D%25252F",
+        "/archive/2020/https://example.com/a%2Fb%3Fq",
+        "/image/w=100;h=200/https%3A%2F%2Fexample.com%2Fa.png",
+        "/queues/%2F/my%3Bqueue",
+        "/what%3F%2Fwho%3B%23",
+    ],
 )
-def test_within_the_bound_readings_are_few_and_their_text_is_little(path: str, length: int) -> None:
-    found = readings(path.ljust(length, "a"))
-    assert len(found) <= 200
-    assert sum(map(len, found)) <= 65_536
+def test_what_applications_make_has_few_readings(path: str) -> None:
+    assert 1 < len(readings(path)) <= MOST_READINGS
+    assert names_left(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("/a;b//c%2Fd;e", id="cut, decoded and merged"),
+        pytest.param("/a;b/c%253Bd%252525252Fe;f%3Fg", id="decoded until nothing changes"),
+        pytest.param("//a;b%3B%23c", id="of a host"),
+        pytest.param("//(S(x))/a;b//c", id="of a session"),
+        pytest.param("//x;a%2Fb%25252F%3F%23%3B%40" * 4, id="all of it"),
+    ],
+)
+def test_a_path_that_is_read_in_more_ways_is_refused(path: str) -> None:
+    for made in (readings, names_left):
+        with pytest.raises(TooManyReadings, match="too many"):
+            made(path)
+
+
+@given(PATHS)
+def test_no_path_has_more_readings_than_can_be_looked_at(written: str) -> None:
+    try:
+        assert len(readings(canonical_path(written.encode()))) <= MOST_READINGS
+    except BadRequest:
+        return
 
 
 @pytest.mark.parametrize(
