@@ -4,13 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from proxy.listener.limits import ListenerLimits
-
-if TYPE_CHECKING:
-    from proxy.listener.http1.channel import Channel
-    from proxy.listener.http1.request import Exchange
 
 Application = Callable[[dict[str, Any], Callable[..., Awaitable[Any]], Callable[..., Awaitable[None]]], Awaitable[None]]
 
@@ -38,6 +34,18 @@ class TunnelProtocol(Protocol):
         """Shutdown of the listener: close soon."""
 
 
+class OpenConnection(Protocol):
+    transport: Any  # Twisted's
+
+    def finish_soon(self) -> None:
+        """Shutdown of the listener: close now, or after the answer that is under way."""
+
+
+class OpenExchange(Protocol):
+    def cancel(self) -> None:
+        """Shutdown of the listener, which has waited long enough: cancel the application."""
+
+
 @dataclass(slots=True)
 class ListenerContext:
     """Listener context.  `emptied` is set whenever the last connection ends."""
@@ -45,8 +53,8 @@ class ListenerContext:
     application: Application
     current_limits: Callable[[], ListenerLimits]
     ended: Ended = uncounted
-    channels: set["Channel"] = field(default_factory=set)
-    exchanges: set["Exchange"] = field(default_factory=set)
+    channels: set[OpenConnection] = field(default_factory=set)
+    exchanges: set[OpenExchange] = field(default_factory=set)
     is_stopping: bool = False
     emptied: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from proxy.listener import limits
-from proxy.listener.http1.deadline import Deadline
+from proxy.listener.deadline import Deadline
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike

@@ -2,6 +2,7 @@
 
 import ast
 import gc
+import graphlib
 import tomllib
 from pathlib import Path
 
@@ -91,6 +92,22 @@ def test_a_class_name_stands_once() -> None:
     allowed = {name.lower() for name in NAMED_TWICE}
     assert {name: found for name, found in twice.items() if name not in allowed} == {}
     assert sorted(allowed - twice.keys()) == [], "is listed in NAMED_TWICE needlessly"
+
+
+def test_no_import_goes_in_a_circle() -> None:
+    """Imports for types alone, and those inside functions, count like all others.  CycleError names the modules."""
+    modules = {".".join(source.with_suffix("").parts) for source in SOURCES}
+    graph: dict[str, set[str]] = {}
+    for source in SOURCES:
+        imported = graph.setdefault(".".join(source.with_suffix("").parts), set())
+        for node in ast.walk(TREES[source]):
+            if isinstance(node, ast.Import):
+                imported |= {each.name for each in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                imported |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+        imported &= modules
+    assert sum(map(len, graph.values())) > 1000
+    graphlib.TopologicalSorter(graph).prepare()
 
 
 def test_a_collection_in_the_middle_of_parsing_changes_nothing() -> None:

@@ -22,9 +22,9 @@ from zope.interface import implementer
 from proxy.listener import limits
 from proxy.listener.client_socket import ClientSocket
 from proxy.listener.context import ListenerContext, TunnelProtocol, scope_address
+from proxy.listener.deadline import Deadline
 from proxy.listener.fair_selector import Priority, SlowReader
 from proxy.listener.http1.body import Body, ChunkedBody, LengthBody, is_short
-from proxy.listener.http1.deadline import Deadline
 from proxy.listener.http1.head import HeadSearch, RequestHead, RequestRefused
 from proxy.listener.http1.request import Exchange
 from proxy.listener.http1.response import ResponseHead, refusal

@@ -1,6 +1,6 @@
 import asyncio
 
-from proxy.listener.http1.deadline import Deadline
+from proxy.listener.deadline import Deadline
 
 
 async def elapsed(*steps) -> list[str]:
