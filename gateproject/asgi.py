@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import django
-import structlog
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateproject.settings")  # noqa: TID251 - an entry point
 django.setup()
@@ -20,7 +19,6 @@ from authorize.client import Authorizer  # noqa: E402
 from config.options import Options  # noqa: E402
 from databroker.client import BrokerClient  # noqa: E402
 from foundation.errors import BadRequest, ConfigError  # noqa: E402
-from foundation.fd_limit import raise_limit  # noqa: E402
 from foundation.telemetry.tracing import tracer  # noqa: E402
 from gateproject.process.reload import ConfigurationStatus  # noqa: E402
 from gateproject.process.runtime import Runtime  # noqa: E402
@@ -33,8 +31,6 @@ from proxy.listener import listen  # noqa: E402
 from proxy.observe.spans import begun, name_page, status_noted  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
 from proxy.service import ProxyService  # noqa: E402
-
-log = structlog.get_logger(__name__)
 
 # Django gathers a body whole, on disk, before it asks whose it is.  Our largest form is the admin's, with a page of ids.
 PAGE_BODY_BYTES = 64 * 1024
@@ -135,18 +131,24 @@ def answered(*facts: Any) -> None:
     served(runtime.services.proxy).answered(*facts)
 
 
-def _served_by_daphne() -> None:
-    if runtime.options.data_plane == "envoy":
-        sys.exit("nothing was started\ndata_plane: envoy is started by `manage.py rungate`, not by the daphne command")
-    log.warning("served by the daphne command: address and TLS are its own arguments, those of the configuration are not used")
-    raise_limit()
-    try:
-        runtime.open_metrics()
-    except ConfigError as error:
-        sys.exit(f"nothing was started\n{error}")
+def begin_under_daphne() -> None:
+    runtime.begin()
+    runtime.autocert.begin(runtime.options)
+    runtime.say_ready()
 
 
-# The stock `daphne` command imports this module and nothing else of ours: it must find our connections in place of its own, and the
-# background work must begin with its event loop.
-listen.install(lambda: runtime.services.listener.limits, on_serve=_served_by_daphne, on_stop=runtime.stop, ended=answered)
-listen.when_running(runtime.begin)
+# `daphne gateproject.asgi:application` imports this module and nothing else of ours before it makes its server.
+try:
+    listen.install(
+        listen.CommandedGate(
+            current=lambda: runtime.services.listener,
+            options=runtime.options,
+            on_open=runtime.open_under_daphne,
+            on_ready=begin_under_daphne,
+            on_stop=runtime.stop,
+            ended=answered,
+            obtained=runtime.autocert.obtained,
+        )
+    )
+except ConfigError as error:
+    sys.exit(f"nothing was started: {error}")

@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 from django.http import HttpRequest, HttpResponse
 
-from authenticate.provider.django_oidc import CodeRefused, GateCallbackView, ScopeReduced
+from authenticate.provider.oidc import CodeRefused, GateCallbackView, ScopeReduced
 from authenticate.provider.tokens import cleaned
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.step_up import UNMET, UNTOLD, WEAK, StepUpRequest

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from authenticate.provider.kinds.base import groups_in
+from authenticate.providers.base import groups_in
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from databroker.adminsite.details import claim_text

@@ -19,12 +19,12 @@ ROOT = Path(__file__).parents[2]
 READY_TIMEOUT = 90.0
 
 
-def main(ports: Ports, folder_path: Path, environ: Mapping[str, str]) -> int:
-    """Runs until Ctrl-C, SIGTERM or SIGHUP (0), or until something fails (1)."""
-    return asyncio.run(_until_stopped(ports, folder_path, environ))
+def main(ports: Ports, folder_path: Path, environ: Mapping[str, str], *, by_daphne: bool = False) -> int:
+    """Runs until Ctrl-C, SIGTERM or SIGHUP (0), or until something fails (1).  `by_daphne`: gate is served by that command."""
+    return asyncio.run(_until_stopped(ports, folder_path, environ, by_daphne=by_daphne))
 
 
-async def _until_stopped(ports: Ports, folder_path: Path, environ: Mapping[str, str]) -> int:
+async def _until_stopped(ports: Ports, folder_path: Path, environ: Mapping[str, str], *, by_daphne: bool) -> int:
     demo = asyncio.current_task()
     assert demo is not None
 
@@ -38,7 +38,7 @@ async def _until_stopped(ports: Ports, folder_path: Path, environ: Mapping[str, 
         asyncio.get_running_loop().add_signal_handler(number, stop)
     try:
         async with contextlib.AsyncExitStack() as children:
-            await Demo(ports, Folder.prepare(folder_path), environ, children).run()
+            await Demo(ports, Folder.prepare(folder_path), environ, children, by_daphne=by_daphne).run()
     except DemoError as error:
         print(f"demo: {error}", file=sys.stderr, flush=True)
         return 1
@@ -48,7 +48,8 @@ async def _until_stopped(ports: Ports, folder_path: Path, environ: Mapping[str, 
 
 
 class Demo:
-    def __init__(self, ports: Ports, folder: Folder, environ: Mapping[str, str], stack: contextlib.AsyncExitStack):
+    def __init__(self, ports: Ports, folder: Folder, environ: Mapping[str, str], stack: contextlib.AsyncExitStack, *, by_daphne: bool):
+        self.by_daphne = by_daphne
         self.ports = ports
         self.folder = folder
         self.environ = environ
@@ -65,10 +66,16 @@ class Demo:
         upstreams = await self._start("upstreams", sys.executable, "-m", "examples.demo.upstreams", *options, announces=True)
         say("Starting gate ...")
         config_file = write_config(self.folder, self.ports, upstreams)
-        await self._start("gate", sys.executable, "manage.py", "rungate", "-config", str(config_file))
+        await self._start("gate", sys.executable, *self._gate(config_file))
         await self._or_the_end_of_a_child(self._everything_answers())
         say(introduction(self.ports, self.folder))
         await self._or_the_end_of_a_child(asyncio.Event().wait())
+
+    def _gate(self, config_file: Path) -> tuple[str, ...]:
+        if not self.by_daphne:
+            return ("manage.py", "rungate", "-config", str(config_file))
+        self.environ = {**self.environ, "GATE_CONFIG": str(config_file)}
+        return ("-m", "daphne", "-b", "127.0.0.1", "-p", str(self.ports.gate), "gateproject.asgi:application")
 
     async def _start(self, name: str, *command: str, announces: bool = False) -> dict[str, int]:
         log_file = self.folder.log_file(name)

@@ -28,6 +28,7 @@ from databroker.service import DataBrokerService
 from databroker.store.open import open_store
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import ConfigError, Problem
+from foundation.fd_limit import raise_limit
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
 from foundation.telemetry.logs import configure_logs
@@ -43,6 +44,7 @@ from gateproject.settings import cookie_settings
 from proxy.autocert.service import Autocert
 from proxy.envoy.service import EnvoyPlane
 from proxy.incoming import IncomingRequest
+from proxy.listener import listen
 from proxy.listener.state import ListenerState
 from proxy.planes.carrying import Carrying
 from proxy.planes.ext_authz import ExtAuthzResponder
@@ -58,6 +60,15 @@ SIGNS_IN = ("all", "authenticate")
 KEEPS_DIRECTORY = (*SIGNS_IN, "databroker")
 SERVES_PEOPLE = ("all", "authenticate", "proxy")
 SERVES_GRPC_ONLY = ("authorize", "databroker")
+
+
+def needs_rungate(options: Options) -> Problem | None:
+    """What of the configuration no server can do that is only given our ASGI application."""
+    if options.data_plane == "envoy":
+        return Problem("data_plane", "envoy is started by `manage.py rungate`, and by no other command")
+    if options.services in SERVES_GRPC_ONLY:
+        return Problem("services", f"{options.services} is asked by gRPC alone: `manage.py rungate` runs it")
+    return None
 
 
 @dataclass(slots=True)
@@ -148,6 +159,20 @@ class Runtime:
     def open_metrics(self) -> None:
         """Take the port of `metrics_address`; ConfigError."""
         self._metrics.serve(self.options, self._metrics.take(self.options))
+
+    def open_redirects(self) -> None:
+        """Take the port of `http_redirect_addr`; ConfigError."""
+        if self.options.http_redirect_addr is not None:
+            listen.lead_to_https(self.options.http_redirect_addr, lambda: self.services.options.headers, self.autocert.obtained)
+
+    def open_under_daphne(self) -> None:
+        """Take all ports but those that Daphne's command was given; ConfigError, too, where gate needs another command."""
+        if problem := needs_rungate(self.options):
+            raise ConfigError([problem])
+        raise_limit()
+        self.open_grpc()
+        self.open_metrics()
+        self.open_redirects()
 
     def begin(self) -> None:
         """Begin the background work; called once, when the event loop runs."""

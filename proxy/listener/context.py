@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, Protocol
 
-from proxy.listener.limits import ListenerLimits
+from proxy.listener.limits import APPLICATION_GRACE_SECONDS, ListenerLimits
 
 Application = Callable[[dict[str, Any], Callable[..., Awaitable[Any]], Callable[..., Awaitable[None]]], Awaitable[None]]
 
@@ -53,6 +53,7 @@ class ListenerContext:
     application: Application
     current_limits: Callable[[], ListenerLimits]
     ended: Ended = uncounted
+    grace: float = APPLICATION_GRACE_SECONDS  # an application has so long to notice that its client went away
     channels: set[OpenConnection] = field(default_factory=set)
     exchanges: set[OpenExchange] = field(default_factory=set)
     is_stopping: bool = False

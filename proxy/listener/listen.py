@@ -4,28 +4,34 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
-from twisted.internet.interfaces import IProtocolFactory
-from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 
 from foundation.errors import ConfigError, Problem
 from foundation.values import HostPort
 from proxy.keep_alive import keep_alive
 from proxy.listener.context import Application, Ended, uncounted
+from proxy.listener.daphne_command import CommandedGate, install
 from proxy.listener.https_redirects import HttpsRedirects
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.proxy_protocol.wrapper import ProxyProtocolFactory
-from proxy.listener.server import ChannelFactory, GateServer, PlainListener, install, run, use_event_loop, when_running
+from proxy.listener.server import BACKLOG, ChannelFactory, GateServer, PlainListener, adopted, run, use_event_loop, when_running
 from proxy.listener.state import ListenerState
-from proxy.listener.tls.acme_challenge import AcmeChallengeFactory
 from proxy.listener.tls.acme_state import AcmeState
-from proxy.listener.tls.certificates import Certificates, CurrentCertificates
-from proxy.listener.tunnel import HalfClosingTLS
+from proxy.listener.wrapping import wrapped
 
-__all__ = ["PlainListener", "bind", "install", "lead_to_https", "run", "serve", "serve_behind", "use_event_loop", "when_running"]
+__all__ = [
+    "CommandedGate",
+    "PlainListener",
+    "bind",
+    "install",
+    "lead_to_https",
+    "run",
+    "serve",
+    "serve_behind",
+    "use_event_loop",
+    "when_running",
+]
 
 log = structlog.get_logger(__name__)
-
-_BACKLOG = 1024
 
 
 def serve(
@@ -53,10 +59,9 @@ def serve(
         return current().limits
 
     def wrap(factory: ChannelFactory) -> IProtocolFactory:
-        wrapped = AcmeChallengeFactory(_tls(current)(factory), limits, obtained or AcmeState()) if is_tls else factory
-        return ProxyProtocolFactory(wrapped, limits) if is_behind_balancer else wrapped
+        return wrapped(factory, current, is_behind_balancer=is_behind_balancer, obtained=obtained)
 
-    GateServer(application, [listener], limits, ended).serve(wrap, on_ready=on_ready, on_stop=on_stop)
+    _server(application, listener, limits, ended).serve(_opener(listener, wrap), on_ready=on_ready, on_stop=on_stop)
 
 
 def serve_behind(
@@ -70,8 +75,8 @@ def serve_behind(
     ended: Ended = uncounted,
 ) -> None:
     """Serve on a Unix socket, for a process of ours that people's connections end at.  `before_stop` is awaited first."""
-    server = GateServer(application, [listener], lambda: current().limits, ended)
-    server.serve(lambda factory: factory, on_ready=on_ready, on_stop=on_stop, before_stop=before_stop)
+    server = _server(application, listener, lambda: current().limits, ended)
+    server.serve(_opener(listener, lambda factory: factory), on_ready=on_ready, on_stop=on_stop, before_stop=before_stop)
 
 
 def lead_to_https(address: HostPort, headers: Callable[[], Mapping[str, str]], obtained: AcmeState | None = None) -> PlainListener:
@@ -85,10 +90,10 @@ def bind(address: HostPort, setting: str) -> socket.socket:
     """Listening socket; ConfigError, in the name of the setting, where the address can't be had."""
     try:
         if not address.host and socket.has_dualstack_ipv6():
-            listener = socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG)
+            listener = socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
         else:
             family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-            listener = socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
+            listener = socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
     except OSError as error:
         where = f"{address.host}:{address.port}"
         raise ConfigError([Problem(setting, f"can't listen on {where}: {(error.strerror or str(error)).lower()}")]) from error
@@ -103,16 +108,18 @@ def _shown(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _tls(current: Callable[[], ListenerState]) -> Callable[[ChannelFactory], IProtocolFactory]:
-    def certificates() -> Certificates:
-        found = current().certificates
-        if found is None:
-            raise RuntimeError("a listener that began with TLS keeps it")
-        return found
+def _server(application: Application, listener: socket.socket, limits: Callable[[], ListenerLimits], ended: Ended) -> GateServer:
+    return GateServer(application, [f"socket:{listener.getsockname()}"], limits, ended)
 
-    def with_tls(factory: ChannelFactory) -> IProtocolFactory:
-        wrapped = TLSMemoryBIOFactory(CurrentCertificates(certificates), False, factory)
-        wrapped.protocol = HalfClosingTLS
-        return wrapped
 
-    return with_tls
+def _opener(
+    listener: socket.socket, wrap: Callable[[ChannelFactory], IProtocolFactory]
+) -> Callable[[ChannelFactory], list[IListeningPort]]:
+    """Opener of the one port of a socket; `wrap` may put TLS around the connections."""
+
+    def open_port(factory: ChannelFactory) -> list[IListeningPort]:
+        port = adopted(listener, wrap(factory))
+        listener.close()
+        return [port]
+
+    return open_port

@@ -16,10 +16,11 @@ import daphne.server
 import structlog
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.interfaces import IAddress, IListeningPort, IProtocolFactory
+from twisted.internet.interfaces import IAddress, IListeningPort, IProtocolFactory, IProtocolNegotiationFactory
 from twisted.internet.protocol import Factory
 from twisted.internet.tcp import Port
 from twisted.logger import globalLogBeginner
+from zope.interface import implementer
 
 from foundation.fd_limit import CLIENTS, is_short, report_shortage
 from foundation.tasks import spawn
@@ -36,26 +37,33 @@ Limits = Callable[[], ListenerLimits]  # those in force now
 # Running requests have this long to end when the process is told to stop.
 STOP_SECONDS = 10.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# Who has connected and waits to be taken.
+BACKLOG = 1024
 # New connections in one turn of the event loop.
 ACCEPTS = 8
 LOOK_AGAIN = 0.1  # seconds: whether there are file descriptors for new clients again
 
 
+@implementer(IProtocolNegotiationFactory)
 class ChannelFactory(Factory):
-    """Factory of our connections in the place of `daphne.server.HTTPFactory`, so it is built with Daphne's server."""
+    """Factory of our connections, for a server of Daphne's."""
 
     noisy = False
 
     def __init__(
         self, server: "daphne.server.Server", limits: Limits = ListenerLimits, on_stop: OnStop | None = None, ended: Ended = uncounted
     ):
-        self.context = ListenerContext(server.application, limits, ended)
+        self.context = ListenerContext(server.application, limits, ended, server.application_close_timeout)
         self._on_stop = on_stop
         # "before": the reactor waits for these alone; a later phase would lose the loop under our feet.
         reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromFuture(spawn(self._stop(), name="stop")))
 
     def buildProtocol(self, addr: IAddress) -> Channel:
         return Channel(self.context)
+
+    def acceptableProtocols(self) -> list[bytes]:
+        """Protocols that an `ssl:` endpoint may agree on (ALPN, RFC 7301); without any, Twisted (26.4) refuses whoever offers some."""
+        return [b"http/1.1"]
 
     async def _stop(self) -> None:
         await drain(self.context)
@@ -64,11 +72,11 @@ class ChannelFactory(Factory):
 
 
 class GateServer(daphne.server.Server):
-    """Server of Daphne's on sockets that are open already, instead of endpoints described by strings."""
+    """Server of Daphne's with our connections."""
 
-    def __init__(self, application: Application, sockets: list[socket.socket], limits: Limits, ended: Ended = uncounted):
-        super().__init__(application, endpoints=[f"socket:{each.getsockname()}" for each in sockets])
-        self._sockets = sockets
+    def __init__(self, application: Application, endpoints: list[str], limits: Limits, ended: Ended = uncounted, **daphnes: Any):
+        """`daphnes` are arguments of Daphne's own."""
+        super().__init__(application, endpoints=endpoints, **daphnes)
         self._limits = limits
         self._ended = ended
         self._ports: list[IListeningPort] = []
@@ -77,22 +85,22 @@ class GateServer(daphne.server.Server):
 
     def serve(
         self,
-        wrap: Callable[[ChannelFactory], IProtocolFactory],
+        open_ports: Callable[[ChannelFactory], list[IListeningPort]],
         *,
         on_ready: Callable[[], None],
         on_stop: OnStop,
         before_stop: OnStop | None = None,
+        on_open: Callable[[], None] = lambda: None,
     ) -> None:
-        """Run until SIGTERM or SIGINT, and then as long as `before_stop` takes.  `wrap` may put TLS around the connections."""
+        """Run until SIGTERM or SIGINT, and then as long as `before_stop` takes.  ConfigError, with nothing served, of `open_ports` and of
+        `on_open`, which takes other ports."""
         globalLogBeginner.beginLoggingTo([_report], redirectStandardIO=False, discardBuffer=True)
         use_event_loop()
         install_fair_selector(loop())
         self._before_stop = before_stop
+        on_open()
         self.http_factory = ChannelFactory(self, self._limits, on_stop, self._ended)
-        factory = wrap(self.http_factory)
-        self._ports = [_adopted(each, factory) for each in self._sockets]
-        for each in self._sockets:
-            each.close()
+        self._ports = open_ports(self.http_factory)
         reactor.addSystemEventTrigger("before", "shutdown", self._stop_accepting)
         when_running(on_ready)
         for number in STOP_SIGNALS:
@@ -148,7 +156,8 @@ class BoundedAcceptPort(Port):
             self.startReading()
 
 
-def _adopted(listener: socket.socket, factory: IProtocolFactory) -> IListeningPort:
+def adopted(listener: socket.socket, factory: IProtocolFactory) -> IListeningPort:
+    """Port of a socket that listens already, of which this has its own descriptor."""
     if listener.family == socket.AF_UNIX:
         return reactor.adoptStreamPort(listener.fileno(), listener.family, factory)
     port = BoundedAcceptPort._fromListeningDescriptor(reactor, listener.fileno(), listener.family, factory)
@@ -163,7 +172,7 @@ class PlainListener:
         self._context = ListenerContext(application, ListenerLimits)
         factory = Factory.forProtocol(partial(Channel, self._context))
         factory.noisy = False
-        self._port = _adopted(listener, factory)
+        self._port = adopted(listener, factory)
         listener.close()
 
     def close(self) -> "asyncio.Future[None]":
@@ -211,28 +220,6 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     when_running(lambda: begun.append(spawn(until_its_end(), name="main")))
     run_reactor()
     begun[0].result()
-
-
-def install(
-    limits: Limits = ListenerLimits,
-    *,
-    on_serve: Callable[[], None] = lambda: None,
-    on_stop: OnStop | None = None,
-    ended: Ended = uncounted,
-) -> None:
-    """Make the stock `daphne` command build our connections: it looks the factory's name up when it starts.
-
-    `limits` is asked whenever one is needed, so that a reload changes them.
-
-    `on_serve` is called when that command begins to serve, `on_stop` is awaited after its last request, `ended` is told of each.
-    """
-
-    def factory(server: "daphne.server.Server") -> ChannelFactory:
-        install_fair_selector(loop())
-        on_serve()
-        return ChannelFactory(server, limits, on_stop, ended)
-
-    daphne.server.HTTPFactory = factory
 
 
 async def drain(context: ListenerContext, seconds: float = STOP_SECONDS) -> None:

@@ -99,7 +99,7 @@ def test_the_stock_server_runs_it_too(tmp_path: Path, upstream: SampleUpstream) 
         assert _status(port, "auth.example.com", "/.gate/") == 302
         assert _status(port, "unknown.example.com") == 404
         assert child.stop() == 0
-        assert sum("served by the daphne command" in line for line in child.lines) == 1
+        assert sum("gate is ready" in line for line in child.lines) == 1
         assert "gate has stopped" in child.output
         assert "Traceback" not in child.output
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.asgi_servers import TLS_ELSEWHERE
 from tests.support.certs import certificate_files
 from tests.support.children import Child, clean_environment
 from tests.support.development_provider import DevelopmentProvider
@@ -291,7 +292,7 @@ def test_the_stock_server_carries_tunnels_too(tmp_path: Path) -> None:
     with TcpUpstream() as held:
         builder = GateBuilder("http://127.0.0.1:9")
         builder.policy.append({"from": f"tcp+https://{OPEN}:{ECHO_PORT}", "to": held.url, "allow_public_unauthenticated_access": True})
-        config = builder.write(tmp_path, certificate_files(tmp_path, OPEN))
+        config = builder.setting(**TLS_ELSEWHERE).write(tmp_path, certificate_files(tmp_path, OPEN))
         arguments = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(builder.port), "gateproject.asgi:application")
         with Child.python(*arguments, environment=clean_environment(GATE_CONFIG=str(config))) as child:
             child.wait_for(lambda: _listens(builder.port), "daphne listens")

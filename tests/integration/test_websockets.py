@@ -17,6 +17,7 @@ import pytest
 import yaml
 from aiohttp import web
 
+from tests.support.asgi_servers import TLS_ELSEWHERE
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import Child, clean_environment, wait_until
 from tests.support.cookies import of_client
@@ -163,7 +164,7 @@ def server(
         with builder.start(directory) as running:
             yield Server(builder, upstream, running.child, running.certificates)
         return
-    config = builder.write(directory, certificate_files(directory, HOST))
+    config = builder.setting(**TLS_ELSEWHERE).write(directory, certificate_files(directory, HOST))
     arguments = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(builder.port), "gateproject.asgi:application")
     with Child.python(*arguments, environment=clean_environment(GATE_CONFIG=str(config))) as child:
         child.wait_for(lambda: _listens(builder.port), "daphne listens")

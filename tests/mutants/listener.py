@@ -215,8 +215,21 @@ said = door("proxy/upstreams/upstream_errors.py", FULL)
 said.without(
     "an upstream that can't be asked for lack of descriptors is told", "            report_shortage(UPSTREAMS)\n", "            pass\n"
 )
+daphnes = door("proxy/listener/daphne_options.py", "unit/proxy/listener/test_daphne_options.py")
+daphnes.without(
+    "an option of daphne without effect is refused", "        elif option.instead and value not in option.same:\n", "        elif False:\n"
+)
+daphnes.without("daphne believes no proxy that is not named", 'if "proxy_headers" in given and not options.trusted_proxies:', "if False:")
+daphnes.without("under daphne TLS has one source", "if not options.insecure_server and (own :=", "if False and (own :=")
+wrapping = door("proxy/listener/wrapping.py", "unit/proxy/listener/test_wrapping.py")
+wrapping.without("a configuration with certificates is TLS", "if current().certificates is not None:", "if False:")
+command = door("proxy/listener/daphne_command.py", "unit/proxy/listener/test_daphne_command.py")
+command.without("another Daphne is refused", "if not daphne.__version__.startswith(VERSIONS):", "if False:")
 
 DOORS = (
+    daphnes,
+    wrapping,
+    command,
     places,
     said,
     groups,

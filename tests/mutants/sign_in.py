@@ -75,9 +75,7 @@ provider_http.without(
     "cookies are not kept for the next person", "self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))", "pass"
 )
 
-oidc = door(
-    "authenticate/provider/django_oidc.py", "unit/authenticate/views/test_callback.py", "unit/authenticate/provider/test_django_oidc.py"
-)
+oidc = door("authenticate/provider/oidc.py", "unit/authenticate/views/test_callback.py", "unit/authenticate/provider/test_oidc.py")
 oidc.without("a state is used once", "if not await self.service.spend_state(state):", "if False:")
 oidc.without("an answer is of our issuer", "        check_sender(params, client.provider.issuer)\n", "")
 oidc.without("an answer names its sender where it always does", 'if discovery.sends_issuer and "iss" not in params:', "if False:")
@@ -91,9 +89,7 @@ oidc.without(
     "unit/authenticate/views/test_callback.py",
 )
 
-client = door(
-    "authenticate/provider/client.py", "unit/authenticate/views/test_callback.py", "unit/authenticate/provider/test_django_oidc.py"
-)
+client = door("authenticate/provider/client.py", "unit/authenticate/views/test_callback.py", "unit/authenticate/provider/test_oidc.py")
 client.without("userinfo is about the same person", 'if userinfo.get("sub") != payload["sub"]:', "if False:")
 client.without("userinfo has no say in the token's claims", " if name not in TOKEN_CLAIMS}", "}")
 
@@ -116,12 +112,12 @@ oidc.without(
     "unit/authenticate/views/test_callback.py",
 )
 oidc.without("a missing scope is told", "        if missing.other:\n", "        if False:\n", "unit/authenticate/views/test_callback.py")
-REGISTRY = "unit/authenticate/provider/kinds/test_registry.py"
-scopes = door("authenticate/provider/kinds/oidc.py", REGISTRY)
+REGISTRY = "unit/authenticate/providers/test_registry.py"
+scopes = door("authenticate/providers/oidc.py", REGISTRY)
 scopes.without("what was taken out is seen, beside what was given", "and name not in given_names)", "and not given_names)")
 scopes.without("scopes may stand between commas", 're.split(r"[,\\s]+", scopes)', "scopes.split()")
 scopes.without("Google's long names are known everywhere", "name.removeprefix(_LONG)", "name")
-scopes_of_azure = door("authenticate/provider/kinds/azure.py", REGISTRY)
+scopes_of_azure = door("authenticate/providers/azure.py", REGISTRY)
 scopes_of_azure.without("another's address is not Microsoft Graph's", 'r"^(https://(dod-)', 'r"^(.*|https://(dod-)')
 scopes_of_azure.without("the case of a scope says nothing", "name.lower()", "name")
 scopes_of_azure.without("what .default stands for is not looked for", 'if scope.rpartition("/")[2].lower() != ".default"', "")
@@ -150,10 +146,10 @@ issuers.without("a tenant is of the configured host", "named.startswith(before) 
 issuers.without("an open tenant is a GUID", " and is_tenant(named[len(before) : len(named) - len(after)])", "")
 issuer.without("the key of one tenant signs for no other", "return owner is None or owner == named or", "return True or")
 
-azure = door("authenticate/provider/kinds/azure.py", "unit/authenticate/provider/kinds/test_azure.py")
+azure = door("authenticate/providers/azure.py", "unit/authenticate/providers/test_azure.py")
 azure.without("a stranger's tenant does not vouch for addresses", "if TENANT not in self.issuer:", "if True:")
 
-github = door("authenticate/provider/kinds/github.py", "unit/authenticate/provider/kinds/test_github.py")
+github = door("authenticate/providers/github.py", "unit/authenticate/providers/test_github.py")
 github.without("only a verified address of GitHub counts", ' and entry.get("verified") is True', "")
 
 sign_in_view = door("authenticate/views/sign_in.py", "unit/authenticate/views/test_sign_in.py")
@@ -170,9 +166,7 @@ sessions.without(
     "return session",
 )
 
-provider = door(
-    "authenticate/provider/kinds/base.py", "unit/authenticate/provider/kinds/test_oidc.py", "unit/authenticate/views/test_callback.py"
-)
+provider = door("authenticate/providers/base.py", "unit/authenticate/providers/test_oidc.py", "unit/authenticate/views/test_callback.py")
 provider.without("an address that either does not vouch for is unverified", ", **doubted}", "}")
 
 DOORS = (

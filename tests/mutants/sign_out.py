@@ -69,17 +69,17 @@ provider_client.without(
     "a silent provider keeps nobody signed in", "async with asyncio.timeout(timeout):", "async with asyncio.timeout(None):"
 )
 
-oidc_provider = door("authenticate/provider/kinds/oidc.py", "unit/authenticate/provider/test_client.py")
+oidc_provider = door("authenticate/providers/oidc.py", "unit/authenticate/provider/test_client.py")
 oidc_provider.without("the access token is revoked, too", ', (session.access_token, "access_token")', "")
 
-keycloak = door("authenticate/provider/kinds/keycloak.py", "unit/authenticate/provider/kinds/test_keycloak.py")
+keycloak = door("authenticate/providers/keycloak.py", "unit/authenticate/providers/test_keycloak.py")
 keycloak.without(
     "a sign-out leaves the other browsers at Keycloak",
     'return ((session.access_token, "access_token"),)',
     "return super().revocable_tokens(session)",
 )
 keycloak.without("nothing outlives its sign-out", '    default_scopes = ("openid", "profile", "email")\n', "")
-google = door("authenticate/provider/kinds/google.py", "unit/authenticate/provider/kinds/test_generic.py")
+google = door("authenticate/providers/google.py", "unit/authenticate/providers/test_generic.py")
 google.without(
     "a sign-out leaves the other browsers at Google", "        return ()\n", "        return super().revocable_tokens(session)\n"
 )

@@ -178,7 +178,7 @@ bearer_tokens.without(
     "a route takes its own kind", "key = (trust, hashlib.sha256", "key = (next(iter(self._trusts.values())), hashlib.sha256"
 )
 
-userinfo = door("authenticate/provider/kinds/oidc.py", "unit/authenticate/test_bearer_tokens.py")
+userinfo = door("authenticate/providers/oidc.py", "unit/authenticate/test_bearer_tokens.py")
 userinfo.without(
     "a token that userinfo calls bad is bad", 'if answer.status == 401 or error == "invalid_token":', "if answer.status == 401:"
 )

@@ -32,6 +32,9 @@ from tests.support.development_provider import pick_person
 
 AUTHENTICATE_HOST = "authenticate.localhost"
 
+# Arguments of Python by which something serves gate on a port, perhaps with certificates; the configuration is in its environment.
+ServerCommand = Callable[[int, CertificateFiles], tuple[str | Path, ...]]
+
 
 class GateBuilder:
     def __init__(self, provider_url: str, *, authenticate_host: str = AUTHENTICATE_HOST):
@@ -67,10 +70,10 @@ class GateBuilder:
         self.settings |= settings
         return self
 
-    def start(self, directory: Path, **environment: str) -> "RunningGate":
-        """Returns when gate answers; raises AssertionError with its log where it does not."""
+    def start(self, directory: Path, command: "ServerCommand | None" = None, **environment: str) -> "RunningGate":
+        """Returns when gate answers; raises AssertionError with its log where it does not.  `command` is `manage.py rungate` by default."""
         certificates = certificate_files(directory, self.authenticate_host, *self._route_hosts())
-        return RunningGate(self, self.write(directory, certificates), certificates, environment)
+        return RunningGate(self, self.write(directory, certificates), certificates, environment, command)
 
     def beside(self) -> "GateBuilder":
         """Another process of the same gate: its routes, secrets and provider, on a port of its own that people do not see."""
@@ -94,14 +97,21 @@ class GateBuilder:
 
 class RunningGate:
     def __init__(
-        self, builder: GateBuilder, config_file: Path, certificates: CertificateFiles, environment: Mapping[str, str] | None = None
+        self,
+        builder: GateBuilder,
+        config_file: Path,
+        certificates: CertificateFiles,
+        environment: Mapping[str, str] | None = None,
+        command: ServerCommand | None = None,
     ):
         self.builder = builder
         self.url = builder.url
         self.port = builder.port
         self.certificates = certificates
         self.config_file = config_file
-        self.child = Child.python("manage.py", "rungate", "-config", config_file, environment=clean_environment(**(environment or {})))
+        run = ("manage.py", "rungate", "-config", config_file) if command is None else command(builder.listens, certificates)
+        others = {} if command is None else {"GATE_CONFIG": str(config_file)}
+        self.child = Child.python(*run, environment=clean_environment(**others, **(environment or {})))
         try:
             self.child.wait_for(self._answers, "gate answers /ping", 60)
         except BaseException:

@@ -17,6 +17,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--port", type=int, default=8443, help="gate's port (default 8443)")
         parser.add_argument("--idp-port", type=int, default=9400, help="the development provider's port (default 9400)")
+        parser.add_argument("--daphne", action="store_true", help="serve gate by the daphne command, not by manage.py rungate")
         parser.add_argument(
             "--folder", type=Path, help="where secrets, certificates and logs are kept (default: demo in the data directory)"
         )
@@ -24,4 +25,4 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         folder = options["folder"] or configuration.default_folder(os.environ)  # noqa: TID251 - an entry point
         ports = configuration.Ports(options["port"], options["idp_port"])
-        sys.exit(run.main(ports, folder.absolute(), os.environ))  # noqa: TID251
+        sys.exit(run.main(ports, folder.absolute(), os.environ, by_daphne=options["daphne"]))  # noqa: TID251

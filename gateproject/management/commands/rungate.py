@@ -43,10 +43,8 @@ class Command(ConfiguredCommand):
             listen.use_event_loop()
             runtime.open_grpc()
             runtime.open_metrics()
-            if runtime.options.http_redirect_addr is not None:
-                listen.lead_to_https(
-                    runtime.options.http_redirect_addr, lambda: runtime.services.options.headers, runtime.autocert.obtained
-                )
+            runtime.open_redirects()
+            listen.when_running(runtime.begin)
             if runtime.options.data_plane == "envoy":
                 serve_behind_envoy(runtime, application, answered)
                 return

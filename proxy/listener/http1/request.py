@@ -19,7 +19,6 @@ from foundation.telemetry.http_calls import CLIENT_LEFT
 from proxy.listener.context import ListenerContext, TunnelProtocol
 from proxy.listener.http1.head import RequestHead, RequestRefused
 from proxy.listener.http1.response import CONTINUE, LAST_CHUNK, ResponseHead, connected, switching_protocols
-from proxy.listener.limits import APPLICATION_GRACE_SECONDS
 from proxy.listener.tls.certificates import tls_facts
 from proxy.listener.tunnel import TunnelEnd
 
@@ -116,7 +115,7 @@ class Exchange:
         _wake(self._readers)
         _wake(self._writers)
         if self._task is not None and not self._task.done():
-            self._grace = self._loop.call_later(APPLICATION_GRACE_SECONDS, self._task.cancel)
+            self._grace = self._loop.call_later(self._channel.context.grace, self._task.cancel)
 
     def refused(self, status: int) -> None:
         """Note that the listener answers in the application's place."""

@@ -14,11 +14,12 @@ from pathlib import Path
 from types import ModuleType
 
 from config.load import load_options
-from proxy.listener.listen import install, serve
+from proxy.listener.limits import ListenerLimits
+from proxy.listener.listen import CommandedGate, install, serve
 from proxy.listener.state import ListenerState
 from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
 
-install()
+install(CommandedGate(lambda: ListenerState(ListenerLimits(), None)))
 
 calls: list[dict] = []
 ended: list[list] = []

@@ -1,0 +1,179 @@
+"""`daphne gateproject.asgi:application`: the server that Daphne's command starts where gate is its application.
+
+Daphne's command makes its server of the class that `CommandLineInterface.server_class` names, after it has imported the application.  That
+one attribute is the hook.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import daphne
+import daphne.cli
+import structlog
+from OpenSSL import SSL, crypto
+from twisted.internet import reactor
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IReactorSocket, IReactorSSL, IReactorTCP, IReactorUNIX
+from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from config.options import Options
+from foundation.errors import ConfigError, Problem
+from proxy.keep_alive import keep_alive
+from proxy.listener.context import Application, Ended, uncounted
+from proxy.listener.daphne_options import OWN_TLS, command_line, given_options, kind_of, problems
+from proxy.listener.limits import ListenerLimits
+from proxy.listener.server import BACKLOG, BoundedAcceptPort, ChannelFactory, GateServer, OnStop, adopted
+from proxy.listener.state import ListenerState
+from proxy.listener.tls.acme_state import AcmeState
+from proxy.listener.tunnel import HalfClosingTLS
+from proxy.listener.wrapping import has_tls, wrapped
+
+log = structlog.get_logger(__name__)
+
+# Those whose command was read: what it does between the import of the application and `run()` is relied upon.
+VERSIONS = ("4.2.",)
+
+
+async def _no_end() -> None:
+    """End of a process that has nothing to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandedGate:
+    """Gate as the command serves it.  `options` is the configuration; `current` the listener's state, asked at each connection.
+
+    `on_open` takes the other ports (ConfigError), `on_ready` is called with all of them open, `on_stop` awaited after the last request.
+    """
+
+    current: Callable[[], ListenerState]
+    options: Options | None = None
+    on_open: Callable[[], None] = lambda: None
+    on_ready: Callable[[], None] = lambda: None
+    on_stop: OnStop = _no_end
+    ended: Ended = uncounted
+    obtained: AcmeState | None = None
+
+
+def install(gate: CommandedGate) -> None:
+    """Make Daphne's command start our server.  ConfigError with a Daphne whose command nobody has looked at."""
+    if not daphne.__version__.startswith(VERSIONS):
+        wanted = " or ".join(f"{version}x" for version in VERSIONS)
+        problem = (
+            f"gate runs on Daphne {wanted}, and {daphne.__version__} is installed: `pip install -r requirements.txt` installs what it needs"
+        )
+        raise ConfigError([Problem("", problem)])
+    daphne.cli.CommandLineInterface.server_class = staticmethod(partial(CommandServer, gate))
+
+
+class CommandServer(GateServer):
+    """Server of the command: its endpoints, our connections."""
+
+    def __init__(self, gate: CommandedGate, application: Application, endpoints: list[str], **keywords: Any):
+        """Exits with one line for each option that has no effect here."""
+        given = given_options(command_line(), keywords)
+        if found := list(problems(given, keywords, endpoints, gate.options)):
+            sys.exit("\n".join(f"nothing was started: daphne {problem}" for problem in found))
+        seconds = given.get("http_timeout")
+        limits = _limits(gate.current) if seconds is None else _limits_with_write(gate.current, float(seconds))
+        super().__init__(application, endpoints, limits, gate.ended, **keywords)
+        self._gate = gate
+        self._failed: list[str] = []
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT; exits with one line where a port can't be had."""
+        try:
+            self.serve(self._open, on_ready=self._gate.on_ready, on_stop=self._gate.on_stop, on_open=self._gate.on_open)
+        except ConfigError as error:
+            sys.exit(f"nothing was started: {'; '.join(map(str, error.problems))}")
+
+    def _open(self, factory: ChannelFactory) -> list[IListeningPort]:
+        ports: list[IListeningPort] = []
+        for endpoint in self.endpoints:
+            try:
+                opening = serverFromString(Ports(), endpoint).listen(self._with_tls(endpoint, factory))
+            except (OSError, ValueError, TypeError, LookupError, SSL.Error, crypto.Error) as error:
+                raise _cant_listen(endpoint, error) from error
+            opening.addCallbacks(ports.append, partial(self._note_failure, endpoint))
+        if self._failed:
+            raise ConfigError([Problem("", problem) for problem in self._failed])
+        for port in ports:
+            log.info("listening", address=_shown(port.getHost()), tls=has_tls(port.factory))
+        return ports
+
+    def _with_tls(self, endpoint: str, factory: ChannelFactory) -> IProtocolFactory:
+        """TLS, and the PROXY protocol before it, as the configuration says, where the endpoint has no TLS of its own."""
+        gate = self._gate
+        if kind_of(endpoint) in OWN_TLS:
+            return factory
+        is_behind_balancer = gate.options is not None and gate.options.use_proxy_protocol
+        return wrapped(factory, gate.current, is_behind_balancer=is_behind_balancer, obtained=gate.obtained)
+
+    def _note_failure(self, endpoint: str, failure: Failure) -> None:
+        self._failed.append(f"can't listen on {endpoint}: {failure.getErrorMessage()}")
+
+
+def _cant_listen(endpoint: str, error: Exception) -> ConfigError:
+    return ConfigError([Problem("", f"daphne --endpoint {kind_of(endpoint)} can't be opened: {error or type(error).__name__}")])
+
+
+@implementer(IReactorSocket, IReactorSSL, IReactorTCP, IReactorUNIX)
+class Ports:
+    """Ports of endpoints, in the place of Twisted's reactor: they accept as ours do."""
+
+    def listenTCP(self, port: int, factory: IProtocolFactory, backlog: int = BACKLOG, interface: str = "") -> IListeningPort:
+        opened = BoundedAcceptPort(port, _half_closing(factory), BACKLOG, interface, reactor)
+        opened.startListening()
+        keep_alive(opened.socket)
+        return opened
+
+    def listenSSL(
+        self, port: int, factory: IProtocolFactory, contextFactory: object, backlog: int = BACKLOG, interface: str = ""
+    ) -> IListeningPort:
+        return self.listenTCP(port, TLSMemoryBIOFactory(contextFactory, False, factory), backlog, interface)
+
+    def listenUNIX(self, *arguments: Any, **more: Any) -> IListeningPort:
+        return reactor.listenUNIX(*arguments, **more)
+
+    def adoptStreamPort(self, descriptor: int, family: int, factory: IProtocolFactory) -> IListeningPort:
+        with socket.socket(fileno=os.dup(descriptor)) as listener:  # the family is the socket's, whatever was said
+            listener.setblocking(False)
+            keep_alive(listener)
+            return adopted(listener, factory)
+
+
+def _half_closing(factory: IProtocolFactory) -> IProtocolFactory:
+    if isinstance(factory, TLSMemoryBIOFactory):  # an endpoint's own
+        factory.protocol = HalfClosingTLS
+    return factory
+
+
+def _shown(address: Any) -> str:
+    """host:port, or the name of a Unix socket."""
+    name = getattr(address, "name", None)
+    if name is not None:
+        return os.fsdecode(name)
+    return f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
+
+
+def _limits(current: Callable[[], ListenerState]) -> Callable[[], ListenerLimits]:
+    return lambda: current().limits
+
+
+def _limits_with_write(current: Callable[[], ListenerState], seconds: float) -> Callable[[], ListenerLimits]:
+    """Limits whose bound of a whole answer is the command's."""
+    known: list[tuple[ListenerLimits, ListenerLimits]] = []
+
+    def limits() -> ListenerLimits:
+        configured = current().limits
+        if not known or known[0][0] is not configured:
+            known[:] = [(configured, replace(configured, write=seconds))]
+        return known[0][1]
+
+    return limits

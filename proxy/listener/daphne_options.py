@@ -1,0 +1,133 @@
+"""Options of the `daphne` command: which count here, and which setting of gate does the work of the others.
+
+An option that would change nothing is refused, so that nobody believes in it.
+"""
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import daphne.cli
+
+from config.options import Options
+
+COUNTS = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """Option of the command.  `instead` says what does its work here, COUNTS for nothing but itself; `same` are the values by which it
+    asks for what gate does anyway.
+
+    `keyword` is its name where Daphne's command gives it to the server; "" where it keeps it to itself.
+    """
+
+    flag: str
+    instead: str = COUNTS
+    keyword: str = ""
+    same: tuple[object, ...] = ()
+
+
+_NO_PINGS = (
+    "gate sends no pings of its own; the kernel finds a client that is gone after two minutes, and `timeout_idle` one that does not read"
+)
+_FRAMES = "frames and messages of a websocket are bounded by 16 MiB, which no setting changes"
+_FORWARDED_FOR = "`trusted_proxies` name who is believed, and X-Forwarded-For is where they write it"
+
+# By argparse's name.  A test holds that these are all that the installed Daphne has.
+OPTIONS: Mapping[str, Option] = {
+    "application": Option("application"),
+    "host": Option("--bind"),
+    "port": Option("--port"),
+    "unix_socket": Option("--unix-socket"),
+    "file_descriptor": Option("--fd"),
+    "socket_strings": Option("--endpoint"),
+    "http_timeout": Option("--http-timeout", keyword="http_timeout"),
+    "application_close_timeout": Option("--application-close-timeout", keyword="application_close_timeout"),
+    "proxy_headers": Option("--proxy-headers", keyword="proxy_forwarded_proto_header"),
+    "proxy_headers_host": Option("--proxy-headers-host", _FORWARDED_FOR),
+    "proxy_headers_port": Option("--proxy-headers-port", _FORWARDED_FOR),
+    "websocket_timeout": Option("--websocket_timeout", "`timeout` of a route bounds its websockets", "websocket_timeout"),
+    "websocket_connect_timeout": Option(
+        "--websocket_connect_timeout",
+        "`timeout_read` bounds a request's head, `timeout` of a route its application's answer",
+        "websocket_connect_timeout",
+    ),
+    "websocket_max_message_size": Option("--websocket-max-message-size", _FRAMES, "websocket_max_message_size"),
+    "websocket_max_frame_size": Option("--websocket-max-frame-size", _FRAMES, "websocket_max_frame_size"),
+    "ping_interval": Option("--ping-interval", _NO_PINGS, "ping_interval"),
+    "ping_timeout": Option("--ping-timeout", _NO_PINGS, "ping_timeout"),
+    "verbosity": Option("--verbosity", "`log_level` and `proxy_log_level` say how much is logged", "verbosity", same=(1,)),
+    "access_log": Option("--access-log", "requests are lines of gate's log, on standard output, from `proxy_log_level` on", same=("-",)),
+    "log_fmt": Option("--log-fmt", "gate's log is JSON, and readable for people with `gate_debug`"),
+    "root_path": Option("--root-path", "gate has whole hosts: `from` of a route names one", "root_path", same=("",)),
+    "server_name": Option("--server-name", "`headers` adds a Server header to answers", "server_name", same=("",)),
+}
+# What Daphne's server knows besides, and its command never says.
+_UNSAID = frozenset({"websocket_handshake_timeout", "action_logger", "proxy_forwarded_address_header", "proxy_forwarded_port_header"})
+# Endpoints of Twisted that gate opens, by the word that they begin with; and those of them with TLS of their own.
+ENDPOINTS = ("tcp", "tcp6", "unix", "fd", "systemd", "ssl", "tls")
+OWN_TLS = frozenset({"ssl", "tls"})
+
+
+def given_options(argv: Sequence[str], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that were given, by argparse's name.  `argv` is the process's; of a command that is run in another way, `keywords`, which the
+    server got, say which differ from Daphne's own."""
+    parser = daphne.cli.CommandLineInterface().parser
+    own = vars(parser.parse_args(["application"]))
+    program = Path(argv[0])
+    if program.stem == "daphne" or program.parts[-2:] == ("daphne", "__main__.py"):
+        unset = object()
+        namespace = Namespace(**{name: value if isinstance(value, list) else unset for name, value in own.items()})
+        given = vars(parser.parse_known_args(argv[1:], namespace)[0])
+        return {name: value for name, value in given.items() if value is not unset and value != []}
+    return {
+        name: keywords[option.keyword]
+        for name, option in OPTIONS.items()
+        if option.keyword in keywords and (keywords[option.keyword] or None) != (own[name] or None)
+    }
+
+
+def kind_of(endpoint: str) -> str:
+    return endpoint.partition(":")[0]
+
+
+def problems(given: Mapping[str, Any], keywords: Mapping[str, Any], endpoints: Sequence[str], options: Options | None) -> Iterator[str]:
+    """Problems that keep the command from starting, a line each: options without effect here, and those against the configuration."""
+    known = {option.keyword for option in OPTIONS.values()} | _UNSAID
+    yield from (f"{name}: this gate does not know what it means" for name in keywords if name not in known)
+    for name, value in given.items():
+        option = OPTIONS.get(name)
+        if option is None:
+            yield f"{name}: this gate does not know what it means"
+        elif option.instead and value not in option.same:
+            yield f"{option.flag} has no effect here: {option.instead}"
+    for endpoint in endpoints:
+        if kind_of(endpoint) not in ENDPOINTS:
+            yield f"--endpoint {kind_of(endpoint)}: gate listens on {', '.join(ENDPOINTS)} (`use_proxy_protocol` for the PROXY protocol)"
+    if options is not None:
+        yield from _contradictions(given, endpoints, options)
+
+
+def _contradictions(given: Mapping[str, Any], endpoints: Sequence[str], options: Options) -> Iterator[str]:
+    if "proxy_headers" in given and not options.trusted_proxies:
+        yield "--proxy-headers believes nobody: `trusted_proxies` name the proxies whose X-Forwarded-For counts"
+    if (seconds := given.get("http_timeout")) is not None and options.timeout_write not in (timedelta(0), timedelta(seconds=seconds)):
+        yield f"--http-timeout {seconds} contradicts timeout_write, which bounds an answer, too: leave one of them out"
+    kinds = {kind_of(endpoint) for endpoint in endpoints}
+    if not options.insecure_server and (own := sorted(kinds & {*OWN_TLS, "unix"})):
+        what = "has no TLS" if own == ["unix"] else "has certificates of its own"
+        yield (
+            f"--endpoint {own[0]} {what}, and the configuration has certificates for `daphne -p`: "
+            "leave the endpoint to that, or set insecure_server: true, by which TLS is not the configuration's"
+        )
+    if options.use_proxy_protocol and kinds & OWN_TLS:
+        yield "--endpoint ssl begins with TLS, and use_proxy_protocol with the balancer's word: use `daphne -p` and the configuration's TLS"
+
+
+def command_line() -> Sequence[str]:
+    return sys.argv

@@ -1,0 +1,90 @@
+"""Daphne's command starts our server; how it does is what we rely on without being promised it."""
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import replace
+
+import daphne
+import daphne.cli
+import daphne.server
+import pytest
+
+from foundation.errors import ConfigError
+from proxy.listener.daphne_command import CommandedGate, CommandServer, install
+from proxy.listener.limits import ListenerLimits
+from proxy.listener.server import ChannelFactory
+from proxy.listener.state import ListenerState
+
+STATE = ListenerState(ListenerLimits(), None)
+
+
+async def application(scope: object, receive: object, send: object) -> None:
+    raise AssertionError
+
+
+@pytest.fixture(autouse=True)
+def _daphnes_own_server() -> Iterator[None]:
+    before = vars(daphne.cli.CommandLineInterface)["server_class"]
+    yield
+    daphne.cli.CommandLineInterface.server_class = before
+
+
+def started(*arguments: str, **keywords: object) -> CommandServer:
+    install(CommandedGate(lambda: STATE))
+    return daphne.cli.CommandLineInterface().server_class(application=application, endpoints=["tcp:0"], **keywords)
+
+
+def test_the_command_makes_its_server_after_the_application_is_imported() -> None:
+    source = inspect.getsource(daphne.cli.CommandLineInterface.run)
+    assert 0 < source.index("self.load_asgi_app(") < source.index("self.server_class(") < source.index("self.server.run()")
+    assert daphne.cli.CommandLineInterface.server_class is daphne.server.Server
+
+
+def test_it_is_our_server_then() -> None:
+    server = started(application_close_timeout=3)
+    assert isinstance(server, CommandServer)
+    assert server.abort_start is False
+    assert ChannelFactory(server).context.grace == 3
+
+
+def test_another_daphne_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daphne, "__version__", "5.0.0")
+    with pytest.raises(ConfigError, match=r"gate runs on Daphne 4\.2\.x, and 5\.0\.0 is installed"):
+        install(CommandedGate(lambda: STATE))
+    assert daphne.cli.CommandLineInterface.server_class is daphne.server.Server
+
+
+def test_an_option_without_effect_starts_nothing() -> None:
+    with pytest.raises(SystemExit) as ended:
+        started(ping_interval=7, root_path="/x")
+    lines = str(ended.value).splitlines()
+    assert [line.partition(" has no effect")[0] for line in lines] == [
+        "nothing was started: daphne --ping-interval",
+        "nothing was started: daphne --root-path",
+    ]
+
+
+def test_http_timeout_bounds_an_answer_whatever_the_configuration_says_next() -> None:
+    states = [STATE]
+    install(CommandedGate(lambda: states[-1]))
+    server = daphne.cli.CommandLineInterface().server_class(application=application, endpoints=["tcp:0"], http_timeout=7)
+    assert server._limits() == replace(ListenerLimits(), write=7.0)
+    states.append(ListenerState(ListenerLimits(read=1.0), None))
+    assert server._limits() == ListenerLimits(read=1.0, write=7.0)
+    assert started()._limits() is STATE.limits
+
+
+@pytest.mark.parametrize("endpoint", ["tcp:no-number", "ssl:0:privateKey=/not/there:certKey=/not/there", "unix:/not/there/socket"])
+def test_an_endpoint_that_can_not_be_had_is_one_line(endpoint: str) -> None:
+    server = started()
+    server.endpoints = [endpoint]
+    with pytest.raises(ConfigError) as refused:
+        server._open(ChannelFactory(server))
+    (problem,) = refused.value.problems
+    assert "\n" not in str(problem)
+    assert endpoint.partition(":")[0] in str(problem)
+
+
+def test_an_endpoint_agrees_on_http_1_1() -> None:
+    """Without any protocol Twisted (26.4) refuses every client that offers some, browsers first."""
+    assert ChannelFactory(started()).acceptableProtocols() == [b"http/1.1"]

@@ -1,0 +1,118 @@
+"""Options of Daphne's command: each that this Daphne has counts or is refused, and none contradicts the configuration."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import daphne.cli
+import daphne.server
+import pytest
+
+from proxy.listener.daphne_options import COUNTS, OPTIONS, given_options, problems
+from tests.support.options import make_options
+
+COMMAND = "/usr/bin/daphne"
+TCP = ["tcp:port=8000:interface=127.0.0.1"]
+SSL = ["ssl:443:privateKey=a:certKey=b"]
+# For each option that does nothing here: how it is given, and the setting that does its work.
+REFUSED = {
+    "proxy_headers_host": (["--proxy-headers", "--proxy-headers-host", "X-Real-IP"], "trusted_proxies"),
+    "proxy_headers_port": (["--proxy-headers", "--proxy-headers-port", "X-Real-Port"], "trusted_proxies"),
+    "websocket_timeout": (["--websocket_timeout", "60"], "`timeout` of a route"),
+    "websocket_connect_timeout": (["--websocket_connect_timeout", "5"], "timeout_read"),
+    "websocket_max_message_size": (["--websocket-max-message-size", "9"], "16 MiB"),
+    "websocket_max_frame_size": (["--websocket-max-frame-size", "9"], "16 MiB"),
+    "ping_interval": (["--ping-interval", "20"], "timeout_idle"),
+    "ping_timeout": (["--ping-timeout", "30"], "timeout_idle"),
+    "verbosity": (["-v", "2"], "log_level"),
+    "access_log": (["--access-log", "/var/log/access"], "proxy_log_level"),
+    "log_fmt": (["--log-fmt", "%(message)s"], "gate_debug"),
+    "root_path": (["--root-path", "/gate"], "from"),
+    "server_name": (["--server-name", "daphne"], "headers"),
+}
+
+
+def given(*arguments: str, **keywords: Any) -> dict[str, Any]:
+    return given_options([COMMAND, *arguments, "gateproject.asgi:application"], keywords)
+
+
+def found(arguments: list[str], endpoints: list[str] = TCP, directory: Path | None = None, **settings: Any) -> list[str]:
+    options = make_options(directory, **settings) if directory is not None else None
+    return list(problems(given(*arguments), {}, endpoints, options))
+
+
+def test_each_option_of_the_installed_daphne_has_its_place() -> None:
+    known = vars(daphne.cli.CommandLineInterface().parser.parse_args(["application"]))
+    assert set(OPTIONS) == set(known)
+    assert {name for name, option in OPTIONS.items() if option.instead != COUNTS} == set(REFUSED)
+
+
+def test_each_argument_of_daphnes_server_that_its_command_gives_has_its_place() -> None:
+    source = inspect.getsource(daphne.cli.CommandLineInterface.run).partition("self.server_class(")[2]
+    names = set(inspect.signature(daphne.server.Server).parameters) - {"application", "endpoints"}
+    assert list(problems({}, {name: None for name in names if f"{name}=" in source}, TCP, None)) == []
+    assert list(problems({}, {"new_argument": 1}, TCP, None)) == ["new_argument: this gate does not know what it means"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_option_without_effect_is_refused_with_what_does_its_work(name: str) -> None:
+    arguments, setting = REFUSED[name]
+    (problem,) = found(arguments)
+    assert problem.startswith(f"{OPTIONS[name].flag} has no effect here: ")
+    assert setting in problem
+    assert "\n" not in problem
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *([], ["-b", "::1", "-p", "0"], ["-u", "/run/gate"], ["--fd", "3"], ["-t", "5"], ["--application-close-timeout", "1"]),
+        *(["--access-log", "-"], ["-v", "1"], ["--no-server-name"], ["--root-path", ""]),
+    ],
+)
+def test_what_counts_and_what_gate_does_anyway_is_taken(arguments: list[str]) -> None:
+    assert found(arguments) == []
+
+
+def test_what_daphne_has_not_yet_is_refused() -> None:
+    assert list(problems({"quic": True}, {}, TCP, None)) == ["quic: this gate does not know what it means"]
+
+
+def test_a_command_that_is_run_by_a_program_is_known_by_what_its_server_gets() -> None:
+    assert given_options(["/lib/daphne/__main__.py", "-p", "1", "application"], {}) == {"port": 1, "application": "application"}
+    own = {"ping_interval": 20, "ping_timeout": 30, "root_path": "", "proxy_forwarded_proto_header": None, "http_timeout": None}
+    for program in ("program.py", "/lib/pytest/__main__.py"):
+        assert given_options([program, "--ping-interval", "7"], own) == {}
+    changed = {**own, "ping_interval": 7, "proxy_forwarded_proto_header": "X-Forwarded-Proto"}
+    assert given_options(["program.py"], changed) == {"ping_interval": 7, "proxy_headers": "X-Forwarded-Proto"}
+
+
+@pytest.mark.parametrize("endpoint", ["haproxy:tcp:80", "stdio:", "onion:80"])
+def test_other_endpoints_are_refused(endpoint: str) -> None:
+    (problem,) = found([], [endpoint])
+    assert problem.startswith(f"--endpoint {endpoint.partition(':')[0]}: ")
+
+
+@pytest.fixture(scope="module")
+def configured_tls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    from tests.support.certs import certificate_files
+
+    files = certificate_files(tmp_path_factory.mktemp("tls"), "app.example.com")
+    return {"insecure_server": None, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
+
+
+def test_tls_has_one_source(tmp_path: Path, configured_tls: dict[str, Any]) -> None:
+    for endpoints in (SSL, ["tls:/certs:443"], ["unix:/run/gate"], [*TCP, *SSL]):
+        assert "insecure_server: true" in found([], endpoints, tmp_path, **configured_tls)[0]
+        assert found([], endpoints, tmp_path) == []
+    for endpoints in (TCP, ["tcp6:443"], ["fd:fileno=3"], ["systemd:domain=INET:index=0"]):
+        assert found([], endpoints, tmp_path, **configured_tls) == []
+
+
+def test_an_option_that_contradicts_a_setting_is_refused(tmp_path: Path) -> None:
+    assert "timeout_write" in found(["-t", "5"], TCP, tmp_path, timeout_write="7s")[0]
+    assert found(["-t", "7"], TCP, tmp_path, timeout_write="7s") == []
+    assert "trusted_proxies" in found(["--proxy-headers"], TCP, tmp_path)[0]
+    assert found(["--proxy-headers"], TCP, tmp_path, trusted_proxies=["127.0.0.1/32"]) == []
+    assert "use_proxy_protocol" in found([], SSL, tmp_path, use_proxy_protocol=True)[0]
+    assert found([], TCP, tmp_path, use_proxy_protocol=True) == []
