@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic_core import PydanticCustomError
 
@@ -209,11 +210,24 @@ def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity
             route.set(None if name == key else source, name, value)
         else:
             route.lose(source, ROUTE_LOST.get(key, "gate's routes have no such key"))
+    _upstream_path(route)
     if "policy" in raw:  # last: it may take back what stands beside it
         _policy(route, foreign.source(*at, "policy"), raw["policy"])
     if identity_for_all and not is_tcp and not route.has("pass_identity_headers"):
         route.set(None, "pass_identity_headers", True, new="pass_identity_headers was set for all routes")
     return route
+
+
+def _upstream_path(route: ConvertedPart) -> None:
+    """The path of the first `to` takes the place of what the route matched there; here the request's path is appended to it."""
+    to = route.find("to")
+    if to is None or route.has("prefix_rewrite") or route.has("regex_rewrite_pattern"):
+        return
+    first = to.value[0] if isinstance(to.value, list) and to.value else to.value
+    url = urlsplit(str(first).partition(",")[0])
+    takes_all = not any(route.has(key) for key in ("prefix", "path", "regex"))
+    if url.scheme in ("http", "https") and url.path and not (takes_all and url.path == "/"):
+        route.set(None, "prefix_rewrite", url.path, new=f"{url.path} of `to` took the place of what the route matches")
 
 
 def _policy(route: ConvertedPart, source: ForeignKey, value: Any) -> None:

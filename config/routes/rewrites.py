@@ -89,3 +89,17 @@ def rewritten_once(route: Any) -> Iterator[Finding]:
         yield (key,), f"and {rewrites[0]} both say which Host the upstream receives: choose one"
     if not route.to and (rewrites or route.regex_rewrite_pattern is not None):
         yield ((rewrites or ["regex_rewrite_pattern"])[0],), "is for an upstream: the route needs `to`"
+
+
+def changed_upstream_paths(settings: Any) -> Iterator[Finding]:
+    """Routes whose requests went to another path when the path of `to` still took the place of what the route matched."""
+    for index, route in enumerate(settings.policy):
+        base = route.to[0].url.path if route.to else ""
+        is_whole = route.path is None and route.regex is None and (route.prefix or "/") == "/"
+        if base and route.prefix_rewrite is None and route.regex_rewrite_pattern is None and not (is_whole and base.endswith("/")):
+            part = "the leading slash" if is_whole else "the prefix" if route.prefix is not None and route.regex is None else "the path"
+            yield (
+                ("policy", index, "to"),
+                f"now has the request's whole path appended; in an earlier release {base} took the place of {part}: "
+                f"write `prefix_rewrite: {base}` to keep that, and see docs/balancing.md#the-path",
+            )

@@ -114,7 +114,7 @@ class Route(BearerTokenKeys):
     to: UpstreamUrls = Field(
         (),
         description="The upstream, or several of the same path, each perhaps with a weight: `http://a.internal:8000,3`. "
-        "Without a trailing slash the request's path is appended as it is; with one, it is placed below.",
+        "The request's path is appended to its path.",
         examples=["http://127.0.0.1:8001", ["https://upstream.internal/base/"]],
     )
     redirect: RouteRedirect | None = Field(

@@ -18,6 +18,7 @@ KINDS = {
     "unreachable-route": "A route can never match, or lets nobody in.",
     "doubtful-name": "A rule names nobody who can come here, or does not say whose people it means.",
     "weak-setting": "A setting is allowed, but weakens the protection.",
+    "changed-meaning": "A setting means something else than it did in an earlier release.",
     "no-answer": "Something that the configuration names does not answer as gate will need it.",
 }
 # Who forgot -config reads of a dozen settings that are missing, and not why.

@@ -31,8 +31,8 @@ Substitute = Callable[[str], str]
 class PathRewrite:
     """Path rewrite of one route, from a canonical path to the upstream's.
 
-    `matched` is the prefix that `replacement` takes the place of; None stands for the whole path (routes by `path` or `regex`).
-    Without a `replacement` the path goes as it is: a prefix is never stripped unless something takes its place.
+    `matched` is the prefix that `replacement` takes the place of, "" where it stands in front; None stands for the whole path (routes
+    by `path` or `regex`).  Without a `replacement` the path goes as it is.
     """
 
     matched: str | None
@@ -41,14 +41,15 @@ class PathRewrite:
 
     @classmethod
     def build(cls, route: Route, canonical_prefix: str | None = None) -> "PathRewrite":
-        """Rewrite of a route; `prefix_rewrite` and `regex_rewrite_pattern` outrank the path of `to`.
+        """Rewrite of a route; `prefix_rewrite` and `regex_rewrite_pattern` outrank the path of `to`, to which the request's is appended.
 
         `canonical_prefix` is the prefix in the form it is matched in.
         """
         if route.regex_rewrite_pattern is not None and route.regex_rewrite_substitution is not None:
             return cls(None, None, substitution(route.regex_rewrite_pattern, route.regex_rewrite_substitution))
-        replacement = route.prefix_rewrite if route.prefix_rewrite is not None else (route.to[0].url.path if route.to else "") or None
-        return cls(matched_part(route, canonical_prefix), replacement)
+        if route.prefix_rewrite is not None:
+            return cls(matched_part(route, canonical_prefix), route.prefix_rewrite)
+        return cls("", (route.to[0].url.path.rstrip("/") if route.to else "") or None)
 
     def apply(self, path: str) -> str:
         """Path at the upstream.  BadRequest where it would leave the place that the route points to (`/a../x` under `/a` -> `/b/`)."""

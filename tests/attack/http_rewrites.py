@@ -53,7 +53,7 @@ TAILS = (
         b"%c0%ae",
     ),
 )
-PLACES = (("rewrite", b"/api/", b"/base/"), ("rewrite", b"/to/", b"/deep"))
+PLACES = (("rewrite", b"/api/", b"/base/"), ("rewrite", b"/to/", b"/deep/to/"))
 REDIRECTS = (
     (b"/host/", "landed.localhost", "/host/"),
     (b"/prefix/", "redirect.localhost", "/new/"),
@@ -86,7 +86,7 @@ async def _rewritten(site: str, path: bytes, base: bytes, target: Target) -> Out
     expect(len(answer.responses) == 1 and len(hits) <= 1, f"{len(hits)} requests reached upstreams", data)
     for hit in hits:
         for reading in _climbs(hit.target.partition(b"?")[0]):
-            expect(reading.startswith((b"/base/", b"/deep")), f"{hit.target!r} may be read as {reading!r}", data)
+            expect(reading.startswith((b"/base/", b"/deep/")), f"{hit.target!r} may be read as {reading!r}", data)
         expect(not hit.values(b"x"), "a header was injected", data)
     expect(hits or answer.statuses[0] in (302, 400, 404), f"answered {answer.raw[:100]!r}", data)
     return ACCEPTED if hits else REFUSED

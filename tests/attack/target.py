@@ -17,7 +17,7 @@ bare      any signed-in person, no identity headers                   public    
 mixed     /admin, /exact (path), /re/<letters>/private (regex): group engineering -> canary "secret"; the rest public -> "open"
 inverse   /public/: everybody -> "open"; the rest group engineering -> "secret"
 layout<n> the layouts of tests/support/path_layouts.py: what is open to everybody -> "open", the rest group engineering -> "secret"
-cors      group engineering with cors_allow_preflight                 rewrite   /api/, /cut -> /base/ (prefix_rewrite), /to/ -> /deep
+cors      group engineering with cors_allow_preflight                 rewrite   /api/, /cut -> /base/ (prefix_rewrite), /to/ -> /deep/to/
 redirect  redirect routes, no canary                                  hostile   everybody; attacks fill `canary.scripts`; timeout 1 s
 setter    everybody, with set_request_headers                         default   any signed-in person, at the default port (no port in Host)
 elsewhere any signed-in person at any.localhost on another port, to which nobody has a cookie of their own

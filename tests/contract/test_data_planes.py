@@ -76,6 +76,7 @@ def gate(
     builder = (
         GateBuilder(provider.url)
         .route(APP, prefix="/in", prefix_rewrite="/out", to=application.url, **member, set_request_headers={"X-Set": "by the route"})
+        .route(APP, prefix="/below", to=application.url + "/base/", **member)
         .route(APP, to=application.url, **member, remove_request_headers=["X-Unwanted"])
         .route(PUBLIC, prefix="/open/", to=application.url, **PUBLIC_KEYS)
         .route(PUBLIC, to=application.url, **member)
@@ -163,12 +164,14 @@ async def test_a_person_signs_in_and_lands_where_they_wanted(gate: RunningGate) 
         assert (page.status_code, page.json()["target"]) == (200, "/a%20b/c?x=1&y=%C3%BC&x=2")
         again = heard(await client.get(gate.url(APP, "/again"), headers=HTML | {"x-forwarded-for": "192.0.2.9", "x-unwanted": "1"}))
         rewritten = await client.get(gate.url(APP, "/in/x?y=1"), headers=HTML)
+        below = await client.get(gate.url(APP, "/below/x?y=1"), headers=HTML)
         posted = await client.post(gate.url(APP, "/form"), content=b"a body", headers=HTML)
     assert again["x-gate-claim-email"] == ["alice@example.com"]
     assert (again["x-forwarded-for"], again["x-forwarded-proto"]) == (["127.0.0.1"], ["https"])
     assert "_gate" not in str(again)
     assert not {name for name in again if name.startswith(("x-gate-edge", "x-envoy"))} | ({"x-unwanted"} & again.keys())
     assert (rewritten.json()["target"], heard(rewritten)["x-set"]) == ("/out/x?y=1", ["by the route"])
+    assert below.json()["target"] == "/base/below/x?y=1"
     assert (posted.json()["method"], posted.json()["body"]) == ("POST", "a body")
 
 

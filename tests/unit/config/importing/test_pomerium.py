@@ -159,3 +159,21 @@ def test_routes_of_the_environment_are_read(tmp_path: Path) -> None:
 def test_providers_have_their_names_here(tmp_path: Path, written: str, ours: str | None) -> None:
     text = as_yaml(converted(tmp_path, {**TOP, "idp_provider": written}), "x")
     assert yaml.safe_load(text).get("idp_provider") == ours
+
+
+@pytest.mark.parametrize(
+    ("keys", "rewrite"),
+    [
+        ({"to": "http://b"}, None),
+        ({"to": "http://b/"}, None),
+        ({"to": "http://b", "prefix": "/x"}, None),
+        ({"to": "http://b/", "prefix": "/x"}, "/"),
+        ({"to": "http://b/base"}, "/base"),
+        ({"to": ["http://b/base,3", "http://c/base,1"], "prefix": "/x"}, "/base"),
+        ({"to": "http://b/base/", "regex": "/x/.*"}, "/base/"),
+        ({"to": "http://b/base", "prefix": "/x", "prefix_rewrite": "/y"}, "/y"),
+        ({"to": "http://b/base", "regex_rewrite_pattern": "^/a", "regex_rewrite_substitution": "/b"}, None),
+    ],
+)
+def test_the_path_of_an_upstream_goes_where_it_went(tmp_path: Path, keys: dict[str, Any], rewrite: str | None) -> None:
+    assert route(tmp_path, **keys).get("prefix_rewrite") == rewrite

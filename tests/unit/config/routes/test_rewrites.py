@@ -1,6 +1,9 @@
+from types import SimpleNamespace
+
 import pytest
 
-from config.routes.rewrites import template
+from config.routes.rewrites import changed_upstream_paths, template
+from config.routes.route import Route
 
 
 @pytest.mark.parametrize(
@@ -66,3 +69,28 @@ def test_rewrites(route_problems, keys, expected):
     assert found.keys() == expected.keys()
     for key, part in expected.items():
         assert part in found[key]
+
+
+@pytest.mark.parametrize(
+    ("keys", "replaced"),
+    [
+        ({"to": "http://u"}, ""),
+        ({"to": "http://u", "prefix": "/a"}, ""),
+        ({"to": "http://u/"}, ""),
+        ({"to": "http://u/base/"}, ""),
+        ({"to": "http://u/base/", "prefix": "/"}, ""),
+        ({"to": "http://u/base", "prefix": "/a", "prefix_rewrite": "/base"}, ""),
+        ({"to": "http://u/base", "regex_rewrite_pattern": "^", "regex_rewrite_substitution": "/x"}, ""),
+        ({"redirect": {"path_redirect": "/x"}}, ""),
+        ({"to": "http://u/base"}, "the leading slash"),
+        ({"to": "http://u/base", "prefix": "/a"}, "the prefix"),
+        ({"to": "http://u/", "prefix": "/a"}, "the prefix"),
+        ({"to": ["http://u/base/", "http://v/base/"], "path": "/a"}, "the path"),
+        ({"to": "http://u/base/", "regex": "/a/.*"}, "the path"),
+    ],
+)
+def test_a_path_of_to_that_meant_something_else_is_told(keys, replaced):
+    route = Route.model_validate({"from": "https://app.example.com", **keys})
+    findings = list(changed_upstream_paths(SimpleNamespace(policy=(route,))))
+    assert [path for path, _ in findings] == ([("policy", 0, "to")] if replaced else [])
+    assert all(f"took the place of {replaced}: write `prefix_rewrite: {route.to[0].url.path}`" in message for _, message in findings)
