@@ -86,14 +86,14 @@ class _Parser:
             return ScimFilter(lambda resource: not inner.matches(resource))
         if word == "(":
             return self._grouped(")", depth)
-        if not _NAME.fullmatch(word):
-            raise _wrong(f"{word!r} is no attribute")
-        path = path_of(word)
-        if not path:
-            raise _wrong(f"{word!r} is no attribute")
+        path = _path(word)
         if self.rest[:1] == ["["]:
             self.rest.pop(0)
             inner = self._grouped("]", depth)
+            if self.rest[:1] and self.rest[0].startswith("."):
+                # Not in the standard's grammar; Entra ID asks in this way for what it matches people by.
+                of_each = self._comparison(_path(self.rest.pop(0)[1:]))
+                return ScimFilter(lambda resource: of_each.matches(list(filter(inner.matches, values_at(resource, path)))))
             return ScimFilter(lambda resource: any(inner.matches(element) for element in values_at(resource, path)))
         return self._comparison(path)
 
@@ -126,6 +126,13 @@ class _Parser:
         if not self.rest:
             raise _wrong(f"{what} is missing at its end")
         return self.rest.pop(0)
+
+
+def _path(word: str) -> Path:
+    path = path_of(word) if _NAME.fullmatch(word) else ()
+    if not path:
+        raise _wrong(f"{word!r} is no attribute")
+    return path
 
 
 def _literal(token: str) -> Any:

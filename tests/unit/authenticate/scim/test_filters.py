@@ -45,6 +45,10 @@ BJENSEN = {
         ('emails.type eq "work"', True),
         ('emails[type eq "work" and value co "@example.com"]', True),
         ('emails[type eq "home" and value co "@example.com"]', False),
+        ('emails[type eq "work"].value eq "bjensen@example.com"', True),
+        ('emails[type eq "home"].value eq "bjensen@example.com"', False),
+        ('emails[type eq "home"].primary pr', False),
+        ('userName eq "x" or emails[type eq "work"].value ew ".com" and active eq true', True),
         ('userName eq "x" or externalId eq "00uA"', True),
         ('userName eq "x" and externalId eq "00uA"', False),
         ('userName eq "x" and title pr or active eq true', True),
@@ -80,6 +84,7 @@ def test_an_index_is_asked_only_for_what_it_answers_whole(text: str, equals: tup
         "", " ", "userName", "userName eq", 'eq "x"', 'userName is "x"', "userName eq x", 'userName eq "x', 'userName eq "x" and',
         'userName eq "x")', '(userName eq "x"', 'emails[type eq "x"', 'userName eq "x" active eq true', "userName eq [1]", "userName eq {}",
         "(" * 500 + 'a eq "x"' + ")" * 500, "not " * 100 + "(a pr)", 'a eq "' + "x" * 3000 + '"', '"x" eq "y"', "userName eq 1e999 )",
+        'emails[type eq "x"]. eq "y"', 'emails[type eq "x"]..value pr', 'emails[type eq "x"].value', 'emails[type eq "x"]value pr',
         "urn:ietf:params:scim:schemas:core:2.0:User pr", 'urn:ietf:params:scim:schemas:core:2.0:User[active eq true]',
     ],
 )  # fmt: skip
