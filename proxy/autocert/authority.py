@@ -176,7 +176,7 @@ class Authority:
 def _key_of(account: Mapping[str, Any]) -> josepy.JWK:
     with contextlib.suppress(josepy.errors.Error, ValueError, TypeError, KeyError):
         key = josepy.JWK.from_json(account["key"])
-        if isinstance(key, josepy.JWKEC) and isinstance(key.key._wrapped, ec.EllipticCurvePrivateKey):
+        if isinstance(key, josepy.JWKEC) and hasattr(key.key, "private_numbers"):
             return key
     return josepy.JWKEC(key=josepy.ComparableECKey(ec.generate_private_key(ec.SECP256R1())))
 

@@ -81,6 +81,7 @@ class UpstreamConnection(ResponseHandler):
         if self._reading_paused:
             if self._payload is not None:
                 self._payload.set_read_chunk_size(sys.maxsize)
+                self._payload._high_water_chunks = sys.maxsize  # small chunks are held back by number, too
             self.resume_reading()
 
 

@@ -86,6 +86,8 @@ async def test_a_cluster_that_was_away_is_found_again(tmp_path: Path) -> None:
         node.child.wait_for(lambda: "cluster_state:ok" in node.command("CLUSTER", "INFO"), "the cluster is whole")
         store = kvstore(f"redis+cluster://127.0.0.1:{node.port}")
         written = await store.put("session", "a", {})
+        connections, idle = store._client.connections()
+        assert 0 < idle <= connections
         node.kill()
         for _ in range(5):
             with pytest.raises(BrokerError):

@@ -219,6 +219,34 @@ async def test_an_upgrade_has_a_connection_of_its_own_and_leaves_the_idle_ones_t
         assert canary.connections == 3
 
 
+async def test_what_comes_with_a_change_of_protocols_is_given_to_who_takes_over(client):
+    """More than aiohttp reads at once, so that it has stopped reading."""
+    ahead = bytes(range(256)) * 60
+
+    async def script(conversation):
+        await conversation.head()
+        await conversation.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n" + ahead)
+        await conversation.ended()
+
+    class Taker(asyncio.Protocol):
+        def __init__(self):
+            self.received = b""
+
+        def data_received(self, data):
+            self.received += data
+
+    async with CanaryUpstream(script=script) as canary:
+        exchange = await client.open(make_request(canary.url, is_upgrade=True))
+        assert (await exchange.response())[0] == 101
+        taker = Taker()
+        _, first = exchange.take_over(taker)
+        assert first
+        while len(first + taker.received) < len(ahead):
+            await asyncio.sleep(0)
+        assert first + taker.received == ahead
+        exchange.close()
+
+
 async def test_bytes_that_nobody_asked_for_never_answer_the_next_request(client):
     async def answers_twice(conversation):
         await conversation.head()

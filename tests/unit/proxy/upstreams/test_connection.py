@@ -40,7 +40,7 @@ def unacknowledged(conversation):
 @pytest.mark.parametrize("is_chunked", [True, False])
 async def test_an_answer_whose_upstream_resets_before_it_is_read_is_whole(client, is_chunked):
     """As of an upstream that refuses an upload early.  Much of the answer is still in the kernel when the upload fails."""
-    content = b"".join(b"%04d" % number for number in range(5_000)) * 8
+    content = b"".join(b"%04d" % number for number in range(5_000)) * 2  # less than a kernel takes of who does not read
     framing = b"Content-Length: %d\r\n\r\n" % len(content)
     body = content
     if is_chunked:
@@ -56,7 +56,7 @@ async def test_an_answer_whose_upstream_resets_before_it_is_read_is_whole(client
     async with CanaryUpstream(script=script) as canary:
         exchange = await client.open(make_upload(canary.url))
         assert (await exchange.response())[0] == 413
-        with pytest.raises(UpstreamError):
+        with pytest.raises(UpstreamError, match="closed the connection"):
             await write_for_ever(exchange)
         received, is_more = b"", True
         while is_more:

@@ -1,0 +1,123 @@
+"""Names that other people's code keeps to itself, which ours uses nonetheless: each with the test that fails once it means another thing.
+
+A library without an upper bound in requirements.in could take one away from a running installation.
+"""
+
+import ast
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from aiohttp import TCPConnector
+from aiohttp.streams import StreamReader
+
+from proxy.upstreams.connection import UpstreamConnection
+from tests.repo.test_layout import ROOT, TREES
+
+UPSTREAMS = "unit/proxy/upstreams/test_client.py"
+READ_SLOWLY = f"{UPSTREAMS}::test_little_is_held_for_a_client_that_reads_slowly"
+BROKE_OFF = f"{UPSTREAMS}::test_what_came_before_an_answer_broke_off_is_read_first"
+RESET = "unit/proxy/upstreams/test_connection.py::test_an_answer_whose_upstream_resets_before_it_is_read_is_whole"
+HALF_CLOSE = "unit/proxy/listener/test_tunnel.py::test_openssl_is_given_nothing_that_comes_after_the_client_s_end"
+TURNS = "unit/proxy/listener/test_fair_selector.py::test_a_loop_works_with_turns_and_stands_new_connections_behind"
+IDLE_LINES = "unit/databroker/store/test_kvstore.py::test_a_line_that_was_silent_is_used_again_at_once"
+CLUSTER = "unit/databroker/store/test_kvclient.py::test_a_cluster_that_was_away_is_found_again"
+
+# (library, None for Python's own; where it is used; name) -> where it is tested.
+USED = {
+    ("aiohttp", "proxy/upstreams/client.py", "_family"): f"{UPSTREAMS}::test_only_addresses_of_the_chosen_family_are_used",
+    ("aiohttp", "proxy/upstreams/client.py", "_factory"): f"{UPSTREAMS}::test_connections_are_used_again",
+    ("aiohttp", "proxy/upstreams/client.py", "_buffer"): BROKE_OFF,
+    ("aiohttp", "proxy/upstreams/client.py", "_read_nowait"): BROKE_OFF,
+    ("aiohttp", "proxy/upstreams/client.py", "_tail"): (
+        f"{UPSTREAMS}::test_what_comes_with_a_change_of_protocols_is_given_to_who_takes_over"
+    ),
+    ("aiohttp", "proxy/upstreams/connection.py", "_loop"): READ_SLOWLY,
+    ("aiohttp", "proxy/upstreams/connection.py", "_payload"): READ_SLOWLY,
+    ("aiohttp", "proxy/upstreams/connection.py", "_low_water"): READ_SLOWLY,
+    ("aiohttp", "proxy/upstreams/connection.py", "_high_water"): READ_SLOWLY,
+    ("aiohttp", "proxy/upstreams/connection.py", "_high_water_chunks"): RESET,
+    ("aiohttp", "proxy/upstreams/connection.py", "_parser"): RESET,
+    ("aiohttp", "proxy/upstreams/connection.py", "_reading_paused"): RESET,
+    ("aiohttp", "proxy/upstreams/connection.py", "_upgraded"): RESET,
+    (None, "proxy/upstreams/connection.py", "_sock"): RESET,
+    (None, "proxy/listener/fair_selector.py", "_selector"): TURNS,
+    ("twisted", "proxy/listener/server.py", "_asyncioEventloop"): (
+        "unit/proxy/listener/test_server.py::test_the_reactor_runs_on_an_asyncio_loop_that_we_can_name"
+    ),
+    ("twisted", "proxy/listener/server.py", "_fromListeningDescriptor"): (
+        "unit/proxy/listener/test_server.py::test_the_reactors_loop_lets_slow_connections_stand_behind"
+    ),
+    ("twisted", "proxy/listener/tunnel.py", "_tempDataBuffer"): (
+        "integration/test_websockets.py::TESTNAME"
+    ),
+    ("twisted", "proxy/listener/tunnel.py", "_flushSendBIO"): HALF_CLOSE,
+    ("twisted", "proxy/listener/tunnel.py", "_tlsConnection"): HALF_CLOSE,
+    # pyOpenSSL, which Twisted's bound holds.
+    ("twisted", "proxy/listener/tls/certificates.py", "_lib"): (
+        "unit/proxy/listener/tls/test_certificates.py::test_current_versions_are_spoken_with_forward_secrecy"
+    ),
+    ("redis", "databroker/store/kvclient.py", "_available_connections"): IDLE_LINES,
+    ("redis", "databroker/store/kvclient.py", "_in_use_connections"): IDLE_LINES,
+    ("redis", "databroker/store/kvclient.py", "_connections"): CLUSTER,
+    ("redis", "databroker/store/kvclient.py", "_free"): CLUSTER,
+    ("acme", "proxy/autocert/authority.py", "_post_once"): "unit/proxy/autocert/test_authority.py::test_the_account_is_kept_and_used_again",
+    ("django", "authorize/admin.py", "_get_obj_does_not_exist_redirect"): (
+        "unit/authorize/test_admin.py::test_a_decision_s_page_is_its_explanation"
+    ),
+    ("django", "databroker/admin.py", "_delete_view"): "unit/databroker/test_admin.py::test_deleting_a_session_ends_it_in_the_broker",
+}
+# Documented in spite of its name: Django's models, named tuples.
+DOCUMENTED = {"_meta", "_replace"}
+
+
+def test_each_private_name_of_others_has_its_test() -> None:
+    used = {(str(source), name) for source, tree in TREES.items() for name in _private_of_others(tree)}
+    # `ours` of another file of ours: what its module defines.
+    ours = {name for tree in TREES.values() for name in _defined(tree)}
+    listed = {(path, name) for _, path, name in USED}
+    assert {each for each in used if each[1] not in ours} - listed == set(), "lacks a row in USED"
+    assert listed - used == set(), "is listed needlessly"
+
+
+def test_the_tests_are_there() -> None:
+    missing = [test for test in USED.values() if not _has_test(*test.split("::"))]
+    assert missing == []
+
+
+def test_each_library_has_an_upper_bound() -> None:
+    requirements = (ROOT / "requirements.in").read_text()
+    bounded = set(re.findall(r"^([\w-]+)(?:\[.*\])?>=[\d.]+,<", requirements, re.MULTILINE))
+    assert {library for library, _, _ in USED if library} - bounded == set()
+
+
+async def test_aiohttp_has_them_all() -> None:
+    """A connection without one would hang rather than fail."""
+    loop = asyncio.get_running_loop()
+    protocol, connector = UpstreamConnection(loop), TCPConnector()
+    owners = (protocol, connector, StreamReader(protocol, 1, loop=loop))
+    await connector.close()
+    assert [name for library, _, name in USED if library == "aiohttp" and not any(hasattr(owner, name) for owner in owners)] == []
+
+
+def _private_of_others(tree: ast.Module) -> Iterator[str]:
+    own = set(_defined(tree))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=name) | ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]):
+                if re.match(r"_[^_]", name) and name not in own | DOCUMENTED:
+                    yield name
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                yield name
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                yield name
+
+
+def _has_test(path: str, name: str) -> bool:
+    return re.search(rf"^(?:async )?def {name}\(", (Path(ROOT) / "tests" / path).read_text(), re.MULTILINE) is not None
