@@ -1,4 +1,4 @@
-"""File descriptor limit: as high as may be, and what is said where there is no room for a connection."""
+"""File descriptor limit: as high as may be, and what is said where there is no room for a connection.  `bench/tunings.py` measures."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""Garbage collector tuning: something large is made, and kept, while others are being served."""
+"""Garbage collector tuning: something large is made, and kept, while others are being served.  `bench/tunings.py` measures."""
 
 import gc
 import sys

@@ -49,9 +49,7 @@ USED = {
     ("twisted", "proxy/listener/server.py", "_fromListeningDescriptor"): (
         "unit/proxy/listener/test_server.py::test_the_reactors_loop_lets_slow_connections_stand_behind"
     ),
-    ("twisted", "proxy/listener/tunnel.py", "_tempDataBuffer"): (
-        "integration/test_websockets.py::TESTNAME"
-    ),
+    ("twisted", "proxy/listener/tunnel.py", "_tempDataBuffer"): ("integration/test_websockets.py::TESTNAME"),
     ("twisted", "proxy/listener/tunnel.py", "_flushSendBIO"): HALF_CLOSE,
     ("twisted", "proxy/listener/tunnel.py", "_tlsConnection"): HALF_CLOSE,
     # pyOpenSSL, which Twisted's bound holds.
@@ -113,7 +111,9 @@ def _private_of_others(tree: ast.Module) -> Iterator[str]:
 def _defined(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+            case (
+                ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store())
+            ):
                 yield name
             case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
                 yield name
