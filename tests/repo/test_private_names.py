@@ -49,7 +49,9 @@ USED = {
     ("twisted", "proxy/listener/server.py", "_fromListeningDescriptor"): (
         "unit/proxy/listener/test_server.py::test_the_reactors_loop_lets_slow_connections_stand_behind"
     ),
-    ("twisted", "proxy/listener/tunnel.py", "_tempDataBuffer"): ("integration/test_websockets.py::TESTNAME"),
+    ("twisted", "proxy/listener/tunnel.py", "_tempDataBuffer"): (
+        "integration/test_websockets.py::test_ping_pong_and_fragments_pass_as_they_are"
+    ),
     ("twisted", "proxy/listener/tunnel.py", "_flushSendBIO"): HALF_CLOSE,
     ("twisted", "proxy/listener/tunnel.py", "_tlsConnection"): HALF_CLOSE,
     # pyOpenSSL, which Twisted's bound holds.
@@ -103,9 +105,10 @@ def _private_of_others(tree: ast.Module) -> Iterator[str]:
     own = set(_defined(tree))
     for node in ast.walk(tree):
         match node:
-            case ast.Attribute(attr=name) | ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]):
-                if re.match(r"_[^_]", name) and name not in own | DOCUMENTED:
-                    yield name
+            case ast.Attribute(attr=name) if re.match(r"_[^_]", name) and name not in own | DOCUMENTED:
+                yield name
+            case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]) if re.match(r"_[^_]", name):
+                yield name
 
 
 def _defined(tree: ast.Module) -> Iterator[str]:
