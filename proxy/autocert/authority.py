@@ -34,7 +34,7 @@ class AuthorityError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class AcmeSettings:
     """ACME settings: what the configuration says about the authority and us."""
 
     directory: str
@@ -82,14 +82,19 @@ class _Network(client.ClientNetwork):
         return self._post_once(*args, **kwargs)
 
 
-class Authority:
+class AcmeAuthority:
     """ACME account at one authority.  `trusted_ca` is a PEM file, None for the public authorities.
 
     `account` is what `account()` of an earlier one gave, or empty; `keep` is called with it whenever it changes.
     """
 
     def __init__(
-        self, terms: Terms, trusted_ca: Path | None, account: Mapping[str, Any], keep: Callable[[dict[str, Any]], None], user_agent: str
+        self,
+        terms: AcmeSettings,
+        trusted_ca: Path | None,
+        account: Mapping[str, Any],
+        keep: Callable[[dict[str, Any]], None],
+        user_agent: str,
     ):
         self._terms = terms
         self._keep = keep

@@ -19,12 +19,12 @@ _END_OF_KEY = b"-----END PRIVATE KEY-----\n"
 _MUST_STAPLE = x509.TLSFeature([x509.TLSFeatureType.status_request])
 
 
-class Unusable(ValueError):
+class UnusableCertificate(ValueError):
     """Error of a stored pair: no certificate with its key, for this host; the message says why and holds nothing of either."""
 
 
 @dataclass(frozen=True)
-class Chain:
+class CertificateChain:
     """Certificate chain: the server's own certificate and its issuer, where that is known.  What is read out of it is looked for once."""
 
     leaf: x509.Certificate
@@ -74,25 +74,25 @@ class Chain:
 @dataclass(frozen=True, slots=True)
 class ObtainedCertificate:
     pair: CertificatePair
-    chain: Chain
+    chain: CertificateChain
 
     @classmethod
     def read(cls, content: bytes, host: str) -> Self:
-        """Certificate out of `content`, a key and a chain, PEM.  Unusable, or good for this host at some time."""
+        """Certificate out of `content`, a key and a chain, PEM.  UnusableCertificate, or good for this host at some time."""
         key, end, certificates = content.partition(_END_OF_KEY)
         try:
             pair = CertificatePair(certificates, SecretBytes(key + end), f"the certificate of {host}")
             check_pair(pair.certificate, pair.key)
-            chain = Chain.of(certificates)
+            chain = CertificateChain.of(certificates)
         except ValueError as error:
-            raise Unusable(str(error)) from None
+            raise UnusableCertificate(str(error)) from None
         if not covers(names_of(chain.leaf), host):
-            raise Unusable("the certificate is for another host")
+            raise UnusableCertificate("the certificate is for another host")
         return cls(pair, chain)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CertificateRequest:
     """Certificate signing request (PKCS #10), and its new key, never used before; both PEM."""
 
     key: SecretBytes

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.x509 import ocsp
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from proxy.autocert.certificate import Chain
+from proxy.autocert.certificate import CertificateChain
 
 SECONDS = 10.0
 MOST_BYTES = 64 * 1024
@@ -20,7 +20,7 @@ _CLOCKS_DIFFER = timedelta(minutes=5)
 _WEAK = ("md5", "sha1")
 
 
-class Unverified(ValueError):
+class UnverifiedStaple(ValueError):
     """Error of an OCSP response: none about this certificate that clients would believe, or none at all."""
 
 
@@ -34,10 +34,10 @@ class Staple:
     is_revoked: bool
 
 
-def ask(url: str, chain: Chain) -> bytes:
-    """OCSP response of the certificate's own responder, not verified yet.  Raises Unverified where there is none."""
+def ask(url: str, chain: CertificateChain) -> bytes:
+    """OCSP response of the certificate's own responder, not verified yet.  Raises UnverifiedStaple where there is none."""
     if chain.issuer is None:
-        raise Unverified("the chain holds no issuer")
+        raise UnverifiedStaple("the chain holds no issuer")
     # RFC 5019 2.1.1: responders know certificates by SHA-1; nothing is proved by it.
     request = ocsp.OCSPRequestBuilder().add_certificate(chain.leaf, chain.issuer, hashes.SHA1()).build()  # noqa: S303
     content = request.public_bytes(serialization.Encoding.DER)
@@ -49,37 +49,39 @@ def ask(url: str, chain: Chain) -> bytes:
             for part in answer.iter_bytes():
                 received += part
                 if len(received) > MOST_BYTES:
-                    raise Unverified("the answer is too long")
+                    raise UnverifiedStaple("the answer is too long")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise Unverified(f"the responder can't be asked ({type(error).__name__})") from error
+        raise UnverifiedStaple(f"the responder can't be asked ({type(error).__name__})") from error
     return received
 
 
-def verify(response: bytes, chain: Chain, now: datetime) -> Staple:
-    """Staple of a response (RFC 6960 3.2).  Unverified unless it is about this certificate, current, and signed by or for its issuer."""
+def verify(response: bytes, chain: CertificateChain, now: datetime) -> Staple:
+    """Staple of a response (RFC 6960 3.2).  UnverifiedStaple unless it is about this certificate, current,
+    and signed by or for its issuer.
+    """
     if chain.issuer is None:
-        raise Unverified("the chain holds no issuer")
+        raise UnverifiedStaple("the chain holds no issuer")
     try:
         parsed = ocsp.load_der_ocsp_response(response)
         if parsed.response_status is not ocsp.OCSPResponseStatus.SUCCESSFUL:
-            raise Unverified(f"the responder said {parsed.response_status.name.lower()}")
+            raise UnverifiedStaple(f"the responder said {parsed.response_status.name.lower()}")
         _check_signature(parsed, chain.issuer, now)
         about = next((each for each in parsed.responses if _is_about(each, chain, chain.issuer)), None)
-    except Unverified:
+    except UnverifiedStaple:
         raise
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound) as error:
-        raise Unverified("the response is malformed, or its signature is not the authority's") from error
+        raise UnverifiedStaple("the response is malformed, or its signature is not the authority's") from error
     if about is None:
-        raise Unverified("the response is about another certificate")
+        raise UnverifiedStaple("the response is about another certificate")
     begins, ends = about.this_update_utc, about.next_update_utc
     if ends is None or begins > now + _CLOCKS_DIFFER or ends <= now:
-        raise Unverified("the response is not current")
+        raise UnverifiedStaple("the response is not current")
     if about.certificate_status is ocsp.OCSPCertStatus.UNKNOWN:
-        raise Unverified("the responder does not know the certificate")
+        raise UnverifiedStaple("the responder does not know the certificate")
     return Staple(response, begins + (ends - begins) / 2, ends, about.certificate_status is ocsp.OCSPCertStatus.REVOKED)
 
 
-def _is_about(single: ocsp.OCSPSingleResponse, chain: Chain, issuer: x509.Certificate) -> bool:
+def _is_about(single: ocsp.OCSPSingleResponse, chain: CertificateChain, issuer: x509.Certificate) -> bool:
     wanted = ocsp.OCSPRequestBuilder().add_certificate(chain.leaf, issuer, single.hash_algorithm).build()
     return (single.serial_number, single.issuer_name_hash, single.issuer_key_hash) == (
         wanted.serial_number,
@@ -95,7 +97,7 @@ def _check_signature(response: ocsp.OCSPResponse, issuer: x509.Certificate, now:
         except InvalidSignature:
             continue
         return
-    raise Unverified("the signature is not the authority's")
+    raise UnverifiedStaple("the signature is not the authority's")
 
 
 def _signers(response: ocsp.OCSPResponse, issuer: x509.Certificate, now: datetime) -> Iterator[x509.Certificate]:
@@ -115,7 +117,7 @@ def _signers(response: ocsp.OCSPResponse, issuer: x509.Certificate, now: datetim
 def _verify(signer: x509.Certificate, response: ocsp.OCSPResponse) -> None:
     key, algorithm = signer.public_key(), response.signature_hash_algorithm
     if algorithm is not None and algorithm.name in _WEAK:
-        raise Unverified("the signature is too weak")
+        raise UnverifiedStaple("the signature is too weak")
     if isinstance(key, rsa.RSAPublicKey) and algorithm is not None:
         key.verify(response.signature, response.tbs_response_bytes, padding.PKCS1v15(), algorithm)
     elif isinstance(key, ec.EllipticCurvePublicKey) and algorithm is not None:

@@ -8,7 +8,7 @@ import structlog
 
 from config.options import Options
 from foundation.telemetry import metrics
-from proxy.autocert.keeper import Keeper, Wanted
+from proxy.autocert.renewal import CertificateRenewal, WantedCertificates
 from proxy.listener.tls.acme_state import AcmeState
 
 log = structlog.get_logger(__name__)
@@ -49,16 +49,16 @@ class Autocert:
         self._changed.set()
 
     def _run(self) -> None:
-        keeper: Keeper | None = None
+        renewal: CertificateRenewal | None = None
         trouble = ""
         while not self._is_over:
             if self._changed.is_set():
                 self._changed.clear()
-                keeper = self._next(keeper)
+                renewal = self._next(renewal)
             try:
-                if keeper is not None:
-                    keeper.begin()
-                    keeper.look()
+                if renewal is not None:
+                    renewal.begin()
+                    renewal.look()
                 trouble = ""
             except OSError as error:
                 if trouble != (trouble := f"{error.strerror}: {error.filename}"):
@@ -69,13 +69,15 @@ class Autocert:
                 trouble = "unexpected"
             self._changed.wait(LOOK_EVERY)
 
-    def _next(self, keeper: Keeper | None) -> Keeper | None:
-        if keeper is not None:
-            keeper.close()
+    def _next(self, renewal: CertificateRenewal | None) -> CertificateRenewal | None:
+        if renewal is not None:
+            renewal.close()
         options = self._options
         if options is None or not options.autocert:
             self.obtained.is_on = False
             self.obtained.contexts, self.obtained.staples, self.obtained.pending = {}, {}, lambda host: None
             metrics.set_certificate_expiries({})
             return None
-        return Keeper(Wanted.of(options), self.obtained, self._clock, lambda: self._is_over or self._changed.is_set())
+        return CertificateRenewal(
+            WantedCertificates.of(options), self.obtained, self._clock, lambda: self._is_over or self._changed.is_set()
+        )

@@ -6,24 +6,24 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from proxy.autocert import ocsp
-from proxy.autocert.certificate import Chain
-from proxy.autocert.ocsp import Staple, Unverified
-from proxy.autocert.storage import Storage
+from proxy.autocert.certificate import CertificateChain
+from proxy.autocert.ocsp import Staple, UnverifiedStaple
+from proxy.autocert.storage import CertificateStorage
 
 log = structlog.get_logger(__name__)
 
 PAUSE = timedelta(minutes=10)  # after a responder gave nothing of use
-Ask = Callable[[str, Chain], bytes]
+Ask = Callable[[str, CertificateChain], bytes]
 
 
-class Staples:
-    def __init__(self, storage: Storage, ask: Ask = ocsp.ask):
+class StapleCache:
+    def __init__(self, storage: CertificateStorage, ask: Ask = ocsp.ask):
         self._storage = storage
         self._ask = ask
         self._known: dict[bytes, Staple] = {}
         self._not_before: dict[bytes, datetime] = {}
 
-    def read(self, chains: Iterable[Chain], now: datetime) -> None:
+    def read(self, chains: Iterable[CertificateChain], now: datetime) -> None:
         """Read what the files hold, perhaps put there by another process."""
         for chain in chains:
             response, known = self._storage.staple(chain.fingerprint), self._known.get(chain.fingerprint)
@@ -31,23 +31,23 @@ class Staples:
                 continue
             try:
                 self._known[chain.fingerprint] = ocsp.verify(response, chain, now)
-            except Unverified:
+            except UnverifiedStaple:
                 continue  # of no use any more; it is fetched anew
 
-    def due(self, chains: Iterable[Chain], now: datetime) -> list[Chain]:
+    def due(self, chains: Iterable[CertificateChain], now: datetime) -> list[CertificateChain]:
         return [chain for chain in chains if chain.responder is not None and chain.issuer is not None and self._is_due(chain, now)]
 
-    def _is_due(self, chain: Chain, now: datetime) -> bool:
+    def _is_due(self, chain: CertificateChain, now: datetime) -> bool:
         known = self._known.get(chain.fingerprint)
         return (known is None or now >= known.refresh) and now >= self._not_before.get(chain.fingerprint, now)
 
-    def fetch(self, chain: Chain, now: datetime) -> None:
+    def fetch(self, chain: CertificateChain, now: datetime) -> None:
         """Fetch what is due; blocks.  A failure leaves what is known in place, for as long as it is good."""
         self._not_before[chain.fingerprint] = now + PAUSE
         try:
             response = self._ask(chain.responder or "", chain)
             staple = ocsp.verify(response, chain, now)
-        except Unverified as error:
+        except UnverifiedStaple as error:
             log.warning("no OCSP response for a certificate", host=chain.name, reason=str(error), next_attempt=(now + PAUSE).isoformat())
             return
         self._known[chain.fingerprint] = staple
@@ -57,11 +57,11 @@ class Staples:
         else:
             log.info("OCSP response obtained", host=chain.name, ends=staple.ends.astimezone(UTC).isoformat())
 
-    def is_revoked(self, chain: Chain) -> bool:
+    def is_revoked(self, chain: CertificateChain) -> bool:
         known = self._known.get(chain.fingerprint)
         return known is not None and known.is_revoked
 
-    def shown(self, chains: Iterable[Chain], now: datetime) -> dict[bytes, bytes]:
+    def shown(self, chains: Iterable[CertificateChain], now: datetime) -> dict[bytes, bytes]:
         """Staples that are good at the moment; the others are forgotten."""
         current = {chain.fingerprint for chain in chains}
         self._known = {key: staple for key, staple in self._known.items() if key in current and staple.ends > now}

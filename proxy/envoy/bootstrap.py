@@ -24,14 +24,14 @@ _LARGE_STREAM = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Most:
+class EnvoyLimits:
     """Limits of Envoy as a whole."""
 
     heap: int  # MiB
     connections: int
 
 
-def bootstrap(files: Path, ext_proc: Path, gate: Path, admin: Path, most: Most) -> Json:
+def bootstrap(files: Path, ext_proc: Path, gate: Path, admin: Path, most: EnvoyLimits) -> Json:
     """Bootstrap configuration.  `files` is the directory of the other resources; the rest are Unix sockets."""
     return {
         "node": {"id": "gate", "cluster": "gate"},
@@ -43,7 +43,7 @@ def bootstrap(files: Path, ext_proc: Path, gate: Path, admin: Path, most: Most) 
     }
 
 
-def _overload(most: Most) -> Json:
+def _overload(most: EnvoyLimits) -> Json:
     """Who holds most is cut before anybody is refused, and who is there is served before who comes."""
     monitors = "extensions.resource_monitors"
     heap: Json = {"@type": f"{TYPE}{monitors}.fixed_heap.v3.FixedHeapConfig", "max_heap_size_bytes": most.heap * _MIB}

@@ -16,10 +16,10 @@ from foundation.tasks import spawn
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from proxy.answers.refusals import refusal_of
 from proxy.answers.send import CapturedResponse, send_refusal
-from proxy.envoy.cuts import Cut, Cuts
 from proxy.envoy.head import FRAMING, EnvoyRequestHead, rewritten, set_header
 from proxy.envoy.listener import CLUSTER, MAY_STREAM
 from proxy.envoy.response_details import is_late, is_malformed, trouble_in
+from proxy.envoy.timeouts import EnvoyTimeout, EnvoyTimeouts
 from proxy.forwarding.http import Ending
 from proxy.observe.access_log import RequestLog
 from proxy.observe.request_metrics import RequestCounter
@@ -56,7 +56,7 @@ class CarriedRequest:
         cluster: str,
         request_head: EnvoyRequestHead,
         answered: RequestCounter,
-        cuts: Cuts,
+        envoy_timeouts: EnvoyTimeouts,
     ):
         self._plane = plane
         self._log = log
@@ -65,7 +65,7 @@ class CarriedRequest:
         self._cluster = cluster
         self._request_head = request_head
         self._answered_requests = answered
-        self._cuts = cuts
+        self._envoy_timeouts = envoy_timeouts
         # What the client asks for, and only Envoy can carry, may last; whether it does, the answer says.
         self._may_stream = judged.incoming.is_grpc or judged.incoming.wants_events
         self._is_bounded_to_the_head = self._may_stream and outgoing.is_default_timeout
@@ -76,35 +76,35 @@ class CarriedRequest:
 
     async def run(self, context: Context) -> None:
         """Run until Envoy has carried all of it, the client has left, or its access ends."""
-        cut = self._cuts.begin()
+        envoy_timeout = self._envoy_timeouts.begin()
         try:
-            await self._carry(context, cut)
+            await self._carry(context, envoy_timeout)
         finally:
             if self._may_have_been_cut():
                 # Envoy resets the call once it has ended it, and that cancels whatever is still done in it.
-                await asyncio.shield(spawn(self._tell_when_heard(cut), name="the end of what Envoy carried"))
+                await asyncio.shield(spawn(self._tell_when_heard(envoy_timeout), name="the end of what Envoy carried"))
             else:
-                self._tell(cut)
+                self._tell(envoy_timeout)
 
-    async def _tell_when_heard(self, cut: Cut) -> None:
-        if (ending := await cut.ending()) is not None:
+    async def _tell_when_heard(self, envoy_timeout: EnvoyTimeout) -> None:
+        if (ending := await envoy_timeout.ending()) is not None:
             self._log.problem = ending.value
-        self._tell(cut)
+        self._tell(envoy_timeout)
 
-    def _tell(self, cut: Cut) -> None:
+    def _tell(self, envoy_timeout: EnvoyTimeout) -> None:
         log = self._log
-        self._cuts.forget(cut)
+        self._envoy_timeouts.forget(envoy_timeout)
         if log.status is None:
             log.status = CLIENT_LEFT
         log.tell()
         self._count(log.status)
 
-    async def _carry(self, context: Context, cut: Cut) -> None:
+    async def _carry(self, context: Context, envoy_timeout: EnvoyTimeout) -> None:
         task = cast("asyncio.Task[object]", asyncio.current_task())
         with self._plane.tracked(self._judged, self._outgoing.selection) as stream:
             stream.end = partial(self._end, task, Ending.REVOKED.value)
             try:
-                await self._converse(context, cut)
+                await self._converse(context, envoy_timeout)
             except asyncio.CancelledError:
                 if not self._ended_because or task.uncancel() > 0:
                     raise
@@ -130,10 +130,10 @@ class CarriedRequest:
         host, seconds = incoming.headers.get(b"host", b""), time.monotonic() - incoming.started
         self._answered_requests(host, incoming.scope["method"].encode(), status, seconds, None, None)
 
-    async def _converse(self, context: Context, cut: Cut) -> None:
+    async def _converse(self, context: Context, envoy_timeout: EnvoyTimeout) -> None:
         self._began = time.monotonic()
         answer = pb.HeadersResponse(response=self._to_upstream())
-        await context.write(pb.ProcessingResponse(request_headers=answer, mode_override=ALL_HEADS, dynamic_metadata=cut.metadata))
+        await context.write(pb.ProcessingResponse(request_headers=answer, mode_override=ALL_HEADS, dynamic_metadata=envoy_timeout.metadata))
         while (message := await context.read()) is not grpc.aio.EOF:
             match message.WhichOneof("request"):
                 case "response_headers":

@@ -18,13 +18,13 @@ from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import Proces
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
 from foundation.errors import GateError
+from proxy.envoy.authentication import require_our_envoy
 from proxy.envoy.bootstrap import GATE
 from proxy.envoy.carried_request import CarriedRequest, Context, without_all
-from proxy.envoy.cuts import Cuts
 from proxy.envoy.head import EnvoyRequestHead, set_header
 from proxy.envoy.internal_listener import InternalListener
 from proxy.envoy.listener import CLUSTER, HANDOFF_TOKEN
-from proxy.envoy.proof import require_our_envoy
+from proxy.envoy.timeouts import EnvoyTimeouts
 from proxy.incoming import arrived
 from proxy.own_paths import Owner
 from proxy.service import ProxyService
@@ -50,7 +50,7 @@ class ExtProcServer:
         self._internal_listener = internal_listener
         self._cluster_of = cluster_of
         self._token = token
-        self._cuts = Cuts(token)
+        self._envoy_timeouts = EnvoyTimeouts(token)
         self._scheme = scheme
         self._carried = 0
         self.is_idle = asyncio.Event()  # while Envoy carries nothing to upstreams
@@ -60,7 +60,7 @@ class ExtProcServer:
         process = grpc.stream_stream_rpc_method_handler(
             self.process, pb.ProcessingRequest.FromString, pb.ProcessingResponse.SerializeToString
         )
-        return grpc.method_handlers_generic_handler(SERVICE, {"Process": process}), self._cuts.service()
+        return grpc.method_handlers_generic_handler(SERVICE, {"Process": process}), self._envoy_timeouts.service()
 
     async def process(self, requests: object, context: Context) -> None:
         await require_our_envoy(context, self._token)
@@ -124,7 +124,7 @@ class ExtProcServer:
         except GateError:
             return None
         log.passes(judged)
-        return CarriedRequest(plane, log, judged, outgoing, cluster, head, service.answered, self._cuts)
+        return CarriedRequest(plane, log, judged, outgoing, cluster, head, service.answered, self._envoy_timeouts)
 
 
 async def _let_pass(context: Context, message: Any) -> None:

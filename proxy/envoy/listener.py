@@ -9,9 +9,9 @@ from pathlib import Path
 
 from config.options import Options
 from foundation.values import CertificatePair
+from proxy.envoy.authentication import grpc_service
 from proxy.envoy.bootstrap import CERTIFICATES, GATE, TYPE, Json, watched
-from proxy.envoy.cuts import METADATA, access_log
-from proxy.envoy.proof import asks_gate
+from proxy.envoy.timeouts import METADATA, access_log
 from proxy.listener.limits import ListenerLimits
 
 # What gate and Envoy tell each other in a request; nothing of it comes from a client, or goes to an upstream.
@@ -211,7 +211,7 @@ def _told_by_the_client() -> Json:
 def _ext_proc(token: str) -> Json:
     return {
         "@type": f"{TYPE}extensions.filters.http.ext_proc.v3.ExternalProcessor",
-        "grpc_service": {**asks_gate(token), "timeout": "0s"},
+        "grpc_service": {**grpc_service(token), "timeout": "0s"},
         "metadata_options": {"receiving_namespaces": {"untyped": [METADATA]}},
         # Without gate nobody passes, and what was under way ends.
         "failure_mode_allow": False,

@@ -17,13 +17,13 @@ import structlog
 from config.options import Options
 from foundation.errors import ConfigError, Problem
 from foundation.tasks import spawn
-from proxy.envoy.bootstrap import Most, bootstrap
+from proxy.envoy.bootstrap import EnvoyLimits, bootstrap
 from proxy.envoy.clusters import EnvoyClusters
 from proxy.envoy.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout, write
 from proxy.envoy.ext_proc import ExtProcServer
 from proxy.envoy.internal_listener import InternalListener
 from proxy.envoy.listener import certificates, listener
-from proxy.envoy.pressure import watch
+from proxy.envoy.overload import watch
 from proxy.envoy.process import EnvoyProcess, find
 from proxy.listener.context import Application
 from proxy.listener.listen import bind
@@ -54,7 +54,7 @@ class EnvoyPlane:
         self.internal_listener = InternalListener(application, scheme)
         self._ext_proc = ExtProcServer(service, self.internal_listener, self._cluster_of, self._token, scheme)
         self._ext_proc_socket, self._admin = ext_proc, admin
-        self._most = Most(options.envoy_max_heap, options.envoy_max_connections)
+        self._most = EnvoyLimits(options.envoy_max_heap, options.envoy_max_connections)
         self._watch: asyncio.Task[None] | None = None
         self._server: grpc.aio.Server | None = None
         self._clusters = EnvoyClusters((), options.dns_lookup_family)

@@ -24,8 +24,8 @@ from cryptography.x509 import ocsp
 from prometheus_client.parser import text_string_to_metric_families
 
 from config.load import load_options
-from proxy.autocert.keeper import Keeper, Wanted
-from proxy.autocert.storage import Storage
+from proxy.autocert.renewal import CertificateRenewal, WantedCertificates
+from proxy.autocert.storage import CertificateStorage
 from proxy.listener.tls.acme_state import AcmeState
 from tests.support.children import Child, free_port, free_ports, wait_until
 from tests.support.gate import GateBuilder
@@ -44,7 +44,7 @@ class Stage:
     pebble: Pebble
     child: Child
     config: Path
-    storage: Storage
+    storage: CertificateStorage
     metrics: str
     http_port: int
 
@@ -97,7 +97,7 @@ def stage(upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) ->
     with Pebble(directory / "ca", tls_port=builder.port, http_port=http_port, nonces_refused=10) as pebble:
         pebble.resolve(ELSEWHERE, "127.0.0.9")  # nobody listens there
         builder.setting(**pebble.settings)
-        storage = Storage(directory / "certificates", pebble.directory)
+        storage = CertificateStorage(directory / "certificates", pebble.directory)
         storage.open()
         storage.keep_attempts({HTTP_ONLY: {"failures": 0, "not_before": 0, "worked": "http-01"}})
         with Child.python("manage.py", "rungate", "-config", write(builder, path)) as child:
@@ -190,11 +190,11 @@ def test_a_reload_gets_what_is_new_and_leaves_connections_alone(stage: Stage, up
 def test_another_process_renews_and_this_one_shows_it_while_connections_go_on(stage: Stage) -> None:
     """The other one's clock is ahead; the authority reaches this one, which answers for it out of their directory."""
     options = load_options(stage.config, {})
-    wanted = Wanted.of(options)
+    wanted = WantedCertificates.of(options)
     before = {host: stage.certificate(host) for host in (APP, HTTP_ONLY)}
     with stage.handshake(APP) as open_before:
-        other = Keeper(
-            Wanted(
+        other = CertificateRenewal(
+            WantedCertificates(
                 hosts=(APP, HTTP_ONLY),
                 terms=wanted.terms,
                 trusted_ca=wanted.trusted_ca,

@@ -45,16 +45,16 @@ attempts.without("nobody asks within the pause", "return now >= self.not_before 
 attempts.without("Retry-After is kept to", ", retry_after or 0.0)", ", 0.0)")
 attempts.without("pauses grow", "PAUSES[min(self.failures, len(PAUSES) - 1)]", "PAUSES[0]")
 
-keeper = door("proxy/autocert/keeper.py", "unit/proxy/autocert/test_keeper.py")
-keeper.without(
+renewal = door("proxy/autocert/renewal.py", "unit/proxy/autocert/test_renewal.py")
+renewal.without(
     "only the elected asks", "            if not is_elected:\n                return", "            if False:\n                return"
 )
-keeper.without("a certificate is renewed in time", "now >= shown.certificate.chain.renewal", "now >= shown.certificate.chain.ends")
-keeper.without("a revoked certificate is replaced", " or self.staples.is_revoked(shown.certificate.chain)", "")
-keeper.without("a failure is kept", "        self.wanted.storage.keep_attempts(attempts)\n        shown", "        shown")
-keeper.without("a challenge ends with its order", "            storage.forget_challenge(host)\n", "            pass\n")
-keeper.without("a certificate waits for the staple that it must have", "        if waits and before", "        if False and before")
-keeper.without("a limit of all stops all", "            attempts[ALL] = of_all.written()\n", "")
+renewal.without("a certificate is renewed in time", "now >= shown.certificate.chain.renewal", "now >= shown.certificate.chain.ends")
+renewal.without("a revoked certificate is replaced", " or self.staples.is_revoked(shown.certificate.chain)", "")
+renewal.without("a failure is kept", "        self.wanted.storage.keep_attempts(attempts)\n        shown", "        shown")
+renewal.without("a challenge ends with its order", "            storage.forget_challenge(host)\n", "            pass\n")
+renewal.without("a certificate waits for the staple that it must have", "        if waits and before", "        if False and before")
+renewal.without("a limit of all stops all", "            attempts[ALL] = of_all.written()\n", "")
 
 authority = door("proxy/autocert/authority.py", "unit/proxy/autocert/test_authority.py")
 authority.without("proof is given for the host that was asked for", "if authorization.body.identifier.value != host:", "if False:")
@@ -80,4 +80,4 @@ hosts = door("config/groups/autocert.py", "unit/config/groups/test_autocert.py")
 hosts.without("the authority's protocol is https", 'if settings.autocert_ca.scheme != "https":', "if False:")
 hosts.without("private names are kept from the public authority", "if settings.autocert_ca is None and _PRIVATE", "if False and _PRIVATE")
 
-DOORS = (before_tls, hello, self_made, redirects, certificates, storage, certificate, attempts, keeper, authority, ocsp, staples, hosts)
+DOORS = (before_tls, hello, self_made, redirects, certificates, storage, certificate, attempts, renewal, authority, ocsp, staples, hosts)

@@ -3,14 +3,14 @@
 from tests.mutants.mutant import door
 
 judge = door("proxy/envoy/ext_proc.py", "unit/proxy/envoy/test_ext_proc.py")
-proof = door("proxy/envoy/proof.py", "unit/proxy/envoy/test_proof.py", "unit/proxy/envoy/test_ext_proc.py")
+proof = door("proxy/envoy/authentication.py", "unit/proxy/envoy/test_authentication.py", "unit/proxy/envoy/test_ext_proc.py")
 proof.without(
     "only our Envoy is answered",
     'await context.abort(grpc.StatusCode.UNAUTHENTICATED, "not our Envoy")',
     "pass",
 )
-cuts = door("proxy/envoy/cuts.py", "unit/proxy/envoy/test_cuts.py")
-cuts.without("only our Envoy tells of cuts", "        await require_our_envoy(context, self._token)\n", "")
+timeouts = door("proxy/envoy/timeouts.py", "unit/proxy/envoy/test_timeouts.py")
+timeouts.without("only our Envoy tells of cuts", "        await require_our_envoy(context, self._token)\n", "")
 judge.without("our own pages are not an application's", "service.owner(incoming.request) is not Owner.DATA_PLANE or ", "")
 judge.without("an upgrade is not carried", ' or b"upgrade" in incoming.headers', "")
 judge.without("a body is read by gate", "(head.has_body or incoming.wants_events", "(incoming.wants_events")
@@ -75,8 +75,8 @@ told_cut.without("an answer that was cut is told as cut", "if self._may_have_bee
 reset = door("proxy/envoy/carried_request.py", "unit/proxy/envoy/test_carried_request.py")
 reset.without(
     "a cut is told however the call ends",
-    'await asyncio.shield(spawn(self._tell_when_heard(cut), name="the end of what Envoy carried"))',
-    "await self._tell_when_heard(cut)",
+    'await asyncio.shield(spawn(self._tell_when_heard(envoy_timeout), name="the end of what Envoy carried"))',
+    "await self._tell_when_heard(envoy_timeout)",
 )
 silence = door("proxy/envoy/carried_request.py", f"{silent}test_what_envoy_cuts_over_http_2_is_told_as_cut")
 silence.without("what Envoy ends for its silence is told as cut", "0.9 * min(timeout, silence)", "0.9 * timeout")
@@ -118,7 +118,7 @@ DOORS = (
     known,
     judge,
     proof,
-    cuts,
+    timeouts,
     carried,
     plane,
     head,

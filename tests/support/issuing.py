@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ocsp
 from cryptography.x509.oid import AuthorityInformationAccessOID, NameOID
 
-from proxy.autocert.authority import AuthorityError, Terms
-from proxy.autocert.certificate import Chain
+from proxy.autocert.authority import AcmeSettings, AuthorityError
+from proxy.autocert.certificate import CertificateChain
 from proxy.listener.tls.acme_state import AcmeChallenge, Kind
 
 DAY = 24 * 3600.0
@@ -65,7 +65,7 @@ class Issuer:
 
     def response(
         self,
-        chain: Chain,
+        chain: CertificateChain,
         begins: datetime,
         *,
         days: float | None = 4,
@@ -104,7 +104,9 @@ class AuthorityInMemory:
     on_published: Callable[[str], None] = lambda host: None
     csr: bytes = b""
 
-    def __call__(self, terms: Terms, trusted_ca: Path | None, account: Mapping[str, Any], keep: Callable[..., None], agent: str) -> Any:
+    def __call__(
+        self, terms: AcmeSettings, trusted_ca: Path | None, account: Mapping[str, Any], keep: Callable[..., None], agent: str
+    ) -> Any:
         return self
 
     def obtain(self, host: str, csr: bytes, kind: Kind, publish: Callable[[AcmeChallenge], None]) -> bytes:

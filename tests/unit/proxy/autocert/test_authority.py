@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 
 from foundation.values import SecretText
-from proxy.autocert.authority import Authority, AuthorityError, Terms
-from proxy.autocert.certificate import Request
+from proxy.autocert.authority import AcmeAuthority, AcmeSettings, AuthorityError
+from proxy.autocert.certificate import CertificateRequest
 from tests.support.children import free_port
 from tests.support.pebble import Pebble
 
 HOST = "a.gate.test"
-CSR = Request.make(HOST, must_staple=False).csr
+CSR = CertificateRequest.make(HOST, must_staple=False).csr
 MAC_KEY = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
 
 
-def authority(directory: str, *, trusted: Path | None = None, account=None, keep=lambda account: None, **terms) -> Authority:
-    return Authority(Terms(directory, **terms), trusted, account or {}, keep, "gate/tests")
+def authority(directory: str, *, trusted: Path | None = None, account=None, keep=lambda account: None, **terms) -> AcmeAuthority:
+    return AcmeAuthority(AcmeSettings(directory, **terms), trusted, account or {}, keep, "gate/tests")
 
 
-def failure(asked: Authority, *, kind="tls-alpn-01") -> AuthorityError:
+def failure(asked: AcmeAuthority, *, kind="tls-alpn-01") -> AuthorityError:
     with pytest.raises(AuthorityError) as raised:
         asked.obtain(HOST, CSR, kind, lambda challenge: None)
     asked.close()

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ocsp
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from proxy.autocert.certificate import Chain, Request
-from proxy.autocert.ocsp import MOST_BYTES, Unverified, _verify, ask, verify
+from proxy.autocert.certificate import CertificateChain, CertificateRequest
+from proxy.autocert.ocsp import MOST_BYTES, UnverifiedStaple, _verify, ask, verify
 from tests.support.issuing import NOW, Issuer
 
 ISSUER = Issuer()
@@ -22,7 +22,7 @@ SIGNS_OCSP = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.OCSP_SIGNING])
 
 
 def chain_of(issuer=ISSUER):
-    return Chain.of(issuer.issue(Request.make("a.example.com", must_staple=False).csr, NOW))
+    return CertificateChain.of(issuer.issue(CertificateRequest.make("a.example.com", must_staple=False).csr, NOW))
 
 
 CHAIN = chain_of()
@@ -67,22 +67,22 @@ FORGED = {
 
 @pytest.mark.parametrize("response", FORGED.values(), ids=FORGED)
 def test_what_proves_nothing_is_refused(response):
-    with pytest.raises(Unverified):
+    with pytest.raises(UnverifiedStaple):
         verify(response, CHAIN, NOW)
 
 
 @pytest.mark.parametrize("algorithm", [hashes.SHA1(), hashes.MD5()], ids=lambda algorithm: algorithm.name)
 def test_a_weak_signature_proves_nothing(algorithm):
     weak = SimpleNamespace(signature_hash_algorithm=algorithm)  # the library signs none
-    with pytest.raises(Unverified, match="weak"):
+    with pytest.raises(UnverifiedStaple, match="weak"):
         _verify(ISSUER.certificate, weak)
 
 
 def test_without_an_issuer_nothing_can_be_asked_or_verified():
-    alone = Chain(CHAIN.leaf, None)
-    with pytest.raises(Unverified, match="no issuer"):
+    alone = CertificateChain(CHAIN.leaf, None)
+    with pytest.raises(UnverifiedStaple, match="no issuer"):
         ask("http://127.0.0.1:1", alone)
-    with pytest.raises(Unverified, match="no issuer"):
+    with pytest.raises(UnverifiedStaple, match="no issuer"):
         verify(ISSUER.response(CHAIN, NOW), alone, NOW)
 
 
@@ -117,11 +117,11 @@ def test_the_responder_is_asked_about_the_certificate(url):
 
 @pytest.mark.parametrize("path", ["/endless", "/none"])
 def test_an_answer_of_no_use_is_told(url, path):
-    with pytest.raises(Unverified):
+    with pytest.raises(UnverifiedStaple):
         ask(url + path, CHAIN)
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1/", "ldap://127.0.0.1/", "nonsense", "http://[", ""])
 def test_a_responder_that_can_t_be_asked_is_told(address):
-    with pytest.raises(Unverified, match="can't be asked"):
+    with pytest.raises(UnverifiedStaple, match="can't be asked"):
         ask(address, CHAIN)

@@ -3,10 +3,10 @@ from datetime import timedelta
 import pytest
 from cryptography.x509 import ocsp
 
-from proxy.autocert.certificate import Chain, Request
-from proxy.autocert.ocsp import Unverified
-from proxy.autocert.staples import Staples
-from proxy.autocert.storage import Storage
+from proxy.autocert.certificate import CertificateChain, CertificateRequest
+from proxy.autocert.ocsp import UnverifiedStaple
+from proxy.autocert.staples import StapleCache
+from proxy.autocert.storage import CertificateStorage
 from tests.support.issuing import NOW, Issuer
 
 ISSUER = Issuer()
@@ -14,7 +14,7 @@ HOUR = timedelta(hours=1)
 
 
 def chain_of(responder="http://ocsp.example.com"):
-    return Chain.of(ISSUER.issue(Request.make("a.example.com", must_staple=False).csr, NOW, responder=responder))
+    return CertificateChain.of(ISSUER.issue(CertificateRequest.make("a.example.com", must_staple=False).csr, NOW, responder=responder))
 
 
 CHAIN = chain_of()
@@ -22,7 +22,7 @@ CHAIN = chain_of()
 
 @pytest.fixture
 def storage(tmp_path):
-    storage = Storage(tmp_path, "https://ca.example.com/dir")
+    storage = CertificateStorage(tmp_path, "https://ca.example.com/dir")
     storage.open()
     return storage
 
@@ -32,10 +32,10 @@ def of(storage, *responses):
 
     def ask(url, chain):
         if not left or (response := left.pop(0)) is None:
-            raise Unverified("away")
+            raise UnverifiedStaple("away")
         return response
 
-    return Staples(storage, ask)
+    return StapleCache(storage, ask)
 
 
 def test_what_is_fetched_is_shown_until_it_ends_and_fetched_again_at_half_its_time(storage):
@@ -81,7 +81,7 @@ def test_a_revoked_certificate_is_known_and_its_response_shown_to_nobody(storage
 
 
 def test_what_has_no_responder_or_no_issuer_is_never_due(storage):
-    assert of(storage).due([chain_of(None), Chain(CHAIN.leaf, None)], NOW) == []
+    assert of(storage).due([chain_of(None), CertificateChain(CHAIN.leaf, None)], NOW) == []
 
 
 def test_what_is_shown_no_more_is_forgotten(storage):

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from proxy.autocert.storage import Storage
+from proxy.autocert.storage import CertificateStorage
 from proxy.listener.tls.acme_state import AcmeChallenge
 
 CHALLENGE = AcmeChallenge("a.example.com", "http-01", "token", "token.thumbprint")
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Storage:
-    storage = Storage(tmp_path / "new" / "dir", "https://ca.example.com:14000/some/dir")
+def storage(tmp_path: Path) -> CertificateStorage:
+    storage = CertificateStorage(tmp_path / "new" / "dir", "https://ca.example.com:14000/some/dir")
     storage.open()
     return storage
 
@@ -76,7 +76,7 @@ def test_a_challenge_of_another_shape_or_host_is_none(storage, found):
 
 def test_a_challenge_is_found_by_every_process_until_it_is_forgotten(storage, tmp_path):
     storage.keep_challenge(CHALLENGE)
-    other = Storage(tmp_path / "new" / "dir", "https://ca.example.com:14000/some/dir")
+    other = CertificateStorage(tmp_path / "new" / "dir", "https://ca.example.com:14000/some/dir")
     assert other.challenge("a.example.com") == CHALLENGE
     storage.forget_challenge("a.example.com")
     storage.forget_challenge("a.example.com")
@@ -94,7 +94,7 @@ def test_no_name_leads_out_of_the_directory(storage, host):
 
 
 def test_two_authorities_share_nothing(tmp_path):
-    staging, public = (Storage(tmp_path, f"https://{name}.example.com/dir") for name in ("staging", "public"))
+    staging, public = (CertificateStorage(tmp_path, f"https://{name}.example.com/dir") for name in ("staging", "public"))
     for each in (staging, public):
         each.open()
     staging.keep_certificate("a.example.com", b"x")
@@ -102,7 +102,7 @@ def test_two_authorities_share_nothing(tmp_path):
 
 
 def test_one_at_a_time_is_elected(storage, tmp_path):
-    other = Storage(tmp_path / "new" / "dir", "https://ca.example.com:14000/some/dir")
+    other = CertificateStorage(tmp_path / "new" / "dir", "https://ca.example.com:14000/some/dir")
     with storage.elected() as first, other.elected() as second:
         assert (first, second) == (True, False)
     with other.elected() as second:
@@ -121,4 +121,4 @@ def test_a_replaced_file_changes_the_stamp(storage):
 def test_a_directory_that_can_t_be_had_is_an_os_error(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OSError, match="file"):
-        Storage(tmp_path / "file", "https://x/").open()
+        CertificateStorage(tmp_path / "file", "https://x/").open()

@@ -10,9 +10,9 @@ from envoy.service.accesslog.v3 import als_pb2 as als
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 from google.protobuf.struct_pb2 import Struct
 
-from proxy.envoy.cuts import METADATA
 from proxy.envoy.ext_proc import ExtProcServer
 from proxy.envoy.internal_listener import InternalListener
+from proxy.envoy.timeouts import METADATA
 from proxy.planes.open_streams import OpenStreams
 from tests.support.signed_in import SignedIn
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from proxy.envoy.bootstrap import CLUSTERS, EXT_PROC, GATE, LISTENERS, Most, bootstrap
+from proxy.envoy.bootstrap import CLUSTERS, EXT_PROC, GATE, LISTENERS, EnvoyLimits, bootstrap
 
-MADE = bootstrap(Path("/files"), Path("/s/judge"), Path("/s/gate"), Path("/s/admin"), Most(heap=512, connections=77))
+MADE = bootstrap(Path("/files"), Path("/s/judge"), Path("/s/gate"), Path("/s/admin"), EnvoyLimits(heap=512, connections=77))
 
 
 def test_whoever_may_not_enter_the_directory_may_not_command_envoy() -> None:

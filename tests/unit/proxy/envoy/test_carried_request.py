@@ -87,7 +87,7 @@ async def test_what_envoy_says_of_the_end_is_told_however_it_ends_the_call(
         log = Envoy()
         log.logs("stream_idle_timeout", said.dynamic_metadata)
         log.ends()
-        await stage.ext_proc._cuts.listen(None, log)  # type: ignore[arg-type]
+        await stage.ext_proc._envoy_timeouts.listen(None, log)  # type: ignore[arg-type]
         await asyncio.wait_for(told.wait(), 5)
 
 

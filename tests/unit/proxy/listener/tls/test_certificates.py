@@ -16,7 +16,7 @@ from OpenSSL import SSL
 from config.types.pem import names_of
 from foundation.errors import ConfigError
 from foundation.values import CertificatePair, SecretBytes
-from proxy.autocert.certificate import Chain, ObtainedCertificate, Request
+from proxy.autocert.certificate import CertificateChain, CertificateRequest, ObtainedCertificate
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.tls.certificates import Certificates, ready_context, tls_facts
 from tests.support.certs import certificate_files, self_signed_client
@@ -283,7 +283,7 @@ def test_each_certificate_has_its_own_staple_as_soon_as_there_is_one():
     obtained.contexts = {names[2]: ready_context(pairs[2], obtained).context}
     certificates = Certificates(pairs[:2], obtained=obtained)
     assert [shake(certificates, name).staple for name in names] == [b"", b"", b""]
-    responses = [issuer.response(Chain.of(pair.certificate), NOW) for pair in pairs]
+    responses = [issuer.response(CertificateChain.of(pair.certificate), NOW) for pair in pairs]
     obtained.staples = {fingerprint(pair): response for pair, response in zip(pairs, responses, strict=True)}
     assert [shake(certificates, name).staple for name in names] == responses
     assert shake(certificates, None).staple == responses[0]
@@ -292,5 +292,5 @@ def test_each_certificate_has_its_own_staple_as_soon_as_there_is_one():
 
 
 def issued_by(issuer: Issuer, host: str) -> CertificatePair:
-    request = Request.make(host, must_staple=False)
+    request = CertificateRequest.make(host, must_staple=False)
     return ObtainedCertificate.read(request.key.reveal() + issuer.issue(request.csr, NOW), host).pair

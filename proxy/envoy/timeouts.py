@@ -12,8 +12,8 @@ from envoy.data.accesslog.v3.accesslog_pb2 import AccessLogCommon
 from envoy.service.accesslog.v3 import als_pb2 as pb
 from google.protobuf.struct_pb2 import Struct
 
+from proxy.envoy.authentication import grpc_service, require_our_envoy
 from proxy.envoy.bootstrap import TYPE, Json
-from proxy.envoy.proof import asks_gate, require_our_envoy
 from proxy.forwarding.http import Ending
 
 SERVICE = "envoy.service.accesslog.v3.AccessLogService"
@@ -24,7 +24,7 @@ _PATIENCE = 1.0
 
 
 def access_log(token: str) -> Json:
-    """Access log of cuts alone, each at once; SI is `idle_timeout`, UT a timeout of the request's own."""
+    """Access log of what a timeout cut off, alone, each at once; SI is `idle_timeout`, UT a timeout of the request's own."""
     return {
         "name": "envoy.access_loggers.http_grpc",
         "filter": {"response_flag_filter": {"flags": ["SI", "UT"]}},
@@ -33,15 +33,15 @@ def access_log(token: str) -> Json:
             "common_config": {
                 "log_name": "cuts",
                 "transport_api_version": "V3",
-                "grpc_service": asks_gate(token),
+                "grpc_service": grpc_service(token),
                 "buffer_size_bytes": 0,
             },
         },
     }
 
 
-class Cut:
-    """Cut of one request: whether it was, and why.  `metadata` is what Envoy is told of it, and repeats."""
+class EnvoyTimeout:
+    """Timeout of one carried request, if Envoy cut it off: which it was.  `metadata` is what Envoy is told of it, and repeats."""
 
     def __init__(self, number: str):
         self.number = number
@@ -59,14 +59,14 @@ class Cut:
         return self._heard.result() if self._heard.done() else None
 
 
-class Cuts:
+class EnvoyTimeouts:
     def __init__(self, token: str):
         self._token = token
         self._numbers = map(str, count(1))
-        self._carried: dict[str, Cut] = {}
+        self._carried: dict[str, EnvoyTimeout] = {}
 
     def __repr__(self) -> str:
-        return f"<Cuts of {len(self._carried)} carried>"
+        return f"<EnvoyTimeouts of {len(self._carried)} carried>"
 
     def service(self) -> grpc.GenericRpcHandler:
         stream = grpc.stream_unary_rpc_method_handler(
@@ -74,14 +74,14 @@ class Cuts:
         )
         return grpc.method_handlers_generic_handler(SERVICE, {"StreamAccessLogs": stream})
 
-    def begin(self) -> Cut:
-        """Cut of one request, known until `forget`."""
-        cut = Cut(next(self._numbers))
-        self._carried[cut.number] = cut
-        return cut
+    def begin(self) -> EnvoyTimeout:
+        """Timeout of one request, known until `forget`."""
+        envoy_timeout = EnvoyTimeout(next(self._numbers))
+        self._carried[envoy_timeout.number] = envoy_timeout
+        return envoy_timeout
 
-    def forget(self, cut: Cut) -> None:
-        del self._carried[cut.number]
+    def forget(self, envoy_timeout: EnvoyTimeout) -> None:
+        del self._carried[envoy_timeout.number]
 
     async def listen(self, requests: object, context: grpc.aio.ServicerContext) -> pb.StreamAccessLogsResponse:
         await require_our_envoy(context, self._token)

@@ -9,7 +9,7 @@ import httpx
 import structlog
 
 from foundation.telemetry import metrics
-from proxy.envoy.bootstrap import HEAP, Most
+from proxy.envoy.bootstrap import HEAP, EnvoyLimits
 
 log = structlog.get_logger(__name__)
 
@@ -19,10 +19,10 @@ _CONNECTED = "http.edge.downstream_cx_active"
 _STATS = f"^overload\\..*(pressure|active)$|{_REFUSED}$|^{_CONNECTED}$"
 
 
-class Pressure:
+class OverloadState:
     """Overload state; what Envoy said last.  `tell` logs what is new since."""
 
-    def __init__(self, most: Most) -> None:
+    def __init__(self, most: EnvoyLimits) -> None:
         self._most = most
         self._helping: frozenset[str] = frozenset()
         self._refused = 0
@@ -42,15 +42,15 @@ class Pressure:
         self._refused = refused
 
 
-async def watch(admin: Path, most: Most) -> None:
+async def watch(admin: Path, most: EnvoyLimits) -> None:
     """Poll for ever; an Envoy that does not answer is looked after elsewhere."""
-    pressure = Pressure(most)
+    overload = OverloadState(most)
     async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(admin)), timeout=LOOK_EVERY) as client:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             try:
                 answer = await client.get("http://envoy/stats", params={"format": "json", "filter": _STATS})
-                pressure.tell(_numbers(answer.json()))
+                overload.tell(_numbers(answer.json()))
             except (httpx.TransportError, ValueError):
                 continue
 

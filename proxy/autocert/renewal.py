@@ -16,10 +16,10 @@ from foundation.telemetry import metrics
 from foundation.values import CertificatePair
 from foundation.version import version
 from proxy.autocert.attempts import ALL, LONGEST_PAUSE_OF_ALL, Attempt
-from proxy.autocert.authority import Authority, AuthorityError, Terms
-from proxy.autocert.certificate import Chain, ObtainedCertificate, Request, Unusable
-from proxy.autocert.staples import Staples
-from proxy.autocert.storage import Storage
+from proxy.autocert.authority import AcmeAuthority, AcmeSettings, AuthorityError
+from proxy.autocert.certificate import CertificateChain, CertificateRequest, ObtainedCertificate, UnusableCertificate
+from proxy.autocert.staples import StapleCache
+from proxy.autocert.storage import CertificateStorage
 from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState, Kind
 from proxy.listener.tls.certificates import ready_context
 
@@ -29,13 +29,13 @@ READ_ANYWAY = 60.0  # seconds; a file system's clock may be too coarse to tell t
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedCertificates:
     """Hosts and settings that a configuration wants certificates for."""
 
     hosts: tuple[str, ...]
-    terms: Terms
+    terms: AcmeSettings
     trusted_ca: bytes | None  # of the authority's own server, PEM
-    storage: Storage
+    storage: CertificateStorage
     must_staple: bool
     has_http: bool
     configured: tuple[CertificatePair, ...]
@@ -45,9 +45,9 @@ class Wanted:
         directory = str(authority_url(options))
         return cls(
             hosts=hosts_to_certify(options),
-            terms=Terms(directory, options.autocert_email, options.autocert_eab_key_id, options.autocert_eab_mac_key),
+            terms=AcmeSettings(directory, options.autocert_email, options.autocert_eab_key_id, options.autocert_eab_mac_key),
             trusted_ca=options.autocert_trusted_ca,
-            storage=Storage(options.autocert_dir or options.data_dir, directory),
+            storage=CertificateStorage(options.autocert_dir or options.data_dir, directory),
             must_staple=options.autocert_must_staple,
             has_http=options.http_redirect_addr is not None,
             configured=options.certificate_pairs,
@@ -55,34 +55,34 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Shown:
+class ServedCertificate:
     """Certificate that is shown.  `before` is what the host had until this came, as long as this one waits for its staple."""
 
     certificate: ObtainedCertificate
     context: SSL.Context
-    before: "Shown | None" = None
+    before: "ServedCertificate | None" = None
 
 
 @dataclass(slots=True)
-class Keeper:
-    """Certificate keeper of one configuration; the next one's takes over what this one shows."""
+class CertificateRenewal:
+    """Certificate renewal of one configuration; the next one's takes over what this one shows."""
 
-    wanted: Wanted
+    wanted: WantedCertificates
     obtained: AcmeState
     clock: Callable[[], float]
     is_over: Callable[[], bool] = lambda: False
-    make_authority: Callable[..., Authority] = Authority
-    staples: Staples = field(init=False)
-    _shown: dict[str, Shown] = field(default_factory=dict)
+    make_authority: Callable[..., AcmeAuthority] = AcmeAuthority
+    staples: StapleCache = field(init=False)
+    _shown: dict[str, ServedCertificate] = field(default_factory=dict)
     _seen: dict[str, bytes] = field(default_factory=dict)  # host -> digest of the file that was read last
     _stamp: tuple[int, ...] | None = None
     _read: float = 0.0
-    _authority: Authority | None = None
-    _configured: tuple[Chain, ...] = field(init=False)
+    _authority: AcmeAuthority | None = None
+    _configured: tuple[CertificateChain, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.staples = Staples(self.wanted.storage)
-        self._configured = tuple(Chain.of(pair.certificate) for pair in self.wanted.configured)
+        self.staples = StapleCache(self.wanted.storage)
+        self._configured = tuple(CertificateChain.of(pair.certificate) for pair in self.wanted.configured)
 
     def begin(self) -> None:
         """Open the directory; OSError where it can't be used.  From now on challenges are answered."""
@@ -108,7 +108,7 @@ class Keeper:
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.clock(), UTC)
 
-    def _chains(self) -> list[Chain]:
+    def _chains(self) -> list[CertificateChain]:
         shown = self._shown.values()
         return [*self._configured, *(each.certificate.chain for one in shown for each in (one.before, one) if each is not None)]
 
@@ -133,8 +133,8 @@ class Keeper:
         try:
             certificate = ObtainedCertificate.read(content, host)
             before = self._shown.get(host) if certificate.chain.must_staple else None
-            self._shown[host] = Shown(certificate, ready_context(certificate.pair, self.obtained).context, before)
-        except (Unusable, ConfigError) as error:
+            self._shown[host] = ServedCertificate(certificate, ready_context(certificate.pair, self.obtained).context, before)
+        except (UnusableCertificate, ConfigError) as error:
             log.error("a kept certificate can't be used, and another is obtained", host=host, reason=str(error))
 
     def _due(self) -> list[str]:
@@ -169,13 +169,13 @@ class Keeper:
         storage = self.wanted.storage
         attempt = Attempt.read(storage.attempts().get(host))
         kind = attempt.challenge(has_http=self.wanted.has_http)
-        request = Request.make(host, must_staple=self.wanted.must_staple)
+        request = CertificateRequest.make(host, must_staple=self.wanted.must_staple)
         log.info("a certificate is asked for", host=host, authority=self.wanted.terms.directory, challenge=kind)
         try:
             chain = self._the_authority().obtain(host, request.csr, kind, self._publish)
             content = request.key.reveal() + chain
             certificate = ObtainedCertificate.read(content, host)
-        except (AuthorityError, Unusable) as error:
+        except (AuthorityError, UnusableCertificate) as error:
             self._failed(host, attempt, error if isinstance(error, AuthorityError) else AuthorityError(str(error)))
             return
         finally:
@@ -191,7 +191,7 @@ class Keeper:
     def _publish(self, challenge: AcmeChallenge) -> None:
         self.wanted.storage.keep_challenge(challenge)
 
-    def _the_authority(self) -> Authority:
+    def _the_authority(self) -> AcmeAuthority:
         if self._authority is None:
             storage = self.wanted.storage
             trusted = None if self.wanted.trusted_ca is None else storage.keep_trusted_ca(self.wanted.trusted_ca)
@@ -244,7 +244,7 @@ class Keeper:
         self.obtained.contexts = {host: self._context(self._shown[host], now) for host in self.wanted.hosts if host in self._shown}
         metrics.set_certificate_expiries({chain.name: chain.ends.timestamp() for chain in chains})
 
-    def _context(self, shown: Shown, now: datetime) -> SSL.Context:
+    def _context(self, shown: ServedCertificate, now: datetime) -> SSL.Context:
         """One that browsers would refuse without a staple waits for it while the one before is good."""
         chain, before = shown.certificate.chain, shown.before
         waits = chain.must_staple and not self.obtained.staple(chain.fingerprint)

@@ -3,41 +3,41 @@
 from structlog.testing import capture_logs
 
 from foundation.telemetry import metrics
-from proxy.envoy.bootstrap import Most
-from proxy.envoy.pressure import Pressure
+from proxy.envoy.bootstrap import EnvoyLimits
+from proxy.envoy.overload import OverloadState
 
 HEAP = "overload.envoy.resource_monitors.fixed_heap.pressure"
 CONNECTIONS = "http.edge.downstream_cx_active"
-MOST = Most(heap=128, connections=100)
+MOST = EnvoyLimits(heap=128, connections=100)
 SHRINK = "overload.envoy.overload_actions.shrink_heap.active"
 REFUSED = "listener.127.0.0.1_1.downstream_global_cx_overflow"
 
 
-def told(pressure: Pressure, **stats: int) -> list[str]:
+def told(overload: OverloadState, **stats: int) -> list[str]:
     with capture_logs() as lines:
-        pressure.tell(stats)
+        overload.tell(stats)
     return [line["event"] for line in lines]
 
 
 def test_pressure_is_a_number_between_0_and_1() -> None:
-    Pressure(MOST).tell({HEAP: 37, CONNECTIONS: 100})
+    OverloadState(MOST).tell({HEAP: 37, CONNECTIONS: 100})
     found = {word: metrics.envoy_pressure.labels(word)._value.get() for word in ("heap", "connections")}
     assert found == {"heap": 0.37, "connections": 1.0}
 
 
 def test_that_envoy_helps_itself_is_said_once_and_its_end_too() -> None:
-    pressure = Pressure(MOST)
-    assert told(pressure, **{SHRINK: 0, REFUSED: 0}) == []
-    assert told(pressure, **{SHRINK: 1}) == ["envoy is short of memory and helps itself: envoy_max_heap"]
-    assert told(pressure, **{SHRINK: 1}) == []
-    assert told(pressure, **{SHRINK: 0}) == ["envoy has enough memory again"]
+    overload = OverloadState(MOST)
+    assert told(overload, **{SHRINK: 0, REFUSED: 0}) == []
+    assert told(overload, **{SHRINK: 1}) == ["envoy is short of memory and helps itself: envoy_max_heap"]
+    assert told(overload, **{SHRINK: 1}) == []
+    assert told(overload, **{SHRINK: 0}) == ["envoy has enough memory again"]
 
 
 def test_refused_connections_are_counted_from_the_last_time() -> None:
-    pressure = Pressure(MOST)
-    assert told(pressure, **{REFUSED: 3}) == ["envoy has refused connections: envoy_max_connections"]
-    assert told(pressure, **{REFUSED: 3}) == []
-    assert told(pressure, **{REFUSED: 1}) == [], "another Envoy, which begins anew"
+    overload = OverloadState(MOST)
+    assert told(overload, **{REFUSED: 3}) == ["envoy has refused connections: envoy_max_connections"]
+    assert told(overload, **{REFUSED: 3}) == []
+    assert told(overload, **{REFUSED: 1}) == [], "another Envoy, which begins anew"
     with capture_logs() as lines:
-        pressure.tell({REFUSED: 5})
+        overload.tell({REFUSED: 5})
     assert lines[0]["connections"] == 4

@@ -11,11 +11,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ocsp
 
-from proxy.autocert.authority import AuthorityError, Terms
-from proxy.autocert.certificate import Chain, ObtainedCertificate
-from proxy.autocert.keeper import Keeper, Wanted
-from proxy.autocert.ocsp import Unverified
-from proxy.autocert.storage import Storage
+from proxy.autocert.authority import AcmeSettings, AuthorityError
+from proxy.autocert.certificate import CertificateChain, ObtainedCertificate
+from proxy.autocert.ocsp import UnverifiedStaple
+from proxy.autocert.renewal import CertificateRenewal, WantedCertificates
+from proxy.autocert.storage import CertificateStorage
 from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
 from tests.support.issuing import DAY, AuthorityInMemory, Clock
 from tests.support.options import make_options
@@ -40,25 +40,25 @@ def log() -> Iterator[list]:
 
 
 @pytest.fixture
-def wanted(tmp_path: Path) -> Wanted:
-    return Wanted(
+def wanted(tmp_path: Path) -> WantedCertificates:
+    return WantedCertificates(
         hosts=(A,),
-        terms=Terms("https://ca.example.com/dir"),
+        terms=AcmeSettings("https://ca.example.com/dir"),
         trusted_ca=None,
-        storage=Storage(tmp_path, "https://ca.example.com/dir"),
+        storage=CertificateStorage(tmp_path, "https://ca.example.com/dir"),
         must_staple=False,
         has_http=False,
         configured=(),
     )
 
 
-def keeper(wanted: Wanted, clock: Clock, authority: AuthorityInMemory) -> Keeper:
-    made = Keeper(wanted, AcmeState(), clock, make_authority=authority)
+def renewal(wanted: WantedCertificates, clock: Clock, authority: AuthorityInMemory) -> CertificateRenewal:
+    made = CertificateRenewal(wanted, AcmeState(), clock, make_authority=authority)
     made.begin()
     return made
 
 
-def shown(kept: Keeper, host: str = A) -> x509.Certificate | None:
+def shown(kept: CertificateRenewal, host: str = A) -> x509.Certificate | None:
     """What the next handshake for the host gets."""
     context = kept.obtained.contexts.get(host)
     known = kept._shown.get(host)
@@ -70,7 +70,7 @@ def shown(kept: Keeper, host: str = A) -> x509.Certificate | None:
 
 
 def test_each_host_gets_one_certificate_and_then_nothing_is_asked(wanted, clock, authority, log):
-    kept = keeper(replace(wanted, hosts=(A, B)), clock, authority)
+    kept = renewal(replace(wanted, hosts=(A, B)), clock, authority)
     assert kept.obtained.is_on
     kept.look()
     kept.look()
@@ -82,7 +82,7 @@ def test_each_host_gets_one_certificate_and_then_nothing_is_asked(wanted, clock,
 
 
 def test_a_challenge_is_pending_while_the_authority_looks_and_never_after(wanted, clock, authority):
-    kept = keeper(wanted, clock, authority)
+    kept = renewal(wanted, clock, authority)
     during = []
     authority.on_published = lambda host: during.append(kept.obtained.pending(host))
     authority.failures = [AuthorityError("no")]
@@ -92,7 +92,7 @@ def test_a_challenge_is_pending_while_the_authority_looks_and_never_after(wanted
 
 
 def test_a_certificate_is_renewed_when_a_third_of_its_life_is_left(wanted, clock, authority):
-    kept = keeper(wanted, clock, authority)
+    kept = renewal(wanted, clock, authority)
     kept.look()
     first = shown(kept)
     clock.advance(59 * DAY)
@@ -105,7 +105,7 @@ def test_a_certificate_is_renewed_when_a_third_of_its_life_is_left(wanted, clock
 
 
 def test_a_failed_renewal_leaves_the_old_one_and_says_when_it_goes_on(wanted, clock, authority, log):
-    kept = keeper(wanted, clock, authority)
+    kept = renewal(wanted, clock, authority)
     kept.look()
     first = shown(kept)
     clock.advance(61 * DAY)
@@ -119,8 +119,8 @@ def test_a_failed_renewal_leaves_the_old_one_and_says_when_it_goes_on(wanted, cl
 
 def test_nobody_is_asked_again_within_the_pause_not_even_by_a_new_process(wanted, clock, authority):
     authority.failures = [AuthorityError("no")] * 2
-    keeper(wanted, clock, authority).look()
-    again = keeper(wanted, clock, authority)
+    renewal(wanted, clock, authority).look()
+    again = renewal(wanted, clock, authority)
     clock.advance(59)
     again.look()
     assert len(authority.asked) == 1
@@ -138,7 +138,7 @@ def test_nobody_is_asked_again_within_the_pause_not_even_by_a_new_process(wanted
 
 def test_the_other_challenge_is_tried_after_a_failure_and_what_worked_is_remembered(wanted, clock, authority):
     authority.failures = [AuthorityError("no")]
-    kept = keeper(replace(wanted, has_http=True), clock, authority)
+    kept = renewal(replace(wanted, has_http=True), clock, authority)
     kept.look()
     clock.advance(61)
     kept.look()
@@ -149,7 +149,7 @@ def test_the_other_challenge_is_tried_after_a_failure_and_what_worked_is_remembe
 
 def test_retry_after_is_kept_to_and_where_it_concerns_all_nobody_asks(wanted, clock, authority):
     authority.failures = [AuthorityError("rateLimited", retry_after=3600, concerns_all=True)]
-    kept = keeper(replace(wanted, hosts=(A, B)), clock, authority)
+    kept = renewal(replace(wanted, hosts=(A, B)), clock, authority)
     kept.look()
     assert authority.asked == [(A, "tls-alpn-01")]
     clock.advance(14 * 60)
@@ -165,7 +165,7 @@ def test_retry_after_is_kept_to_and_where_it_concerns_all_nobody_asks(wanted, cl
 
 def test_an_authority_that_is_away_is_no_failure_of_the_host(wanted, clock, authority):
     authority.failures = [AuthorityError("away", concerns_all=True)] * 3
-    kept = keeper(replace(wanted, has_http=True), clock, authority)
+    kept = renewal(replace(wanted, has_http=True), clock, authority)
     for _ in range(4):
         kept.look()
         clock.advance(16 * 60)
@@ -174,7 +174,7 @@ def test_an_authority_that_is_away_is_no_failure_of_the_host(wanted, clock, auth
 
 
 def test_only_the_elected_process_asks_and_the_others_show_what_it_got(wanted, clock, authority):
-    first, second = (keeper(wanted, clock, authority) for _ in range(2))
+    first, second = (renewal(wanted, clock, authority) for _ in range(2))
     authority.on_published = lambda host: second.look()  # while the first one is at it
     first.look()
     assert authority.asked == [(A, "tls-alpn-01")]
@@ -190,7 +190,7 @@ def test_only_the_elected_process_asks_and_the_others_show_what_it_got(wanted, c
     ids=str,
 )
 def test_a_broken_file_is_told_and_replaced(wanted, clock, authority, log, broken, tmp_path):
-    kept = keeper(replace(wanted, hosts=(A, B)), clock, authority)
+    kept = renewal(replace(wanted, hosts=(A, B)), clock, authority)
     kept.look()
     whole, other = (wanted.storage.certificate(host) for host in (A, B))
     key_of_other = other.partition(b"-----BEGIN CERTIFICATE")[0]
@@ -201,7 +201,7 @@ def test_a_broken_file_is_told_and_replaced(wanted, clock, authority, log, broke
     wanted.storage.keep_certificate(A, content)
     kept.look()
     assert shown(kept) == before, "what is shown is good still"
-    again = keeper(wanted, clock, authority)
+    again = renewal(wanted, clock, authority)
     again.look()
     assert authority.asked[2:] == [(A, "tls-alpn-01")]
     assert shown(again) not in (None, before)
@@ -210,11 +210,11 @@ def test_a_broken_file_is_told_and_replaced(wanted, clock, authority, log, broke
 
 
 def test_what_the_authority_gives_for_another_host_is_not_kept(wanted, clock, authority, log):
-    kept = keeper(wanted, clock, authority)
+    kept = renewal(wanted, clock, authority)
     issue = authority.issuer.issue
-    from proxy.autocert.certificate import Request
+    from proxy.autocert.certificate import CertificateRequest
 
-    authority.issuer.issue = lambda csr, *_, **more: issue(Request.make(B, must_staple=False).csr, clock.now)
+    authority.issuer.issue = lambda csr, *_, **more: issue(CertificateRequest.make(B, must_staple=False).csr, clock.now)
     kept.look()
     assert wanted.storage.certificate(A) is None
     assert shown(kept) is None
@@ -222,7 +222,7 @@ def test_what_the_authority_gives_for_another_host_is_not_kept(wanted, clock, au
 
 
 def test_who_is_told_to_end_asks_for_no_more(wanted, clock, authority):
-    kept = keeper(replace(wanted, hosts=(A, B)), clock, authority)
+    kept = renewal(replace(wanted, hosts=(A, B)), clock, authority)
     kept.is_over = lambda: bool(authority.asked)
     kept.look()
     assert authority.asked == [(A, "tls-alpn-01")]
@@ -230,7 +230,7 @@ def test_who_is_told_to_end_asks_for_no_more(wanted, clock, authority):
 
 def test_a_revoked_certificate_is_replaced_and_never_stapled(wanted, clock, authority):
     authority.responder = "http://ocsp.example.com"
-    kept = keeper(wanted, clock, authority)
+    kept = renewal(wanted, clock, authority)
     status = [ocsp.OCSPCertStatus.GOOD]
     kept.staples._ask = lambda url, chain: authority.issuer.response(chain, clock.now, status=status[0])
     kept.look()
@@ -247,13 +247,13 @@ def test_a_revoked_certificate_is_replaced_and_never_stapled(wanted, clock, auth
 
 
 def test_must_staple_is_asked_for_and_such_a_certificate_waits_for_its_staple(wanted, clock, authority):
-    keeper(wanted, clock, authority).look()
-    before = Chain.of(wanted.storage.certificate(A).partition(b"-----END PRIVATE KEY-----\n")[2]).leaf
+    renewal(wanted, clock, authority).look()
+    before = CertificateChain.of(wanted.storage.certificate(A).partition(b"-----END PRIVATE KEY-----\n")[2]).leaf
     authority.responder = "http://ocsp.example.com"
-    kept = keeper(replace(wanted, must_staple=True), clock, authority)
+    kept = renewal(replace(wanted, must_staple=True), clock, authority)
 
-    def is_away(url: str, chain: Chain) -> bytes:
-        raise Unverified("away")
+    def is_away(url: str, chain: CertificateChain) -> bytes:
+        raise UnverifiedStaple("away")
 
     kept.staples._ask = is_away
     kept.look()
@@ -271,13 +271,15 @@ def test_must_staple_is_asked_for_and_such_a_certificate_waits_for_its_staple(wa
 
 def test_certificates_of_the_configuration_are_stapled_too(wanted, clock, authority, tmp_path):
     authority.responder = "http://ocsp.example.com"
-    keeper(wanted, clock, authority).look()
+    renewal(wanted, clock, authority).look()
     content = wanted.storage.certificate(A)
     pair = ObtainedCertificate.read(content, A).pair
-    kept = keeper(replace(wanted, hosts=(), configured=(pair,), storage=Storage(tmp_path / "2", "https://x/")), clock, authority)
+    kept = renewal(
+        replace(wanted, hosts=(), configured=(pair,), storage=CertificateStorage(tmp_path / "2", "https://x/")), clock, authority
+    )
     kept.staples._ask = lambda url, chain: authority.issuer.response(chain, clock.now)
     kept.look()
-    assert set(kept.obtained.staples) == {Chain.of(pair.certificate).fingerprint}
+    assert set(kept.obtained.staples) == {CertificateChain.of(pair.certificate).fingerprint}
 
 
 def test_what_a_configuration_wants(tmp_path):
@@ -296,9 +298,9 @@ def test_what_a_configuration_wants(tmp_path):
         policy=[route],
         **files,
     )
-    wanted = Wanted.of(options)
+    wanted = WantedCertificates.of(options)
     assert wanted.hosts == ("auth.example.com", "app.example.com")
-    assert wanted.terms == Terms("https://ca.example.com/dir", "a@example.com")
+    assert wanted.terms == AcmeSettings("https://ca.example.com/dir", "a@example.com")
     assert wanted.trusted_ca == (tmp_path / "ca.pem").read_bytes()
     assert (wanted.must_staple, wanted.has_http) == (True, True)
     assert wanted.storage.directory == tmp_path / "data" / "autocert" / "ca.example.com_dir"

@@ -7,7 +7,7 @@ import grpc
 from proxy.envoy.bootstrap import EXT_PROC, Json
 
 
-def asks_gate(token: str) -> Json:
+def grpc_service(token: str) -> Json:
     """gRPC service by which Envoy reaches gate, with its proof."""
     return {"envoy_grpc": {"cluster_name": EXT_PROC}, "initial_metadata": [{"key": "authorization", "value": f"Bearer {token}"}]}
 

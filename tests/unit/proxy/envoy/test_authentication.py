@@ -5,7 +5,7 @@ import asyncio
 import grpc
 import pytest
 
-from proxy.envoy.proof import asks_gate, require_our_envoy
+from proxy.envoy.authentication import grpc_service, require_our_envoy
 from tests.unit.proxy.envoy.stage import TOKEN, Aborted, Envoy
 
 
@@ -18,7 +18,7 @@ async def test_who_has_another_token_is_sent_away(token: str) -> None:
 
 
 def test_who_asks_as_the_listener_says_is_our_envoy() -> None:
-    (proof,) = asks_gate(TOKEN)["initial_metadata"]
+    (proof,) = grpc_service(TOKEN)["initial_metadata"]
     envoy = Envoy(proof["value"].removeprefix("Bearer "))
     asyncio.run(require_our_envoy(envoy, TOKEN))  # type: ignore[arg-type]
     assert envoy.aborted is None
