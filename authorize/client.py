@@ -14,7 +14,7 @@ from authorize.policy.route_table import RouteTable
 from authorize.upstream.identity_headers import Headers
 
 
-class Withheld(Enum):
+class WithheldCredentials(Enum):
     """Credentials of a client that go no further than gate; a cookie and a token of gate's own never do."""
 
     OURS = "ours"
@@ -40,12 +40,12 @@ class Check:
     refused_token: str = ""
 
     @property
-    def withheld(self) -> Withheld:
+    def withheld(self) -> WithheldCredentials:
         """Credentials to withhold, by what was decided, so that nobody who sends the request on can forget it."""
         if self.decision.is_preflight:
-            return Withheld.ALL
+            return WithheldCredentials.ALL
         is_bearer = self.identity is not None and self.identity.is_bearer
-        return Withheld.AUTHORIZATION if is_bearer else Withheld.OURS
+        return WithheldCredentials.AUTHORIZATION if is_bearer else WithheldCredentials.OURS
 
 
 @dataclass(frozen=True, slots=True)

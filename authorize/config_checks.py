@@ -12,7 +12,7 @@ from authorize.policy.decision import Decision, Outcome, decide
 from authorize.policy.paths.readings import is_read_alike
 from authorize.policy.request import AccessRequest, ClientCertificate
 from authorize.policy.route_table import RouteTable
-from authorize.policy.shadowing import shadowed
+from authorize.policy.unreachable_routes import unreachable
 from authorize.state import default_ports, route_table
 from authorize.user_entry_checks import claims_of_two_issuers, entries_for_nobody, tokens_that_open_nothing, unusable_administrators
 from config.documents.document import path_of
@@ -45,7 +45,7 @@ def unusable_routes(settings: Any) -> Iterator[Finding]:
 
 def unreachable_routes(settings: Any) -> Iterator[Finding]:
     enforced = [index for index, route in enumerate(settings.policy) if route.mode == ENFORCE]
-    for found, cover in shadowed([settings.policy[index] for index in enforced], default_ports(settings)):
+    for found, cover in unreachable([settings.policy[index] for index in enforced], default_ports(settings)):
         place, other = ("policy", enforced[found]), ("policy", enforced[cover])
         yield place, "can never match: {other} comes before it and takes all its requests", other
 

@@ -31,7 +31,7 @@ from config.options import Options
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
 from databroker.replica import MAX_SESSIONS
 from databroker.rpc.client import Position, RemoteBroker
-from databroker.store.base import ANEW, BackEnd, StartOver
+from databroker.store.base import ANEW, StartOver, StoreBackend
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.errors import BrokerError
 from foundation.rpc.channel import RpcChannel
@@ -100,7 +100,7 @@ async def each(numbers: Iterable[int], work: Callable[[int], Awaitable[object]])
     await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
 
 
-async def put_person(store: BackEnd, number: int) -> None:
+async def put_person(store: StoreBackend, number: int) -> None:
     id, email = f"oidc/{number}", f"person-{number}@example.com"
     groups = tuple(f"g{(GROUPS_EACH * number + turn) % GROUPS}" for turn in range(GROUPS_EACH))
     await store.put(
@@ -109,7 +109,7 @@ async def put_person(store: BackEnd, number: int) -> None:
     await store.put(DIRECTORY_USER, id, DirectoryUser(id, email, f"Person {number}", groups).to_data())
 
 
-async def put_session(store: BackEnd | RemoteBroker, number: int) -> None:
+async def put_session(store: StoreBackend | RemoteBroker, number: int) -> None:
     now, person = time.time(), number % PEOPLE
     email = f"person-{person}@example.com"
     session = SessionRecord(

@@ -19,7 +19,7 @@ from config.groups.storage_url import storage_url
 from databroker.client import LocalBroker
 from databroker.records import SESSION
 from databroker.replica import Replica
-from databroker.store.base import BackEnd
+from databroker.store.base import StoreBackend
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.kvstore import DEADLINE, KvStore
 from databroker.store.sealed import SealedStore
@@ -81,7 +81,7 @@ async def write_and_read(url: str, secret: bytes) -> list[bool]:
     ]
 
 
-async def fill(store: BackEnd, number: int) -> None:
+async def fill(store: StoreBackend, number: int) -> None:
     async def write(writer: int) -> None:
         for session in range(number // WRITERS):
             await store.put(SESSION, f"{writer}-{session}", SESSION_DATA, expires=time.time() + 3600)
@@ -89,7 +89,7 @@ async def fill(store: BackEnd, number: int) -> None:
     await asyncio.gather(*(write(writer) for writer in range(WRITERS)))
 
 
-async def following(store: BackEnd) -> tuple[Replica, asyncio.Task[None]]:
+async def following(store: StoreBackend) -> tuple[Replica, asyncio.Task[None]]:
     replica = Replica(LocalBroker(store))
     task = spawn(replica.run(), name="replica")
     while not replica.seen:

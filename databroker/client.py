@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from databroker.records import SPENT, Record
-from databroker.store.base import ANEW, BackEnd, Lease, RecordChange, StartOver, VersionConflict
+from databroker.store.base import ANEW, Lease, RecordChange, StartOver, StoreBackend, VersionConflict
 from foundation.errors import BrokerError
 
 # Spent ids outlive what they guard by this many seconds, because the clocks of two machines may differ.
@@ -70,7 +70,7 @@ class ForgettingBroker:
 class LocalBroker:
     """Client of the broker in this process: plain calls into its store."""
 
-    def __init__(self, store: BackEnd):
+    def __init__(self, store: StoreBackend):
         self._store = store
         self.get = store.get
         self.put = store.put

@@ -10,7 +10,7 @@ from databroker import clock_skew as clocks
 from databroker.client import BrokerClient, ForgettingBroker, LocalBroker
 from databroker.leader_election import run_elected
 from databroker.replica import Replica
-from databroker.store.base import BackEnd
+from databroker.store.base import StoreBackend
 from databroker.store.sealed import SealedStore
 from databroker.tables import activity, rows
 from databroker.tables.projection import Projection
@@ -31,7 +31,7 @@ class DataBrokerService:
 
     def __init__(
         self,
-        store: BackEnd | None,
+        store: StoreBackend | None,
         clock: Callable[[], float] = time.time,
         *,
         sweep_interval: float = SWEEP_INTERVAL,
@@ -86,7 +86,7 @@ class DataBrokerService:
         if self._store is not None:
             await self._store.close()
 
-    async def _sweep(self, store: BackEnd) -> None:
+    async def _sweep(self, store: StoreBackend) -> None:
         waits = pauses(self._sweep_interval)
         while True:
             try:
@@ -99,7 +99,7 @@ class DataBrokerService:
                 await asyncio.sleep(0 if has_more else self._sweep_interval)
 
 
-def _client(store: BackEnd | None, remote: BrokerClient | None) -> BrokerClient:
+def _client(store: StoreBackend | None, remote: BrokerClient | None) -> BrokerClient:
     if store is not None:
         return LocalBroker(store)
     if remote is None:

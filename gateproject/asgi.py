@@ -26,9 +26,9 @@ from gateproject.process.services import Services, served  # noqa: E402
 from gateproject.process.start import from_settings  # noqa: E402
 from proxy.answers.refusals import Refuse, refusal_of  # noqa: E402
 from proxy.answers.send import send_refusal  # noqa: E402
-from proxy.incoming import BodyTooLarge, IncomingRequest, Receive, Send, arrived, bounded  # noqa: E402
+from proxy.incoming import BodyTooLarge, IncomingRequest, Receive, Send, incoming_request, limited_body  # noqa: E402
 from proxy.listener import listen  # noqa: E402
-from proxy.observe.spans import begun, name_page, status_noted  # noqa: E402
+from proxy.observe.spans import name_page, request_span, status_noted  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
 from proxy.service import ProxyService  # noqa: E402
 
@@ -58,7 +58,7 @@ class OwnPage:
         return self.proxy.client_address(self.incoming)
 
 
-class Edge:
+class GateApplication:
     """The ASGI application for HTTP."""
 
     def __init__(self, runtime: Runtime):
@@ -67,8 +67,8 @@ class Edge:
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         services = self._runtime.services
-        incoming = arrived(scope)
-        if (tracing := tracer.in_force()) is None or (span := begun(tracing, services, incoming)) is None:
+        incoming = incoming_request(scope)
+        if (tracing := tracer.in_force()) is None or (span := request_span(tracing, services, incoming)) is None:
             await self._answer(services, incoming, receive, send)
         else:
             with span:
@@ -117,13 +117,13 @@ class Edge:
         if own.at_authenticate_host:
             most = served(services.authenticate).scim_access.most_bytes(path, incoming.header(b"authorization"), most)
         try:
-            await self._pages(scope, bounded(receive, most), send)
+            await self._pages(scope, limited_body(receive, most), send)
         except BodyTooLarge as error:
             await send_refusal(incoming, refusal_of(error), send)
 
 
 runtime = from_settings()
-application = ProtocolTypeRouter({"http": Edge(runtime)})
+application = ProtocolTypeRouter({"http": GateApplication(runtime)})
 
 
 def answered(*facts: Any) -> None:

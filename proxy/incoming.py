@@ -91,7 +91,7 @@ class IncomingRequest:
 UNREADABLE = AccessRequest(method="", host="", port=None, path="/")
 
 
-def arrived(scope: dict[str, Any]) -> IncomingRequest:
+def incoming_request(scope: dict[str, Any]) -> IncomingRequest:
     """Request that has just arrived and is still to be read."""
     headers = scope["headers"]
     cookies = [value for name, value in headers if name == b"cookie"]
@@ -104,7 +104,7 @@ class BodyTooLarge(BadRequest):
     status = 413
 
 
-def bounded(receive: Receive, most: int) -> Receive:
+def limited_body(receive: Receive, most: int) -> Receive:
     """ASGI `receive` for a reader that gathers the whole body, as Django does, on disk if need be: BodyTooLarge beyond `most` bytes."""
     received = 0
 

@@ -16,9 +16,9 @@ from proxy.incoming import IncomingRequest, Send, client_address, client_certifi
 from proxy.observe.access_log import PageLog
 from proxy.observe.request_metrics import RequestCounter
 from proxy.own_paths import Owner, owner
-from proxy.planes.carrying import Carrying
 from proxy.planes.embedded import DataPlane
 from proxy.planes.forward_auth import ForwardAuth
+from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.rewriting.headers import TrustedPeers
 from proxy.sign_in.loops import SignInLoops
 from proxy.sign_in.programs import Programs
@@ -34,7 +34,7 @@ class ProxyService:
         self,
         options: Options,
         authorize: Authorizer,
-        carrying: Carrying,
+        resources: ForwardingResources,
         clock: Callable[[], float],
         previous: "ProxyService | None" = None,
     ):
@@ -51,10 +51,10 @@ class ProxyService:
         self._forward_auth_host = options.forward_auth_url.host if options.forward_auth_url else None
         ours = {each.host for each in (options.authenticate_service_url, options.forward_auth_url) if each is not None}
         self.answered = RequestCounter(options.service_label, ours | authorize.routes.hosts)
-        self.dataplane: DataPlane = DataPlane(options, authorize, carrying, clock, previous.dataplane if previous else None)
+        self.dataplane: DataPlane = DataPlane(options, authorize, resources, clock, previous.dataplane if previous else None)
         self.clusters: Clusters = self.dataplane.state.clusters
         self.upstream_errors: UpstreamErrors = self.dataplane.upstream_errors
-        self.forward_auth = ForwardAuth(options, authorize, carrying, clock)
+        self.forward_auth = ForwardAuth(options, authorize, resources, clock)
         self.sign_in = SignInRedirects(options)
         self.session_cookies = SessionCookies(options)
         self.sessions = SessionReader(options)

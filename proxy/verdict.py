@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TypeAlias
 
-from authorize.client import Authorizer, Check, ShadowOutcome, Withheld
+from authorize.client import Authorizer, Check, ShadowOutcome, WithheldCredentials
 from authorize.identity.loader import IdentitySources
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
@@ -21,7 +21,7 @@ from proxy.incoming import IncomingRequest
 from proxy.own_paths import is_own_page
 from proxy.rewriting.headers import Header
 from proxy.rewriting.target import without_token
-from proxy.sign_in.kept_forms import Kept, NotKept
+from proxy.sign_in.kept_forms import KeptForm, NotKept
 from proxy.sign_in.loops import SignInLoops
 
 NOT_IN_A_VERDICT = "the front proxy must pass /.gate/ to gate instead of asking about it"
@@ -66,7 +66,7 @@ class SignIn:
 
     scheme: str
     route: Route | None
-    form: Kept | None = None
+    form: KeptForm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Carry:
 
     route: CompiledRoute
     told: Headers
-    withheld: Withheld
+    withheld: WithheldCredentials
     offer: Handshake | spdy.SpdyOffer | None = None
 
 
@@ -149,7 +149,7 @@ class Verdicts:
             raise CarriedElsewhere("the upstream of this address wants credentials of ours, and gate must carry the request itself")
 
 
-def with_form(verdict: SignIn, form: Kept | NotKept | None, incoming: IncomingRequest) -> SignIn | Refuse:
+def with_form(verdict: SignIn, form: KeptForm | NotKept | None, incoming: IncomingRequest) -> SignIn | Refuse:
     """Verdict on a form that came without a session, by what became of it."""
     return not_kept(incoming, verdict.scheme, form) if isinstance(form, NotKept) else replace(verdict, form=form)
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from authenticate.directory import retry_delay
-from authenticate.directory.base import Budget, DirectoryError
+from authenticate.directory.base import DirectoryError, TimeBudget
 from authenticate.provider.http import ProviderHttp, ProviderResponse
 from foundation.errors import ProviderError
 
@@ -63,7 +63,7 @@ class DirectoryApi:
         base: str,
         http: ProviderHttp,
         credentials: Credentials,
-        budget: Budget,
+        budget: TimeBudget,
         *,
         pace: RateLimiter,
         is_limited: Callable[[ProviderResponse], bool] = retry_delay.is_limited,

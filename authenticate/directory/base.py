@@ -35,7 +35,7 @@ class DirectoryPerson:
 
 
 @dataclass(slots=True)
-class Budget:
+class TimeBudget:
     """Time and tries of one reading: `ends` by the clock `now`, tries of each request, and a count of requests made."""
 
     ends: float

@@ -6,7 +6,7 @@ from pathlib import Path
 import structlog
 
 from authenticate.directory import file
-from authenticate.directory.base import Budget, DirectoryError, DirectorySnapshot
+from authenticate.directory.base import DirectoryError, DirectorySnapshot, TimeBudget
 from authenticate.directory.sync import apply, difference
 from databroker.client import BrokerClient
 from foundation.errors import BrokerError, ConfigError
@@ -26,7 +26,7 @@ class FileSource:
     def __str__(self) -> str:
         return f"directory_file {self._path.name}"
 
-    async def fetch(self, budget: Budget) -> DirectorySnapshot:
+    async def fetch(self, budget: TimeBudget) -> DirectorySnapshot:
         try:
             return await asyncio.to_thread(file.read, self._path, self._provider)
         except ConfigError as error:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import structlog
 
-from authenticate.directory.base import Budget, DirectorySnapshot
+from authenticate.directory.base import DirectorySnapshot, TimeBudget
 from authenticate.directory.sync import DirectoryChanges, Progress, apply, check_removals, difference
 from databroker.client import BrokerClient
 from databroker.leader_election import run_alone
@@ -26,7 +26,7 @@ WORKER, COMMAND = "schedule", "syncdirectory"
 class ReadableDirectory(Protocol):
     """A source of a snapshot; `str()` names it in the history."""
 
-    async def fetch(self, budget: Budget) -> DirectorySnapshot: ...
+    async def fetch(self, budget: TimeBudget) -> DirectorySnapshot: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class DirectoryReading:
 
     async def _run(self) -> DirectoryRunRecord:
         began, started = self.clock(), asyncio.get_running_loop().time()
-        budget = Budget(ends=time.monotonic() + self.timeout)
+        budget = TimeBudget(ends=time.monotonic() + self.timeout)
         run = DirectoryRunRecord(f"{began:017.6f}", str(self.source), self.options.by, began)
         try:
             snapshot = await self._fetched(budget)
@@ -75,7 +75,7 @@ class DirectoryReading:
             await self._remember(run)
         return run
 
-    async def _fetched(self, budget: Budget) -> DirectorySnapshot:
+    async def _fetched(self, budget: TimeBudget) -> DirectorySnapshot:
         try:
             async with asyncio.timeout(self.timeout):
                 return await self.source.fetch(budget)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import structlog
 
 from authenticate.directory.api import MAX_BODY, DirectoryApi, RateLimiter, Sleep
-from authenticate.directory.base import Budget, DirectoryError, DirectoryPerson, DirectorySnapshot
+from authenticate.directory.base import DirectoryError, DirectoryPerson, DirectorySnapshot, TimeBudget
 from authenticate.directory.registry import vendor_of
 from authenticate.directory.vendor import Vendor
 from authenticate.provider.http import ProviderHttp
@@ -38,7 +38,7 @@ class DirectorySource:
     def __str__(self) -> str:
         return str(self._vendor)
 
-    async def fetch(self, budget: Budget) -> DirectorySnapshot:
+    async def fetch(self, budget: TimeBudget) -> DirectorySnapshot:
         """The whole directory; DirectoryError."""
         with _malformed():
             return await self._vendor.fetch(self._api(budget))
@@ -48,7 +48,7 @@ class DirectorySource:
         provider, _, subject = user_id.partition("/")
         if provider != self._vendor.provider or not subject:
             return None
-        budget = Budget(ends=time.monotonic() + LOOK_UP_SECONDS, attempts=1)
+        budget = TimeBudget(ends=time.monotonic() + LOOK_UP_SECONDS, attempts=1)
         try:
             async with asyncio.timeout(LOOK_UP_SECONDS):
                 with _malformed():
@@ -59,7 +59,7 @@ class DirectorySource:
     async def close(self) -> None:
         await self._http.close()
 
-    def _api(self, budget: Budget) -> DirectoryApi:
+    def _api(self, budget: TimeBudget) -> DirectoryApi:
         vendor = self._vendor
         return DirectoryApi(
             vendor.base,

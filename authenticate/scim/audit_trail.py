@@ -6,7 +6,7 @@ import structlog
 from asgiref.sync import sync_to_async
 from django.db import Error
 
-from databroker.adminsite.audit import Push, record_pushes
+from databroker.adminsite.audit import ScimPush, record_pushes
 from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
@@ -20,7 +20,7 @@ class AuditTrail:
     """Bounded queue of pushed changes: whoever is faster than the database waits for it."""
 
     def __init__(self) -> None:
-        self._waiting: list[Push] = []
+        self._waiting: list[ScimPush] = []
         self._noted = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -38,7 +38,7 @@ class AuditTrail:
         if self._writer is not None:
             await asyncio.wait({self._writer})
 
-    async def note(self, push: Push) -> None:
+    async def note(self, push: ScimPush) -> None:
         await self._room.wait()
         self._waiting.append(push)
         self._noted.set()
@@ -59,7 +59,7 @@ class AuditTrail:
                 return
 
 
-async def _written(some: list[Push]) -> None:
+async def _written(some: list[ScimPush]) -> None:
     try:
         await sync_to_async(record_pushes)(some)
     except Error as error:

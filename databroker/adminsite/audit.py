@@ -75,7 +75,7 @@ def record_command(by: str, message: str, name: str, model: type[Model]) -> None
 
 
 @dataclass(frozen=True, slots=True)
-class Push:
+class ScimPush:
     """A change that the provider made by SCIM; `when` in Unix seconds, `object_id` and `object_words` as of any action."""
 
     when: float
@@ -86,7 +86,7 @@ class Push:
     object_words: str
 
 
-def record_pushes(pushes: Iterable[Push]) -> None:
+def record_pushes(pushes: Iterable[ScimPush]) -> None:
     """Record changes by SCIM after they are done: a change that a provider pushes must not wait for a log, and has its line already."""
     entries = [
         AuditEntry(

@@ -99,7 +99,7 @@ class Leases(Protocol):
         ...
 
 
-class BackEnd(Store, Leases, Protocol):
+class StoreBackend(Store, Leases, Protocol):
     """A kind of store: records, leases beside them, and what its elected cleaner does."""
 
     async def clean(self, limit: int) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
 
 from databroker.records import Record
-from databroker.store.base import BackEnd, VersionConflict
+from databroker.store.base import StoreBackend, VersionConflict
 from foundation.errors import BrokerError
 from foundation.telemetry.metrics import storage_operation_duration
 from foundation.telemetry.tracing.spans import span
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 class MeasuredStore:
     """Store that counts and times another's operations.  A write that somebody else was faster with is no error."""
 
-    def __init__(self, store: BackEnd, backend: str):
+    def __init__(self, store: StoreBackend, backend: str):
         self._store = store
         self._backend = backend
         self.changes = store.changes

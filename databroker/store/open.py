@@ -6,14 +6,14 @@ from collections.abc import Callable
 from config.groups.databroker import DatabrokerSettings
 from config.options import Options
 from databroker.store import kvstore
-from databroker.store.base import BackEnd
+from databroker.store.base import StoreBackend
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.measured import MeasuredStore
 from databroker.store.memory import MemoryStore
 from databroker.store.sealed import SealedStore
 
 
-def open_store(options: Options, clock: Callable[[], float] = time.time) -> BackEnd:
+def open_store(options: Options, clock: Callable[[], float] = time.time) -> StoreBackend:
     """The store, which connects with the first call.  What leaves this process is sealed under `shared_secret`."""
     match options.databroker_storage_type:
         case "memory":

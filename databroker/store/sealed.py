@@ -10,7 +10,7 @@ from typing import Any
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from databroker.records import Record
-from databroker.store.base import BackEnd, RecordChange, VersionConflict
+from databroker.store.base import RecordChange, StoreBackend, VersionConflict
 from databroker.store.frozen import frozen_data
 from databroker.store.unreadable import unreadable
 from foundation.crypto.sealing import NONCE_BYTES, decrypted, derive_keys, from_text, to_text
@@ -41,7 +41,7 @@ class SealedStore:
     Nothing is read or written before the check record has opened: a process with a wrong key must not mix its records in.
     """
 
-    def __init__(self, store: BackEnd, secrets: Sequence[bytes]):
+    def __init__(self, store: StoreBackend, secrets: Sequence[bytes]):
         self._store = store
         self._checked: Sequence[AESGCM] = ()
         self.use(secrets)

@@ -46,8 +46,8 @@ from proxy.envoy.service import EnvoyPlane
 from proxy.incoming import IncomingRequest
 from proxy.listener import listen
 from proxy.listener.state import ListenerState
-from proxy.planes.carrying import Carrying
 from proxy.planes.ext_authz import ExtAuthzResponder
+from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 
 log = structlog.get_logger(__name__)
@@ -83,7 +83,7 @@ class Runtime:
     autocert: Autocert = field(default_factory=Autocert)
     _rpc: RpcServices = field(init=False)
     _databroker: DataBrokerService = field(init=False)
-    _carrying: Carrying = field(init=False)
+    _resources: ForwardingResources = field(init=False)
     envoy: EnvoyPlane | None = None
     _metrics: MetricsListener = field(default_factory=MetricsListener)
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Runtime:
             tells_activity=self.options.tells_the_admin,
         )
         decisions = DecisionLog(rows.write, clock=self.clock)
-        self._carrying = Carrying(decisions, saw=self._databroker.activity.saw, broker=self._databroker.client)
+        self._resources = ForwardingResources(decisions, saw=self._databroker.activity.saw, broker=self._databroker.client)
         with made_beside_requests():
             self.services = self._build(self.options)
         self.status = ConfigurationStatus.in_force(self.source, self.options.service_label)
@@ -123,9 +123,9 @@ class Runtime:
         if kind in SIGNS_IN:
             authenticate = AuthenticateService(options, broker, served(signing_key), clock, served(directory))
         if kind in SERVES_PEOPLE:
-            proxy = ProxyService(options, served(authorize), self._carrying, clock, previous.proxy if previous else None)
+            proxy = ProxyService(options, served(authorize), self._resources, clock, previous.proxy if previous else None)
         if kind in ("all", "authorize"):
-            ext_authz = ExtAuthzResponder(options, served(authorize), self._carrying, clock)
+            ext_authz = ExtAuthzResponder(options, served(authorize), self._resources, clock)
         tracing = tracer.Tracer.of(options, previous.tracing if previous else None)
         before = previous.listener if previous else None
         listener = ListenerState.build(options, before, self._wants_certificate, self.autocert.obtained)
@@ -146,11 +146,11 @@ class Runtime:
 
     def _keep_decisions(self) -> None:
         if self.options.tells_the_admin:
-            self._carrying.decisions.use(self.options, self.status.checksum)
+            self._resources.decisions.use(self.options, self.status.checksum)
 
     def open_grpc(self) -> None:
         """Take the port of `grpc_address`; ConfigError.  Called before the event loop runs, so that a taken port starts nothing."""
-        recorder = DecisionRecorder(self._carrying.decisions, self._carrying.saw, self.clock)
+        recorder = DecisionRecorder(self._resources.decisions, self._resources.saw, self.clock)
         ext_authz = ExtAuthz(
             lambda: served(self.services.authorize), lambda: served(self.services.ext_authz), self._databroker.replica, recorder
         )
@@ -181,17 +181,17 @@ class Runtime:
         self._background.append(spawn(self._start(), name="start"))
 
     async def _start(self) -> None:
-        self._databroker.replica.on_change(self._carrying.streams.on_change)
+        self._databroker.replica.on_change(self._resources.streams.on_change)
         await self._databroker.start()
         await self._rpc.start()
         if self.services.authenticate is not None:
             await self.services.authenticate.start()
-        self._carrying.use(self.options, None if self.services.proxy is None else self.services.proxy.dataplane.state)
+        self._resources.use(self.options, None if self.services.proxy is None else self.services.proxy.dataplane.state)
         if self.services.directory is not None:
             await self.services.directory.start()
-        self._background.append(spawn(self._carrying.streams.run(self._may_go_on), name="open streams"))
+        self._background.append(spawn(self._resources.streams.run(self._may_go_on), name="open streams"))
         self._background.append(spawn(self._follow_configuration(), name="configuration"))
-        self._background.append(spawn(self._carrying.decisions.run(), name="decision log"))
+        self._background.append(spawn(self._resources.decisions.run(), name="decision log"))
 
     async def _may_go_on(self, incoming: IncomingRequest) -> bool:
         return await served(self.services.proxy).dataplane.may_go_on(incoming)
@@ -250,14 +250,14 @@ class Runtime:
 
     async def _tell(self, old: Services, services: Services, taken: socket.socket | None, reload: Reload) -> None:
         """Access first: whom the new policy keeps out is out whatever becomes of the rest."""
-        options, carrying = services.options, self._carrying
+        options, resources = services.options, self._resources
         state = None if services.proxy is None else services.proxy.dataplane.state
         steps: list[tuple[str, ReloadStep]] = [
-            ("open streams", carrying.streams.policy_changed),
+            ("open streams", resources.streams.policy_changed),
             ("metrics", lambda: self._metrics.serve(options, taken)),
             ("tracing", lambda: tracer.use(services.tracing)),
             ("data broker", lambda: self._databroker.use(options.shared_secret, options.session_staleness.total_seconds())),
-            ("upstreams", lambda: carrying.use(options, state)),
+            ("upstreams", lambda: resources.use(options, state)),
             ("decision log", self._keep_decisions),
             ("log", lambda: configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)),
             ("gRPC", lambda: self._rpc.reload(options)),
@@ -294,8 +294,8 @@ class Runtime:
             await self.services.bearers.close()
         if self.envoy is not None:
             await self.envoy.stop()
-        await self._carrying.close()
-        await self._carrying.decisions.flush()
+        await self._resources.close()
+        await self._resources.decisions.flush()
         await self._rpc.stop_serving()
         await self._databroker.stop()
         await self._rpc.close()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from authorize.client import Authorizer, Check, Withheld
+from authorize.client import Authorizer, Check, WithheldCredentials
 from authorize.identity import credentials
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.explain import sentence
@@ -79,7 +79,7 @@ class Refusals:
         match decision.outcome:
             case Outcome.FORBIDDEN:
                 advice = f"{_signed_in_as(check.identity)}{FORBIDDEN_ADVICE}"
-                challenge = challenges.TOO_LITTLE if check.withheld is Withheld.AUTHORIZATION else ""
+                challenge = challenges.TOO_LITTLE if check.withheld is WithheldCredentials.AUTHORIZATION else ""
                 return Refuse(403, sentence(decision), advice, challenge, links=self._links_for(incoming, check.identity), more=cors)
             case Outcome.CERTIFICATE:
                 # Only a new connection can show another certificate.

@@ -25,7 +25,7 @@ from proxy.envoy.head import EnvoyRequestHead, set_header
 from proxy.envoy.internal_listener import InternalListener
 from proxy.envoy.listener import CLUSTER, HANDOFF_TOKEN
 from proxy.envoy.timeouts import EnvoyTimeouts
-from proxy.incoming import arrived
+from proxy.incoming import incoming_request
 from proxy.own_paths import Owner
 from proxy.service import ProxyService
 from proxy.upstreams.request import Upstream
@@ -102,12 +102,12 @@ class ExtProcServer:
         service = self._service()
         plane = service.dataplane
         try:
-            incoming = arrived(head.scope(self._scheme))
+            incoming = incoming_request(head.scope(self._scheme))
             incoming.request = service.read(incoming)
             if service.owner(incoming.request) is not Owner.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
                 return None
             log = plane.observer.begin(incoming)
-            judged = await plane.judging.without_shadow(log)
+            judged = await plane.judge.without_shadow(log)
             verdict = plane.verdicts.of(judged)
             if not isinstance(verdict, Carry):
                 return None
@@ -120,7 +120,7 @@ class ExtProcServer:
             cluster = self._cluster_of(outgoing.upstream, is_http2)
             if cluster is None:
                 return None
-            judged = await plane.judging.with_shadow(judged, log)
+            judged = await plane.judge.with_shadow(judged, log)
         except GateError:
             return None
         log.passes(judged)

@@ -16,7 +16,7 @@ from proxy.upstreams.request import OutgoingRequest
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"))
 
 
-def begun(tracer: Tracer, trusts: Any, incoming: IncomingRequest) -> Span | None:
+def request_span(tracer: Tracer, trusts: Any, incoming: IncomingRequest) -> Span | None:
     """Root span of a request, where it is traced; `trusts` has the proxy that knows whom to believe."""
     method = _known(incoming.scope["method"])
     span = tracer.begin(method, incoming.scope["headers"], is_trusted=trusts.proxy.is_trusted(incoming))

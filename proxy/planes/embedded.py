@@ -21,11 +21,11 @@ from proxy.forwarding.tcp import TunnelLimits, carry_tcp
 from proxy.forwarding.websocket import WebsocketUpgrade
 from proxy.incoming import IncomingRequest, Receive, Send, client_address
 from proxy.observe.spans import carried_in_span
-from proxy.planes.carrying import Carrying
-from proxy.planes.judging import Judging
+from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.open_streams import Stream
+from proxy.planes.request_judge import RequestJudge
 from proxy.rewriting.headers import TrustedPeers
-from proxy.sign_in.kept_forms import Kept, KeptForms, NotKept
+from proxy.sign_in.kept_forms import KeptForm, KeptForms, NotKept
 from proxy.state import ProxyState, RouteForwarding
 from proxy.upstreams.dialing import dial
 from proxy.upstreams.request import OutgoingRequest, Selection
@@ -40,29 +40,29 @@ class DataPlane:
         self,
         options: Options,
         authorize: Authorizer,
-        carrying: Carrying | None = None,
+        resources: ForwardingResources | None = None,
         clock: Callable[[], float] = time.time,
         previous: "DataPlane | None" = None,
     ):
         self._authorize = authorize
-        self._carrying = carrying or Carrying()
-        self.streams, self.upstream_errors = self._carrying.streams, self._carrying.client.upstream_errors
+        self._resources = resources or ForwardingResources()
+        self.streams, self.upstream_errors = self._resources.streams, self._resources.client.upstream_errors
         self._clock = clock
         self.state: ProxyState = ProxyState(authorize.routes.routes(), options, previous.state if previous else None)
         self._trusted = TrustedPeers(options.trusted_proxies)
-        self.observer = self._carrying.observer(self._trusted)
-        self.judging = Judging(authorize, self.streams, clock)
+        self.observer = self._resources.observer(self._trusted)
+        self.judge = RequestJudge(authorize, self.streams, clock)
         self.verdicts = Verdicts(options, authorize)
         self._answer_headers = self.state.response_headers.for_client
         self._answers = Answers(options, self.state.response_headers.added)
-        self.forms = KeptForms(options, self._carrying.broker, authorize.scheme_of)
+        self.forms = KeptForms(options, self._resources.broker, authorize.scheme_of)
 
     async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         log = self.observer.begin(incoming)
         try:
             if incoming.request.method == "POST":
                 log.incoming, receive = await self.forms.unpacked(incoming, receive, self._clock())
-            judged = await self.judging.judge(log)
+            judged = await self.judge.judge(log)
             verdict = self.verdicts.of(judged)
             if isinstance(verdict, SignIn):
                 verdict = with_form(verdict, await self._kept(judged, receive), log.incoming)
@@ -96,7 +96,7 @@ class DataPlane:
         is_timed = is_token or (route is not None and route.is_timed)
         return self.streams.open(judged.incoming, judged.session_id, judged.changes, is_timed=is_timed, asks_provider=is_token)
 
-    async def _kept(self, judged: JudgedRequest, receive: Receive) -> Kept | NotKept | None:
+    async def _kept(self, judged: JudgedRequest, receive: Receive) -> KeptForm | NotKept | None:
         # Requests with a body to upstreams that speak HTTP/2 are Envoy's alone: ours can't carry them.
         incoming, route = judged.incoming, judged.check.decision.route
         can_be_sent = route is None or not route.route.upstream_http2
@@ -117,7 +117,7 @@ class DataPlane:
                 switch = SpdyUpgrade(take_over, self._answer_headers, lifetime).carry
 
         with self.tracked(judged, outgoing.selection) as handle:
-            answer = forward(outgoing, self._carrying.client, receive, send, self._answer_headers, handle, switch)
+            answer = forward(outgoing, self._resources.client, receive, send, self._answer_headers, handle, switch)
             result = await (answer if active() is None else carried_in_span(outgoing, answer))
             handle.status = result.status
         return result
@@ -130,7 +130,7 @@ class DataPlane:
             raise TooManyTunnels(f"{MOST_TUNNELS} tunnels are open already")
         forwarding = self.state.forwarding(compiled)
         upstream, selection = forwarding.chosen(self._who(forwarding, judged))
-        family, headers = self._carrying.client.family, [(b"x-request-id", incoming.request_id.encode())]
+        family, headers = self._resources.client.family, [(b"x-request-id", incoming.request_id.encode())]
         limits = TunnelLimits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.silence)
         dialled = partial(dial, upstream, selection, family, self.upstream_errors)
         with self.tracked(judged, selection) as handle:
@@ -165,7 +165,7 @@ class DataPlane:
     async def may_go_on(self, incoming: IncomingRequest) -> bool:
         """Whether this request would still be carried as it is.  Raises BrokerError."""
         try:
-            verdict = self.verdicts.of(await self.judging.again(incoming))
+            verdict = self.verdicts.of(await self.judge.again(incoming))
         except BadRequest:
             return False
         if not isinstance(verdict, Carry):

@@ -12,8 +12,8 @@ from foundation.telemetry.request_id import new_request_id
 from proxy.answers.send import Answers, CapturedResponse
 from proxy.incoming import IncomingRequest
 from proxy.observe.access_log import RequestLog
-from proxy.planes.carrying import Carrying
-from proxy.planes.judging import Judging
+from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.planes.request_judge import RequestJudge
 from proxy.rewriting.headers import Header, RouteHeaders, TrustedPeers, fold, is_internal_header
 from proxy.verdict import Asker, Carry, Redirect, Refuse, SignIn, Verdicts, refused
 
@@ -23,11 +23,13 @@ NOBODY = TrustedPeers(())  # the Envoy has worked out itself who asks
 
 
 class ExtAuthzResponder(Responder):
-    def __init__(self, options: Options, authorize: Authorizer, carrying: Carrying | None = None, clock: Callable[[], float] = time.time):
-        carrying = carrying or Carrying()
+    def __init__(
+        self, options: Options, authorize: Authorizer, resources: ForwardingResources | None = None, clock: Callable[[], float] = time.time
+    ):
+        resources = resources or ForwardingResources()
         self._clock = clock
-        self._observer = carrying.observer(NOBODY)
-        self._judging = Judging(authorize, carrying.streams, clock)
+        self._observer = resources.observer(NOBODY)
+        self._judge = RequestJudge(authorize, resources.streams, clock)
         self._verdicts = Verdicts(options, authorize)
         self._answers = Answers(options)
         self._headers = RouteHeaders.of_another_proxy(options)
@@ -49,7 +51,7 @@ class ExtAuthzResponder(Responder):
         try:
             if asked.unread is not None:
                 raise asked.unread
-            judged = await self._judging.judge(log)
+            judged = await self._judge.judge(log)
             require_same_route(judged.check, asked.route_id)
         except GateError as error:
             return refused(error, Asker.ENVOY)

@@ -12,9 +12,9 @@ from foundation.errors import BadRequest, GateError
 from proxy.answers.send import Answers, Headers, send_refusal, send_response
 from proxy.incoming import IncomingRequest, Receive, Send, source_ip
 from proxy.own_paths import is_own_page
-from proxy.planes.carrying import Carrying
-from proxy.planes.judging import Judging
+from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.original_request import ALL_HEADERS, Original, original_request
+from proxy.planes.request_judge import RequestJudge
 from proxy.rewriting.headers import RouteHeaders, TrustedPeers, fold, is_identity_header, is_internal_header, is_steering_header
 from proxy.sign_in.redirects import return_url
 from proxy.verdict import NOT_IN_A_VERDICT, UNKNOWN, Asker, CarriedElsewhere, Carry, JudgedRequest, Redirect, SignIn, Verdicts, refused
@@ -32,12 +32,12 @@ OwnPages = Callable[[IncomingRequest, Receive, Send], Awaitable[None]]
 class ForwardAuth:
     """Forward-auth plane.  `/verify` has three answers and 503, since front proxies know no others; `/` may also redirect."""
 
-    def __init__(self, options: Options, authorize: Authorizer, carrying: Carrying, clock: Callable[[], float]):
+    def __init__(self, options: Options, authorize: Authorizer, resources: ForwardingResources, clock: Callable[[], float]):
         self._authorize = authorize
         self._clock = clock
         self._trusted = TrustedPeers(options.trusted_proxies)
-        self._observer = carrying.observer(self._trusted)
-        self._judging = Judging(authorize, carrying.streams, clock)
+        self._observer = resources.observer(self._trusted)
+        self._judge = RequestJudge(authorize, resources.streams, clock)
         self._verdicts = Verdicts(options, authorize)
         self._answers = Answers(options)
         self._headers = RouteHeaders.of_another_proxy(options)
@@ -55,7 +55,7 @@ class ForwardAuth:
                 await self._own_page(log.incoming, original, asker, receive, refuse, own_pages)
                 log.status = refuse.status
                 return
-            judged = await self._judging.judge(log)
+            judged = await self._judge.judge(log)
             verdict = self._verdicts.of(judged, asker)
             if isinstance(verdict, Carry):
                 log.passes(judged)

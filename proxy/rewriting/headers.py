@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-from authorize.client import Withheld
+from authorize.client import WithheldCredentials
 from config.options import Options
 from config.routes.route import Route
 from config.routes.upstream_credentials import shows_credentials
@@ -56,7 +56,11 @@ AUTHORIZING = frozenset((b"authorization", b"x-serverless-authorization", b"x-re
 LONGEST_REMEMBERED = 64  # bytes of a name: thousands of long ones, which clients and upstreams choose, would be a hundred megabytes
 
 PLAIN, DROP, CONNECTION, COOKIE, AUTHORIZATION, TRUSTED_ONLY = range(6)
-_WITHHELD = {Withheld.OURS: (DROP,), Withheld.AUTHORIZATION: (DROP, AUTHORIZATION), Withheld.ALL: (DROP, AUTHORIZATION, COOKIE)}
+_WITHHELD = {
+    WithheldCredentials.OURS: (DROP,),
+    WithheldCredentials.AUTHORIZATION: (DROP, AUTHORIZATION),
+    WithheldCredentials.ALL: (DROP, AUTHORIZATION, COOKIE),
+}
 
 
 def fold(name: bytes) -> bytes:
@@ -160,7 +164,7 @@ class RouteHeaders:
         is_ours = partial(cookies.is_ours, cookie_name=options.cookie_name)
         return cls(options.cookie_name.lower().encode("ascii"), TrustedPeers(()), False, frozenset(), (), is_ours)
 
-    def credentials(self, headers: Iterable[Header], withheld: Withheld) -> Headers:
+    def credentials(self, headers: Iterable[Header], withheld: WithheldCredentials) -> Headers:
         """Cookie and Authorization as `for_upstream` leaves them, empty where nothing remains; two Authorizations have no reading."""
         given = [pair for pair in headers if pair[0] in (b"cookie", b"authorization")]
         kept, _, _ = self._cleaned(given, _WITHHELD[withheld])
@@ -169,7 +173,12 @@ class RouteHeaders:
         return [(b"cookie", b"; ".join(cookie)), (b"authorization", authorization[0] if authorization and is_single else b"")]
 
     def for_upstream(
-        self, headers: Iterable[Header], downstream: Downstream, upstream_host: bytes, identity: Iterable[Header], withheld: Withheld
+        self,
+        headers: Iterable[Header],
+        downstream: Downstream,
+        upstream_host: bytes,
+        identity: Iterable[Header],
+        withheld: WithheldCredentials,
     ) -> Headers:
         """Request headers: the client's, cleaned; then ours, in rising authority: forwarding, the route's own, the request id, identity.
 

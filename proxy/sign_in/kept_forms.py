@@ -57,7 +57,7 @@ class FormGone(BadRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptForm:
     """Kept form's page and cookie: `path` is that of the page with the button; the cookie is what opens the form."""
 
     path: str
@@ -70,7 +70,7 @@ class NotKept:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class SubmittedForm:
     """Form that was sent: `target` is its path and query, `at` when, in Unix seconds."""
 
     id: str
@@ -96,7 +96,7 @@ class KeptForms:
 
     async def keep(
         self, incoming: IncomingRequest, client_address: str, receive: Receive, now: float, *, can_be_sent: bool = True
-    ) -> Kept | NotKept | None:
+    ) -> KeptForm | NotKept | None:
         """Keep a form; None where it was not a page of the same origin that sent something: then nothing is kept, and nothing needs saying.
 
         `can_be_sent`: the button of our page, when it is pressed, comes to this data plane.
@@ -121,7 +121,9 @@ class KeptForms:
             self._readers.leave(network)
         return NotKept(TOO_LARGE) if body is None else await self._put(self._broker, incoming, client_address, body, now)
 
-    async def _put(self, broker: BrokerClient, incoming: IncomingRequest, client_address: str, body: bytes, now: float) -> Kept | NotKept:
+    async def _put(
+        self, broker: BrokerClient, incoming: IncomingRequest, client_address: str, body: bytes, now: float
+    ) -> KeptForm | NotKept:
         id, key, host_port = secrets.token_urlsafe(16), AESGCM.generate_key(256), incoming.request.host_port
         header = {"target": _target(incoming), "type": incoming.header(b"content-type"), "at": now}
         nonce = os.urandom(NONCE_BYTES)
@@ -137,10 +139,10 @@ class KeptForms:
                 log.warning("a form can't be kept", reason=str(error), request_id=incoming.request_id)
                 return NotKept("it can't be kept right now")
             sealed = self._sealer.seal({"place": place, "key": to_text(key)}, audience=_audience(id, host_port), expires=expires)
-            return Kept(PATH + id, self._cookie(id, sealed, int(LIFETIME)))
+            return KeptForm(PATH + id, self._cookie(id, sealed, int(LIFETIME)))
         return NotKept(NO_PLACE)
 
-    async def opened(self, incoming: IncomingRequest, id: str, now: float) -> Form | None:
+    async def opened(self, incoming: IncomingRequest, id: str, now: float) -> SubmittedForm | None:
         """Form of this browser; None where it has none of this id, or it was sent, or is too old."""
         if self._broker is None or not is_attempt_id(id):
             return None
@@ -178,7 +180,7 @@ class KeptForms:
         log.info("a kept form is sent", host=incoming.request.host_port, path=incoming.request.path, request_id=incoming.request_id)
         return _as_first_sent(incoming, form), _again(form.body, receive)
 
-    async def _spend(self, form: Form) -> bool:
+    async def _spend(self, form: SubmittedForm) -> bool:
         if self._broker is None or not await self._broker.spend(f"form/{form.id}", form.at + LIFETIME):
             return False
         with suppress(BrokerError):  # nobody can send it any more, and its time ends soon
@@ -211,14 +213,14 @@ class KeptForms:
         return self._cookie(id, "", 0)
 
 
-async def _form(broker: BrokerClient, id: str, place: str, cipher: AESGCM, audience: str) -> Form | None:
+async def _form(broker: BrokerClient, id: str, place: str, cipher: AESGCM, audience: str) -> SubmittedForm | None:
     record = await broker.get(KEPT_FORM, place)
     if record is None:
         return None
     # Another form may have its place by now; then this key does not open it.
     header, _, body = decrypted([cipher], from_text(record.data["box"]), audience.encode()).partition(b"\n")
     facts: dict[str, Any] = json.loads(header)
-    return Form(id, place, facts["target"], facts["type"], facts["at"], body)
+    return SubmittedForm(id, place, facts["target"], facts["type"], facts["at"], body)
 
 
 async def _read(receive: Receive, most: int) -> bytes | None:
@@ -243,7 +245,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-def _as_first_sent(incoming: IncomingRequest, form: Form) -> IncomingRequest:
+def _as_first_sent(incoming: IncomingRequest, form: SubmittedForm) -> IncomingRequest:
     own = {b"content-type": form.content_type.encode("latin-1"), b"content-length": str(len(form.body)).encode()}
     headers = [*_without(incoming.scope["headers"], own), *own.items()]
     request = replace(incoming.request, headers=headers)

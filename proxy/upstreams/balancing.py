@@ -69,7 +69,7 @@ class LeastRequest:
         return min(drawn, key=active.__getitem__)
 
 
-class Random:
+class RandomChoice:
     def __init__(self, weights: Sequence[int], draw: random.Random):
         self._weights = weights
         self._draw = draw
@@ -79,7 +79,7 @@ class Random:
         return eligible[bisect_left(sums, self._draw.randrange(sums[-1]) + 1)]
 
 
-class Table:
+class HashTable:
     """Consistent hashing: who asks again comes to the same upstream.
 
     Where that may not be chosen, its part falls to the others, and nothing else moves.
@@ -110,7 +110,7 @@ def balancer(route: Route, names: tuple[str, ...], draw: random.Random) -> Balan
         case "LEAST_REQUEST":
             return LeastRequest(weights, route.least_request_lb_config or LeastRequestSettings.model_validate({}), draw)
         case "RANDOM":
-            return Random(weights, draw)
+            return RandomChoice(weights, draw)
         case "RING_HASH":
             return _ring(names, weights, route.ring_hash_lb_config or RingHashSettings.model_validate({}))
         case "MAGLEV":
@@ -119,16 +119,16 @@ def balancer(route: Route, names: tuple[str, ...], draw: random.Random) -> Balan
             return RoundRobin(weights)
 
 
-def _ring(names: tuple[str, ...], weights: tuple[int, ...], settings: RingHashSettings) -> Table:
+def _ring(names: tuple[str, ...], weights: tuple[int, ...], settings: RingHashSettings) -> HashTable:
     return ring_hash(names, weights, settings.minimum_ring_size, settings.maximum_ring_size)
 
 
-def _maglev(names: tuple[str, ...], weights: tuple[int, ...], settings: MaglevSettings) -> Table:
+def _maglev(names: tuple[str, ...], weights: tuple[int, ...], settings: MaglevSettings) -> HashTable:
     return maglev(names, weights, settings.table_size)
 
 
 @lru_cache(maxsize=64)  # many routes may lead to the same upstreams
-def ring_hash(names: tuple[str, ...], weights: tuple[int, ...], smallest: int, largest: int) -> Table:
+def ring_hash(names: tuple[str, ...], weights: tuple[int, ...], smallest: int, largest: int) -> HashTable:
     """Ring hash table.  The lightest upstream gets whole points, as shares are then as exact as its size allows; each gets one at least."""
     total, lightest = sum(weights), min(weights)
     fewest = -(-lightest * smallest // total)  # points of the lightest
@@ -139,11 +139,11 @@ def ring_hash(names: tuple[str, ...], weights: tuple[int, ...], smallest: int, l
         for number in range(-(-weights[index] * parts // of))
     ]
     points.sort(key=lambda point: (point[0], names[point[1]]))
-    return Table(array("L", [index for _, index in points]), array("Q", [at for at, _ in points]), len(names))
+    return HashTable(array("L", [index for _, index in points]), array("Q", [at for at, _ in points]), len(names))
 
 
 @lru_cache(maxsize=64)
-def maglev(names: tuple[str, ...], weights: tuple[int, ...], size: int) -> Table:
+def maglev(names: tuple[str, ...], weights: tuple[int, ...], size: int) -> HashTable:
     """Maglev table (Eisenbud et al., "A Fast and Reliable Software Network Load Balancer", 3.4): in turns each upstream takes the next free
     entry of its own permutation of the table; a lighter one lets turns pass."""
     order = sorted(range(len(names)), key=names.__getitem__)
@@ -167,7 +167,7 @@ def maglev(names: tuple[str, ...], weights: tuple[int, ...], size: int) -> Table
             free -= 1
             if not free:
                 break
-    return Table(owners, None, len(names))
+    return HashTable(owners, None, len(names))
 
 
 def hashed(data: bytes) -> int:

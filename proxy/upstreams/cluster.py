@@ -14,8 +14,8 @@ from foundation.errors import UpstreamError
 from foundation.telemetry import metrics
 from proxy.rewriting.target import own_name
 from proxy.upstreams import tls
-from proxy.upstreams.balancing import Table, balancer
-from proxy.upstreams.outliers import Outlier, OutlierDetector
+from proxy.upstreams.balancing import HashTable, balancer
+from proxy.upstreams.outliers import OutlierDetector, OutlierState
 from proxy.upstreams.request import OutgoingRequest, Upstream
 
 log = structlog.get_logger(__name__)
@@ -31,12 +31,12 @@ class NoHealthyUpstream(UpstreamError):
 
 
 @dataclass(slots=True, eq=False)
-class Standing:
+class MemberState:
     """State of one upstream now.  `active` counts the requests under way, `failing` holds the numbers of checks that fail."""
 
     active: int = 0
     failing: frozenset[int] = frozenset()
-    outlier: Outlier = field(default_factory=Outlier)
+    outlier: OutlierState = field(default_factory=OutlierState)
 
     @property
     def is_healthy(self) -> bool:
@@ -55,7 +55,7 @@ class Member:
     host: bytes | None
     checks: tuple[HealthCheck, ...] = ()
     http2: ssl.SSLContext | None = None
-    standing: Standing = field(default_factory=Standing)
+    standing: MemberState = field(default_factory=MemberState)
 
 
 class Cluster:
@@ -66,7 +66,7 @@ class Cluster:
         self._is_watched = self._detector is not None or bool(route.health_checks)
         self._balancer = balancer(route, tuple(member.name for member in members), draw)
         self._all = tuple(range(len(members)))
-        self.is_sticky = isinstance(self._balancer, Table)
+        self.is_sticky = isinstance(self._balancer, HashTable)
 
     def choose(self, key: bytes = b"", without: Collection[int] = ()) -> int:
         """Index of the member to ask.  Raises NoHealthyUpstream."""

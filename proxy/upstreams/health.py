@@ -24,7 +24,7 @@ _UNAVAILABLE = 503
 
 
 @dataclass(slots=True)
-class Health:
+class HealthState:
     """Health by one check's results.  Until the first of them an upstream is asked: nothing speaks against it."""
 
     unhealthy_threshold: int
@@ -72,7 +72,7 @@ class HealthChecks:
             metrics.upstream_healthy.remove(member.name)
 
     async def _watch(self, member: Member, check: HealthCheck, number: int) -> None:
-        health = Health(check.unhealthy_threshold, check.healthy_threshold)
+        health = HealthState(check.unhealthy_threshold, check.healthy_threshold)
         await asyncio.sleep(self._draw.random() * check.initial_jitter.total_seconds())
         while True:
             reason, at_once = await self._result(member, check)

@@ -11,7 +11,7 @@ GATEWAY_FAILURES = frozenset({502, 503, 504})
 
 
 @dataclass(slots=True, eq=False)
-class Outlier:
+class OutlierState:
     """Outlier record: what requests have shown of one upstream."""
 
     ejected_until: float = 0.0
@@ -33,7 +33,7 @@ class OutlierDetector:
         self._draw = draw
         self._interval_began: float | None = None
 
-    def answered(self, outliers: Sequence[Outlier], index: int, status: int, now: float) -> list[tuple[int, str]]:
+    def answered(self, outliers: Sequence[OutlierState], index: int, status: int, now: float) -> list[tuple[int, str]]:
         """Ejections, (index, reason), of those that are out from now on."""
         settings, outlier = self._settings, outliers[index]
         out = self._look_back(outliers, now)
@@ -49,7 +49,7 @@ class OutlierDetector:
             out += self._eject(outliers, index, now, settings.enforcing_consecutive_gateway_failure, "gateway failures in a row")
         return out
 
-    def _look_back(self, outliers: Sequence[Outlier], now: float) -> list[tuple[int, str]]:
+    def _look_back(self, outliers: Sequence[OutlierState], now: float) -> list[tuple[int, str]]:
         """At the end of an interval: rates are compared, and who did well for its length is forgiven one ejection."""
         if self._interval_began is None:
             self._interval_began = now
@@ -63,7 +63,7 @@ class OutlierDetector:
             outlier.requests = outlier.failures = 0
         return out
 
-    def _low_rates(self, outliers: Sequence[Outlier], now: float) -> list[tuple[int, str]]:
+    def _low_rates(self, outliers: Sequence[OutlierState], now: float) -> list[tuple[int, str]]:
         settings = self._settings
         rates = _success_rates(outliers, settings.success_rate_request_volume, now)
         if len(rates) < settings.success_rate_minimum_hosts:
@@ -72,7 +72,7 @@ class OutlierDetector:
         low = [index for index, rate in rates.items() if rate < least]
         return [each for index in low for each in self._eject(outliers, index, now, settings.enforcing_success_rate, "low success rate")]
 
-    def _high_failures(self, outliers: Sequence[Outlier], now: float) -> list[tuple[int, str]]:
+    def _high_failures(self, outliers: Sequence[OutlierState], now: float) -> list[tuple[int, str]]:
         settings = self._settings
         rates = _success_rates(outliers, settings.failure_percentage_request_volume, now)
         if len(rates) < settings.failure_percentage_minimum_hosts:
@@ -80,7 +80,7 @@ class OutlierDetector:
         high = [index for index, rate in rates.items() if 100 - rate >= settings.failure_percentage_threshold]
         return [each for index in high for each in self._eject(outliers, index, now, settings.enforcing_failure_percentage, "failures")]
 
-    def _eject(self, outliers: Sequence[Outlier], index: int, now: float, enforcing: int, reason: str) -> list[tuple[int, str]]:
+    def _eject(self, outliers: Sequence[OutlierState], index: int, now: float, enforcing: int, reason: str) -> list[tuple[int, str]]:
         settings, outlier = self._settings, outliers[index]
         out = sum(each.is_out(now) for each in outliers)
         may_be_more = out == 0 or (out + 1) * 100 <= settings.max_ejection_percent * len(outliers)
@@ -92,7 +92,7 @@ class OutlierDetector:
         return [(index, reason)]
 
 
-def _success_rates(outliers: Sequence[Outlier], volume: int, now: float) -> dict[int, float]:
+def _success_rates(outliers: Sequence[OutlierState], volume: int, now: float) -> dict[int, float]:
     return {
         index: 100 - 100 * outlier.failures / outlier.requests
         for index, outlier in enumerate(outliers)

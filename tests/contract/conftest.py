@@ -7,7 +7,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 
 from config.groups.storage_url import storage_url
-from databroker.store.base import BackEnd
+from databroker.store.base import StoreBackend
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.kvstore import KvStore
 from databroker.store.memory import MemoryStore
@@ -20,7 +20,7 @@ from tests.support.stores import database_on_postgresql, database_on_sqlite, pos
 from tests.support.vendors import Emulators, emulators
 
 Clock = Callable[[], float]
-Opener = Callable[[Clock], BackEnd]
+Opener = Callable[[Clock], StoreBackend]
 
 
 @pytest.fixture(scope="session")

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from databroker.client import LocalBroker
-from databroker.store.base import BackEnd, Lease, Leases
+from databroker.store.base import Lease, Leases, StoreBackend
 
 LONG = 30.0
 
 
 @pytest.fixture(params=["store", "local client"])
-async def leases(request: pytest.FixtureRequest, opener: Callable[[Callable[[], float]], BackEnd]) -> AsyncIterator[Leases]:
+async def leases(request: pytest.FixtureRequest, opener: Callable[[Callable[[], float]], StoreBackend]) -> AsyncIterator[Leases]:
     store = opener(time.time)
     yield store if request.param == "store" else LocalBroker(store)
     await store.close()

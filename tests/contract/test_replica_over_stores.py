@@ -11,7 +11,7 @@ from databroker.client import LocalBroker
 from databroker.models import Session, User
 from databroker.records import DIRECTORY_USER, SESSION, USER
 from databroker.replica import UNKNOWN, Replica
-from databroker.store.base import BackEnd
+from databroker.store.base import StoreBackend
 from databroker.tables.projection import Projection
 from foundation.errors import BrokerError
 from tests.support.database import in_database
@@ -24,7 +24,7 @@ ROOM = 5
 class World:
     """A store, and a copy that follows it with little room.  `asked` counts the questions that the store was asked."""
 
-    def __init__(self, store: BackEnd):
+    def __init__(self, store: StoreBackend):
         self.store = store
         self.broker = LocalBroker(store)
         self._get, self.broker.get = self.broker.get, self._counted
@@ -51,7 +51,7 @@ class World:
 
 
 @asynccontextmanager
-async def following(store: BackEnd) -> AsyncIterator[World]:
+async def following(store: StoreBackend) -> AsyncIterator[World]:
     world = World(store)
     running = asyncio.create_task(world.replica.run())
     try:
@@ -128,7 +128,7 @@ async def test_a_server_that_lost_its_memory_means_starting_over(kind: str, requ
         assert await world.replica.get(SESSION, "b") is None
 
 
-async def written(store: BackEnd, type: str, id: str, data: dict[str, object]) -> None:
+async def written(store: StoreBackend, type: str, id: str, data: dict[str, object]) -> None:
     """Also where connections of before must break first."""
     async with asyncio.timeout(30):
         while True:

@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 import pytest
 
 from databroker.records import DIRECTORY_USER, SESSION, SPENT, USER, DirectoryUser, SessionRecord
-from databroker.store.base import ANEW, BackEnd, RecordChange, StartOver, Store, VersionConflict
+from databroker.store.base import ANEW, RecordChange, StartOver, Store, StoreBackend, VersionConflict
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 
@@ -30,7 +30,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def store(opener: Callable[[Clock], BackEnd], clock: Clock) -> AsyncIterator[BackEnd]:
+async def store(opener: Callable[[Clock], StoreBackend], clock: Clock) -> AsyncIterator[StoreBackend]:
     store = opener(clock)
     yield store
     await store.close()
@@ -251,7 +251,7 @@ async def test_a_sign_out_wins_over_every_refresh_that_runs_meanwhile(opener, cl
     others = [] if isinstance(first, MemoryStore) or isinstance(getattr(first, "_store", None), MemoryStore) else [opener(clock)]
     writers = [first, *others]
 
-    async def refresh(writer: BackEnd, id: str) -> None:
+    async def refresh(writer: StoreBackend, id: str) -> None:
         while (record := await writer.get(SESSION, id)) is not None:
             await asyncio.sleep(0)
             with suppress(VersionConflict):

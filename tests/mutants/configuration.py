@@ -102,9 +102,9 @@ checks.without(
 )
 checks.without("an untrusted certificate is one", ' "" if shown.is_trusted else "is not of the route\'s authority"', ' ""')
 
-shadowing = door("authorize/policy/shadowing.py", "unit/authorize/policy/test_shadowing.py")
-shadowing.without("an alternation may begin with anything", '    if "|" in regex:\n', "    if False:\n")
-shadowing.without(
+unreachable = door("authorize/policy/unreachable_routes.py", "unit/authorize/policy/test_unreachable_routes.py")
+unreachable.without("an alternation may begin with anything", '    if "|" in regex:\n', "    if False:\n")
+unreachable.without(
     "routes of another port are not compared",
     "lists.setdefault((route.from_.scheme, route.from_.host, port)",
     "lists.setdefault((route.from_.scheme, route.from_.host, None)",
@@ -140,7 +140,7 @@ kept_by_envoy = door("proxy/envoy/service.py", "unit/proxy/envoy/test_service.py
 kept_by_envoy.without("what Envoy refused is not told to it again", "options, self._clusters = self._before", "options, _ = self._before")
 runtime.without(
     "what is carried is judged by the new policy at once",
-    '            ("open streams", carrying.streams.policy_changed),\n',
+    '            ("open streams", resources.streams.policy_changed),\n',
     "",
     WITHIN,
 )
@@ -224,7 +224,7 @@ DOORS = (
     types,
     load,
     checks,
-    shadowing,
+    unreachable,
     files,
     listener_state,
     unchanged,

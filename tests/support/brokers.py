@@ -6,21 +6,21 @@ from contextlib import aclosing
 
 from databroker.client import LocalBroker
 from databroker.records import Record
-from databroker.store.base import BackEnd, RecordChange
+from databroker.store.base import RecordChange, StoreBackend
 from foundation.errors import BrokerError
 
 
 class BrokerOverALine(LocalBroker):
     """As a LocalBroker, until the test touches the line.  `asked` lists every (type, id) that `get` carried."""
 
-    def __init__(self, store: BackEnd):
+    def __init__(self, store: StoreBackend):
         self.asked: list[tuple[str, str]] = []
         self.held: asyncio.Event | None = None  # answers of `get` wait for it, after the store was read
         self.silent: asyncio.Event | None = None  # what is asked for, or told, waits for it: nobody hears that the line is gone
         self._cut = asyncio.Event()
         self._connect(store)
 
-    def _connect(self, store: BackEnd) -> None:
+    def _connect(self, store: StoreBackend) -> None:
         super().__init__(store)
         self._get_now, self.get = self.get, self._get
         self._changes_now, self.changes = self.changes, self._changes
@@ -29,7 +29,7 @@ class BrokerOverALine(LocalBroker):
     def cut(self) -> None:
         self._cut.set()
 
-    def mend(self, store: BackEnd | None = None) -> None:
+    def mend(self, store: StoreBackend | None = None) -> None:
         if store is not None:
             self._connect(store)
         self._cut.clear()

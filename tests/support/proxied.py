@@ -13,8 +13,8 @@ from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from proxy.planes.carrying import Carrying
 from proxy.planes.embedded import DataPlane
+from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.open_streams import OpenStreams
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options
@@ -54,8 +54,8 @@ async def proxied(
         kept: list[DecisionLogEntry] = []
         decisions = DecisionLog(lambda entries: kept.extend(judged for judged, _ in entries), chance=lambda: 1.0)
         decisions.use(options, "c0ffee")
-        carrying = Carrying(saw=lambda *who_when_where: seen.append(who_when_where), decisions=decisions, broker=broker)
+        resources = ForwardingResources(saw=lambda *who_when_where: seen.append(who_when_where), decisions=decisions, broker=broker)
         try:
-            yield Proxied(upstream, broker, options, DataPlane(options, authorize, carrying), carrying.streams, seen, decisions, kept)
+            yield Proxied(upstream, broker, options, DataPlane(options, authorize, resources), resources.streams, seen, decisions, kept)
         finally:
-            await carrying.client.close()
+            await resources.client.close()

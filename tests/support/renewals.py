@@ -10,7 +10,7 @@ from authenticate.session.refresh import SessionRefresh
 from authenticate.session.refresh_worker import RefreshWorker
 from databroker.client import LocalBroker
 from databroker.records import SESSION, USER, SessionRecord, UserRecord
-from databroker.store.base import BackEnd
+from databroker.store.base import StoreBackend
 from tests.support.authenticate_site import Clock
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.options import make_options
@@ -19,7 +19,7 @@ from tests.support.options import make_options
 class Renewals:
     """`await renewals.signed_in("alice")` is a session as the callback makes it; `refresh` and `worker` are what is tested."""
 
-    def __init__(self, directory: Path, idp: FakeIdP, store: BackEnd, clock: Clock, **settings: Any):
+    def __init__(self, directory: Path, idp: FakeIdP, store: StoreBackend, clock: Clock, **settings: Any):
         self.idp, self.clock = idp, clock
         idp.clock = clock
         options = make_options(directory, idp_provider_url=idp.issuer, idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, **settings)

@@ -15,7 +15,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.hand_over import HandOvers
 from foundation.crypto.signing_key import SigningKey
-from proxy.planes.carrying import Carrying
+from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options
@@ -45,7 +45,7 @@ class RouteSite:
         self.authorize = AuthorizeService(
             self.options, Replica(self.broker, clock=self.clock), SigningKey.from_options(self.options), self.clock
         )
-        self.proxy = ProxyService(self.options, self.authorize, Carrying(broker=self.broker), self.clock)
+        self.proxy = ProxyService(self.options, self.authorize, ForwardingResources(broker=self.broker), self.clock)
         self.hand_overs = HandOvers(self.options)
         self._django_pages = django_pages
 

@@ -13,7 +13,7 @@ from databroker.records import Record
 from databroker.rpc import convert
 from databroker.rpc.client import RemoteBroker
 from databroker.rpc.server import DataBrokerRpc
-from databroker.store.base import BackEnd, Lease, RecordChange
+from databroker.store.base import Lease, RecordChange, StoreBackend
 from foundation.rpc.channel import RpcChannel
 from foundation.rpc.server import RpcServer
 from foundation.rpc.shared_secret import SharedSecret
@@ -29,7 +29,7 @@ def loopback_url(port: int) -> Url:
     return Url("https", "127.0.0.1", port)
 
 
-async def serve_broker(options: Options, store: BackEnd, *, port: int = 0, host: str = "127.0.0.1") -> RpcServer:
+async def serve_broker(options: Options, store: StoreBackend, *, port: int = 0, host: str = "127.0.0.1") -> RpcServer:
     server = RpcServer(options, SharedSecret(options.shared_secret))
     server.add(convert.SERVICE, DataBrokerRpc(LocalBroker(store), heartbeat=HEARTBEAT).methods())
     server.open(HostPort(host, port))
@@ -43,7 +43,7 @@ def client_of(port: int, options: Options, *, with_data: bool = True) -> RemoteB
 
 
 @asynccontextmanager
-async def remote_broker(store: BackEnd, options: Options) -> AsyncIterator[RemoteBroker]:
+async def remote_broker(store: StoreBackend, options: Options) -> AsyncIterator[RemoteBroker]:
     server = await serve_broker(options, store)
     client = client_of(server.port, options)
     try:
@@ -56,7 +56,7 @@ async def remote_broker(store: BackEnd, options: Options) -> AsyncIterator[Remot
 class OverGrpc:
     """A store as its remote clients see it; server and connection begin with the first call, and end with `close`."""
 
-    def __init__(self, store: BackEnd):
+    def __init__(self, store: StoreBackend):
         self._store = store
         self._directory = TemporaryDirectory()
         self._options = make_options(Path(self._directory.name))

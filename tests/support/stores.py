@@ -6,7 +6,7 @@ import pytest
 from django.db import connections
 
 from config.groups.storage_url import database_server
-from databroker.store.base import BackEnd
+from databroker.store.base import StoreBackend
 from databroker.store.database import DatabaseStore
 from databroker.store.memory import MemoryStore
 from databroker.store.sealed import SealedStore
@@ -15,7 +15,7 @@ from tests.support.children import Child
 from tests.support.options import make_options
 from tests.support.postgresql import PostgresServer
 
-Opener = Callable[[Callable[[], float]], BackEnd]
+Opener = Callable[[Callable[[], float]], StoreBackend]
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.incoming import TLS, BodyTooLarge, bounded, client_address, client_certificate, source_ip
+from proxy.incoming import TLS, BodyTooLarge, client_address, client_certificate, limited_body, source_ip
 from proxy.rewriting.headers import TrustedPeers
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, body_of, incoming_from
 from tests.support.client_certificates import authority
@@ -100,9 +100,9 @@ def test_without_tls_or_a_certificate_there_is_none() -> None:
 
 
 async def test_a_body_for_a_page_of_ours_is_cut_at_its_bound() -> None:
-    receive = bounded(body_of(b"12345", b"67890"), 10)
+    receive = limited_body(body_of(b"12345", b"67890"), 10)
     assert [(await receive())["body"] for _ in range(2)] == [b"12345", b"67890"]
-    receive = bounded(body_of(b"12345", b"67890"), 9)
+    receive = limited_body(body_of(b"12345", b"67890"), 9)
     await receive()
     with pytest.raises(BodyTooLarge):
         await receive()

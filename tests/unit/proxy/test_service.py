@@ -8,7 +8,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from proxy.own_paths import Owner
-from proxy.planes.carrying import Carrying
+from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
@@ -20,7 +20,7 @@ PUBLIC = {"from": "https://site.example.com", "to": "http://127.0.0.1:9", "allow
 def service(directory: Path) -> ProxyService:
     options = make_options(directory, policy=[PRIVATE, PUBLIC], forward_auth_url="https://forward.example.com")
     authorize = AuthorizeService(options, Replica(LocalBroker(MemoryStore())), SigningKey.from_options(options))
-    return ProxyService(options, authorize, Carrying(), lambda: 0.0)
+    return ProxyService(options, authorize, ForwardingResources(), lambda: 0.0)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.client import Check, Withheld
+from authorize.client import Check, WithheldCredentials
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.criteria import Reason, TraceStep
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome
@@ -19,7 +19,7 @@ ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "allow_a
 
 
 def carry(compiled: CompiledRoute) -> Carry:
-    return Carry(compiled, (), Withheld.OURS)
+    return Carry(compiled, (), WithheldCredentials.OURS)
 
 
 @pytest.mark.parametrize(

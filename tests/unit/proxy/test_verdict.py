@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authorize.client import Check, Withheld
+from authorize.client import Check, WithheldCredentials
 from authorize.policy.decision import NO_ROUTE, judge
 from authorize.service import AuthorizeService
 from databroker.client import LocalBroker
@@ -16,7 +16,7 @@ from foundation.errors import BadRequest, BrokerError, TwoReadings
 from proxy.answers.refusals import Refuse
 from proxy.forwarding.handshake import Handshake
 from proxy.forwarding.spdy import SpdyOffer
-from proxy.sign_in.kept_forms import Kept, NotKept
+from proxy.sign_in.kept_forms import KeptForm, NotKept
 from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, SignIn, Verdict, Verdicts, asks_for_websocket, refused, with_form
 from tests.support.asgi import NAVIGATION, SCRIPT, incoming_from
 from tests.support.options import make_options
@@ -66,7 +66,7 @@ def test_what_may_pass_says_what_its_upstream_is_offered(
         assert found.status == expected
     else:
         assert isinstance(found, Carry)
-        assert (type(found.offer), found.withheld) == (expected, Withheld.OURS)
+        assert (type(found.offer), found.withheld) == (expected, WithheldCredentials.OURS)
 
 
 @pytest.mark.parametrize("asker", OTHERS)
@@ -131,7 +131,7 @@ def test_a_host_of_no_route_is_an_error_of_the_front_proxys(tmp_path: Path) -> N
 
 def test_the_verdict_on_a_form_follows_from_what_became_of_it() -> None:
     sign_in, incoming = SignIn("https", None), incoming_from(f"{OWN}/x")
-    kept = Kept("/.gate/form/1", "form=x")
+    kept = KeptForm("/.gate/form/1", "form=x")
     assert with_form(sign_in, kept, incoming) == SignIn("https", None, kept)
     assert with_form(sign_in, None, incoming) == sign_in
     refusal = with_form(sign_in, NotKept("it is larger than 1 MiB"), incoming)

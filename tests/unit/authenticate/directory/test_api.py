@@ -4,7 +4,7 @@ import pytest
 
 from authenticate.directory import api as api_module
 from authenticate.directory.api import DirectoryApi, RateLimiter, parsed
-from authenticate.directory.base import Budget, DirectoryError
+from authenticate.directory.base import DirectoryError, TimeBudget
 from authenticate.directory.credentials import FixedHeaders
 from authenticate.provider.http import ProviderResponse
 from foundation.errors import ProviderError
@@ -35,7 +35,7 @@ class Asked:
     def __init__(self, *answers: ProviderResponse | ProviderError, left: float = 100.0, attempts: int = 6):
         self.http = Http(*answers)
         self.slept: list[float] = []
-        self.budget = Budget(ends=left, attempts=attempts, now=lambda: 0.0)
+        self.budget = TimeBudget(ends=left, attempts=attempts, now=lambda: 0.0)
         credentials = FixedHeaders({"Authorization": "secret"})
         self.api = DirectoryApi(
             BASE,

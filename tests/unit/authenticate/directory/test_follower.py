@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from authenticate.directory.base import Budget, DirectoryError
+from authenticate.directory.base import DirectoryError, TimeBudget
 from authenticate.directory.follower import DirectoryFollower, FileSource
 from databroker.records import DIRECTORY_USER
 from databroker.store.memory import MemoryStore
@@ -77,8 +77,8 @@ async def test_the_file_can_be_read_like_any_directory(tmp_path: Path) -> None:
     file = tmp_path / "directory.yaml"
     source = FileSource(file, "oidc")
     with pytest.raises(DirectoryError, match="can't be read"):
-        await source.fetch(Budget(0.0))
+        await source.fetch(TimeBudget(0.0))
     file.write_text("users: [{id: a}]")
-    assert list((await source.fetch(Budget(0.0))).users) == ["oidc/a"]
+    assert list((await source.fetch(TimeBudget(0.0))).users) == ["oidc/a"]
     assert str(source) == "directory_file directory.yaml"
     await source.close()

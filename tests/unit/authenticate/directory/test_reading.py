@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from authenticate.directory import reading
-from authenticate.directory.base import Budget, DirectorySnapshot
+from authenticate.directory.base import DirectorySnapshot, TimeBudget
 from authenticate.directory.reading import COMMAND, DirectoryReading, ReadOptions
 from databroker.client import LocalBroker
 from databroker.leader_election import DoneElsewhere
@@ -26,7 +26,7 @@ class Held:
     def __str__(self) -> str:
         return "held"
 
-    async def fetch(self, budget: Budget) -> DirectorySnapshot:
+    async def fetch(self, budget: TimeBudget) -> DirectorySnapshot:
         budget.requests += 2
         await self.may_answer.wait()
         if self.error is not None:

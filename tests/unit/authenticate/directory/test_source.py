@@ -3,7 +3,7 @@
 import pytest
 
 from authenticate.directory import source as source_module
-from authenticate.directory.base import Budget, DirectoryError
+from authenticate.directory.base import DirectoryError, TimeBudget
 from foundation.errors import ProviderError
 from tests.support.fake_api import Answer, as_json
 
@@ -20,7 +20,7 @@ async def test_an_unexpected_form_is_an_error_and_no_crash(staged, document: obj
     stage = await staged("okta")
     stage.directory.fault = lambda request: as_json(document)
     with pytest.raises(DirectoryError):
-        await stage.source.fetch(Budget(ends=float("inf")))
+        await stage.source.fetch(TimeBudget(ends=float("inf")))
     with pytest.raises(ProviderError):
         await stage.source.look_up("okta/1", "")
 

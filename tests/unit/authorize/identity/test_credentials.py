@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.client import Withheld
+from authorize.client import WithheldCredentials
 from authorize.identity.credentials import authorization_of, query_token_of
 from proxy.rewriting.headers import RouteHeaders
 from proxy.rewriting.target import without_token
@@ -39,7 +39,7 @@ def with_headers(*values: bytes, **others: bytes):
 def test_one_header_has_one_reading(value: bytes, read: tuple[str, str], tmp_path: Path) -> None:
     assert authorization_of(with_headers(value)) == read
     if read[0] == "gate":
-        left = RouteHeaders.of_another_proxy(make_options(tmp_path)).credentials([(b"authorization", value)], Withheld.OURS)
+        left = RouteHeaders.of_another_proxy(make_options(tmp_path)).credentials([(b"authorization", value)], WithheldCredentials.OURS)
         assert dict(left)[b"authorization"] == b""
 
 

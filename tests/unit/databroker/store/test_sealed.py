@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from databroker.records import SESSION, USER
-from databroker.store.base import BackEnd, StartOver
+from databroker.store.base import StartOver, StoreBackend
 from databroker.store.memory import MemoryStore
 from databroker.store.sealed import CHECK, Resealed, SealedStore, WrongKey
 from foundation.telemetry.metrics import registry
@@ -33,7 +33,7 @@ async def reseal_all(store: SealedStore, type: str, limit: int = 3) -> int:
         after = page.last
 
 
-async def raw(store: BackEnd, type: str, id: str) -> str:
+async def raw(store: StoreBackend, type: str, id: str) -> str:
     record = await store.get(type, id)
     assert record is not None
     return str(record.data["sealed"])

@@ -19,7 +19,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from gateproject.process.gc_tuning import COLLECT_AFTER, TURN_SECONDS, made_beside_requests, settle
-from proxy.planes.carrying import Carrying
+from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 from tests.support.options import make_options
 
@@ -66,12 +66,12 @@ def test_what_the_start_has_made_is_not_looked_at_again():
 def test_what_a_configuration_became_goes_without_the_collector(tmp_path: Path) -> None:
     """Frozen circles would stay for ever."""
     options = make_options(tmp_path, policy=[ROUTE])
-    broker, carrying, key = LocalBroker(MemoryStore()), Carrying(), SigningKey.from_options(options)
+    broker, resources, key = LocalBroker(MemoryStore()), ForwardingResources(), SigningKey.from_options(options)
     replica = Replica(broker)
     gc.disable()
     try:
         authorize = AuthorizeService(options, replica, key)
-        proxy = ProxyService(options, authorize, carrying, lambda: 0.0)
+        proxy = ProxyService(options, authorize, resources, lambda: 0.0)
         authenticate = AuthenticateService(options, broker, key, lambda: 0.0)
         gone = [weakref.ref(each) for each in (authorize, authorize.routes, authorize.routes.routes()[0].route, proxy, proxy.dataplane)]
         gone.append(weakref.ref(authenticate))

@@ -49,7 +49,7 @@ async def test_what_is_carried_is_judged_anew_while_the_directory_still_hands_it
         await asyncio.Event().wait()
 
     monkeypatch.setattr(DirectoryService, "stop", for_ever)
-    streams = running._carrying.streams
+    streams = running._resources.streams
     before = streams.changes
     reload = asyncio.create_task(running.reload())
     async with asyncio.timeout(SOON):
@@ -112,7 +112,7 @@ AFTER = {
     "metrics": (MetricsListener, "serve"),
     "tracing": (runtime.tracer, "use"),
     "data broker": (runtime.DataBrokerService, "use"),
-    "upstreams": (runtime.Carrying, "use"),
+    "upstreams": (runtime.ForwardingResources, "use"),
     "decision log": (Runtime, "_keep_decisions"),
     "log": (runtime, "configure_logs"),
     "gRPC": (runtime.RpcServices, "reload"),
@@ -133,11 +133,11 @@ async def test_what_fails_before_the_swap_changes_nothing_and_says_so(running: R
             raise error
 
         monkeypatch.setattr(where, name, fails)
-    world, options, changes = running.services, running.options, running._carrying.streams.changes
+    world, options, changes = running.services, running.options, running._resources.streams.changes
     with capture_logs() as logs:
         await running.reload()
     assert (running.services, running.options) == (world, options)
-    assert running._carrying.streams.changes == changes
+    assert running._resources.streams.changes == changes
     assert "configuration refused, the last good one stays in force" in [line["event"] for line in logs]
     assert (success(), bool(running.status.problems)) == (0.0, True)
     assert envoy.restored == (1 if step == "the port" else 0)
@@ -154,11 +154,11 @@ async def test_what_fails_after_the_swap_undoes_nothing_and_is_told_as_it_is(
         raise OSError("it fails")
 
     monkeypatch.setattr(where, name, fails)
-    world, changes = running.services, running._carrying.streams.changes
+    world, changes = running.services, running._resources.streams.changes
     with capture_logs() as logs:
         await running.reload()
     assert running.services is not world
-    assert running._carrying.streams.changes == changes + 1, "whom the policy keeps out is out"
+    assert running._resources.streams.changes == changes + 1, "whom the policy keeps out is out"
     events = [line["event"] for line in logs]
     assert "configuration refused, the last good one stays in force" not in events
     assert "the new configuration is in force, but a part of gate did not take it" in events

@@ -14,7 +14,7 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from proxy.envoy.ext_proc import ExtProcServer
 from proxy.envoy.internal_listener import InternalListener
-from proxy.planes.carrying import Carrying
+from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in
@@ -63,9 +63,9 @@ def answer() -> Ask:
 @pytest.fixture
 async def stage(tmp_path: Path) -> Stage:
     options = make_options(tmp_path, policy=ROUTES, data_plane="envoy", jwt_claims_headers=["email"])
-    broker, carrying = LocalBroker(MemoryStore()), Carrying()
+    broker, resources = LocalBroker(MemoryStore()), ForwardingResources()
     authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
-    service = ProxyService(options, authorize, carrying, lambda: 0.0)
+    service = ProxyService(options, authorize, resources, lambda: 0.0)
 
     async def application(*_: object) -> None:
         raise AssertionError("nobody comes in")
@@ -74,7 +74,7 @@ async def stage(tmp_path: Path) -> Stage:
     ext_proc = ExtProcServer(
         lambda: service, internal_listener, lambda upstream, is_http2: f"to-{upstream.host}-{is_http2}", TOKEN, "https"
     )
-    return Stage(ext_proc, internal_listener, await sign_in(broker, options), carrying.streams)
+    return Stage(ext_proc, internal_listener, await sign_in(broker, options), resources.streams)
 
 
 def call_of_grpc(host: str) -> pb.ProcessingRequest:

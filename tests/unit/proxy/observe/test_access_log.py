@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from foundation.telemetry.metrics import registry
 from proxy.answers.refusals import Refuse
 from proxy.answers.send import send_refusal
-from proxy.incoming import arrived
+from proxy.incoming import incoming_request
 from proxy.observe.access_log import CLIENT_LEFT, PageLog
 from proxy.rewriting.headers import TrustedPeers
 from tests.support.asgi import Answer, incoming_from
@@ -119,7 +119,7 @@ async def test_what_we_answer_ourselves_is_told_as_its_page_tells_it(
 
 
 async def test_what_cannot_be_read_or_was_left_has_a_line_too(lines: list[tuple[int, dict[str, object]]]) -> None:
-    incoming = arrived(incoming_from("https://nobody.example/").scope)
+    incoming = incoming_request(incoming_from("https://nobody.example/").scope)
     PageLog(incoming, Answer().send, TrustedPeers([])).tell()
     ((_, fields),) = lines
     assert (fields["request_id"], fields["status"]) == (incoming.request_id, CLIENT_LEFT)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from authorize.policy.request import AccessRequest
-from proxy.observe.spans import begun, name_page, status_noted
+from proxy.observe.spans import name_page, request_span, status_noted
 from tests.support.asgi import incoming_from
 from tests.support.kept_spans import KeptSpans
 from tests.support.proxied import proxied
@@ -37,7 +37,7 @@ async def test_a_request_is_told_without_anything_secret(spans: KeptSpans, tmp_p
     url = f"https://app.example.com/papers?token={SECRET}"
     headers = dict.fromkeys(("cookie", "authorization", "referer"), SECRET)
     async with proxied(tmp_path, {"prefix": "/papers", **PUBLIC}) as gate:
-        root = begun(spans.tracer, Trusting(), incoming_from(url))
+        root = request_span(spans.tracer, Trusting(), incoming_from(url))
         assert root is not None
         with root:
             answer = await gate.ask(url, headers=headers)
@@ -71,7 +71,7 @@ async def test_an_upstream_hears_what_its_client_said_where_nothing_is_traced(tm
 
 
 async def test_a_method_that_a_client_made_up_is_no_name(spans: KeptSpans) -> None:
-    root = begun(spans.tracer, Trusting(), incoming_from("https://app.example.com/", method="BREW"))
+    root = request_span(spans.tracer, Trusting(), incoming_from("https://app.example.com/", method="BREW"))
     assert root is not None
     with root:
         name_page(AccessRequest(method="BREW", host="auth.example.com", port=None, path="/.gate/admin/session/123/"))
@@ -87,7 +87,7 @@ async def test_the_status_of_an_answer_is_told_and_passes(spans: KeptSpans, stat
     async def send(message: dict[str, object]) -> None:
         sent.append(message)
 
-    root = begun(spans.tracer, Trusting(trusts=True), incoming_from("https://app.example.com/"))
+    root = request_span(spans.tracer, Trusting(trusts=True), incoming_from("https://app.example.com/"))
     assert root is not None
     with root:
         await status_noted(root, send)({"type": "http.response.start", "status": status, "headers": []})

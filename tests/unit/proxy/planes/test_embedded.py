@@ -350,13 +350,13 @@ async def test_a_tunnel_is_counted_and_what_it_carried(tmp_path):
         to = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with proxied(tmp_path, {**TUNNEL, "to": to}) as proxy:
             asked = tunnel_request(**{"gate.tunnel": {"take_over": take_over}})
-            carrying = asyncio.ensure_future(proxy.plane(asked, body_of(), Answer().send))
+            resources = asyncio.ensure_future(proxy.plane(asked, body_of(), Answer().send))
             async with asyncio.timeout(10):
                 while client.written != b"banner":
                     await asyncio.sleep(0.01)
                 assert sample("gate_tunnels", route="counted tunnel") == 1
                 side.eof_received()
-                await carrying
+                await resources
     assert sample("gate_tunnels", route="counted tunnel") == 0
     assert [sample("gate_tunnel_bytes_total", route="counted tunnel", direction=way) for way in ("up", "down")] == [10, 6]
 

@@ -12,8 +12,8 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest
-from proxy.planes.carrying import Carrying
 from proxy.planes.ext_authz import ExtAuthzResponder
+from proxy.planes.forwarding_resources import ForwardingResources
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in
 from tests.unit.authorize.builders import request
@@ -30,9 +30,9 @@ class Asking:
     def __init__(self, directory: Path):
         self.options, self.broker = make_options(directory, policy=POLICY), LocalBroker(MemoryStore())
         self.seen: list[tuple[str, float, str]] = []
-        carrying = Carrying(saw=lambda *fact: self.seen.append(fact))
+        resources = ForwardingResources(saw=lambda *fact: self.seen.append(fact))
         authorize = AuthorizeService(self.options, Replica(self.broker), SigningKey.from_options(self.options))
-        self._responder = ExtAuthzResponder(self.options, authorize, carrying)
+        self._responder = ExtAuthzResponder(self.options, authorize, resources)
 
     async def respond(self, *headers: Header, target: str = "/", **more: Any) -> LetThrough | Denied:
         facts = {name: more.pop(name) for name in ("method", "origin", "access_control_request_method") if name in more}

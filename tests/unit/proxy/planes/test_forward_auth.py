@@ -19,7 +19,7 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError
 from proxy.incoming import IncomingRequest, Receive, Send
-from proxy.planes.carrying import Carrying
+from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 from tests.support.asgi import NAVIGATION, SCRIPT, Answer, body_of, incoming_from
 from tests.support.options import make_options
@@ -90,9 +90,9 @@ async def asked(directory: Path, **settings: Any) -> AsyncIterator[Asked]:
     broker = LocalBroker(MemoryStore())
     authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
     seen: list[tuple[str, float, str]] = []
-    carrying = Carrying(saw=lambda *who_when_where: seen.append(who_when_where))
-    yield Asked(options, broker, ProxyService(options, authorize, carrying, time.time), seen, [])
-    await carrying.client.close()
+    resources = ForwardingResources(saw=lambda *who_when_where: seen.append(who_when_where))
+    yield Asked(options, broker, ProxyService(options, authorize, resources, time.time), seen, [])
+    await resources.client.close()
 
 
 @pytest.fixture

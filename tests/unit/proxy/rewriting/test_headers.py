@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authorize.client import Withheld
+from authorize.client import WithheldCredentials
 from config.routes.route import Route
 from foundation.errors import UpstreamError
 from proxy.rewriting.headers import (
@@ -100,7 +100,7 @@ def make_route(**keys):
     return Route.model_validate({"from": "https://app.example.com", "to": "http://upstream.internal", **keys})
 
 
-def sent(options, headers, *, downstream=CLIENT, identity=(), withheld=Withheld.OURS, **keys):
+def sent(options, headers, *, downstream=CLIENT, identity=(), withheld=WithheldCredentials.OURS, **keys):
     return RouteHeaders.build(make_route(**keys), options).for_upstream(headers, downstream, b"upstream.internal", identity, withheld)
 
 
@@ -369,7 +369,7 @@ def credentials_left(options, headers, withheld):
     ],
 )
 def test_credentials_of_others_are_kept_and_ours_are_not(options, headers, expected):
-    assert credentials_left(options, headers, Withheld.OURS) == expected
+    assert credentials_left(options, headers, WithheldCredentials.OURS) == expected
 
 
 def test_long_names_of_headers_are_judged_and_not_remembered(options):
@@ -378,9 +378,11 @@ def test_long_names_of_headers_are_judged_and_not_remembered(options):
     names = [b"x-%d-" % number + b"a" * LONGEST_REMEMBERED for number in range(20)]
     before = _known.cache_info().misses
     for name in [*names, identity]:
-        assert (name in dict(rules.for_upstream([(name, b"1")], CLIENT, b"upstream.internal", (), Withheld.OURS))) == (name != identity)
+        assert (name in dict(rules.for_upstream([(name, b"1")], CLIENT, b"upstream.internal", (), WithheldCredentials.OURS))) == (
+            name != identity
+        )
     assert _known.cache_info().misses == before
-    rules.for_upstream([(b"x-short-name-of-this-test", b"1")], CLIENT, b"upstream.internal", (), Withheld.OURS)
+    rules.for_upstream([(b"x-short-name-of-this-test", b"1")], CLIENT, b"upstream.internal", (), WithheldCredentials.OURS)
     assert _known.cache_info().misses == before + 1
 
 
@@ -394,12 +396,12 @@ def test_long_names_of_an_answers_headers_are_passed_on_and_not_remembered(optio
 @pytest.mark.parametrize(
     ("withheld", "cookie", "authorization"),
     [
-        (Withheld.OURS, b"a=b", b"Bearer of.the.provider"),
-        (Withheld.AUTHORIZATION, b"a=b", b""),
-        (Withheld.ALL, b"", b""),
+        (WithheldCredentials.OURS, b"a=b", b"Bearer of.the.provider"),
+        (WithheldCredentials.AUTHORIZATION, b"a=b", b""),
+        (WithheldCredentials.ALL, b"", b""),
     ],
 )
-def test_a_credential_that_was_for_us_goes_no_further(options, withheld: Withheld, cookie: bytes, authorization: bytes) -> None:
+def test_a_credential_that_was_for_us_goes_no_further(options, withheld: WithheldCredentials, cookie: bytes, authorization: bytes) -> None:
     given = [(b"accept", b"*/*"), (b"authorization", b"Bearer of.the.provider"), (b"cookie", b"_gate=s; a=b")]
     heard = sent(options, given, withheld=withheld)
     assert (b"accept", b"*/*") in heard

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from config.routes.balancing import LeastRequestSettings
 from config.routes.route import Route
-from proxy.upstreams.balancing import LeastRequest, Random, RoundRobin, balancer, maglev, ring_hash
+from proxy.upstreams.balancing import LeastRequest, RandomChoice, RoundRobin, balancer, maglev, ring_hash
 
 WEIGHTS = st.lists(st.integers(1, 40), min_size=1, max_size=8)
 KEYS = [b"session-%d" % number for number in range(3000)]
@@ -74,7 +74,7 @@ def test_random_gives_each_upstream_as_many_of_the_numbers_as_it_weighs(weights)
             self.next += 1
             return self.next % end
 
-    policy = Random(weights, Counting())
+    policy = RandomChoice(weights, Counting())
     chosen = Counter(policy.choose(all_of(weights), IDLE, b"") for _ in range(sum(weights)))
     assert chosen == dict(enumerate(weights))
 
@@ -150,7 +150,7 @@ def test_few_move_when_a_configuration_gets_another_upstream(table):
     [
         ({}, RoundRobin),
         ({"lb_policy": "LEAST_REQUEST", "least_request_lb_config": {"choice_count": 3}}, LeastRequest),
-        ({"lb_policy": "RANDOM"}, Random),
+        ({"lb_policy": "RANDOM"}, RandomChoice),
         ({"lb_policy": "RING_HASH", "ring_hash_lb_config": {"minimum_ring_size": 64}}, "ring"),
         ({"lb_policy": "MAGLEV", "maglev_lb_config": {"table_size": 101}}, "maglev"),
     ],

@@ -8,7 +8,7 @@ from config.routes.route import Route
 from foundation.telemetry import metrics
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.cluster import Clusters, ClusterSelection, NoHealthyUpstream
-from proxy.upstreams.health import Health, HealthChecks
+from proxy.upstreams.health import HealthChecks, HealthState
 from tests.support.upstreams import OK, CanaryUpstream
 
 CHECK = {"timeout": "10s", "interval": "20ms", "unhealthy_threshold": 2, "healthy_threshold": 2}
@@ -34,7 +34,7 @@ ERROR = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
     ],
 )
 def test_results_in_a_row_change_what_is_known(results, healthy):
-    health = Health(2, 2)
+    health = HealthState(2, 2)
     changes = [health.take(is_good=result == "+", at_once=result == "!") for result in results]
     assert health.is_healthy is (healthy == "+")
     assert sum(changes) % 2 == (healthy == "-")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.routes.upstream_health import OutlierDetection
-from proxy.upstreams.outliers import Outlier, OutlierDetector
+from proxy.upstreams.outliers import OutlierDetector, OutlierState
 
 
 def detector(**settings):
@@ -13,7 +13,7 @@ def detector(**settings):
 
 
 def outliers(count):
-    return [Outlier() for _ in range(count)]
+    return [OutlierState() for _ in range(count)]
 
 
 def feed(detector, upstreams, index, *statuses, now=0.0):

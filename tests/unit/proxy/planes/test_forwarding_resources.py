@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from authorize.policy.route_table import RouteTable
-from proxy.planes.carrying import Carrying
+from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.state import ProxyState
 from tests.support.options import make_options
 
@@ -22,12 +22,12 @@ CHECKED = {
 async def test_upstreams_are_looked_at_by_who_carries(tmp_path: Path, services: str, is_checked: bool) -> None:
     options = make_options(tmp_path, policy=[CHECKED], dns_lookup_family="V4_ONLY").model_copy(update={"services": services})
     state = ProxyState(RouteTable.build(options.policy, client_ca=None).routes(), options)
-    carrying = Carrying()
+    resources = ForwardingResources()
     try:
-        carrying.use(options, state)
-        assert carrying.client.family == socket.AF_INET
-        assert bool(carrying.health._running) is is_checked
-        carrying.use(options, None)
-        assert not carrying.health._running
+        resources.use(options, state)
+        assert resources.client.family == socket.AF_INET
+        assert bool(resources.health._running) is is_checked
+        resources.use(options, None)
+        assert not resources.health._running
     finally:
-        await carrying.close()
+        await resources.close()

@@ -14,8 +14,8 @@ from foundation.errors import BadRequest
 from foundation.telemetry.metrics import registry
 from proxy.incoming import IncomingRequest
 from proxy.observe.access_log import Observer
-from proxy.planes.judging import Judging
 from proxy.planes.open_streams import OpenStreams
+from proxy.planes.request_judge import RequestJudge
 from proxy.rewriting.headers import TrustedPeers
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
@@ -38,7 +38,7 @@ class Place:
         self.decisions = decisions
         self.observer = Observer(TrustedPeers([]), decisions, lambda session_id, now, host: None)
         authorize = AuthorizeService(self.options, Replica(self.broker), SigningKey.from_options(self.options))
-        self.judging = Judging(authorize, self.streams, lambda: NOW)
+        self.judge = RequestJudge(authorize, self.streams, lambda: NOW)
 
 
 def in_shadow() -> float:
@@ -51,7 +51,7 @@ async def test_what_was_judged_is_one_value(tmp_path: Path) -> None:
     place.streams.policy_changed()
     incoming = incoming_from("https://app.example.com/admin/", headers={"cookie": ann.cookie("app.example.com")})
     log = place.observer.begin(incoming)
-    judged = await place.judging.judge(log)
+    judged = await place.judge.judge(log)
     assert (judged.incoming, judged.now, judged.changes, judged.session_id) == (incoming, NOW, 1, ann.session.id)
     assert judged.sources is not None
     assert log.judged is judged
@@ -60,9 +60,9 @@ async def test_what_was_judged_is_one_value(tmp_path: Path) -> None:
 async def test_who_leaves_the_telling_to_another_tells_nothing_of_what_is_in_shadow(tmp_path: Path) -> None:
     place, before = Place(tmp_path), in_shadow()
     log = place.observer.begin(incoming_from("https://app.example.com/"))
-    judged = await place.judging.without_shadow(log)
+    judged = await place.judge.without_shadow(log)
     assert (judged.would_be, in_shadow() - before) == (None, 0)
-    judged = await place.judging.with_shadow(judged, log)
+    judged = await place.judge.with_shadow(judged, log)
     assert judged.would_be is not None
     assert (log.judged, in_shadow() - before) == (judged, 1)
 
@@ -74,7 +74,7 @@ async def test_what_could_not_be_judged_is_kept_too_and_what_was_not_is_not(tmp_
         log = place.observer.begin(incoming)
         if is_asked:
             with pytest.raises(BadRequest):
-                await place.judging.judge(log)
+                await place.judge.judge(log)
         log.tell()
     await place.decisions.flush()
     assert [(each.request.path, each.failure) for each in place.kept] == [("/;x/admin/x", "bad request")]
@@ -82,6 +82,6 @@ async def test_what_could_not_be_judged_is_kept_too_and_what_was_not_is_not(tmp_
 
 async def test_a_stream_that_is_judged_again_is_no_new_request(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    assert (await place.judging.again(incoming_from("https://app.example.com/"))).check.decision.is_allowed
+    assert (await place.judge.again(incoming_from("https://app.example.com/"))).check.decision.is_allowed
     await place.decisions.flush()
     assert place.kept == []

@@ -1,4 +1,4 @@
-"""Judging of requests: authorize is asked once about each, and about what is in shadow besides."""
+"""Request judge: authorize is asked once about each, and about what is in shadow besides."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from proxy.planes.open_streams import OpenStreams
 from proxy.verdict import JudgedRequest
 
 
-class Judging:
+class RequestJudge:
     def __init__(self, authorize: Authorizer, streams: OpenStreams, clock: Callable[[], float]):
         self._authorize = authorize
         self._streams = streams

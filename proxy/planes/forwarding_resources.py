@@ -15,7 +15,7 @@ from proxy.upstreams.health import HealthChecks
 
 
 @dataclass(frozen=True, slots=True)
-class Carrying:
+class ForwardingResources:
     """Pools of upstream connections, open streams and observers, which outlive the reload of a configuration.
 
     `saw` is told of every request that is let through for a session: its id, the time, the host.

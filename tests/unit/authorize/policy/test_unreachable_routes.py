@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
-from authorize.policy.shadowing import shadowed
+from authorize.policy.unreachable_routes import unreachable
 from config.routes.route import Route
 from foundation.errors import BadRequest, ConfigError
 
@@ -21,7 +21,7 @@ def route(from_: str = HOST, **keys: Any) -> Route:
 
 
 def pairs(*routes: Route, ports: frozenset[int] = DEFAULT) -> list[tuple[int, int]]:
-    return list(shadowed(routes, ports))
+    return list(unreachable(routes, ports))
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_the_route_table_never_finds_a_route_that_is_called_unreachable(written:
         table = RouteTable.build(routes, client_ca=None)
     except (ValueError, ConfigError):
         return
-    unreachable = {index for index, _ in shadowed(routes, DEFAULT)}
+    never = {index for index, _ in unreachable(routes, DEFAULT)}
     for path in {*paths, *(keys[key] for keys in written for key in ("path", "prefix") if key in keys)}:
         try:
             found = table.match(AccessRequest("GET", "a.example.com", None, path))
         except BadRequest:
             continue
-        assert found is None or next(i for i, each in enumerate(routes) if each is found.route) not in unreachable
+        assert found is None or next(i for i, each in enumerate(routes) if each is found.route) not in never

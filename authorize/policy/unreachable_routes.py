@@ -1,4 +1,4 @@
-"""Shadowed routes, which can never match, because an earlier one takes every request of theirs.
+"""Unreachable routes, which can never match, because an earlier one takes every request of theirs.
 
 Sound, not complete: what is reported is certain, and what several earlier routes cover together is not looked for.  Only routes of the
 same host and port are compared, for a host with routes of its own never asks a wildcard's (route_table.py).
@@ -37,7 +37,7 @@ class _Conditions:
         return max((self.path or "", self.prefix or "", regex), key=len)
 
 
-def shadowed(routes: Sequence[Route], default_ports: frozenset[int]) -> Iterator[tuple[int, int]]:
+def unreachable(routes: Sequence[Route], default_ports: frozenset[int]) -> Iterator[tuple[int, int]]:
     """Pairs of indexes: a route that can never match, and the earlier one that covers it."""
     lists: dict[tuple[str, str, int | None], list[tuple[int, _Conditions]]] = {}
     for index, route in enumerate(routes):
@@ -47,7 +47,7 @@ def shadowed(routes: Sequence[Route], default_ports: frozenset[int]) -> Iterator
             lists.setdefault((route.from_.scheme, route.from_.host, port), []).append((index, conditions))
     for found in lists.values():
         if len(found) > 1:
-            yield from _Host().shadowed(found)
+            yield from _Host().unreachable(found)
 
 
 def _conditions(route: Route) -> _Conditions | None:
@@ -73,7 +73,7 @@ class _Host:
         self._regexes: list[tuple[int, Callable[[str], object]]] = []
         self._trials = 0
 
-    def shadowed(self, routes: Sequence[tuple[int, _Conditions]]) -> Iterator[tuple[int, int]]:
+    def unreachable(self, routes: Sequence[tuple[int, _Conditions]]) -> Iterator[tuple[int, int]]:
         for index, conditions in routes:
             cover = self._cover(conditions)
             if cover is not None:
