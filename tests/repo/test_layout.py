@@ -4,6 +4,7 @@ import ast
 import gc
 import graphlib
 import tomllib
+from functools import cache
 from pathlib import Path
 
 from tests.support.source_trees import parsed
@@ -44,7 +45,11 @@ NAMED_TWICE = {
     "Route": "a setting's name, and the model whose name makes the address of the admin's page",
 }
 
-TREES = {source: parsed((ROOT / source).read_text()) for source in SOURCES}
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Parsed for the tests that look at them, not by each process that collects the tests."""
+    return {source: parsed((ROOT / source).read_text()) for source in SOURCES}
 
 
 def test_path(source: Path) -> Path:
@@ -68,14 +73,14 @@ def test_every_module_says_first_what_it_is_and_is_short_enough_to_read() -> Non
 
 
 def _docstring_lines(source: Path) -> int:
-    return len((ast.get_docstring(TREES[source]) or "").splitlines())
+    return len((ast.get_docstring(trees()[source]) or "").splitlines())
 
 
 def test_functions_stay_within_fifty_lines() -> None:
     too_long = [
         f"{source}:{node.lineno} {node.name}"
         for source in SOURCES
-        for node in ast.walk(TREES[source])
+        for node in ast.walk(trees()[source])
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno + 1 > 50
     ]
     assert too_long == []
@@ -85,7 +90,7 @@ def test_a_class_name_stands_once() -> None:
     """A leading underscore and capitals make no other name."""
     places: dict[str, list[str]] = {}
     for source in SOURCES:
-        for node in ast.walk(TREES[source]):
+        for node in ast.walk(trees()[source]):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name.lstrip("_").lower(), []).append(f"{source}:{node.lineno} {node.name}")
     twice = {name: found for name, found in places.items() if len(found) > 1}
@@ -100,7 +105,7 @@ def test_no_import_goes_in_a_circle() -> None:
     graph: dict[str, set[str]] = {}
     for source in SOURCES:
         imported = graph.setdefault(".".join(source.with_suffix("").parts), set())
-        for node in ast.walk(TREES[source]):
+        for node in ast.walk(trees()[source]):
             if isinstance(node, ast.Import):
                 imported |= {each.name for each in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module is not None:
