@@ -13,7 +13,7 @@ from aiohttp import TCPConnector
 from aiohttp.streams import StreamReader
 
 from proxy.upstreams.connection import UpstreamConnection
-from tests.repo.test_layout import ROOT, TREES
+from tests.repo.test_layout import ROOT, trees
 
 UPSTREAMS = "unit/proxy/upstreams/test_client.py"
 READ_SLOWLY = f"{UPSTREAMS}::test_little_is_held_for_a_client_that_reads_slowly"
@@ -73,9 +73,9 @@ DOCUMENTED = {"_meta", "_replace"}
 
 
 def test_each_private_name_of_others_has_its_test() -> None:
-    used = {(str(source), name) for source, tree in TREES.items() for name in _private_of_others(tree)}
+    used = {(str(source), name) for source, tree in trees().items() for name in _private_of_others(tree)}
     # `ours` of another file of ours: what its module defines.
-    ours = {name for tree in TREES.values() for name in _defined(tree)}
+    ours = {name for tree in trees().values() for name in _defined(tree)}
     listed = {(path, name) for _, path, name in USED}
     assert {each for each in used if each[1] not in ours} - listed == set(), "lacks a row in USED"
     assert listed - used == set(), "is listed needlessly"
