@@ -173,12 +173,12 @@ records.without(
     always("change.record is None"),
 )
 
-kvscripts = door("databroker.store.kvscripts", "unit/databroker/store/test_kvstore.py", "contract/test_stores.py")
+kvscripts = door("databroker.store.kvscripts", "integration/databroker/store/test_kvstore.py", "contract/test_stores.py")
 kvscripts.without(
     "a server that began anew is another",
     "_PRELUDE",
     in_text("found[3] ~= run_id", "not found[3]"),
-    "unit/databroker/store/test_kvstore.py",
+    "integration/databroker/store/test_kvstore.py",
 )
 kvscripts.without(
     "a write based on an older version is refused",
@@ -202,10 +202,10 @@ kvscripts.without(
   redis.call('ZREM', expiries, name)
 """,
     ),
-    "unit/databroker/store/test_kvstore.py",
+    "integration/databroker/store/test_kvstore.py",
 )
 
-kvstore = door("databroker.store.kvstore", "unit/databroker/store/test_kvstore.py")
+kvstore = door("databroker.store.kvstore", "integration/databroker/store/test_kvstore.py")
 kvstore.without(
     "another server is noticed from the first moment",
     "KvStore._listen",

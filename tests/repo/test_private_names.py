@@ -21,8 +21,8 @@ BROKE_OFF = f"{UPSTREAMS}::test_what_came_before_an_answer_broke_off_is_read_fir
 RESET = "unit/proxy/upstreams/test_connection.py::test_an_answer_whose_upstream_resets_before_it_is_read_is_whole"
 HALF_CLOSE = "unit/proxy/listener/test_tunnel.py::test_openssl_is_given_nothing_that_comes_after_the_client_s_end"
 TURNS = "unit/proxy/listener/test_fair_selector.py::test_a_loop_works_with_turns_and_stands_new_connections_behind"
-IDLE_LINES = "unit/databroker/store/test_kvstore.py::test_a_line_that_was_silent_is_used_again_at_once"
-CLUSTER = "unit/databroker/store/test_kvclient.py::test_a_cluster_that_was_away_is_found_again"
+IDLE_LINES = "integration/databroker/store/test_kvstore.py::test_a_line_that_was_silent_is_used_again_at_once"
+CLUSTER = "integration/databroker/store/test_kvclient.py::test_a_cluster_that_was_away_is_found_again"
 
 # (library, None for Python's own; where it is used; name) -> where it is tested.
 USED = {
