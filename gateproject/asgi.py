@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ from config.options import Options  # noqa: E402
 from databroker.client import BrokerClient  # noqa: E402
 from foundation.errors import BadRequest, ConfigError  # noqa: E402
 from foundation.telemetry.tracing import tracer  # noqa: E402
+from gateproject.process.other_server import OtherServer  # noqa: E402
 from gateproject.process.reload import ConfigurationStatus  # noqa: E402
 from gateproject.process.runtime import Runtime  # noqa: E402
 from gateproject.process.services import Services, served  # noqa: E402
@@ -28,6 +30,7 @@ from proxy.answers.refusals import Refuse, refusal_of  # noqa: E402
 from proxy.answers.send import send_refusal  # noqa: E402
 from proxy.incoming import BodyTooLarge, IncomingRequest, Receive, Send, incoming_request, limited_body  # noqa: E402
 from proxy.listener import listen  # noqa: E402
+from proxy.listener.http1.request import ABORT  # noqa: E402
 from proxy.observe.spans import name_page, request_span, status_noted  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
 from proxy.service import ProxyService  # noqa: E402
@@ -122,13 +125,20 @@ class GateApplication:
             await send_refusal(incoming, refusal_of(error), send)
 
 
-runtime = from_settings()
-application = ProtocolTypeRouter({"http": GateApplication(runtime)})
-
-
 def answered(*facts: Any) -> None:
-    """A request to our listener has ended; `proxy.listener.context.Ended` says how that is told."""
+    """A request has ended; `proxy.listener.context.Ended` says how that is told."""
     served(runtime.services.proxy).answered(*facts)
+
+
+def http(scope: dict[str, Any], receive: Receive, send: Send) -> Awaitable[None]:
+    """HTTP, with the websockets of our listener, which hands connections over; of any other server the scope is read again, strictly."""
+    return edge(scope, receive, send) if ABORT in scope.get("extensions", ()) else other_server.http(scope, receive, send)
+
+
+runtime = from_settings()
+edge = GateApplication(runtime)
+other_server = OtherServer(runtime, edge, answered)
+application = ProtocolTypeRouter({"http": http, "websocket": other_server.websocket, "lifespan": other_server.lifespan})
 
 
 def begin_under_daphne() -> None:

@@ -83,12 +83,16 @@ DEBUG = False
 ALLOWED_HOSTS = ["*"]
 
 ROOT_URLCONF = "gateproject.urls"
+ASGI_APPLICATION = "gateproject.asgi.application"
 INSTALLED_APPS = [
     "gateproject",
     "authenticate",
     "authorize",
     "databroker",
     "proxy",
+    # Before staticfiles, whose runserver it replaces; after gateproject, whose runserver says what serves gate.
+    "daphne",
+    "channels",
     "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",

@@ -11,6 +11,7 @@ from tests.mutants import (
     kept_forms,
     listener,
     metrics,
+    other_servers,
     policy,
     rpc,
     scim,
@@ -27,6 +28,7 @@ from tests.mutants.mutant import Mutant
 
 _CHAPTERS = (
     listener,
+    other_servers,
     autocert,
     policy,
     headers,

@@ -19,3 +19,35 @@ def daphne_with_configured_tls(port: int, certificates: CertificateFiles) -> tup
 
 # What `daphne` has in its configuration, and every other server: TLS ends elsewhere than in the configuration.
 TLS_ELSEWHERE = {"insecure_server": True, "certificate_file": None, "certificate_key_file": None}
+
+
+def uvicorn(port: int, certificates: CertificateFiles) -> tuple[str | Path, ...]:
+    """As it is by default, so it believes what a peer on loopback says of a client."""
+    tls = ("--ssl-keyfile", certificates.key, "--ssl-certfile", certificates.certificate)
+    return ("-m", "uvicorn", "--host", "127.0.0.1", "--port", str(port), *tls, APPLICATION)
+
+
+def hypercorn(port: int, certificates: CertificateFiles) -> tuple[str | Path, ...]:
+    return (
+        "-m",
+        "hypercorn",
+        "--bind",
+        f"127.0.0.1:{port}",
+        "--keyfile",
+        certificates.key,
+        "--certfile",
+        certificates.certificate,
+        APPLICATION,
+    )
+
+
+def daphnes_own_classes(port: int, certificates: CertificateFiles) -> tuple[str | Path, ...]:
+    """Daphne's server as other programs start it, with its own connections: its parser, no lifespan, websockets by autobahn."""
+    endpoint = f"ssl:{port}:privateKey={certificates.key}:certKey={certificates.certificate}:interface=127.0.0.1"
+    start = (
+        f"from daphne.server import Server; from gateproject.asgi import application; Server(application, endpoints=[{endpoint!r}]).run()"
+    )
+    return ("-c", start)
+
+
+OTHERS = {"uvicorn": uvicorn, "hypercorn": hypercorn, "Daphne's own classes": daphnes_own_classes}

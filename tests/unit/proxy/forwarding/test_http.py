@@ -460,21 +460,6 @@ async def test_an_answer_that_breaks_off_does_not_look_finished(client, downstre
     assert not any(message.get("more_body") is False for message in downstream.sent)
 
 
-async def test_a_server_without_the_abort_message_sees_an_error(client, downstream):
-    async def send(message):
-        if message == ABORT:
-            raise ValueError("Cannot handle message type")
-        await downstream.send(message)
-
-    async def script(conversation):
-        await conversation.head()
-        await conversation.send(CHUNKED + b"2\r\nok\r\n")
-
-    async with CanaryUpstream(script=script) as canary:
-        with pytest.raises(ConnectionAbortedError, match="broke off"):
-            await forward(make_request(canary), client, downstream.receive, send, list, StreamHandle())
-
-
 async def test_trouble_before_the_headers_leaves_the_answer_to_us(client, downstream):
     async with CanaryUpstream(b"HTTP/1.1 nonsense\r\n\r\n") as canary:
         with pytest.raises(UpstreamError):

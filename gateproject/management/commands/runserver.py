@@ -1,0 +1,26 @@
+"""`manage.py runserver`: serves nothing, and names the commands that do."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+COMMANDS = (
+    "`manage.py rungate -config config.yaml` serves gate with its own TLS, websockets and TCP, "
+    "`GATE_CONFIG=config.yaml daphne -p 8000 gateproject.asgi:application` at an address of its own, "
+    "`manage.py demo` with a provider and applications to try (docs/servers.md)"
+)
+
+
+class Command(BaseCommand):
+    help = "Serves nothing: rungate and daphne do."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        # Those of Django's and Daphne's, all of them: whatever somebody is used to is answered.
+        parser.add_argument("addrport", nargs="?")
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        super().run_from_argv(argv if {"-h", "--help"} & set(argv) else argv[:2])
+
+    def handle(self, *args: Any, **arguments: Any) -> None:
+        raise CommandError(f"runserver serves Django's pages alone, and gate is more than that: {COMMANDS}")

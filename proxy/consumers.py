@@ -1,0 +1,101 @@
+"""Channels consumer of websockets, for ASGI servers that are not ours: carried message by message, by the relay of all websockets."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from channels.consumer import AsyncConsumer
+from channels.exceptions import StopConsumer
+
+from foundation.tasks import spawn
+from proxy.forwarding.messages import ABNORMAL
+from proxy.listener.http1.head import RequestRefused
+from proxy.other_servers.websocket import DENIAL, AsgiMessage, AsgiWebsocketClient
+
+# Told of each handshake: its Host, its method, the status of the answer.
+Counted = Callable[[bytes, bytes, int], None]
+DataPlane = Callable[[dict[str, Any], Callable[[], Awaitable[AsgiMessage]], Callable[[AsgiMessage], Awaitable[None]]], Awaitable[None]]
+
+
+class WebsocketConsumer(AsyncConsumer):
+    """Consumer of one websocket.  `carry` is the ASGI application that judges its handshake, an HTTP request, and takes the client over."""
+
+    def __init__(self, carry: DataPlane, counted: Counted):
+        self._carry = carry
+        self._counted = counted
+
+    async def __call__(self, scope: dict[str, Any], receive: Callable[[], Awaitable[AsgiMessage]], send: Any) -> None:
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._refused: RequestRefused | None = None
+        self._client: AsgiWebsocketClient | None = None
+        self._carrying: asyncio.Task[Any] | None = None
+
+        async def receive_or_end() -> AsgiMessage:
+            """The server's next message; a disconnect once all is carried, whether the server says one or not."""
+            asked = spawn(_awaited(receive), name="a message of a websocket")
+            try:
+                await asyncio.wait((asked, self._over), return_when=asyncio.FIRST_COMPLETED)
+                return asked.result() if asked.done() else {"type": "websocket.disconnect", "code": ABNORMAL}
+            finally:
+                asked.cancel()
+
+        try:
+            await super().__call__(scope, receive_or_end, send)
+        finally:
+            if self._carrying is not None:
+                self._carrying.cancel()
+
+    async def dispatch(self, message: AsgiMessage) -> None:
+        """Channels would look after this thread's database connections at every message; none of these meets one."""
+        handlers = {
+            "websocket.connect": self.websocket_connect,
+            "websocket.receive": self.websocket_receive,
+            "websocket.disconnect": self.websocket_disconnect,
+        }
+        await handlers[message["type"]](message)
+
+    async def websocket_connect(self, message: AsgiMessage) -> None:
+        try:
+            self._client = AsgiWebsocketClient(self.scope)
+        except RequestRefused as refused:
+            self._counted(b"", b"", refused.status)
+            await self._refuse(refused)
+            raise StopConsumer from refused
+        self._carrying = spawn(self._carried(self._client), name="websocket")
+
+    async def websocket_receive(self, message: AsgiMessage) -> None:
+        if self._client is not None:
+            await self._client.hear(message)
+
+    async def websocket_disconnect(self, message: AsgiMessage) -> None:
+        if self._client is not None:
+            self._client.leave(message.get("code", ABNORMAL))
+        if self._carrying is not None:
+            await asyncio.wait((self._carrying,))
+        raise StopConsumer
+
+    async def _carried(self, client: AsgiWebsocketClient) -> None:
+        telling = spawn(client.tell(self.send), name="messages to a websocket")
+        try:
+            await self._carry(client.scope, client.receive, client.send)
+        except ConnectionError:  # ASGI: the client has gone
+            client.leave(ABNORMAL)
+        finally:
+            client.end()
+            await asyncio.wait((telling,))
+            self._counted(dict(client.scope["headers"]).get(b"host", b""), b"GET", client.status or 403)
+            if not self._over.done():
+                self._over.set_result(None)
+
+    async def _refuse(self, refused: RequestRefused) -> None:
+        if DENIAL not in (self.scope.get("extensions") or {}):
+            await self.send({"type": "websocket.close"})
+            return
+        body = f"{refused.status} {refused}\n".encode()
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"), (b"content-length", b"%d" % len(body))]
+        await self.send({"type": f"{DENIAL}.start", "status": refused.status, "headers": headers})
+        await self.send({"type": f"{DENIAL}.body", "body": body})
+
+
+async def _awaited(receive: Callable[[], Awaitable[AsgiMessage]]) -> AsgiMessage:
+    return await receive()

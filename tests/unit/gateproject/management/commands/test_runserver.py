@@ -1,0 +1,26 @@
+"""Whoever tries what they know from Django is told what serves gate."""
+
+import pytest
+from django.conf import settings
+from django.core.management import get_commands
+
+from gateproject.management.commands.runserver import Command
+
+
+@pytest.mark.parametrize("arguments", [[], ["8000"], ["--noreload", "0.0.0.0:80", "--http_timeout", "5"]])
+def test_it_names_the_commands(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        Command().run_from_argv(["manage.py", "runserver", *arguments])
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    for command in ("manage.py rungate", "daphne -p 8000 gateproject.asgi:application", "manage.py demo"):
+        assert command in said
+
+
+def test_it_is_ours_and_daphne_stands_before_staticfiles() -> None:
+    assert get_commands()["runserver"] == "gateproject"
+    apps = settings.INSTALLED_APPS
+    assert apps.index("gateproject") < apps.index("daphne") < apps.index("django.contrib.staticfiles")
+    assert "channels" in apps
+    assert settings.ASGI_APPLICATION == "gateproject.asgi.application"
