@@ -1,6 +1,5 @@
 """Admin pages of decisions: the decision log, searchable, and the explanation of a logged decision or of an invented request."""
 
-import ipaddress
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from authorize.explain.form import DecisionNotLogged, ExplainForm
 from authorize.explain.invented_request import described_moment
 from authorize.models import LoggedDecision
 from databroker.admin import ReadOnlyAdmin
+from foundation.values import ip_of
 
 _SPANS = {
     "5m": ("Last 5 minutes", timedelta(minutes=5)),
@@ -40,10 +40,7 @@ def _named(word: str) -> dict[str, str]:
 
 def _address(word: str) -> str:
     """As it is written down; "" where the word is no address."""
-    try:
-        return str(ipaddress.ip_address(word))
-    except ValueError:
-        return ""
+    return str(ip_of(word) or "")
 
 
 class RecentFilter(admin.SimpleListFilter):

@@ -1,6 +1,5 @@
 """Weak settings: allowed, but weaker than they could be.  Advice for checkconfig; nothing here stops a start."""
 
-import ipaddress
 import itertools
 from collections import Counter
 from collections.abc import Iterator
@@ -8,7 +7,7 @@ from typing import Any
 
 from config.groups.autocert import is_covered, why_not
 from config.validation import Finding, Rule
-from foundation.values import is_loopback
+from foundation.values import ip_of, is_loopback
 
 # Setting -> its weak value, and what follows from it.
 SETTINGS: dict[str, tuple[Any, str]] = {
@@ -77,12 +76,9 @@ def _plain_upstream_over_the_network(settings: Any) -> Iterator[Finding]:
 
 def _is_private(host: str) -> bool:
     """Loopback, private addresses, and names that only a private resolver knows."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_private
-    except ValueError:
-        return (
-            is_loopback(host) or "." not in host or host.endswith((".internal", ".local", ".svc", ".cluster.local", ".lan", ".home.arpa"))
-        )
+    if (address := ip_of(host.strip("[]"))) is not None:
+        return address.is_private
+    return is_loopback(host) or "." not in host or host.endswith((".internal", ".local", ".svc", ".cluster.local", ".lan", ".home.arpa"))
 
 
 def _anybody_may_say_who_asks(settings: Any) -> Iterator[Finding]:
@@ -139,17 +135,9 @@ def _hosts_that_no_certificate_covers(settings: Any) -> Iterator[Finding]:
         return
     told = set[str]()
     for path, host in _served_hosts(settings):
-        if host not in told and not _is_address(host) and not is_covered(host, settings):
+        if host not in told and ip_of(host.strip("[]")) is None and not is_covered(host, settings):
             told.add(host)
             yield path, f"no certificate is for {host}, so browsers refuse it: its own name counts, or a wildcard for one label"
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 def _served_hosts(settings: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:

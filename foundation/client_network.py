@@ -1,9 +1,10 @@
 """Client networks: by what clients are told apart where each may have so much and no more."""
 
 from collections import Counter
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 
 from foundation.bounded_cache import bounded_lru_cache
+from foundation.values import ip_of
 
 
 @bounded_lru_cache(4096, longest=64)  # clients choose their addresses
@@ -11,9 +12,7 @@ def client_network(address: str) -> str:
     """The network of an address: an IPv4 address itself; of an IPv6 address its /64, because who has that network has all of its
     addresses; any other text itself.
     """
-    try:
-        ip = ip_address(address)
-    except ValueError:
+    if (ip := ip_of(address)) is None:
         return address
     return str(ip) if ip.version == 4 else str(ip_network((ip, 64), strict=False))
 

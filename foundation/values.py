@@ -101,13 +101,19 @@ class CertificatePair:
     source: str
 
 
+def ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """IP address, without brackets; None for anything else."""
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
 def is_loopback(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    address = ip_of(host.strip("[]"))
+    return address is not None and address.is_loopback
 
 
 def is_confidential(scheme: str, host: str) -> bool:

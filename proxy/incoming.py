@@ -3,7 +3,6 @@
 import time
 from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any
 
 from authorize.identity.client_certificates import shown_certificate
@@ -11,6 +10,7 @@ from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.request import CONNECT, AccessRequest, ClientCertificate
 from foundation.errors import BadRequest
 from foundation.telemetry.request_id import new_request_id
+from foundation.values import ip_of
 
 # What the listener says of the TLS connection: the name that the client asked for (None: none), and the chain it showed, DER.
 TLS = "gate.tls"
@@ -125,7 +125,7 @@ def client_address(incoming: IncomingRequest, trusted: Container[str]) -> str:
     hops = [hop.strip() for hop in incoming.header(b"x-forwarded-for").split(",")] if address in trusted else []
     while hops and address in trusted:
         hop = hops.pop()
-        if not _is_address(hop):
+        if ip_of(hop) is None:
             break
         address = hop
     return address
@@ -142,7 +142,7 @@ def source_ip(incoming: IncomingRequest, trusted: Container[str]) -> str:
     lines = [value.decode("latin-1") for name, value in incoming.scope["headers"] if name == b"x-forwarded-for"]
     hops = [hop.strip() for hop in ",".join(lines).split(",")]
     for hop in reversed(hops):
-        if not _is_address(hop):
+        if ip_of(hop) is None:
             return ""
         if hop not in trusted:
             return hop
@@ -163,11 +163,3 @@ def client_certificate(incoming: IncomingRequest) -> ClientCertificate | None:
         if server_name.lower().removesuffix(".") != host:
             return None
     return shown_certificate(facts["chain"])
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True

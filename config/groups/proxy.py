@@ -1,6 +1,5 @@
 """Settings of the data plane: time, headers, trusted peers."""
 
-import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -13,6 +12,7 @@ from config.types.fields import Bool, Duration, Networks, ServiceUrl, TextList, 
 from config.types.headers import ClaimNames, ResponseHeaders
 from config.types.reader import one_of
 from config.validation import Finding, Rule, Settings
+from foundation.values import ip_of
 
 DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -68,11 +68,8 @@ def _addresses_can_be_reached(settings: Any) -> Iterator[Finding]:
     version = DNS_FAMILIES[settings.dns_lookup_family]
     for index, route in enumerate(settings.policy if version else ()):
         for upstream in route.to:
-            try:
-                address = ipaddress.ip_address(upstream.url.host.strip("[]"))
-            except ValueError:
-                continue
-            if address.version != version:
+            address = ip_of(upstream.url.host.strip("[]"))
+            if address is not None and address.version != version:
                 yield ("policy", index, "to"), f"is an IPv{address.version} address, and dns_lookup_family is {settings.dns_lookup_family}"
 
 

@@ -1,7 +1,6 @@
 """Envoy's clusters: the upstreams of all routes, one cluster for each address with its TLS rules and its HTTP."""
 
 import hashlib
-import ipaddress
 import json
 import ssl
 from collections.abc import Iterable, Mapping
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from config.routes.route import Route
+from foundation.values import ip_of
 from proxy.envoy.bootstrap import TYPE, Json, endpoint
 from proxy.upstreams.client import CONNECT_TIMEOUT, KEEPALIVE_TIMEOUT, MAX_RESPONSE_HEADER_COUNT
 from proxy.upstreams.request import Upstream
@@ -80,7 +80,7 @@ def _cluster(route: Route, upstream: Upstream, family: str, bundle: str | None) 
             }
         },
     }
-    if _is_address(host):
+    if ip_of(host):
         cluster["type"] = "STATIC"
     else:
         cluster |= {"type": "STRICT_DNS", "dns_lookup_family": family}
@@ -110,7 +110,7 @@ def _tls(route: Route, upstream: Upstream, host: str, bundle: str | None) -> Map
     if not route.tls_skip_verify:
         custom = route.tls_custom_ca
         trusted: Json = {"filename": bundle} if custom is None else {"inline_string": custom.decode("ascii")}
-        kind = "IP_ADDRESS" if _is_address(name) else "DNS"
+        kind = "IP_ADDRESS" if ip_of(name) else "DNS"
         common["validation_context"] = {
             "trusted_ca": trusted,
             "match_typed_subject_alt_names": [{"san_type": kind, "matcher": {"exact": name}}],
@@ -123,13 +123,5 @@ def _tls(route: Route, upstream: Upstream, host: str, bundle: str | None) -> Map
             }
         ]
     # RFC 6066 3: an address is no server name.
-    sni = {} if _is_address(name) else {"sni": name}
+    sni = {} if ip_of(name) else {"sni": name}
     return {"@type": _CONTEXT, "common_tls_context": common, **sni}
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

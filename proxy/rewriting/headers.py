@@ -13,6 +13,7 @@ from config.routes.upstream_credentials import shows_credentials
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.crypto import cookies
 from foundation.errors import UpstreamError
+from foundation.values import ip_of
 
 Header = tuple[bytes, bytes]
 Headers = list[Header]
@@ -115,13 +116,10 @@ class TrustedPeers:
         return bool(self._networks) and self._cached(str(address))
 
     def _is_inside(self, address: str) -> bool:
-        try:
-            peer = ipaddress.ip_address(address)
-        except ValueError:
-            return False
+        peer = ip_of(address)
         if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped:
             peer = peer.ipv4_mapped
-        return any(peer in network for network in self._networks)
+        return peer is not None and any(peer in network for network in self._networks)
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request

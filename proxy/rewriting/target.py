@@ -1,6 +1,5 @@
 """Request target at the upstream: its path, its query, and the Host that is sent."""
 
-import ipaddress
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from authorize.policy.paths.canonical import canonical_host, canonical_path
 from config.routes.rewrites import template
 from config.routes.route import Route
 from foundation.errors import BadRequest
-from foundation.values import Url
+from foundation.values import Url, ip_of
 
 TOKEN_KEY = b"gate_session"
 
@@ -151,18 +150,10 @@ class HostRewrite:
 
 def own_name(url: Url) -> bytes | None:
     """Host name of an upstream; an address has no name of its own, so the Host that came in passes."""
-    return None if _is_address(url.host) else url.host_port.encode("ascii")
+    return None if ip_of(url.host.strip("[]")) else url.host_port.encode("ascii")
 
 
 def _host(named: bytes) -> bytes:
     """The one door for a Host that a client has a say in: what is no host name with an optional port is refused."""
     host, port = canonical_host(named)
     return (host if port is None else f"{host}:{port}").encode("ascii")
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True

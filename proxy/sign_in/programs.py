@@ -1,10 +1,10 @@
 """Redirect URIs of programmatic login: where a token may go.  The only door for them."""
 
 import re
-from ipaddress import ip_address
 from urllib.parse import unquote_plus
 
 from config.options import Options
+from foundation.values import ip_of
 
 QUERY_KEY = "gate_jwt"
 LOCALHOST = "localhost"
@@ -52,7 +52,5 @@ def _names_a_token(url: str) -> bool:
 def _is_loopback(host: str) -> bool:
     if host == LOCALHOST:
         return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    address = ip_of(host)
+    return address is not None and address.is_loopback
