@@ -87,14 +87,6 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 class EndSessionsAdmin(ReadOnlyAdmin):
     """Admin with actions that end sessions."""
 
-    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        actions = super().get_actions(request)
-        actions.pop("delete_selected", None)  # one name for one thing
-        return actions
-
-    def has_end_permission(self, request: HttpRequest) -> bool:
-        return self.has_view_permission(request)
-
     def end(self, request: HttpRequest, *works: Callable[[EndSessionsAction], None]) -> None:
         ending = EndSessionsAction(request)
         try:
@@ -173,11 +165,11 @@ class SessionAdmin(EndSessionsAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return self.has_view_permission(request, obj)
 
-    @admin.action(description="End the selected sessions", permissions=["end"])
+    @admin.action(description="End the selected sessions", permissions=["view"])
     def end_sessions(self, request: HttpRequest, sessions: QuerySet) -> None:
         self.end(request, lambda ending: ending.end_sessions(sessions.values_list("pk", flat=True)))
 
-    @admin.action(description="End all sessions of these people", permissions=["end"])
+    @admin.action(description="End all sessions of these people", permissions=["view"])
     def end_all(self, request: HttpRequest, sessions: QuerySet) -> None:
         people = list(sessions.values_list("user_id", flat=True).order_by().distinct())
         of_nobody = list(sessions.filter(user_id=None).values_list("pk", flat=True))
@@ -234,7 +226,7 @@ class UserAdmin(EndSessionsAdmin):
     def signed_in_as(self, user: User) -> SafeString:
         return self.links(user.sessions.order_by("-since"), self.list_of(Session, user__id__exact=user.pk))
 
-    @admin.action(description="End all sessions of the selected people", permissions=["end"])
+    @admin.action(description="End all sessions of the selected people", permissions=["view"])
     def end_all(self, request: HttpRequest, users: QuerySet) -> None:
         people = list(users.values_list("pk", flat=True))
         self.end(request, lambda ending: ending.end_all_sessions(people))
@@ -266,6 +258,7 @@ class AuditAdmin(ReadOnlyAdmin):
 
 
 def register(site: admin.AdminSite) -> None:
+    site.disable_action("delete_selected")  # sessions end: one name for one thing
     site.register(Session, SessionAdmin)
     site.register(User, UserAdmin)
     site.register(AuditEntry, AuditAdmin)

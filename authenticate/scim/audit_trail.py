@@ -6,7 +6,7 @@ import structlog
 from asgiref.sync import sync_to_async
 from django.db import Error
 
-from databroker.adminsite.audit import ScimPush, record_pushes
+from databroker.models import AuditEntry
 from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
@@ -20,7 +20,7 @@ class AuditTrail:
     """Bounded queue of pushed changes: whoever is faster than the database waits for it."""
 
     def __init__(self) -> None:
-        self._waiting: list[ScimPush] = []
+        self._waiting: list[AuditEntry] = []
         self._noted = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -38,7 +38,7 @@ class AuditTrail:
         if self._writer is not None:
             await asyncio.wait({self._writer})
 
-    async def note(self, push: ScimPush) -> None:
+    async def note(self, push: AuditEntry) -> None:
         await self._room.wait()
         self._waiting.append(push)
         self._noted.set()
@@ -59,9 +59,9 @@ class AuditTrail:
                 return
 
 
-async def _written(some: list[ScimPush]) -> None:
+async def _written(some: list[AuditEntry]) -> None:
     try:
-        await sync_to_async(record_pushes)(some)
+        await sync_to_async(AuditEntry.objects.bulk_create)(some, batch_size=100)
     except Error as error:
         # The provider's word counts all the same: whoever it shuts out must be out.
         for push in some:

@@ -17,7 +17,7 @@ from authenticate.scim.errors import ScimError, not_found
 from authenticate.scim.query import SEARCH, AttributeSelection, ScimQuery
 from authenticate.scim.resources import shown_group, shown_user, version_of
 from authenticate.service import AuthenticateService
-from databroker.adminsite.audit import ScimPush
+from databroker.adminsite.audit import pushed_entry
 from databroker.records import SCIM_GROUP, SCIM_USER, Record
 from foundation.challenges import BAD_TOKEN
 from foundation.errors import BrokerError
@@ -211,4 +211,4 @@ async def _tell(request: HttpRequest, endpoint: ResourceEndpoint, what: str, id:
     if record is None or not action:
         return
     id, words = changes.object_of(record, gate.authenticate.options.idp_provider)
-    await gate.authenticate.scim_trail.note(ScimPush(record.modified, gate.client_address, action, endpoint.noun, id, words))
+    await gate.authenticate.scim_trail.note(pushed_entry(record.modified, gate.client_address, action, endpoint.noun, id, words))

@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +10,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
 
-from databroker.models import LONGEST_ID, AuditEntry, Session, User
+from databroker.models import AuditEntry, Session, User
 
 log = structlog.get_logger(__name__)
 
@@ -44,15 +43,7 @@ def record_actions(
     user, address, kind = request.user, request.scope["gate"].client_address, "" if model is None else model._meta.verbose_name
     account, name = (user.get_username(), who(user)) if user.is_authenticated else ("", stranger)
     entries = [
-        AuditEntry(
-            who=name[:255],
-            account=account[:150],
-            address=address[:64],
-            action=message[:255],
-            object_type=str(kind),
-            object_id=id[:LONGEST_ID],
-            object_words=words[:255],
-        )
+        _entry(who=name, account=account, address=address, action=message, object_type=str(kind), object_id=id, object_words=words)
         for id, words in objects
     ]
     for entry in entries:
@@ -64,44 +55,20 @@ def record_actions(
 
 def record_command(by: str, message: str, name: str, model: type[Model]) -> None:
     """Record what `by` does with manage.py, whose own log is their terminal."""
-    AuditEntry.objects.create(
-        who=f"{by} (command line)"[:255],
-        account="command line",
-        action=message[:255],
-        object_type=str(model._meta.verbose_name),
-        object_id=name[:LONGEST_ID],
-        object_words=name[:255],
-    )
+    kind = str(model._meta.verbose_name)
+    _entry(who=f"{by} (command line)", account="command line", action=message, object_type=kind, object_id=name, object_words=name).save()
 
 
-@dataclass(frozen=True, slots=True)
-class ScimPush:
-    """A change that the provider made by SCIM; `when` in Unix seconds, `object_id` and `object_words` as of any action."""
-
-    when: float
-    address: str
-    action: str
-    object_type: str
-    object_id: str
-    object_words: str
+def pushed_entry(moment: float, address: str, action: str, kind: str, id: str, words: str) -> AuditEntry:
+    """Entry of a change that the provider made by SCIM at `moment` (Unix seconds), to be saved after it is done."""
+    when = datetime.fromtimestamp(moment, UTC)
+    return _entry(when=when, who=PUSHED, account="scim", address=address, action=action, object_type=kind, object_id=id, object_words=words)
 
 
-def record_pushes(pushes: Iterable[ScimPush]) -> None:
-    """Record changes by SCIM after they are done: a change that a provider pushes must not wait for a log, and has its line already."""
-    entries = [
-        AuditEntry(
-            when=datetime.fromtimestamp(push.when, UTC),
-            who=PUSHED,
-            account="scim",
-            address=push.address[:64],
-            action=push.action[:255],
-            object_type=push.object_type,
-            object_id=push.object_id[:LONGEST_ID],
-            object_words=push.object_words[:255],
-        )
-        for push in pushes
-    ]
-    AuditEntry.objects.bulk_create(entries, batch_size=100)
+def _entry(**said: Any) -> AuditEntry:
+    """Entry whose texts are cut to what its columns hold."""
+    lengths = {field.name: getattr(field, "max_length", None) for field in AuditEntry._meta.fields}
+    return AuditEntry(**{name: value[: lengths[name]] if isinstance(value, str) else value for name, value in said.items()})
 
 
 def who(account: Any) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from authenticate.scim import audit_trail
 from authenticate.scim.audit_trail import AuditTrail
-from databroker.adminsite.audit import ScimPush
+from databroker.adminsite.audit import pushed_entry
 from databroker.models import AuditEntry
 from tests.support.database import in_database
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.usefixtures("database")
 NOW = 1_800_000_000.0
 
 
-def push(number: int) -> ScimPush:
-    return ScimPush(NOW + number, "192.0.2.7", "changed the user", "user", f"okta/{number}", "Ann")
+def push(number: int) -> AuditEntry:
+    return pushed_entry(NOW + number, "192.0.2.7", "changed the user", "user", f"okta/{number}", "Ann")
 
 
 def rows() -> list[tuple[str, float]]:
