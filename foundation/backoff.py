@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
 from itertools import count
 
 LONGEST = 5.0  # seconds
@@ -11,6 +12,21 @@ def delay(attempt: int, first: float, up_to: float = LONGEST, *, jitter: float =
     """Seconds before the next try: `attempt` counts from 0, `jitter` from 0 (half of the delay) to 1 (all of it)."""
     # Beyond 30 doublings any cap is reached, and 2**attempt would outgrow a float.
     return min(up_to, first * 2 ** min(attempt, 30)) * (0.5 + jitter / 2)
+
+
+def retry_after(written: str, now: float) -> float | None:
+    """Seconds that a Retry-After asks for at `now`, Unix time (RFC 9110 10.2.3): a number, or a date, which may be over."""
+    if written.isascii() and written.isdigit():
+        return float(written[:9])
+    return until_date(written, now)
+
+
+def until_date(written: str, now: float) -> float | None:
+    """Seconds from `now` to an HTTP date."""
+    try:
+        return parsedate_to_datetime(written).timestamp() - now
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def pauses(first: float, up_to: float = LONGEST) -> Iterator[float]:

@@ -10,6 +10,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 from authenticate.directory import retry_delay
 from authenticate.directory.base import DirectoryError, TimeBudget
+from authenticate.directory.builder import entries
 from authenticate.provider.http import ProviderHttp, ProviderResponse
 from foundation.errors import ProviderError
 
@@ -114,6 +115,17 @@ class DirectoryApi:
             yield answer, document
             following = next_page(answer, document)
             url = self._url(following, None) if following else ""
+
+    async def listed(self, address: str, params: Params, next_page: NextPage, key: str = "") -> AsyncIterator[Any]:
+        """Each entry of each page: of the list under `key`, or of the page that is one; DirectoryError."""
+        async for _, page in self.pages(address, params, next_page):
+            for entry in entries(page, key):
+                yield entry
+
+    async def found(self, address: str, params: Params | None = None) -> dict[str, Any] | None:
+        """The object at `address`, None where it is not there; DirectoryError."""
+        answer = await self.get(address, params, accept=(200, 404))
+        return None if answer.status == 404 else answer.json()
 
     async def _asked(self, method: str, url: str, headers: Mapping[str, str], content: bytes, accept: tuple[int, ...]) -> ProviderResponse:
         async def send() -> ProviderResponse:

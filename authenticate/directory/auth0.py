@@ -56,10 +56,8 @@ class Auth0Directory(Vendor):
 
     async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
         path = f"{ROOT}/users/{segment(subject)}"
-        answer = await api.get(path, accept=(200, 404))
-        if answer.status == 404:
+        if (user := await api.found(path)) is None:
             return None
-        user = answer.json()
         roles = await _numbered(api, f"{path}/roles", "roles")
         groups = {id_of(role): DirectoryGroup(id_of(role), text_of(role, "name")) for role in roles}
         return self.person(subject, text_of(user, "email"), text_of(user, "name"), groups)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from authenticate.directory.api import DirectoryApi, Params
+from authenticate.directory.api import DirectoryApi
 from authenticate.directory.base import DirectoryError, DirectoryPerson, DirectorySnapshot
 from authenticate.directory.builder import DirectoryBuilder, entries, id_of, text_of
 from authenticate.directory.credentials import FetchedToken
@@ -86,14 +86,11 @@ class AzureDirectory(Vendor):
 
     async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
         path = f"/v1.0/users/{segment(subject)}"
-        answer = await api.get(path, {"$select": USERS[1]["$select"]}, accept=(200, 404))
-        if answer.status == 404:
+        if (user := await api.found(path, USERS[1])) is None:
             return None
-        user, groups = answer.json(), {}
-        params: Params = {"$select": "id,displayName", "$top": 999}
-        async for _, page in api.pages(f"{path}/transitiveMemberOf/microsoft.graph.group", params, _next):
-            for group in entries(page, "value"):
-                groups[id_of(group)] = DirectoryGroup(id_of(group), text_of(group, "displayName"))
+        groups, params = {}, {"$select": "id,displayName", "$top": "999"}
+        async for group in api.listed(f"{path}/transitiveMemberOf/microsoft.graph.group", params, _next, "value"):
+            groups[id_of(group)] = DirectoryGroup(id_of(group), text_of(group, "displayName"))
         return self.person(subject, _email(user), text_of(user, "displayName"), groups)
 
 

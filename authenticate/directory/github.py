@@ -1,6 +1,7 @@
 """GitHub's directory, of its own site or a server of one's own: the teams of every organisation that our account belongs to."""
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 from authenticate.directory.api import AT_ONCE, DirectoryApi
@@ -67,8 +68,8 @@ class GitHubDirectory(Vendor):
 
     async def _name_people(self, api: DirectoryApi, builder: DirectoryBuilder) -> None:
         async def ask(login: str) -> None:
-            answer = await api.get(f"/users/{segment(login)}", accept=(200, 404))
-            user = _same(answer.json(), login) if answer.status == 200 else {}
+            found = await api.found(f"/users/{segment(login)}")
+            user = _same(found, login) if found is not None else {}
             self._names[login] = text_of(user, "email"), text_of(user, "name")
 
         logins = list(builder.user_ids)
@@ -78,10 +79,9 @@ class GitHubDirectory(Vendor):
             builder.user(login, email=email, name=name)
 
     async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
-        answer = await api.get(f"/users/{segment(subject)}", accept=(200, 404))
-        if answer.status == 404:
+        if (found := await api.found(f"/users/{segment(subject)}")) is None:
             return None
-        user = _same(answer.json(), subject)
+        user = _same(found, subject)
         groups: dict[str, DirectoryGroup] = {}
         async for organisation in _listed(api, "/user/orgs"):
             await self._teams(api, id_of(organisation, "login"), subject, groups)
@@ -91,7 +91,7 @@ class GitHubDirectory(Vendor):
         after = None
         for _ in range(MOST_PAGES_OF_ONE):
             query = {"query": TEAMS_OF, "variables": {"organisation": organisation, "login": login, "after": after}}
-            teams = _teams_in((await api.post(f"{_graphql(api.base)}", json.dumps(query).encode())).json())
+            teams = _teams_in((await api.post(_graphql(api.base), json.dumps(query).encode())).json())
             for team in entries(teams, "nodes"):
                 for each in (team, *entries(team.get("ancestors"), "nodes")):
                     id = id_of(each, "databaseId")
@@ -124,7 +124,5 @@ def _teams_in(document: Any) -> dict[str, Any]:
     return teams
 
 
-async def _listed(api: DirectoryApi, path: str) -> Any:
-    async for _, page in api.pages(path, PAGE, link_next):
-        for entry in entries(page):
-            yield entry
+def _listed(api: DirectoryApi, path: str) -> AsyncIterator[Any]:
+    return api.listed(path, PAGE, link_next)

@@ -1,17 +1,17 @@
 """GitLab's directory: a group's members are members of the groups below it, too; a group is named by its full path, which is unique."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from authenticate.directory.api import AT_ONCE, DirectoryApi
 from authenticate.directory.base import DirectoryPerson, DirectorySnapshot
-from authenticate.directory.builder import DirectoryBuilder, entries, id_of, text_of
+from authenticate.directory.builder import DirectoryBuilder, id_of, text_of
 from authenticate.directory.credentials import FixedHeaders
 from authenticate.directory.vendor import Vendor, link_next, segment
 from databroker.records import DirectoryGroup
 from foundation.tasks import in_parallel
 
 PAGE = {"per_page": 100}
-MISSING = 404
 GUEST = 10  # the least that a member is; groups that one merely sees are left out
 
 
@@ -41,10 +41,8 @@ class GitLabDirectory(Vendor):
 
     async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
         """Groups that the person's own token tells and ours tells, too, because anybody can make more of any name."""
-        answer = await api.get(f"/api/v4/users/{segment(subject)}", accept=(200, MISSING))
-        if answer.status == MISSING:
+        if (user := await api.found(f"/api/v4/users/{segment(subject)}")) is None:
             return None
-        user = answer.json()
         known = {id_of(group): _name(group) async for group in _listed(api, "/api/v4/groups")}
         as_person = api.proven_by(FixedHeaders({"Authorization": f"Bearer {access_token}"}))
         theirs = {id_of(group) async for group in _listed(as_person, "/api/v4/groups", min_access_level=GUEST)}
@@ -52,10 +50,8 @@ class GitLabDirectory(Vendor):
         return self.person(subject, _email(user), text_of(user, "name", "username"), groups)
 
 
-async def _listed(api: DirectoryApi, path: str, **params: int) -> Any:
-    async for _, page in api.pages(path, {**PAGE, **params}, link_next):
-        for entry in entries(page):
-            yield entry
+def _listed(api: DirectoryApi, path: str, **params: int) -> AsyncIterator[Any]:
+    return api.listed(path, {**PAGE, **params}, link_next)
 
 
 def _name(group: Any) -> str:

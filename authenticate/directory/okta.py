@@ -61,10 +61,8 @@ class OktaDirectory(Vendor):
 
     async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
         path = f"/api/v1/users/{segment(subject)}"
-        answer = await api.get(path, accept=(200, MISSING))
-        if answer.status == MISSING:
+        if (user := await api.found(path)) is None:
             return None
-        user = answer.json()
         groups = {id_of(group): DirectoryGroup(id_of(group), _profile(group, "name")) async for group in _listed(api, f"{path}/groups")}
         return self.person(subject, _profile(user, "email"), _name(user), groups)
 

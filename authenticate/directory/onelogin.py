@@ -1,6 +1,7 @@
 """OneLogin's directory: each user names the one group that they are in."""
 
 from base64 import b64encode
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,8 +47,8 @@ class OneLoginDirectory(Vendor):
         return await self.assembled(builder)
 
     async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
-        answer = await api.get(f"/api/1/users/{segment(subject)}", accept=(200, 404))
-        if answer.status == 404 or not (found := entries(answer.json(), "data")):
+        answer = await api.found(f"/api/1/users/{segment(subject)}")
+        if answer is None or not (found := entries(answer, "data")):
             return None
         user, groups = found[0], {}
         if user.get("group_id") is not None:
@@ -57,10 +58,8 @@ class OneLoginDirectory(Vendor):
         return self.person(subject, text_of(user, "email"), _name(user), groups)
 
 
-async def _listed(api: DirectoryApi, path: str) -> Any:
-    async for _, page in api.pages(path, PAGE, _next):
-        for entry in entries(page, "data"):
-            yield entry
+def _listed(api: DirectoryApi, path: str) -> AsyncIterator[Any]:
+    return api.listed(path, PAGE, _next, "data")
 
 
 def _next(answer: ProviderResponse, page: Any) -> str:

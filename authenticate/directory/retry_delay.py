@@ -1,10 +1,9 @@
 """Retry delays: what the response's Retry-After or rate-limit headers say, else exponential backoff."""
 
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
 from authenticate.provider.http import ProviderResponse
-from foundation.backoff import delay
+from foundation.backoff import delay, retry_after, until_date
 
 TOO_MANY = 429
 # The server's trouble, not ours: it may be over in a moment.
@@ -30,19 +29,11 @@ def pause(answer: ProviderResponse | None, attempt: int, now: float, jitter: flo
     backoff = delay(attempt, FIRST_PAUSE, LONGEST_PAUSE, jitter=jitter)
     if answer is None:
         return backoff
-    asked = _retry_after(answer.headers, now)
+    asked = retry_after(answer.headers.get("retry-after", "").strip(), now)
     if asked is None and is_limited(answer):
         asked = _until_reset(answer.headers, now)
     # A little later than said, so that many who were told the same do not come at once.
     return backoff if asked is None else max(asked, 0.0) + jitter
-
-
-def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that Retry-After asks for (RFC 9110 10.2.3): a number, or a date."""
-    written = headers.get("retry-after", "").strip()
-    if written.isascii() and written.isdigit():
-        return float(written[:9])
-    return _date(written, now)
 
 
 def _until_reset(headers: Mapping[str, str], now: float) -> float | None:
@@ -53,16 +44,8 @@ def _until_reset(headers: Mapping[str, str], now: float) -> float | None:
     value = float(written[:12])
     if value < _YEAR_2001:
         return value
-    ahead = _date(headers.get("date", ""), now) or 0.0
+    ahead = until_date(headers.get("date", ""), now) or 0.0
     return value - now - ahead
-
-
-def _date(written: str, now: float) -> float | None:
-    """Seconds from now to an HTTP date."""
-    try:
-        return parsedate_to_datetime(written).timestamp() - now
-    except (ValueError, TypeError, OverflowError):
-        return None
 
 
 def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str:

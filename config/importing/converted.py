@@ -45,20 +45,20 @@ class ConvertedPart:
     entries: list[ConvertedEntry] = field(default_factory=list)
 
     def set(self, source: ForeignKey | None, key: str, value: Any, check: str = "", new: str = "") -> None:
-        notes = (
-            []
-            if source is None or (source.key == key and not check)
-            else [ConversionNote("CHECK" if check else "from", _said(source, check))]
-        )
+        notes = []
+        if source is not None and check:
+            notes.append(ConversionNote("CHECK", f"{source}: {check}"))
+        elif source is not None and source.key != key:
+            notes.append(ConversionNote("from", f"{source}"))
         if new:
             notes.append(ConversionNote("NEW", new))
         self.entries.append(ConvertedEntry(notes, key, value))
 
     def lose(self, source: ForeignKey, why: str) -> None:
-        self.entries.append(ConvertedEntry([ConversionNote("LOST", f"{source}: {why}")]))
+        self.note("LOST", f"{source}: {why}")
 
-    def note(self, source: ForeignKey, text: str) -> None:
-        self.entries.append(ConvertedEntry([ConversionNote("from", f"{source}: {text}")]))
+    def note(self, mark: str, text: str) -> None:
+        self.entries.append(ConvertedEntry([ConversionNote(mark, text)]))
 
     def has(self, key: str) -> bool:
         return self.find(key) is not None
@@ -112,7 +112,3 @@ class Converted:
 
     def _count(self, mark: str) -> int:
         return sum(note.mark == mark for part in (self.top, *self.routes) for note in part.notes())
-
-
-def _said(source: ForeignKey, check: str) -> str:
-    return f"{source}: {check}" if check else f"{source}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from config.importing.converted import ConversionNote, Converted, ConvertedEntry, ConvertedPart, ForeignKey
+from config.importing.converted import Converted, ConvertedPart, ForeignKey
 from config.importing.foreign_file import OAUTH2_PROXY, ForeignConfig
 from config.importing.oauth2_proxy_alpha import flat
 from config.importing.oauth2_proxy_keys import CHECKED, CLOSING, HANDLED, LOST, PROVIDERS, SAME
@@ -223,7 +223,7 @@ def _rules(work: _Conversion, route: ConvertedPart) -> None:
         if "*" in work.list("email_domains"):
             route.set(work.sources["email_domains"], "allow_any_authenticated_user", True)
         else:
-            route.entries.append(_nobody())
+            route.note("NEW", "nobody was let in there, and nobody is here: say who with allowed_users, allowed_groups or allowed_domains")
     elif len(demands) == 1:
         source, key, entries, _ = demands[0]
         route.set(source, key, entries)
@@ -231,16 +231,6 @@ def _rules(work: _Conversion, route: ConvertedPart) -> None:
         route.set(
             demands[0][0], "policy", [{"allow": {"and": [demand[3] for demand in demands]}}], check="address and group, both are demanded"
         )
-
-
-def _nobody() -> ConvertedEntry:
-    return ConvertedEntry(
-        [
-            ConversionNote(
-                "NEW", "nobody was let in there, and nobody is here: say who with allowed_users, allowed_groups or allowed_domains"
-            )
-        ]
-    )
 
 
 Demand = tuple[ForeignKey, str, list[Any], dict[str, Any]]

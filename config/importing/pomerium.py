@@ -240,7 +240,8 @@ def _policy(route: ConvertedPart, source: ForeignKey, value: Any) -> None:
         route.lose(source, f"{key_path(place)} {message}; this rule lets nobody in any more")
         if "deny" in str(value):
             route.close()
-            route.note(source, "it also refused people, so this route's other rules were left out as well: nobody passes until you say who")
+            said = "it also refused people, so this route's other rules were left out as well: nobody passes until you say who"
+            route.note("from", f"{source}: {said}")
     else:
         route.set(source, "policy", ours, check="read it once against docs/policy.md")
 

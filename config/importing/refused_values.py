@@ -24,7 +24,7 @@ def leave_out_refused(converted: Converted, check: Check) -> None:
         if len(left) == len(problems):
             break
     for problem in problems:
-        converted.top.entries.append(ConvertedEntry([ConversionNote("NEW", f"checkconfig will say: {problem.key}: {problem.message}")]))
+        converted.top.note("NEW", f"checkconfig will say: {problem.key}: {problem.message}")
 
 
 def _plain(converted: Converted) -> bytes:

@@ -91,13 +91,10 @@ class RpcChannel:
         except TimeoutError as error:
             status = grpc.StatusCode.UNAVAILABLE
             raise RpcFailed(status, f"{method} was silent for {silence:g} seconds") from error
-        except NotProven as error:
-            failure = await self._unproven(call, error)
+        except (NotProven, grpc.aio.AioRpcError) as error:
+            failure = await self._failure(call, error)
             status = failure.code
             raise failure from error
-        except grpc.aio.AioRpcError as error:
-            status = error.code()
-            raise RpcFailed(status, error.details() or "") from error
         finally:
             self._calls.ended(method, status, time.perf_counter() - began, len(sent), received)
             call.cancel()
@@ -121,19 +118,18 @@ class RpcChannel:
             received = await call
             status = grpc.StatusCode.OK
             return answer.FromString(received)
-        except NotProven as error:
-            failure = await self._unproven(call, error)
+        except (NotProven, grpc.aio.AioRpcError) as error:
+            failure = await self._failure(call, error)
             status = failure.code
             raise failure from error
-        except grpc.aio.AioRpcError as error:
-            status = error.code()
-            raise RpcFailed(status, error.details() or "") from error
         finally:
             self._calls.ended(method, status, time.perf_counter() - began, len(sent), len(received))
             call.cancel()
 
-    async def _unproven(self, call: Any, error: NotProven) -> RpcFailed:
-        """Error of an answer without proof: believed only where it says that nothing was done."""
+    async def _failure(self, call: Any, error: NotProven | grpc.aio.AioRpcError) -> RpcFailed:
+        """Error of a call; that of an answer without proof is believed only where it says that nothing was done."""
+        if isinstance(error, grpc.aio.AioRpcError):
+            return RpcFailed(error.code(), error.details() or "")
         code = grpc.StatusCode.OK
         with contextlib.suppress(TimeoutError):
             # A refusal's code comes with its metadata; who goes on talking instead has told enough.

@@ -1,10 +1,10 @@
 """ACME client (RFC 8555): the authority in its own protocol.  The only file that meets the `acme` library; every call blocks."""
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import requests  # noqa: TID251 - the library's own HTTP; it is given timeouts h
 from acme import challenges, client, errors, messages
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from foundation.backoff import retry_after
 from foundation.values import SecretText
 from proxy.listener.tls.acme_state import AcmeChallenge, Kind
 
@@ -69,7 +70,8 @@ class _Network(client.ClientNetwork):
 
     def _send_request(self, method: str, url: str, *args: Any, **kwargs: Any) -> requests.Response:
         response = super()._send_request(method, url, *args, **kwargs)
-        self.retry_after = _seconds(response.headers.get("Retry-After"))
+        wait = retry_after(response.headers.get("Retry-After", ""), time.time())
+        self.retry_after = None if wait is None else max(0.0, wait)
         return response
 
     def post(self, *args: Any, **kwargs: Any) -> requests.Response:
@@ -203,14 +205,3 @@ def _said(error: messages.Error) -> str:
     """One line; what the authority says is a foreign text."""
     text = f"{error.code or error.typ}: {error.detail or 'no reason given'}"
     return "".join(letter if letter.isprintable() else " " for letter in text)[:500]
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """RFC 9110 10.2.3: seconds or a date."""
-    if retry_after is None:
-        return None
-    if retry_after.isascii() and retry_after.isdecimal():
-        return float(retry_after[:9])
-    with contextlib.suppress(ValueError, TypeError):
-        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds())
-    return None

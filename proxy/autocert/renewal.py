@@ -172,7 +172,7 @@ class CertificateRenewal:
         request = CertificateRequest.make(host, must_staple=self.wanted.must_staple)
         log.info("a certificate is asked for", host=host, authority=self.wanted.terms.directory, challenge=kind)
         try:
-            chain = self._the_authority().obtain(host, request.csr, kind, self._publish)
+            chain = self._the_authority().obtain(host, request.csr, kind, storage.keep_challenge)
             content = request.key.reveal() + chain
             certificate = ObtainedCertificate.read(content, host)
         except (AuthorityError, UnusableCertificate) as error:
@@ -187,9 +187,6 @@ class CertificateRenewal:
         if certificate.chain.must_staple:
             self.staples.fetch(certificate.chain, self._now())
         self._show()
-
-    def _publish(self, challenge: AcmeChallenge) -> None:
-        self.wanted.storage.keep_challenge(challenge)
 
     def _the_authority(self) -> AcmeAuthority:
         if self._authority is None:
