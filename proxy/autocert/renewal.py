@@ -20,7 +20,7 @@ from proxy.autocert.authority import AcmeAuthority, AcmeSettings, AuthorityError
 from proxy.autocert.certificate import CertificateChain, CertificateRequest, ObtainedCertificate, UnusableCertificate
 from proxy.autocert.staples import StapleCache
 from proxy.autocert.storage import CertificateStorage
-from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState, Kind
+from proxy.listener.tls.acme_state import AcmeState, Kind
 from proxy.listener.tls.certificates import ready_context
 
 log = structlog.get_logger(__name__)
