@@ -1,6 +1,5 @@
 """Settings of cookies, tokens and keys: `config.options.Options` has them all."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from foundation.values import SecretBytes, Url
@@ -9,21 +8,12 @@ from foundation.values import SecretBytes, Url
 class CryptoSettings(Protocol):
     """Values of the configuration; the keys of `cookie_secret` and `shared_secret` are 32 bytes each, the newest first."""
 
-    @property
-    def cookie_name(self) -> str: ...
-    @property
-    def cookie_secret(self) -> Sequence[SecretBytes]: ...
-    @property
-    def cookie_secure(self) -> bool: ...
-    @property
-    def cookie_domain(self) -> str | None: ...
-    @property
-    def cookie_http_only(self) -> bool: ...
-    @property
-    def shared_secret(self) -> Sequence[SecretBytes]: ...
-    @property
-    def authenticate_service_url(self) -> Url: ...
-    @property
-    def signing_key(self) -> SecretBytes | None: ...
-    @property
-    def signing_key_algorithm(self) -> str: ...
+    cookie_name: str
+    cookie_secret: tuple[SecretBytes, ...]
+    cookie_secure: bool
+    cookie_domain: str | None
+    cookie_http_only: bool
+    shared_secret: tuple[SecretBytes, ...]
+    authenticate_service_url: Url
+    signing_key: SecretBytes | None
+    signing_key_algorithm: str

@@ -9,21 +9,15 @@ from foundation.values import CertificatePair
 class RpcOptions(Protocol):
     """Values of the configuration, for both ends of a call."""
 
+    grpc_insecure: bool
+    certificate_authority: bytes | None
+    override_certificate_name: str | None
+    grpc_client_timeout: timedelta
+    grpc_client_dns_roundrobin: bool
+    grpc_server_max_connection_age: timedelta
+    grpc_server_max_connection_age_grace: timedelta
+
     @property
     def service_label(self) -> str: ...
     @property
-    def grpc_insecure(self) -> bool: ...
-    @property
-    def certificate_authority(self) -> bytes | None: ...
-    @property
     def certificate_pairs(self) -> tuple[CertificatePair, ...]: ...
-    @property
-    def override_certificate_name(self) -> str | None: ...
-    @property
-    def grpc_client_timeout(self) -> timedelta: ...
-    @property
-    def grpc_client_dns_roundrobin(self) -> bool: ...
-    @property
-    def grpc_server_max_connection_age(self) -> timedelta: ...
-    @property
-    def grpc_server_max_connection_age_grace(self) -> timedelta: ...

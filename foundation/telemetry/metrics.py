@@ -2,95 +2,79 @@
 
 import platform
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 registry = CollectorRegistry()
+_counter, _gauge, _histogram = partial(Counter, registry=registry), partial(Gauge, registry=registry), partial(Histogram, registry=registry)
 
-shadow_decisions = Counter(
+shadow_decisions = _counter(
     "gate_shadow_decisions",
     "Requests that something in `mode: shadow` bears on: what it would have come to, and what it did come to (`enforced`).",
     ["route", "outcome", "enforced"],
-    registry=registry,
 )
-decisions_not_kept = Counter(
-    "gate_decision_log_dropped", "Decisions that the decision log should have kept and did not: they came too fast.", registry=registry
+decisions_not_kept = _counter(
+    "gate_decision_log_dropped", "Decisions that the decision log should have kept and did not: they came too fast."
 )
-spans_not_sent = Counter("gate_trace_spans_dropped", "Spans that the tracing back-end did not take.", registry=registry)
-log_lines_dropped = Counter("gate_log_lines_dropped", "Lines of the log that nobody read in time.", registry=registry)
-clock_skew = Gauge("gate_clock_skew_seconds", "By how much this machine's clock is ahead of the store's.", registry=registry)
-descriptors_short = Counter(
+spans_not_sent = _counter("gate_trace_spans_dropped", "Spans that the tracing back-end did not take.")
+log_lines_dropped = _counter("gate_log_lines_dropped", "Lines of the log that nobody read in time.")
+clock_skew = _gauge("gate_clock_skew_seconds", "By how much this machine's clock is ahead of the store's.")
+descriptors_short = _counter(
     "gate_file_descriptors_short",
     "How often there was no file descriptor to spare: for a new client, who then waits, or for an upstream, whose request is a 503.",
     ["for"],
-    registry=registry,
 )
-unreadable_records = Counter(
-    "gate_unreadable_records", "Stored records that were left out because they don't decrypt or parse.", ["type"], registry=registry
-)
+unreadable_records = _counter("gate_unreadable_records", "Stored records that were left out because they don't decrypt or parse.", ["type"])
 
-sign_ins_turned_away = Counter(
-    "gate_sign_ins_turned_away", "Sign-ins for which there was no place among those that wait for the provider.", registry=registry
+sign_ins_turned_away = _counter(
+    "gate_sign_ins_turned_away", "Sign-ins for which there was no place among those that wait for the provider."
 )
-sessions_not_renewed = Counter(
+sessions_not_renewed = _counter(
     "gate_sessions_not_renewed",
     "Sessions that a refresh has ended: the provider's word (`refused`), an answer that can't be believed (`wrong`), none (`unreachable`).",
     ["reason"],
-    registry=registry,
 )
 
-upstream_healthy = Gauge("gate_upstream_healthy", "1 while its health checks say so, else 0.", ["upstream"], registry=registry)
-upstream_ejections = Counter(
-    "gate_upstream_ejections", "How often an upstream was left out for a while because of its answers.", ["upstream"], registry=registry
+upstream_healthy = _gauge("gate_upstream_healthy", "1 while its health checks say so, else 0.", ["upstream"])
+upstream_ejections = _counter(
+    "gate_upstream_ejections", "How often an upstream was left out for a while because of its answers.", ["upstream"]
 )
-envoy_pressure = Gauge(
-    "gate_envoy_pressure",
-    "How much of what Envoy may have it has, 0 to 1: heap or connections.",
-    ["resource"],
-    registry=registry,
-)
-tunnels = Gauge("gate_tunnels", "Tunnels for TCP that are open.", ["route"], registry=registry)
-tunnel_bytes = Counter(
+envoy_pressure = _gauge("gate_envoy_pressure", "How much of what Envoy may have it has, 0 to 1: heap or connections.", ["resource"])
+tunnels = _gauge("gate_tunnels", "Tunnels for TCP that are open.", ["route"])
+tunnel_bytes = _counter(
     "gate_tunnel_bytes",
     "What tunnels for TCP have carried, counted when they end: `up` from the client, `down` to it.",
     ["route", "direction"],
-    registry=registry,
 )
-directory_last_success = Gauge(
-    "gate_directory_last_success_timestamp", "When the directory was last read as a whole by this process, Unix seconds.", registry=registry
+directory_last_success = _gauge(
+    "gate_directory_last_success_timestamp", "When the directory was last read as a whole by this process, Unix seconds."
 )
-directory_sync_duration = Histogram(
+directory_sync_duration = _histogram(
     "gate_directory_sync_duration_seconds",
     "How long a reading of the directory took, and how it ended: success or error.",
     ["result"],
     buckets=(0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600),
-    registry=registry,
 )
-directory_requests = Counter("gate_directory_requests", "Requests sent to the directory.", registry=registry)
-directory_entries = Gauge("gate_directory_entries", "Users and groups at the last reading.", ["kind"], registry=registry)
-directory_look_ups = Counter("gate_directory_look_ups", "People looked up at sign-in: success or error.", ["result"], registry=registry)
+directory_requests = _counter("gate_directory_requests", "Requests sent to the directory.")
+directory_entries = _gauge("gate_directory_entries", "Users and groups at the last reading.", ["kind"])
+directory_look_ups = _counter("gate_directory_look_ups", "People looked up at sign-in: success or error.", ["result"])
 
-certificate_expiry = Gauge(
-    "gate_certificate_expiry_timestamp",
-    "When a certificate that is shown ends, Unix seconds; with `autocert` on.",
-    ["name"],
-    registry=registry,
+certificate_expiry = _gauge(
+    "gate_certificate_expiry_timestamp", "When a certificate that is shown ends, Unix seconds; with `autocert` on.", ["name"]
 )
-autocert_orders = Counter(
-    "gate_autocert_orders", "Certificates asked of the authority by this process: obtained or failed.", ["result"], registry=registry
-)
+autocert_orders = _counter("gate_autocert_orders", "Certificates asked of the authority by this process: obtained or failed.", ["result"])
 
-kvstore_conns = Gauge("kvstore_conns", "Connections to the kvstore.", registry=registry)
-kvstore_idle_conns = Gauge("kvstore_idle_conns", "Those of them that nobody uses.", registry=registry)
-kvstore_wait_count = Counter("kvstore_wait_count", "How often a call had to wait for a connection.", registry=registry)
-kvstore_wait_duration = Counter("kvstore_wait_duration_ms", "How long calls waited for one, milliseconds.", registry=registry)
-storage_operation_duration = Histogram(
+kvstore_conns = _gauge("kvstore_conns", "Connections to the kvstore.")
+kvstore_idle_conns = _gauge("kvstore_idle_conns", "Those of them that nobody uses.")
+kvstore_wait_count = _counter("kvstore_wait_count", "How often a call had to wait for a connection.")
+kvstore_wait_duration = _counter("kvstore_wait_duration_ms", "How long calls waited for one, milliseconds.")
+storage_operation_duration = _histogram(
     "storage_operation_duration_ms",
     "How long the kvstore or the database took: get, put, delete, list or clear_deleted.",
     ["operation", "result", "backend", "service"],
     buckets=(0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000),
-    registry=registry,
 )
 
 _MILLISECONDS = (0.1, 0.3, 0.6, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
@@ -131,10 +115,10 @@ def _calls(
     prefix: str, words: str, labels: list[str], *, milliseconds: tuple[float, ...] = _MILLISECONDS, sizes: tuple[float, ...] = _BYTES
 ) -> CallMetrics:
     def histogram(name: str, what: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(f"{prefix}_{name}", f"{what}: {words}.", labels, buckets=buckets, registry=registry)
+        return _histogram(f"{prefix}_{name}", f"{what}: {words}.", labels, buckets=buckets)
 
     return CallMetrics(
-        Counter(f"{prefix}_requests", f"How many: {words}.", labels, registry=registry),
+        _counter(f"{prefix}_requests", f"How many: {words}.", labels),
         histogram("request_duration_ms", "How long they took, milliseconds", milliseconds),
         histogram("request_size_bytes", "How large what was asked was", sizes),
         histogram("response_size_bytes", "How large the answers were", sizes),
@@ -155,15 +139,13 @@ grpc_server = _rpc("server", "answered", "service")
 http_client = _http("client", "requests to the identity provider and its directory")
 http_server = _http("server", "requests that were answered here, or carried to an upstream")
 
-build_info = Gauge("gate_build_info", "Always 1: what runs.", ["service", "version", "revision", "python"], registry=registry)
-config_checksum = Gauge(
-    "gate_config_checksum_int64", "Of the configuration in force: the same number where it is the same.", ["service"], registry=registry
+build_info = _gauge("gate_build_info", "Always 1: what runs.", ["service", "version", "revision", "python"])
+config_checksum = _gauge("gate_config_checksum_int64", "Of the configuration in force: the same number where it is the same.", ["service"])
+config_last_reload_success = _gauge(
+    "gate_config_last_reload_success", "1, or 0 where the last attempt was refused and an older one stays.", ["service"]
 )
-config_last_reload_success = Gauge(
-    "gate_config_last_reload_success", "1, or 0 where the last attempt was refused and an older one stays.", ["service"], registry=registry
-)
-config_last_reload_success_timestamp = Gauge(
-    "gate_config_last_reload_success_timestamp", "When the configuration in force was loaded, Unix seconds.", ["service"], registry=registry
+config_last_reload_success_timestamp = _gauge(
+    "gate_config_last_reload_success_timestamp", "When the configuration in force was loaded, Unix seconds.", ["service"]
 )
 
 
