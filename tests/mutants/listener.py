@@ -121,8 +121,8 @@ shown = door("proxy/incoming.py", "unit/proxy/test_incoming.py")
 shown.without("a certificate counts for the host of its connection", 'if server_name.lower().removesuffix(".") != host:', "if False:")
 shown.without(
     "an address that trusted proxies leave in doubt is none",
-    '        if not _is_address(hop):\n            return ""\n',
-    "        if not _is_address(hop):\n            return peer\n",
+    '        if ip_of(hop) is None:\n            return ""\n',
+    "        if ip_of(hop) is None:\n            return peer\n",
 )
 
 proxy_header = door("proxy/listener/proxy_protocol/header.py", "unit/proxy/listener/proxy_protocol/test_header.py")

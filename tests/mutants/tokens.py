@@ -7,7 +7,7 @@ programs.without("no token goes over the net in the clear", 'if match["scheme"].
 programs.without("a token goes to listed hosts only", "host in self._hosts or (is_local and LOCALHOST in self._hosts)", "True")
 programs.without("this machine must be listed, too", "(is_local and LOCALHOST in self._hosts)", "is_local")
 programs.without("a program finds one token", " or _names_a_token(url):", ":")
-programs.without("a loopback address is one", "return ip_address(host).is_loopback", "return ip_address(host).is_private")
+programs.without("a loopback address is one", "address.is_loopback", "address.is_private")
 
 program_views = door("proxy/sign_in/program_views.py", "unit/proxy/sign_in/test_program_views.py")
 program_views.without("a link gives one token", 'if not await own.broker.spend(f"program/{hand_over.id}", hand_over.expires):', "if False:")
