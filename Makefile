@@ -9,6 +9,8 @@ SEED ?= 1
 JOBS ?= 3
 PYTEST = $(PY) -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder
 export VENV
+# Compiled modules are kept for the next process: tests run in several, and start many.
+unexport PYTHONDONTWRITEBYTECODE
 
 # `make demo PYTHON=python3.12` chooses another than .ci/python does.
 ENVIRONMENT = python="$${PYTHON:-$$(.ci/python)}" && "$$python" .ci/environment.py

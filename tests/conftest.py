@@ -44,6 +44,12 @@ def _environment_restored() -> Iterator[None]:
     os.environ.update(before)
 
 
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all that they import stay to the end: no collection of what they make looks at them again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """What failed is shown with its source parsed, and no collection may come into that (tests/support/source_trees.py)."""

@@ -197,6 +197,7 @@ class Runtime:
         return await served(self.services.proxy).dataplane.may_go_on(incoming)
 
     async def run_until(self, stop: asyncio.Event) -> None:
+        settle()
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
         await self._start()
         self.say_ready()

@@ -30,6 +30,7 @@ from proxy.listener.tls.acme_state import AcmeState
 from tests.support.children import Child, free_port, free_ports, wait_until
 from tests.support.gate import GateBuilder
 from tests.support.pebble import Pebble
+from tests.support.prepared import manage
 from tests.support.reloading import rewrite
 from tests.support.sample_upstream import SampleUpstream
 
@@ -100,7 +101,7 @@ def stage(upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) ->
         storage = CertificateStorage(directory / "certificates", pebble.directory)
         storage.open()
         storage.keep_attempts({HTTP_ONLY: {"failures": 0, "not_before": 0, "worked": "http-01"}})
-        with Child.python("manage.py", "rungate", "-config", write(builder, path)) as child:
+        with manage("rungate", "-config", write(builder, path)) as child:
             running = Stage(builder, pebble, child, path, storage, metrics, http_port)
             for host in (AUTHENTICATE, APP, HTTP_ONLY):
                 running.wait_for("certificate obtained", host)
@@ -223,7 +224,7 @@ def test_another_process_renews_and_this_one_shows_it_while_connections_go_on(st
 def test_an_authority_that_is_away_stops_no_start(tmp_path: Path, upstream: SampleUpstream) -> None:
     builder, path = configure(tmp_path, autocert=True, autocert_ca=f"https://127.0.0.1:{free_port()}/dir")
     public(builder, APP, upstream)
-    with Child.python("manage.py", "rungate", "-config", write(builder, path)) as child:
+    with manage("rungate", "-config", write(builder, path)) as child:
         child.wait_for(lambda: any(entry["event"] == "no certificate could be obtained" for entry in child.events), "the failure is told")
         (told,) = (entry for entry in child.events if entry["event"] == "no certificate could be obtained")
         assert "can't be reached" in told["reason"]
@@ -298,7 +299,7 @@ def test_openssl_finds_the_staple_good_and_the_certificate_must_have_it(tmp_path
         certificate, key = pebble.issuer()
         responder.issuer = x509.load_pem_x509_certificate(certificate.encode()), load_pem_private_key(key.encode(), None)
         builder.setting(**pebble.settings)
-        with Child.python("manage.py", "rungate", "-config", write(builder, path)) as child:
+        with manage("rungate", "-config", write(builder, path)) as child:
             child.wait_for_line("OCSP response obtained", 40)
             (tmp_path / "roots.pem").write_text(pebble.roots)
             command = ["openssl", "s_client", "-connect", f"127.0.0.1:{builder.port}", "-servername", AUTHENTICATE, "-status"]

@@ -18,6 +18,7 @@ from tests.support.certs import certificate_files
 from tests.support.children import Child, free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder
+from tests.support.prepared import manage
 from tests.support.zero_window import EndlessUpstream, Silent1, Silent2, events
 
 pytestmark = pytest.mark.slow
@@ -52,7 +53,7 @@ async def running(
     builder.setting(data_plane=plane, insecure_server=True, certificate_file=None, certificate_key_file=None)
     builder.setting(**{"timeout_idle": "2s", "default_upstream_timeout": "10m", **settings})
     config = builder.write(directory, certificate_files(directory, APP))
-    with Child.python("manage.py", "rungate", "-config", config) as child:
+    with manage("rungate", "-config", config) as child:
         child.wait_for_line("gate is ready", 60)
         yield builder.port, child
 

@@ -46,7 +46,7 @@ def _mistakes(chosen: Sequence[Mutant]) -> Iterator[str]:
         try:
             mutant.applied_to((ROOT / mutant.file).read_text())
         except (OSError, ValueError) as error:
-            yield str(error)
+            yield f"{mutant.file}: {error}"
 
 
 def _run(chosen: Sequence[Mutant], directory: Path) -> int:

@@ -1,83 +1,98 @@
 """Defences of certificates that gate gets by itself: proofs for the authority alone, keys for nobody, patience after failures."""
 
 from tests.mutants.mutant import door
+from tests.mutants.operations import always, never, replaced, skips
 
-before_tls = door("proxy/listener/tls/acme_challenge.py", "unit/proxy/listener/tls/test_acme_challenge.py")
-before_tls.without("a proof is for a challenge of TLS", 'if challenge is None or challenge.kind != "tls-alpn-01":', "if challenge is None:")
-before_tls.without("who offers other protocols too is a client", "if hello.protocols == (ACME_TLS,):", "if ACME_TLS in hello.protocols:")
-
-hello = door("proxy/listener/tls/client_hello.py", "unit/proxy/listener/tls/test_client_hello.py")
-hello.without("a message has a bound", "if whole > MOST_BYTES:", "if False:")
-hello.without("records have a bound", "if self._taken > 2 * MOST_BYTES:", "if False:")
-
-self_made = door("proxy/listener/tls/self_signed.py", "unit/proxy/listener/tls/test_self_signed.py")
-self_made.without(
-    "a proof speaks no HTTP", "if ACME_TLS in offered else SSL.NO_OVERLAPPING_PROTOCOLS", "if ACME_TLS in offered else offered[0]"
+before_tls = door("proxy.listener.tls.acme_challenge", "unit/proxy/listener/tls/test_acme_challenge.py")
+before_tls.without("a proof is for a challenge of TLS", "HelloReader._validate", never('challenge.kind != "tls-alpn-01"'))
+before_tls.without(
+    "who offers other protocols too is a client",
+    "HelloReader.look",
+    replaced("hello.protocols == (ACME_TLS,)", "ACME_TLS in hello.protocols"),
 )
-self_made.without("clients must not take a proof for a certificate", "(identifier, True)", "(identifier, False)")
 
-redirects = door("proxy/listener/https_redirects.py", "unit/proxy/listener/test_https_redirects.py")
-redirects.without("a proof is for its token", " or challenge.token != token", "")
-redirects.without("a proof is for a challenge of HTTP", ' or challenge.kind != "http-01"', "")
-redirects.without("a proof is read, not posted to", ' or scope["method"] not in ("GET", "HEAD")', "")
-redirects.without("without autocert there is no proof", "self._obtained.is_on and (found", "(found")
+hello = door("proxy.listener.tls.client_hello", "unit/proxy/listener/tls/test_client_hello.py")
+hello.without("a message has a bound", "ClientHelloParser._whole", never("whole > MOST_BYTES"))
+hello.without("records have a bound", "ClientHelloParser.take", never("self._taken > 2 * MOST_BYTES"))
 
-certificates = door("proxy/listener/tls/certificates.py", "unit/proxy/listener/tls/test_certificates.py")
-certificates.without("every certificate has its own staple", "obtained.staple(fingerprint)", 'next(iter(obtained.staples.values()), b"")')
+self_made = door("proxy.listener.tls.self_signed", "unit/proxy/listener/tls/test_self_signed.py")
+self_made.without("a proof speaks no HTTP", "_select_acme", replaced("SSL.NO_OVERLAPPING_PROTOCOLS", "offered[0]"))
+self_made.without("clients must not take a proof for a certificate", "proof", replaced("(identifier, True)", "(identifier, False)"))
 
-storage = door("proxy/autocert/storage.py", "unit/proxy/autocert/test_storage.py")
-storage.without(
-    "no name leads out of the directory", "        if _HOST.fullmatch(host) is None:  # anybody", "        if False:  # anybody"
+redirects = door("proxy.listener.https_redirects", "unit/proxy/listener/test_https_redirects.py")
+redirects.without("a proof is for its token", "HttpsRedirects._proof", never("challenge.token != token"))
+redirects.without("a proof is for a challenge of HTTP", "HttpsRedirects._proof", never('challenge.kind != "http-01"'))
+redirects.without("a proof is read, not posted to", "HttpsRedirects._proof", never('scope["method"] not in ("GET", "HEAD")'))
+redirects.without("without autocert there is no proof", "HttpsRedirects.__call__", always("self._obtained.is_on"))
+
+certificates = door("proxy.listener.tls.certificates", "unit/proxy/listener/tls/test_certificates.py")
+certificates.without(
+    "every certificate has its own staple",
+    "ready_context",
+    replaced("obtained.staple(fingerprint)", 'next(iter(obtained.staples.values()), b"")'),
 )
-storage.without("files are for their owner's eyes", '| os.O_CLOEXEC, 0o600), "wb")', '| os.O_CLOEXEC, 0o644), "wb")')
-storage.without("a file that others can read is shut", "                    path.chmod(0o600)", "                    pass")
-storage.without("a directory that others can read is shut", "                path.chmod(0o700)", "                pass")
-storage.without("one process is elected", "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB")
-storage.without("a challenge is the host's own", 'if found and found["host"] == host else None', "if found else None")
 
-certificate = door("proxy/autocert/certificate.py", "unit/proxy/autocert/test_certificate.py")
-certificate.without("a certificate is for its host", "if not covers(names_of(chain.leaf), host):", "if False:")
-certificate.without("a certificate belongs to its key", "            check_pair(pair.certificate, pair.key)\n", "")
-certificate.without("must-staple is asked for", "        if must_staple:\n", "        if False:\n")
+storage = door("proxy.autocert.storage", "unit/proxy/autocert/test_storage.py")
+storage.without("no name leads out of the directory", "CertificateStorage.challenge", never("_HOST.fullmatch(host) is None"))
+storage.without("files are for their owner's eyes", "CertificateStorage._write", replaced("0o600", "0o644"))
+storage.without("a file that others can read is shut", "CertificateStorage._read", skips("path.chmod(0o600)"))
+storage.without("a directory that others can read is shut", "CertificateStorage.open", skips("path.chmod(0o700)"))
+storage.without("one process is elected", "CertificateStorage.elected", replaced("fcntl.LOCK_EX", "fcntl.LOCK_SH"))
+storage.without("a challenge is the host's own", "CertificateStorage.challenge", always('found["host"] == host'))
 
-attempts = door("proxy/autocert/attempts.py", "unit/proxy/autocert/test_attempts.py")
-attempts.without("nobody asks within the pause", "return now >= self.not_before or", "return True or")
-attempts.without("Retry-After is kept to", ", retry_after or 0.0)", ", 0.0)")
-attempts.without("pauses grow", "PAUSES[min(self.failures, len(PAUSES) - 1)]", "PAUSES[0]")
+certificate = door("proxy.autocert.certificate", "unit/proxy/autocert/test_certificate.py")
+certificate.without("a certificate is for its host", "ObtainedCertificate.read", never("not covers(names_of(chain.leaf), host)"))
+certificate.without("a certificate belongs to its key", "ObtainedCertificate.read", skips("check_pair(pair.certificate, pair.key)"))
+certificate.without("must-staple is asked for", "CertificateRequest.make", never("must_staple"))
 
-renewal = door("proxy/autocert/renewal.py", "unit/proxy/autocert/test_renewal.py")
+attempts = door("proxy.autocert.attempts", "unit/proxy/autocert/test_attempts.py")
+attempts.without("nobody asks within the pause", "Attempt.may_begin", always("now >= self.not_before"))
+attempts.without("Retry-After is kept to", "Attempt.failed", never("retry_after"))
+attempts.without("pauses grow", "Attempt.failed", replaced("min(self.failures, len(PAUSES) - 1)", "0"))
+
+renewal = door("proxy.autocert.renewal", "unit/proxy/autocert/test_renewal.py")
+renewal.without("only the elected asks", "CertificateRenewal._obtain_all", never("not is_elected"))
 renewal.without(
-    "only the elected asks", "            if not is_elected:\n                return", "            if False:\n                return"
+    "a certificate is renewed in time",
+    "CertificateRenewal._is_due",
+    replaced("shown.certificate.chain.renewal", "shown.certificate.chain.ends"),
 )
-renewal.without("a certificate is renewed in time", "now >= shown.certificate.chain.renewal", "now >= shown.certificate.chain.ends")
-renewal.without("a revoked certificate is replaced", " or self.staples.is_revoked(shown.certificate.chain)", "")
-renewal.without("a failure is kept", "        self.wanted.storage.keep_attempts(attempts)\n        shown", "        shown")
-renewal.without("a challenge ends with its order", "            storage.forget_challenge(host)\n", "            pass\n")
-renewal.without("a certificate waits for the staple that it must have", "        if waits and before", "        if False and before")
-renewal.without("a limit of all stops all", "            attempts[ALL] = of_all.written()\n", "")
+renewal.without(
+    "a revoked certificate is replaced", "CertificateRenewal._is_due", never("self.staples.is_revoked(shown.certificate.chain)")
+)
+renewal.without("a failure is kept", "CertificateRenewal._failed", skips("self.wanted.storage.keep_attempts(...)"))
+renewal.without("a challenge ends with its order", "CertificateRenewal._obtain", skips("storage.forget_challenge(host)"))
+renewal.without("a certificate waits for the staple that it must have", "CertificateRenewal._context", never("waits"))
+renewal.without("a limit of all stops all", "CertificateRenewal._failed", skips("attempts[ALL] = ..."))
 
-authority = door("proxy/autocert/authority.py", "unit/proxy/autocert/test_authority.py")
-authority.without("proof is given for the host that was asked for", "if authorization.body.identifier.value != host:", "if False:")
-authority.without("an account's key is kept before it is used", "        self._keep(self.account())\n        known", "        known")
-authority.without("what an authority says is one line", "letter if letter.isprintable() else", "letter if True else")
-authority.without("the authority is who it says", "self._network.verify_ssl = str(trusted_ca)", "self._network.verify_ssl = False")
+authority = door("proxy.autocert.authority", "unit/proxy/autocert/test_authority.py")
+authority.without(
+    "proof is given for the host that was asked for", "AcmeAuthority._obtain", never("authorization.body.identifier.value != host")
+)
+authority.without(
+    "an account's key is kept before it is used",
+    "AcmeAuthority._new_account",
+    replaced("self._keep(self.account())\nknown = ...", "known = ..."),
+)
+authority.without("what an authority says is one line", "_said", always("letter.isprintable()"))
+authority.without("the authority is who it says", "AcmeAuthority.__init__", replaced("str(trusted_ca)", "False"))
 
-ocsp = door("proxy/autocert/ocsp.py", "unit/proxy/autocert/test_ocsp.py")
-ocsp.without("a response is the authority's", "        _check_signature(parsed, chain.issuer, now)\n", "")
-ocsp.without("a response is about this certificate", "if _is_about(each, chain, chain.issuer)", "if True")
-ocsp.without("a response is current", " or ends <= now", "")
-ocsp.without("a responder was named for it", " and ExtendedKeyUsageOID.OCSP_SIGNING in usages", "")
-ocsp.without("a responder's own time counts", "if is_current and", "if")
-ocsp.without("a responder was named by the issuer", "            certificate.verify_directly_issued_by(issuer)\n", "")
-ocsp.without("a weak signature proves nothing", "algorithm is not None and algorithm.name in _WEAK", "False")
-ocsp.without("an answer has a bound", "if len(received) > MOST_BYTES:", "if False:")
+ocsp = door("proxy.autocert.ocsp", "unit/proxy/autocert/test_ocsp.py")
+ocsp.without("a response is the authority's", "verify", skips("_check_signature(...)"))
+ocsp.without("a response is about this certificate", "verify", always("_is_about(each, chain, chain.issuer)"))
+ocsp.without("a response is current", "verify", never("ends <= now"))
+ocsp.without("a responder was named for it", "_signers", always("ExtendedKeyUsageOID.OCSP_SIGNING in usages"))
+ocsp.without("a responder's own time counts", "_signers", always("is_current"))
+ocsp.without("a responder was named by the issuer", "_signers", skips("certificate.verify_directly_issued_by(...)"))
+ocsp.without("a weak signature proves nothing", "_verify", never("algorithm is not None and algorithm.name in _WEAK"))
+ocsp.without("an answer has a bound", "ask", never("len(received) > MOST_BYTES"))
 
-staples = door("proxy/autocert/staples.py", "unit/proxy/autocert/test_staples.py")
-staples.without("a revocation is shown to nobody", " if not staple.is_revoked}", "}")
-staples.without("what has ended is shown to nobody", " and staple.ends > now}", "}")
+staples = door("proxy.autocert.staples", "unit/proxy/autocert/test_staples.py")
+staples.without("a revocation is shown to nobody", "StapleCache.shown", always("not staple.is_revoked"))
+staples.without("what has ended is shown to nobody", "StapleCache.shown", always("staple.ends > now"))
 
-hosts = door("config/groups/autocert.py", "unit/config/groups/test_autocert.py")
-hosts.without("the authority's protocol is https", 'if settings.autocert_ca.scheme != "https":', "if False:")
-hosts.without("private names are kept from the public authority", "if settings.autocert_ca is None and _PRIVATE", "if False and _PRIVATE")
+hosts = door("config.groups.autocert", "unit/config/groups/test_autocert.py")
+hosts.without("the authority's protocol is https", "_authority_is_one", never('settings.autocert_ca.scheme != "https"'))
+hosts.without("private names are kept from the public authority", "why_not", never("settings.autocert_ca is None"))
 
 DOORS = (before_tls, hello, self_made, redirects, certificates, storage, certificate, attempts, renewal, authority, ocsp, staples, hosts)

@@ -1,54 +1,65 @@
 """Defences of what is told about decisions: shadow opens nothing, no secret is written down, only administrators read it."""
 
 from tests.mutants.mutant import door
+from tests.mutants.operations import always, never, replaced, skips
 
-shadow_table = door("authorize/policy/route_table.py", "unit/authorize/decisions/test_shadow.py")
-shadow_table.without("a route in shadow decides nothing", "if route.mode == SHADOW and not with_shadow:", "if False:")
+shadow_table = door("authorize.policy.route_table", "unit/authorize/decisions/test_shadow.py")
+shadow_table.without("a route in shadow decides nothing", "RouteTable.build", never("route.mode == SHADOW and not with_shadow"))
 
-shadow_blocks = door("authorize/policy/compiled_route.py", "unit/authorize/decisions/test_shadow.py")
-shadow_blocks.without("a block in shadow decides nothing", "if with_shadow or block.mode == ENFORCE]", "]")
+shadow_blocks = door("authorize.policy.compiled_route", "unit/authorize/decisions/test_shadow.py")
+shadow_blocks.without("a block in shadow decides nothing", "compile_route", always("with_shadow or block.mode == ENFORCE"))
 
-facts = door("authorize/decisions/recorded_facts.py", "unit/authorize/decisions/test_recorded_facts.py")
+facts = door("authorize.decisions.recorded_facts", "unit/authorize/decisions/test_recorded_facts.py")
+facts.without("a header that is a secret is not written down", "request_facts", never("is_secret_header(name)"))
 facts.without(
-    "a header that is a secret is not written down", "is_secret_header(name) or len(value) > LONGEST_TEXT", "len(value) > LONGEST_TEXT"
-)
-facts.without(
-    "a claim that no rule names is not written down", "for name in looked.claims & identity.claims.keys()}", "for name in identity.claims}"
+    "a claim that no rule names is not written down",
+    "identity_facts",
+    replaced("looked.claims & identity.claims.keys()", "identity.claims"),
 )
 facts.without(
     "a header that no rule names does not wait in memory",
-    " for name, value in request.headers if name in looked.headers)",
-    " for name, value in request.headers)",
+    "bounded",
+    always("name in looked.headers"),
 )
 
-log = door("authorize/decisions/log.py", "unit/authorize/decisions/test_log.py")
-log.without("a flood of refusals is bounded in memory", "if len(self._waiting) >= self._most_waiting:", "if False:")
+log = door("authorize.decisions.log", "unit/authorize/decisions/test_log.py")
+log.without("a flood of refusals is bounded in memory", "DecisionLog.keep", never("len(self._waiting) >= self._most_waiting"))
 log.without(
     "each refusal is kept",
-    "if decision is None or refused_token or decision.outcome not in _SAMPLED or decision.route is None:",
-    "if False:",
+    "DecisionLog.keeps",
+    never("decision is None or refused_token or decision.outcome not in _SAMPLED or decision.route is None"),
 )
 
-rows = door("authorize/decisions/rows.py", "unit/authorize/decisions/test_rows.py")
-rows.without("the table is bounded", '            _clear(entries[-1][1], rows[-1]["at"])\n', "")
+rows = door("authorize.decisions.rows", "unit/authorize/decisions/test_rows.py")
+rows.without("the table is bounded", "write", skips('_clear(entries[-1][1], rows[-1]["at"])'))
 
-recorder = door("authorize/decisions/recorder.py", "unit/authorize/decisions/test_recorder.py")
-recorder.without("a stream that is judged anew is no request", "        if not request_id:\n", "        if False:\n")
-recorder.without("who is refused was not seen", "            if check.decision.is_allowed:\n", "            if True:\n")
+recorder = door("authorize.decisions.recorder", "unit/authorize/decisions/test_recorder.py")
+recorder.without("a stream that is judged anew is no request", "DecisionRecorder.check", never("not request_id"))
+recorder.without("who is refused was not seen", "DecisionRecorder.check", always("check.decision.is_allowed"))
 
-last_seen = door("databroker/tables/rows.py", "unit/databroker/tables/test_rows.py")
-last_seen.without("a later moment is not overwritten", "({names[0]} IS NULL OR {names[0]} < %s)", "%s IS NOT NULL")
+last_seen = door("databroker.tables.rows", "unit/databroker/tables/test_rows.py")
+last_seen.without(
+    "a later moment is not overwritten", "_write_seen", replaced('f"({names[0]} IS NULL OR {names[0]} < %s)"', 'f"%s IS NOT NULL"')
+)
 
-admin = door("authorize/admin.py", "unit/authorize/test_admin.py")
-admin.without("only administrators get explanations as JSON", "if not self.admin_site.has_permission(request):", "if False:")
-admin.without("only administrators get explanations as pages", "self.admin_site.admin_view(self.explain_view)", "self.explain_view")
+admin = door("authorize.admin", "unit/authorize/test_admin.py")
+admin.without(
+    "only administrators get explanations as JSON", "DecisionAdmin.explain_json", never("not self.admin_site.has_permission(request)")
+)
+admin.without(
+    "only administrators get explanations as pages",
+    "DecisionAdmin.get_urls",
+    replaced("self.admin_site.admin_view(self.explain_view)", "self.explain_view"),
+)
 
-replay = door("authorize/explain/replay.py", "unit/authorize/explain/test_replay.py")
-replay.without("what was not written down is not guessed", "if missing := missing_for(route.route, request, person):", "if missing := '':")
+replay = door("authorize.explain.replay", "unit/authorize/explain/test_replay.py")
+replay.without("what was not written down is not guessed", "_replay", replaced("missing_for(route.route, request, person)", "''"))
 
-refusals = door("proxy/answers/refusals.py", "unit/proxy/answers/test_refusals.py")
+refusals = door("proxy.answers.refusals", "unit/proxy/answers/test_refusals.py")
 refusals.without(
-    "only administrators are led to explanations", "if identity is None or not self._authorize.may_administer(identity):", "if False:"
+    "only administrators are led to explanations",
+    "Refusals._links_for",
+    never("identity is None or not self._authorize.may_administer(identity)"),
 )
 
 DOORS = (shadow_table, shadow_blocks, facts, log, rows, recorder, last_seen, admin, replay, refusals)

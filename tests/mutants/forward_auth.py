@@ -1,82 +1,95 @@
 """Defences of forward auth: one URL from one source, in one reading; and no 2xx but for a permission."""
 
 from tests.mutants.mutant import door
+from tests.mutants.operations import always, in_text, lacks, never, replaced, skips
 
-original = door("proxy/planes/original_request.py", "unit/proxy/planes/test_original_request.py")
-original.without("headers count only from trusted peers", "list(_told(incoming)) if is_trusted else []", "list(_told(incoming))")
-original.without("sources that differ are refused", "if len(distinct) > 1:", "if False:")
+original = door("proxy.planes.original_request", "unit/proxy/planes/test_original_request.py")
+original.without("headers count only from trusted peers", "original_request", always("is_trusted"))
+original.without("sources that differ are refused", "_agreed", never("len(distinct) > 1"))
 original.without(
     "no header is left out of the comparison",
-    'TARGET_HEADERS = frozenset((b"x-forwarded-uri", b"x-original-uri"))',
-    'TARGET_HEADERS = frozenset((b"x-forwarded-uri",))',
+    "TARGET_HEADERS",
+    lacks('b"x-original-uri"'),
 )
 original.without(
     "both methods must agree",
-    'METHOD_HEADERS = frozenset((b"x-forwarded-method", b"x-original-method"))',
-    'METHOD_HEADERS = frozenset((b"x-forwarded-method",))',
+    "METHOD_HEADERS",
+    lacks('b"x-original-method"'),
 )
-original.without("hosts that differ are refused", '_agreed([_host_and_port(host, scheme) for host in hosts], "host")', "hosts[0]")
+original.without(
+    "hosts that differ are refused",
+    "original_request",
+    replaced("_agreed([_host_and_port(host, scheme) for host in hosts], 'host')", "hosts[0]"),
+)
 original.without(
     "a path is forwarded as it was judged",
-    "    require_plain(raw_path, request.path)\n",
-    "",
+    "_original",
+    skips("require_plain(raw_path, request.path)"),
 )
-original.without("a URL encoded by halves is refused", '_ENCODED_BY_HALVES.search(value.partition(b"?")[0])', "False")
-original.without("the query is uri and nothing else", 'if name != b"uri":', "if False:")
-original.without("an encoded URL ends where it ends", "if _WHOLLY_ENCODED.fullmatch(value):", "if _WHOLLY_ENCODED.match(value):")
-original.without("a user name is no part of a URL", r"([^/?#@\\]+)", r"(?:[^/?#@\\]+@)?([^/?#@\\]+)")
-original.without("the other scheme's port is nobody's", "if port in DEFAULT_PORTS.values() and port != DEFAULT_PORTS[scheme]:", "if False:")
-original.without("a path that was cut before is refused", 'if name == b"x-forwarded-prefix" and value:', "if False:")
+original.without("a URL encoded by halves is refused", "_uri_parameter", never('_ENCODED_BY_HALVES.search(value.partition(b"?")[0])'))
+original.without("the query is uri and nothing else", "_uri_parameter", never('name != b"uri"'))
+original.without("an encoded URL ends where it ends", "_uri_parameter", replaced("_WHOLLY_ENCODED.fullmatch", "_WHOLLY_ENCODED.match"))
+original.without("a user name is no part of a URL", "_URL", in_text(b"([", b"(?:[^/?#@\\\\]+@)?(["))
+original.without(
+    "the other scheme's port is nobody's", "_original", never("port in DEFAULT_PORTS.values() and port != DEFAULT_PORTS[scheme]")
+)
+original.without("a path that was cut before is refused", "_told", never('name == b"x-forwarded-prefix" and value'))
 
-forward_auth = door("proxy/planes/forward_auth.py", "unit/proxy/planes/test_forward_auth.py")
-forward_auth.without("no refusal in gRPC's form is a permission", 'if name != b"content-type"}', "}")
-forward_auth.without("no page of ours is a permission", "if self.status < 300:", "if False:")
-forward_auth.without("a claimed identity does not pass", "        if is_identity_header(folded):\n", "        if False:\n")
-forward_auth.without("what steers an application does not pass", "        if is_steering_header(folded) and", "        if False and")
+forward_auth = door("proxy.planes.forward_auth", "unit/proxy/planes/test_forward_auth.py")
+forward_auth.without("no refusal in gRPC's form is a permission", "ForwardAuth.__call__", always('name != b"content-type"'))
+forward_auth.without("no page of ours is a permission", "_NeverSuccess.__call__", never("self.status < 300"))
+forward_auth.without("a claimed identity does not pass", "_refuse_what_is_not_the_clients", never("is_identity_header(folded)"))
+forward_auth.without("what steers an application does not pass", "_refuse_what_is_not_the_clients", never("is_steering_header(folded)"))
 forward_auth.without(
-    "an odd spelling of what proxies say does not pass", "if is_internal_header(folded) and name.lower() != folded:", "if False:"
+    "an odd spelling of what proxies say does not pass",
+    "_refuse_what_is_not_the_clients",
+    never("is_internal_header(folded) and name.lower() != folded"),
 )
-forward_auth.without("a header that was left out is looked at, too", ', *incoming.scope.get("gate.ignored_headers", ())]', "]")
+forward_auth.without("a header that was left out is looked at, too", "_refuse_what_is_not_the_clients", lacks("*incoming.scope.get(...)"))
 forward_auth.without(
     "an unknown host is refused before our pages",
-    "if not self._authorize.knows_host(request.host, request.port):",
-    "if False:",
+    "ForwardAuth._original",
+    never("not self._authorize.knows_host(request.host, request.port)"),
     "unit/proxy/planes/test_forward_auth.py::test_our_pages_exist_at_route_hosts_only",
 )
 forward_auth.without(
-    "the scheme is the route's", "if original.scheme != self._authorize.scheme_of(request.host, request.port):", "if False:"
+    "the scheme is the route's", "ForwardAuth._original", never("original.scheme != self._authorize.scheme_of(request.host, request.port)")
 )
 forward_auth.without(
-    "verify permits no page of ours", 'if asker is Asker.STATUS_ONLY or original.request.method not in ("", "GET"):', "if False:"
+    "verify permits no page of ours",
+    "ForwardAuth._own_page",
+    never('asker is Asker.STATUS_ONLY or original.request.method not in ("", "GET")'),
 )
 forward_auth.without(
     "an absent claim replaces the client's",
-    'headers: Headers = [(name, told.get(name, b"")) for name in self._authorize.identity_header_names]',
-    "headers: Headers = list(carry.told)",
+    "ForwardAuth._permission",
+    replaced("[(name, told.get(name, b'')) for name in self._authorize.identity_header_names]", "list(carry.told)"),
 )
-forward_auth.without("no permission outlives its session", "min(seconds, identity.expires - judged.now)", "seconds")
+forward_auth.without(
+    "no permission outlives its session", "ForwardAuth._caching", replaced("min(seconds, identity.expires - judged.now)", "seconds")
+)
 
-views = door("proxy/sign_in/views.py", "unit/proxy/sign_in/test_views.py")
-views.without("forward auth's sign-in leads to this host only", "if target.origin != proxy.origin_of(incoming.request):", "if False:")
-views.without("circles behind a front proxy end", "if proxy.loops.is_looping(incoming.cookies, host_port, now):", "if False:")
+views = door("proxy.sign_in.views", "unit/proxy/sign_in/test_views.py")
+views.without("forward auth's sign-in leads to this host only", "sign_in", never("target.origin != proxy.origin_of(incoming.request)"))
+views.without("circles behind a front proxy end", "sign_in", never("proxy.loops.is_looping(incoming.cookies, host_port, now)"))
 
-elsewhere = door("proxy/verdict.py", "unit/proxy/test_verdict.py")
-elsewhere.without("a redirect is no permission", "if compiled.route.redirect is not None:", "if False:")
-elsewhere.without("verify permits no redirect route", "                if asker is Asker.STATUS_ONLY:\n", "                if False:\n")
-elsewhere.without("verify redirects nobody", "asker is not Asker.STATUS_ONLY and incoming", "incoming")
+elsewhere = door("proxy.verdict", "unit/proxy/test_verdict.py")
+elsewhere.without("a redirect is no permission", "Verdicts.of", never("compiled.route.redirect is not None"))
+elsewhere.without("verify permits no redirect route", "Verdicts.of", never("asker is Asker.STATUS_ONLY"))
+elsewhere.without("verify redirects nobody", "Verdicts._not_signed_in", always("asker is not Asker.STATUS_ONLY"))
 elsewhere.without(
     "a websocket needs a route that carries them",
-    "            if not route.allow_websockets:\n                raise CarriedElsewhere",
-    "            if False:\n                raise CarriedElsewhere",
+    "_offer",
+    skips("if not route.allow_websockets: raise CarriedElsewhere(...)"),
 )
 elsewhere.without(
     "a websocket's origin is known",
-    'require_known_origin([value for name, value in headers if name == b"origin"], own_origin, route.websocket_origins)',
-    "pass",
+    "_offer",
+    skips("require_known_origin(...)"),
 )
-elsewhere.without("no application reads what is for our own pages", "if is_own_page(request.path):", "if False:")
+elsewhere.without("no application reads what is for our own pages", "Verdicts._require_askable", never("is_own_page(request.path)"))
 
-own_paths = door("proxy/own_paths.py", "unit/proxy/test_own_paths.py")
-own_paths.without("the forward-auth host has no other pages", "    if is_forward_auth_host:\n        return Owner.FORWARD_AUTH\n", "")
+own_paths = door("proxy.own_paths", "unit/proxy/test_own_paths.py")
+own_paths.without("the forward-auth host has no other pages", "owner", never("is_forward_auth_host"))
 
 DOORS = (original, forward_auth, views, elsewhere, own_paths)

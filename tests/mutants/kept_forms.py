@@ -1,24 +1,31 @@
 """Defences of forms that are kept across a sign-in: whose they are, how many, and that each arrives once where it was sent."""
 
 from tests.mutants.mutant import door
+from tests.mutants.operations import always, never, omits, passes, replaced
 
-forms = door("proxy/sign_in/kept_forms.py", "unit/proxy/sign_in/test_kept_forms.py", "unit/proxy/sign_in/test_kept_form_page.py")
+forms = door("proxy.sign_in.kept_forms", "unit/proxy/sign_in/test_kept_forms.py", "unit/proxy/sign_in/test_kept_form_page.py")
 forms.without(
-    "another site's form is not kept", 'return site == "same-origin" and', 'return site in ("same-origin", "cross-site", "none") and'
+    "another site's form is not kept",
+    "KeptForms._is_of_same_origin",
+    replaced('site == "same-origin"', 'site in ("same-origin", "cross-site", "none")'),
 )
-forms.without("a sibling's form is not kept", 'return site == "same-origin" and', 'return site in ("same-origin", "same-site") and')
-forms.without("Origin has a say beside Sec-Fetch-Site", ' and origin in ("", "null", own)', "")
-forms.without("who names no origin is not trusted", "        return origin == own\n", '        return origin in ("", own)\n')
-forms.without("what is kept is bounded", 'message["type"] != "http.request" or len(body) > most', 'message["type"] != "http.request"')
-forms.without("an address has a few places", "expires=expires, only_if_version=0)", "expires=expires)")
-forms.without("few are read at a time", "if not self._readers.take(network):", "if False:")
-forms.without("a form that can't be sent is not kept", "        if not can_be_sent:\n", "        if False:\n")
-forms.without("a form arrives once", "or not await self._spend(form):", "or (await self._spend(form), False)[1]:")
-forms.without("a form goes where it was sent", "or form.target != _target(incoming)", "")
-forms.without("the button is pressed on our page", " and self._is_of_same_origin(incoming)\n", "\n")
-forms.without("a sibling domain plants no form", '_form_", secure=options.cookie_secure)', '_form_", secure=False)')
+forms.without(
+    "a sibling's form is not kept",
+    "KeptForms._is_of_same_origin",
+    replaced('site == "same-origin"', 'site in ("same-origin", "same-site")'),
+)
+forms.without("Origin has a say beside Sec-Fetch-Site", "KeptForms._is_of_same_origin", always('origin in ("", "null", own)'))
+forms.without("who names no origin is not trusted", "KeptForms._is_of_same_origin", replaced("origin == own", 'origin in ("", own)'))
+forms.without("what is kept is bounded", "_read", never("len(body) > most"))
+forms.without("an address has a few places", "KeptForms._put", omits("only_if_version"))
+forms.without("few are read at a time", "KeptForms.keep", never("not self._readers.take(network)"))
+forms.without("a form that can't be sent is not kept", "KeptForms.keep", never("not can_be_sent"))
+forms.without("a form arrives once", "KeptForms.unpacked", replaced("not await self._spend(form)", "(await self._spend(form), False)[1]"))
+forms.without("a form goes where it was sent", "KeptForms.unpacked", never("form.target != _target(incoming)"))
+forms.without("the button is pressed on our page", "KeptForms.may_be_button", always("self._is_of_same_origin(incoming)"))
+forms.without("a sibling domain plants no form", "KeptForms.__init__", passes(secure="False"))
 
-cookies = door("foundation/crypto/cookies.py", "unit/foundation/crypto/test_cookies.py")
-cookies.without("a prefix hides no cookie of ours", "folded.removeprefix(HOST_PREFIX.lower().encode())", "folded")
+cookies = door("foundation.crypto.cookies", "unit/foundation/crypto/test_cookies.py")
+cookies.without("a prefix hides no cookie of ours", "is_ours", replaced("folded.removeprefix(HOST_PREFIX.lower().encode())", "folded"))
 
 DOORS = (forms, cookies)

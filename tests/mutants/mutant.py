@@ -1,40 +1,58 @@
-"""One defence switched off: the file, the text that goes, what stands there instead, and the tests that must notice."""
+"""One defence switched off: the place, what it means without the defence, and the tests that must notice."""
 
+import ast
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.mutants.operations import Operation, place_of
 
 ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`name` says what no longer holds.  `tests` are paths under tests/, each perhaps with `::test_name`."""
+    """`name` says what no longer holds.  `module` and `where` are dotted; "" is the module itself.
+
+    `tests` are paths under tests/, each perhaps with `::test_name`.
+    """
 
     name: str
-    file: str
-    old: str
-    new: str
+    module: str
+    where: str
+    operation: Operation
     tests: tuple[str, ...]
 
-    def applied_to(self, text: str) -> str:
-        """ValueError where the old text is not there exactly once: then the table is wrong, not the product."""
-        if (count := text.count(self.old)) != 1:
-            raise ValueError(f"{self.name!r}: the old text occurs {count} times in {self.file}")
-        return text.replace(self.old, self.new)
+    @property
+    def file(self) -> str:
+        return self.module.replace(".", "/") + ".py"
+
+    def applied_to(self, source: str) -> str:
+        return ast.unparse(self.tree(source))
+
+    def tree(self, source: str) -> ast.Module:
+        """The module without the defence.  ValueError where its place or what it changes there is not found: the table is wrong."""
+        tree = ast.parse(source)
+        place = place_of(tree, self.where)
+        before = ast.dump(place)
+        if (count := self.operation.edit(place)) != self.operation.times:
+            raise ValueError(f"{self.name!r}: {self.operation.source} is found {count} times in {self.where or 'the module'}")
+        if ast.dump(place) == before:
+            raise ValueError(f"{self.name!r} changes nothing")
+        return tree
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A file with defences, and the tests that hold them."""
+    """A module with defences, and the tests that hold them."""
 
-    file: str
+    module: str
     tests: tuple[str, ...]
     mutants: list[Mutant] = field(default_factory=list)
 
-    def without(self, name: str, old: str, new: str, *tests: str) -> None:
+    def without(self, name: str, where: str, operation: Operation, *tests: str) -> None:
         """`tests` stand in for the door's own."""
-        self.mutants.append(Mutant(name, self.file, old, new, tests or self.tests))
+        self.mutants.append(Mutant(name, self.module, where, operation, tests or self.tests))
 
 
-def door(file: str, *tests: str) -> Door:
-    return Door(file, tests)
+def door(module: str, *tests: str) -> Door:
+    return Door(module, tests)

@@ -1,87 +1,104 @@
 """Defences of the sign-out: who may ask for it, whose sessions end, and that none is left."""
 
 from tests.mutants.mutant import door
+from tests.mutants.operations import always, lacks, never, replaced, skips
 
-logout_token = door("authenticate/provider/logout_token.py", "unit/authenticate/provider/test_logout_token.py")
-logout_token.without("a logout token is of our issuer", "if not isinstance(named, str) or not is_issuer(issuer, named):", "if False:")
-logout_token.without("one tenant's key signs nobody of another out", "if signs_for(key, issuer, named)", "")
+logout_token = door("authenticate.provider.logout_token", "unit/authenticate/provider/test_logout_token.py")
+logout_token.without("a logout token is of our issuer", "verify", never("not isinstance(named, str) or not is_issuer(issuer, named)"))
+logout_token.without("one tenant's key signs nobody of another out", "verify", always("signs_for(key, issuer, named)"))
+logout_token.without("a logout token's signature is asked for", "verify", skips("LOGOUT_TOKEN.check_signature(...)"))
+logout_token.without("a logout token is for us", "verify", skips("LOGOUT_TOKEN.audiences(...)"))
+logout_token.without("a logout token has its time", "verify", skips("LOGOUT_TOKEN.check_times(payload, now)"))
+logout_token.without("a logout token is young", "verify", never("issued <= now - LONGEST"))
 logout_token.without(
-    "a logout token's signature is asked for", '    LOGOUT_TOKEN.check_signature(token, usable, algorithm, header.get("kid"))\n', ""
+    "a logout token says what it is", "_check_kind", never("not isinstance(events, dict) or not isinstance(events.get(EVENT), dict)")
 )
-logout_token.without("a logout token is for us", "    LOGOUT_TOKEN.audiences(payload, client_id)\n", "")
-logout_token.without("a logout token has its time", "    LOGOUT_TOKEN.check_times(payload, now)\n", "")
-logout_token.without("a logout token is young", "if issued <= now - LONGEST:", "if False:")
+logout_token.without("what has a nonce is no logout token", "_check_kind", never('"nonce" in payload'))
+logout_token.without("a logout token names somebody", "verify", never("not (subject or sid)"))
 logout_token.without(
-    "a logout token says what it is", "if not isinstance(events, dict) or not isinstance(events.get(EVENT), dict):", "if False:"
+    "a logout token has an id of its own", "verify", replaced('LOGOUT_TOKEN.text(payload, "jti")', 'str(payload.get("jti", ""))')
 )
-logout_token.without("what has a nonce is no logout token", 'if "nonce" in payload:', "if False:")
-logout_token.without("a logout token names somebody", "if not (subject or sid):", "if False:")
-logout_token.without("a logout token has an id of its own", 'LOGOUT_TOKEN.text(payload, "jti")', 'str(payload.get("jti", ""))')
-logout_token.without("a token is remembered for as long as it is good", '"exp") + LEEWAY', '"exp")')
+logout_token.without(
+    "a token is remembered for as long as it is good",
+    "verify",
+    replaced('LOGOUT_TOKEN.time(payload, "exp") + LEEWAY', 'LOGOUT_TOKEN.time(payload, "exp")'),
+)
 
-provider_logout = door("authenticate/session/provider_logout.py", "unit/authenticate/session/test_provider_logout.py")
-provider_logout.without("a logout token is used once", "if await self._broker.get(SPENT, spent) is not None:", "if False:")
-provider_logout.without("a used token is remembered", "        await self._broker.spend(spent, signed_out.expires)\n", "")
+provider_logout = door("authenticate.session.provider_logout", "unit/authenticate/session/test_provider_logout.py")
+provider_logout.without("a logout token is used once", "ProviderLogout.by_token", never("await self._broker.get(SPENT, spent) is not None"))
+provider_logout.without("a used token is remembered", "ProviderLogout.by_token", skips("await self._broker.spend(...)"))
 provider_logout.without(
     "a sign-in under way learns of the sign-out",
-    "        await self._sessions.note_sign_out(signed_out.issuer, **whom, issued=signed_out.issued, now=self._clock())\n",
-    "",
+    "ProviderLogout.by_token",
+    skips("await self._sessions.note_sign_out(...)"),
 )
-provider_logout.without("a browser names our provider", " or not is_issuer(discovery.issuer, issuer):", ":")
-provider_logout.without("a browser names what can't be guessed", "if len(sid) < SHORTEST_UNGUESSABLE:", "if False:")
+provider_logout.without("a browser names our provider", "ProviderLogout.by_browser", always("is_issuer(discovery.issuer, issuer)"))
+provider_logout.without("a browser names what can't be guessed", "ProviderLogout.by_browser", never("len(sid) < SHORTEST_UNGUESSABLE"))
 
-provider_sessions = door("authenticate/session/provider_sessions.py", "unit/authenticate/session/test_provider_sessions.py")
-provider_sessions.without("the sessions of others stay", "if not record.id.startswith(prefix):", "if False:")
-provider_sessions.without("a sid is one person's", "if not subject or ProviderSession.from_record(record).subject == subject:", "if True:")
-provider_sessions.without("an old word ends no new sign-in", "if vouched <= note.issued and", "if")
+provider_sessions = door("authenticate.session.provider_sessions", "unit/authenticate/session/test_provider_sessions.py")
+provider_sessions.without("the sessions of others stay", "ProviderSessions._under", never("not record.id.startswith(prefix)"))
+provider_sessions.without(
+    "a sid is one person's", "ProviderSessions.session_ids", always("not subject or ProviderSession.from_record(record).subject == subject")
+)
+provider_sessions.without("an old word ends no new sign-in", "ProviderSessions.has_signed_out", always("vouched <= note.issued"))
 
-sessions = door("authenticate/session/sessions.py", "unit/authenticate/session/test_provider_logout.py")
-sessions.without("whoever signed out meanwhile has no session", "if await self.at_provider.has_signed_out(session):", "if False:")
-sessions.without("a session is found by what the provider calls it", "        await self.at_provider.remember(session)\n", "")
+sessions = door("authenticate.session.sessions", "unit/authenticate/session/test_provider_logout.py")
+sessions.without("whoever signed out meanwhile has no session", "Sessions.create", never("await self.at_provider.has_signed_out(session)"))
+sessions.without("a session is found by what the provider calls it", "Sessions.create", skips("await self.at_provider.remember(session)"))
 
-backchannel = door("authenticate/views/provider_logout.py", "unit/authenticate/views/test_provider_logout.py")
+backchannel = door("authenticate.views.provider_logout", "unit/authenticate/views/test_provider_logout.py")
 backchannel.without(
-    "of the provider's troubles no stranger hears", "    except (WrongToken, WrongTime) as error:\n", "    except ProviderError as error:\n"
+    "of the provider's troubles no stranger hears", "backchannel_logout", replaced("(WrongToken, WrongTime)", "ProviderError")
 )
-backchannel.without("a form has one token", "if len(tokens) != 1:", "if not tokens:")
-backchannel.without("a token comes as a form", " if request.content_type == FORM else []", "")
-backchannel.without("a browser says each thing once", "if any(len(values) != 1 for values in named):", "if not all(named):")
+backchannel.without("a form has one token", "backchannel_logout", replaced("len(tokens) != 1", "not tokens"))
+backchannel.without("a token comes as a form", "backchannel_logout", always("request.content_type == FORM"))
+backchannel.without(
+    "a browser says each thing once", "frontchannel_logout", replaced("any((len(values) != 1 for values in named))", "not all(named)")
+)
 backchannel.without(
     "no page of others clears our cookie",
-    'return responses.page("authenticate/signed_out.html", framed_by=framed_by, everywhere=False)',
-    'response = responses.page("authenticate/signed_out.html", framed_by=framed_by, everywhere=False)\n'
-    "    return responses.with_cookies(response, service.sessions.clear_cookies([], service.host_port, request.path))",
+    "frontchannel_logout",
+    replaced(
+        'return responses.page("authenticate/signed_out.html", framed_by=framed_by, everywhere=False)',
+        'response = responses.page("authenticate/signed_out.html", framed_by=framed_by, everywhere=False)\nreturn responses.with_cookies(response, service.sessions.clear_cookies([], service.host_port, request.path))',
+    ),
 )
 
-post_logout_redirect = door("authenticate/post_logout_redirect.py", "unit/authenticate/test_post_logout_redirect.py")
+post_logout_redirect = door("authenticate.post_logout_redirect", "unit/authenticate/test_post_logout_redirect.py")
 post_logout_redirect.without(
     "sign-out leads to hosts of ours",
-    "return target.short(MAX_URL) if target is not None else self._default",
-    "return wanted or self._default",
+    "PostLogoutRedirect.url",
+    replaced("target.short(MAX_URL) if target is not None else self._default", "wanted or self._default"),
 )
-post_logout_redirect.without("what is no longer ours is not gone to", "return self.url(wanted, is_route_origin)", "return wanted")
+post_logout_redirect.without(
+    "what is no longer ours is not gone to", "PostLogoutRedirect.url_of", replaced("self.url(wanted, is_route_origin)", "wanted")
+)
 
 provider_client = door(
-    "authenticate/provider/client.py", "unit/authenticate/provider/test_client.py", "unit/authenticate/views/test_sign_out.py"
+    "authenticate.provider.client", "unit/authenticate/provider/test_client.py", "unit/authenticate/views/test_sign_out.py"
 )
-provider_client.without("a long token stays out of URLs", " if 0 < len(session.id_token) <= LONGEST_HINT else {}", "")
 provider_client.without(
-    "a silent provider keeps nobody signed in", "async with asyncio.timeout(timeout):", "async with asyncio.timeout(None):"
+    "a long token stays out of URLs", "ProviderClient.end_session_url", always("0 < len(session.id_token) <= LONGEST_HINT")
+)
+provider_client.without(
+    "a silent provider keeps nobody signed in",
+    "ProviderClient.end_session_url",
+    replaced("asyncio.timeout(timeout)", "asyncio.timeout(None)"),
 )
 
-oidc_provider = door("authenticate/providers/oidc.py", "unit/authenticate/provider/test_client.py")
-oidc_provider.without("the access token is revoked, too", ', (session.access_token, "access_token")', "")
+oidc_provider = door("authenticate.providers.oidc", "unit/authenticate/provider/test_client.py")
+oidc_provider.without("the access token is revoked, too", "OIDCProvider.revocable_tokens", lacks('(session.access_token, "access_token")'))
 
-keycloak = door("authenticate/providers/keycloak.py", "unit/authenticate/providers/test_keycloak.py")
+keycloak = door("authenticate.providers.keycloak", "unit/authenticate/providers/test_keycloak.py")
 keycloak.without(
     "a sign-out leaves the other browsers at Keycloak",
-    'return ((session.access_token, "access_token"),)',
-    "return super().revocable_tokens(session)",
+    "KeycloakProvider.revocable_tokens",
+    replaced('((session.access_token, "access_token"),)', "super().revocable_tokens(session)"),
 )
-keycloak.without("nothing outlives its sign-out", '    default_scopes = ("openid", "profile", "email")\n', "")
-google = door("authenticate/providers/google.py", "unit/authenticate/providers/test_generic.py")
+keycloak.without("nothing outlives its sign-out", "KeycloakProvider", skips("default_scopes = ..."))
+google = door("authenticate.providers.google", "unit/authenticate/providers/test_generic.py")
 google.without(
-    "a sign-out leaves the other browsers at Google", "        return ()\n", "        return super().revocable_tokens(session)\n"
+    "a sign-out leaves the other browsers at Google", "GoogleProvider.revocable_tokens", replaced("()", "super().revocable_tokens(session)")
 )
 
 DOORS = (

@@ -1,26 +1,23 @@
-"""The table of mutants can't rot: every text it takes away is still there, once, and every test it names exists."""
+"""The table of mutants can't rot: every place it names is there, means something else without its defence, and every test exists."""
 
 import importlib
 import re
-
-import pytest
 
 from tests.mutants.mutant import ROOT, Door, Mutant
 from tests.mutants.table import MUTANTS
 
 
 def test_each_mutant_can_be_applied() -> None:
-    assert [problem for mutant in MUTANTS if (problem := _what_is_wrong(mutant))] == []
+    sources = {file: (ROOT / file).read_text() for file in {mutant.file for mutant in MUTANTS}}
+    assert [problem for mutant in MUTANTS if (problem := _what_is_wrong(mutant, sources[mutant.file]))] == []
 
 
-def _what_is_wrong(mutant: Mutant) -> str:
-    text = (ROOT / mutant.file).read_text()
+def _what_is_wrong(mutant: Mutant, source: str) -> str:
     try:
-        changed = mutant.applied_to(text)
-        compile(changed, mutant.file, "exec")
+        compile(mutant.tree(source), mutant.file, "exec")
     except (ValueError, SyntaxError) as error:
-        return f"{mutant.file}: {mutant.name}: {error}"
-    return "" if changed != text else f"{mutant.file}: {mutant.name}: changes nothing"
+        return f"{mutant.file}: {error}"
+    return ""
 
 
 def test_the_tests_that_must_notice_exist() -> None:
@@ -49,12 +46,4 @@ def test_each_mutant_has_a_name_of_its_own() -> None:
 
 
 def test_there_are_as_many_mutants_as_were_promised() -> None:
-    assert len(MUTANTS) >= 50
-
-
-def test_a_text_that_occurs_twice_is_a_mistake_of_the_table() -> None:
-    mutant = Mutant("sample", "sample.py", "a", "b", ("sample",))
-    assert mutant.applied_to("xay") == "xby"
-    for text in ("", "aa"):
-        with pytest.raises(ValueError, match="occurs"):
-            mutant.applied_to(text)
+    assert len(MUTANTS) >= 1000

@@ -4,6 +4,7 @@ import ast
 import gc
 import graphlib
 import tomllib
+from functools import cache
 from pathlib import Path
 
 from tests.support.source_trees import parsed
@@ -44,20 +45,22 @@ NAMED_TWICE = {
     "Route": "a setting's name, and the model whose name makes the address of the admin's page",
 }
 
-TREES = {source: parsed((ROOT / source).read_text()) for source in SOURCES}
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Parsed for the tests that look at them, not by each process that collects the tests."""
+    return {source: parsed((ROOT / source).read_text()) for source in SOURCES}
 
 
-def test_path(source: Path) -> Path:
-    return ROOT / "tests" / "unit" / source.parent / f"test_{source.name}"
-
-
-test_path.__test__ = False  # type: ignore[attr-defined]
+def has_test(source: Path) -> bool:
+    """At its own path: under tests/integration what means nothing without another program, else under tests/unit, which needs none."""
+    return any((ROOT / "tests" / kind / source.parent / f"test_{source.name}").exists() for kind in ("unit", "integration"))
 
 
 def test_every_module_has_its_test_where_one_looks_for_it() -> None:
-    missing = [str(source) for source in SOURCES if not test_path(source).exists() and str(source) not in TESTED_ELSEWHERE]
-    needless = [name for name in TESTED_ELSEWHERE if Path(name) not in SOURCES or test_path(Path(name)).exists()]
-    assert missing == [], "has no test file of its name under tests/unit"
+    missing = [str(source) for source in SOURCES if not has_test(source) and str(source) not in TESTED_ELSEWHERE]
+    needless = [name for name in TESTED_ELSEWHERE if Path(name) not in SOURCES or has_test(Path(name))]
+    assert missing == [], "has no test file of its name under tests/unit or tests/integration"
     assert needless == [], "is listed in TESTED_ELSEWHERE needlessly"
 
 
@@ -68,14 +71,14 @@ def test_every_module_says_first_what_it_is_and_is_short_enough_to_read() -> Non
 
 
 def _docstring_lines(source: Path) -> int:
-    return len((ast.get_docstring(TREES[source]) or "").splitlines())
+    return len((ast.get_docstring(trees()[source]) or "").splitlines())
 
 
 def test_functions_stay_within_fifty_lines() -> None:
     too_long = [
         f"{source}:{node.lineno} {node.name}"
         for source in SOURCES
-        for node in ast.walk(TREES[source])
+        for node in ast.walk(trees()[source])
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno + 1 > 50
     ]
     assert too_long == []
@@ -85,7 +88,7 @@ def test_a_class_name_stands_once() -> None:
     """A leading underscore and capitals make no other name."""
     places: dict[str, list[str]] = {}
     for source in SOURCES:
-        for node in ast.walk(TREES[source]):
+        for node in ast.walk(trees()[source]):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name.lstrip("_").lower(), []).append(f"{source}:{node.lineno} {node.name}")
     twice = {name: found for name, found in places.items() if len(found) > 1}
@@ -100,7 +103,7 @@ def test_no_import_goes_in_a_circle() -> None:
     graph: dict[str, set[str]] = {}
     for source in SOURCES:
         imported = graph.setdefault(".".join(source.with_suffix("").parts), set())
-        for node in ast.walk(TREES[source]):
+        for node in ast.walk(trees()[source]):
             if isinstance(node, ast.Import):
                 imported |= {each.name for each in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module is not None:

@@ -13,7 +13,7 @@ from aiohttp import TCPConnector
 from aiohttp.streams import StreamReader
 
 from proxy.upstreams.connection import UpstreamConnection
-from tests.repo.test_layout import ROOT, TREES
+from tests.repo.test_layout import ROOT, trees
 
 UPSTREAMS = "unit/proxy/upstreams/test_client.py"
 READ_SLOWLY = f"{UPSTREAMS}::test_little_is_held_for_a_client_that_reads_slowly"
@@ -21,8 +21,8 @@ BROKE_OFF = f"{UPSTREAMS}::test_what_came_before_an_answer_broke_off_is_read_fir
 RESET = "unit/proxy/upstreams/test_connection.py::test_an_answer_whose_upstream_resets_before_it_is_read_is_whole"
 HALF_CLOSE = "unit/proxy/listener/test_tunnel.py::test_openssl_is_given_nothing_that_comes_after_the_client_s_end"
 TURNS = "unit/proxy/listener/test_fair_selector.py::test_a_loop_works_with_turns_and_stands_new_connections_behind"
-IDLE_LINES = "unit/databroker/store/test_kvstore.py::test_a_line_that_was_silent_is_used_again_at_once"
-CLUSTER = "unit/databroker/store/test_kvclient.py::test_a_cluster_that_was_away_is_found_again"
+IDLE_LINES = "integration/databroker/store/test_kvstore.py::test_a_line_that_was_silent_is_used_again_at_once"
+CLUSTER = "integration/databroker/store/test_kvclient.py::test_a_cluster_that_was_away_is_found_again"
 
 # (library, None for Python's own; where it is used; name) -> where it is tested.
 USED = {
@@ -73,9 +73,9 @@ DOCUMENTED = {"_meta", "_replace"}
 
 
 def test_each_private_name_of_others_has_its_test() -> None:
-    used = {(str(source), name) for source, tree in TREES.items() for name in _private_of_others(tree)}
+    used = {(str(source), name) for source, tree in trees().items() for name in _private_of_others(tree)}
     # `ours` of another file of ours: what its module defines.
-    ours = {name for tree in TREES.values() for name in _defined(tree)}
+    ours = {name for tree in trees().values() for name in _defined(tree)}
     listed = {(path, name) for _, path, name in USED}
     assert {each for each in used if each[1] not in ours} - listed == set(), "lacks a row in USED"
     assert listed - used == set(), "is listed needlessly"

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,7 @@ HOLDERS = frozenset(
 RULES = frozenset(rule.__name__ for model in (Options, Route, *MODELS) for rule in model.RULES) | {rule.__name__ for rule in WEAKNESSES}
 
 
+@cache
 def attributes_read() -> set[str]:
     found = set()
     for package in PACKAGES:
@@ -122,9 +124,6 @@ def _last_name(node: ast.AST) -> str:
     return getattr(node, "id", "") or getattr(node, "attr", "")
 
 
-READ = attributes_read()
-
-
 def test_every_key_is_read_by_somebody() -> None:
     assert [identified(key) for key in ALL_KEYS if not _is_read(key)] == []
 
@@ -132,7 +131,7 @@ def test_every_key_is_read_by_somebody() -> None:
 def _is_read(key: SettingKey) -> bool:
     (attribute,) = (attribute for name, attribute in key.owner.attributes().items() if name == key.name)
     has_one_value = key.reader is not None and len(key.reader.shape.get("enum", ())) == 1
-    return attribute in READ or has_one_value
+    return attribute in attributes_read() or has_one_value
 
 
 def test_a_key_that_nobody_reads_is_noticed() -> None:

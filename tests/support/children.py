@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 POLL = 0.02  # seconds
@@ -57,24 +58,33 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float = 20) ->
         time.sleep(POLL)
 
 
+def _started(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+
+
 class Child:
     """A program under test; `lines` are its standard output and error as they came, while `is_read` is set."""
 
-    def __init__(self, *command: str | Path, environment: dict[str, str] | None = None):
+    def __init__(
+        self,
+        *command: str | Path,
+        environment: dict[str, str] | None = None,
+        start: Callable[[list[str], dict[str, str]], Any] = _started,
+    ):
         self.lines: list[str] = []
         self.is_read = threading.Event()
         self.is_read.set()
-        self.process = subprocess.Popen(
-            [str(part) for part in command],
-            cwd=ROOT,
-            env=environment or clean_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
+        self.process = start([str(part) for part in command], environment or clean_environment())
         self._reader = threading.Thread(target=self._read, name=f"output of {command}", daemon=True)
         self._reader.start()
 

@@ -29,6 +29,7 @@ from examples.demo.loopback import LoopbackTransport
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import Child, clean_environment, free_port
 from tests.support.development_provider import pick_person
+from tests.support.prepared import manage
 
 AUTHENTICATE_HOST = "authenticate.localhost"
 
@@ -109,9 +110,11 @@ class RunningGate:
         self.port = builder.port
         self.certificates = certificates
         self.config_file = config_file
-        run = ("manage.py", "rungate", "-config", config_file) if command is None else command(builder.listens, certificates)
-        others = {} if command is None else {"GATE_CONFIG": str(config_file)}
-        self.child = Child.python(*run, environment=clean_environment(**others, **(environment or {})))
+        said = clean_environment(**(environment or {}))
+        if command is None:
+            self.child = manage("rungate", "-config", config_file, environment=said)
+        else:
+            self.child = Child.python(*command(builder.listens, certificates), environment={**said, "GATE_CONFIG": str(config_file)})
         try:
             self.child.wait_for(self._answers, "gate answers /ping", 60)
         except BaseException:

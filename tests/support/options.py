@@ -30,5 +30,5 @@ def make_options(directory: Path, **settings: Any) -> Options:
     """Loads a file in `directory`; a setting given as None is left out."""
     chosen = {key: value for key, value in {**MINIMAL, "data_dir": str(directory / "data"), **settings}.items() if value is not None}
     path = directory / "config.yaml"
-    path.write_text(yaml.safe_dump(chosen))
+    path.write_text(yaml.dump(chosen, Dumper=yaml.CSafeDumper))
     return load_options(path, {})

@@ -19,6 +19,7 @@ from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import ROOT, Child, free_port
 from tests.support.client_certificates import Issued, authority
 from tests.support.gate import EverythingOnLoopback
+from tests.support.prepared import manage
 
 JOBS_ROUTE = """                        - match: { prefix: /jobs/ }
                           route: { cluster: application }
@@ -51,7 +52,7 @@ class OwnEnvoy:
         return httpx.AsyncClient(transport=EverythingOnLoopback(verify=context, trust_env=False), **options)
 
     def begin(self) -> None:
-        child = Child.python("manage.py", "rungate", "-config", self.directory / "gate.yaml")
+        child = manage("rungate", "-config", self.directory / "gate.yaml")
         self.gate.append(child)
         child.wait_for_line("gate is ready", 60)
         child.wait_for(self._answers, "the Envoy is answered", 60)

@@ -14,6 +14,7 @@ import yaml
 
 from tests.support.certs import certificate_files
 from tests.support.children import Child, free_port
+from tests.support.prepared import manage
 from tests.support.redis_server import RedisServer
 
 AUTHENTICATE_HOST, ROUTE_HOST = "authenticate.localhost", "hello.localhost"
@@ -79,7 +80,7 @@ class Split:
         return path
 
     def begin(self, services: str, number: int) -> Child:
-        child = Child.python("manage.py", "rungate", "-config", self.write(services, number))
+        child = manage("rungate", "-config", self.write(services, number))
         self.children[services, number] = child
         return self._stack.enter_context(child)
 

@@ -11,9 +11,9 @@ from databroker.store.database import DatabaseStore
 from databroker.store.memory import MemoryStore
 from databroker.store.sealed import SealedStore
 from gateproject.settings import _postgresql
-from tests.support.children import Child
 from tests.support.options import make_options
 from tests.support.postgresql import PostgresServer
+from tests.support.prepared import manage
 
 Opener = Callable[[Callable[[], float]], StoreBackend]
 
@@ -28,7 +28,7 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresSer
     with PostgresServer() as server:
         directory = tmp_path_factory.mktemp("postgresql")
         make_options(directory, database_url=server.url)
-        with Child.python("manage.py", "migrate", "-v", "0", "-config", directory / "config.yaml") as migration:
+        with manage("migrate", "-v", "0", "-config", directory / "config.yaml") as migration:
             assert migration.process.wait(60) == 0, migration.output
         yield server
 

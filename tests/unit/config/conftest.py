@@ -88,7 +88,7 @@ def load(tmp_path: Path) -> Load:
 
     def make(environ: dict[str, str] | None = None, **settings: Any) -> Options:
         chosen = {key: value for key, value in {**MINIMAL, **settings}.items() if value is not None}
-        return parse_options(yaml.safe_dump(chosen).encode(), ".yaml", environ or {}, tmp_path)
+        return parse_options(yaml.dump(chosen, Dumper=yaml.CSafeDumper).encode(), ".yaml", environ or {}, tmp_path)
 
     return make
 

@@ -28,8 +28,11 @@ ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "regex":
 
 @pytest.fixture(autouse=True)
 def _thawed() -> Iterator[None]:
+    gc.unfreeze()
     yield
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()  # as tests/conftest.py leaves it
 
 
 def test_the_collector_waits_and_never_looks_at_what_was_made() -> None:

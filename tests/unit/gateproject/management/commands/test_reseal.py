@@ -13,7 +13,6 @@ from config.options import Options
 from databroker.records import SESSION
 from databroker.store.open import open_store
 from tests.support.options import SHARED_SECRET, make_options
-from tests.support.redis_server import RedisServer
 
 NEW = base64.b64encode(b"n" * 32).decode()
 
@@ -34,21 +33,19 @@ async def ids(options: Options, *puts: str) -> list[str]:
     return found
 
 
+@pytest.mark.usefixtures("database")
 def test_every_record_is_sealed_with_the_first_key(tmp_path: Path) -> None:
-    with RedisServer(tmp_path / "redis") as server:
+    def options(*secrets: str) -> Options:
+        return make_options(tmp_path, databroker_storage_type="database", shared_secret=list(secrets))
 
-        def options(*secrets: str) -> Options:
-            where = {"databroker_storage_type": "kvstore", "databroker_storage_connection_string": server.url}
-            return make_options(tmp_path, **where, shared_secret=list(secrets))
-
-        written = asyncio.run(ids(options(SHARED_SECRET), *(f"{number:03}" for number in range(250))))
-        said = reseal(options(NEW, SHARED_SECRET))
-        assert "session: 200 sealed anew" in said
-        assert "session: done, 250 sealed anew, 0 unreadable" in said
-        assert "session: done, 0 sealed anew" in reseal(options(NEW, SHARED_SECRET))
-        assert asyncio.run(ids(options(NEW))) == written
-        with pytest.raises(CommandError, match="sealed under another shared_secret"):
-            reseal(options(SHARED_SECRET))
+    written = asyncio.run(ids(options(SHARED_SECRET), *(f"{number:03}" for number in range(250))))
+    said = reseal(options(NEW, SHARED_SECRET))
+    assert "session: 200 sealed anew" in said
+    assert "session: done, 250 sealed anew, 0 unreadable" in said
+    assert "session: done, 0 sealed anew" in reseal(options(NEW, SHARED_SECRET))
+    assert asyncio.run(ids(options(NEW))) == written
+    with pytest.raises(CommandError, match="sealed under another shared_secret"):
+        reseal(options(SHARED_SECRET))
 
 
 def test_in_memory_there_is_nothing_to_seal(tmp_path: Path) -> None:

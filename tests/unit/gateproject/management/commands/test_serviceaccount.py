@@ -2,7 +2,6 @@
 
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,13 @@ from config.options import Options
 from databroker.models import AuditEntry, ServiceAccount
 from foundation.crypto.service_account_token import name_in
 from tests.support.options import make_options
-from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.usefixtures("database")
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> Iterator[Options]:
-    with RedisServer(tmp_path / "redis") as server:
-        yield make_options(tmp_path, databroker_storage_type="kvstore", databroker_storage_connection_string=server.url)
+def options(tmp_path: Path) -> Options:
+    return make_options(tmp_path, databroker_storage_type="database")
 
 
 def run(options: Options, *arguments: Any) -> str:

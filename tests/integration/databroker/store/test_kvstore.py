@@ -14,8 +14,13 @@ from databroker.store import kvscripts
 from databroker.store.base import ANEW, RecordChange, StartOver
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.kvstore import REMEMBERED, KvStore
+from databroker.store.measured import MeasuredStore
+from databroker.store.open import open_store
+from databroker.store.sealed import SealedStore
 from foundation.errors import BrokerError
+from foundation.telemetry.metrics import registry
 from tests.support.faulty_line import FaultyLine
+from tests.support.options import make_options
 from tests.support.redis_server import RedisServer
 
 NOW = 1_700_000_000.0
@@ -321,3 +326,18 @@ async def test_a_password_is_in_no_error(tmp_path: Path, clock: Clock) -> None:
         store = KvStore(open_client(storage_url(server.url.replace("//", "//:hunter2@")), StorageTls(), 3), clock)
         assert await store.get(SESSION, "a") is None
         await store.close()
+
+
+@pytest.mark.parametrize("kind", ["kvstore", "redis"])
+async def test_a_kvstore_is_sealed_and_reached_as_configured(tmp_path: Path, redis_server: RedisServer, kind: str) -> None:
+    options = make_options(tmp_path, databroker_storage_type=kind, databroker_storage_connection_string=redis_server.url)
+    store = open_store(options)
+    await store.put("session", "s", {"access_token": "hunter2"})
+    assert isinstance(store, SealedStore)
+    assert isinstance(store._store, MeasuredStore)
+    assert isinstance(store._store._store, KvStore)
+    operations = {"operation": "put", "result": "success", "backend": "kvstore", "service": "databroker"}
+    assert registry.get_sample_value("storage_operation_duration_ms_count", operations) >= 1
+    assert registry.get_sample_value("kvstore_conns") >= registry.get_sample_value("kvstore_idle_conns") >= 1
+    assert "hunter2" not in redis_server.command("--no-raw", "HGETALL", "{gate}records")
+    await store.close()

@@ -1,0 +1,169 @@
+"""Prepared process: `manage.py` forked from an interpreter that has imported what we depend on, which makes a start less than half as dear.
+
+What is imported beforehand is other people's (LIBRARIES); every line of ours runs in the new process, from the first of manage.py on.
+"""
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from tests.support.children import ROOT, Child, clean_environment
+
+# None of them starts a thread, opens a descriptor that stays, or reads Django's settings.
+LIBRARIES = """
+    acme.client aiohttp asgiref.sync channels.routing cryptography.x509 cryptography.hazmat.primitives.serialization.pkcs12
+    django.core.handlers.asgi django.core.management django.core.management.commands.migrate django.core.validators
+    django.db.backends.sqlite3.base django.db.migrations.executor django.db.models django.forms django.http django.template django.urls
+    django.views.generic envoy.service.auth.v3.external_auth_pb2 envoy.service.ext_proc.v3.external_processor_pb2
+    google.protobuf.json_format grpc.aio h11 httpcore httpx jinja2 josepy jwt OpenSSL.SSL prometheus_client pydantic
+    pydantic.json_schema pydantic.types re2 redis.asyncio.cluster redis.asyncio.sentinel requests service_identity sqlparse structlog
+    twisted.internet.endpoints twisted.internet.ssl twisted.internet.tcp twisted.logger twisted.protocols.tls twisted.web.http yaml
+""".split()  # noqa: SIM905 - easier to read
+# What an interpreter or the loader reads when it starts, and a fork would not.
+_READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC", "GLIBC", "PATH")
+
+
+class PreparedProcess:
+    """As much of subprocess.Popen as tests use.  `status` tells the process id and, when it has ended, its exit status."""
+
+    def __init__(self, status: int, output: int):
+        self._status = os.fdopen(status)
+        self.pid = int(self._status.readline())
+        self.stdout: IO[str] = open(output, errors="replace")  # noqa: SIM115 - closed by who reads it
+        self.returncode: int | None = None
+        self._waiting = threading.Lock()
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        with self._waiting:
+            if self.returncode is None:
+                if not select.select([self._status], [], [], timeout)[0]:
+                    raise subprocess.TimeoutExpired("manage.py", timeout or 0)
+                self.returncode = int(self._status.readline())
+                self._status.close()
+            return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class _Preparer:
+    """The process that is forked from; one for each process of tests, begun when the first asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._line: socket.socket | None = None
+
+    def start(self, arguments: list[str], environment: dict[str, str]) -> PreparedProcess:
+        status, tells = os.pipe()
+        output, says = os.pipe()
+        with self._lock:
+            if self._line is None:
+                self._line = self._begun()
+            socket.send_fds(self._line, [json.dumps([arguments, environment]).encode()], [tells, says])
+        os.close(tells)
+        os.close(says)
+        return PreparedProcess(status, output)
+
+    def _begun(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-m", "tests.support.prepared", str(theirs.fileno())]
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=[theirs.fileno()]
+        )
+        theirs.close()
+
+        def end() -> None:
+            ours.close()
+            process.wait()
+
+        atexit.register(end)
+        return ours
+
+
+_preparer = _Preparer()
+
+
+def manage(*arguments: str | Path, environment: dict[str, str] | None = None) -> Child:
+    """`manage.py` with these arguments; started afresh where its environment asks more of the interpreter than ours."""
+    environment = environment or clean_environment()
+    if _read_at_start(environment) != _read_at_start(clean_environment()):
+        return Child.python("manage.py", *arguments, environment=environment)
+    return Child("manage.py", *arguments, environment=environment, start=_preparer.start)
+
+
+def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
+
+
+def _wait_for_orders(line: socket.socket) -> list[str]:
+    """Returns in each process that is to be one of manage.py, with its arguments; ends when nobody asks any more."""
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    assert len(os.listdir("/proc/self/task")) == 1, "a library has started a thread"
+    assert "twisted.internet.reactor" not in sys.modules
+    gc.freeze()
+    while True:
+        message, (*descriptors,), _, _ = socket.recv_fds(line, 1 << 20, 2)
+        _reap()
+        if not message:
+            sys.exit()
+        if os.fork() == 0:
+            status, output = descriptors
+            if (child := os.fork()) == 0:
+                return _become(*json.loads(message), output)
+            _supervise(child, status)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _reap() -> None:
+    """Not by ignoring SIGCHLD: the time that they took would be nobody's."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _supervise(child: int, status: int) -> None:
+    os.write(status, f"{child}\n".encode())
+    os.closerange(0, status)
+    os.closerange(status + 1, 64)
+    _, code = os.waitpid(child, 0)
+    os.write(status, f"{os.waitstatus_to_exitcode(code)}\n".encode())
+    os._exit(0)
+
+
+def _become(arguments: list[str], environment: dict[str, str], output: int) -> list[str]:
+    os.setsid()
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.closerange(3, 64)
+    os.environ.clear()
+    os.environ.update(environment)
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.argv = _wait_for_orders(socket.socket(fileno=int(sys.argv[1])))
+    runpy.run_path(sys.argv[0], run_name="__main__")
