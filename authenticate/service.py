@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import structlog
 
@@ -130,10 +130,6 @@ class AuthenticateService:
         task = spawn(self._own_client.revoke(session), name="revoke tokens")
         self._revocations.add(task)
         task.add_done_callback(self._revocations.discard)
-
-    async def session_of(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> SessionRecord | None:
-        """The live session that these Cookie headers hold for this host."""
-        return await self.sessions.find(cookie_headers, host_port, now)
 
     async def spend_state(self, state: str) -> bool:
         """True exactly once for each state; remembered until its cookie would have expired."""

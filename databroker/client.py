@@ -1,5 +1,6 @@
 """Data broker client: what other apps may ask of the data broker."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from foundation.errors import BrokerError
 
 # Spent ids outlive what they guard by this many seconds, because the clocks of two machines may differ.
 CLOCK_SKEW = 60.0
+AT_ONCE = 500  # records of a page
 
 
 class BrokerClient(Protocol):
@@ -89,6 +91,15 @@ class LocalBroker:
             return False
         # A record that expired before it was written guards nothing: the next caller would succeed as well.
         return record.modified < expires + CLOCK_SKEW
+
+
+async def every(client: BrokerClient, type: str, after: str = "") -> AsyncGenerator[Record]:
+    """Every record of a type, behind the id `after`, in order of id; everything else has its turn between two pages."""
+    while page := await client.page(type, after, AT_ONCE):
+        for record in page:
+            yield record
+        after = page[-1].id
+        await asyncio.sleep(0)
 
 
 async def version_of(client: BrokerClient) -> int:

@@ -4,13 +4,12 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from databroker.client import BrokerClient
+from databroker.client import BrokerClient, every
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.store.base import VersionConflict
 from foundation.crypto.service_account_token import NAME, hash_of, new_token
 from foundation.errors import GateError
 
-AT_ONCE = 500
 # "Never" is a date that every clock can tell.
 NEVER = 253_402_300_799.0  # the end of the year 9999
 KEEP = 0.0
@@ -66,11 +65,7 @@ class ServiceAccounts:
             raise AccountError(f"there is no service account {name}")
 
     async def list(self) -> list[ServiceAccountRecord]:
-        accounts, after = list[ServiceAccountRecord](), ""
-        while page := await self._broker.page(SERVICE_ACCOUNT, after, AT_ONCE):
-            accounts += map(ServiceAccountRecord.from_record, page)
-            after = page[-1].id
-        return accounts
+        return [ServiceAccountRecord.from_record(record) async for record in every(self._broker, SERVICE_ACCOUNT)]
 
 
 def checked_name(name: str) -> str:

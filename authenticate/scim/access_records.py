@@ -4,21 +4,16 @@ A resource's `issuer` is the one of whose people it was pushed last, and so is i
 their `groups` that another issuer has told, and which: they stay until somebody tells otherwise, and decide about nobody.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
-
 import structlog
 
 from authenticate.scim.resources import email_of, name_of
 from config.issuers import configured_issuer, counts_for
 from config.options import Options
-from databroker.client import BrokerClient
+from databroker.client import BrokerClient, every
 from databroker.end_sessions import end_sessions
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, DirectoryGroup, DirectoryUser, Record
 
 log = structlog.get_logger(__name__)
-
-AT_ONCE = 500
 
 
 class AccessRecords:
@@ -90,12 +85,3 @@ def issuer_of(resource: Record) -> str:
 
 def is_active(user: Record) -> bool:
     return bool(user.data["resource"]["active"])
-
-
-async def every(broker: BrokerClient, type: str) -> AsyncIterator[Record]:
-    after = ""
-    while page := await broker.page(type, after, AT_ONCE):
-        for record in page:
-            yield record
-        after = page[-1].id
-        await asyncio.sleep(0)  # a large directory must not hold up the requests

@@ -17,14 +17,14 @@ from typing import Any
 
 import structlog
 
-from authenticate.scim.access_records import AccessRecords, every, is_active, issuer_of
+from authenticate.scim.access_records import AccessRecords, is_active, issuer_of
 from authenticate.scim.errors import ScimError, invalid, not_found
 from authenticate.scim.index import Keys, ScimIndex
 from authenticate.scim.patch import patched
 from authenticate.scim.resources import MAX_TEXT, attributes_of, group_of, says_active, user_of
 from config.issuers import counts_for
 from config.options import Options
-from databroker.client import BrokerClient
+from databroker.client import BrokerClient, every
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, Record, SessionRecord
 from databroker.session_reader import person_of
 

@@ -4,13 +4,13 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
-from databroker.client import BrokerClient
+from databroker.client import BrokerClient, every
 from databroker.records import PROVIDER_SESSION, SIGNED_OUT, ProviderSession, Record, SessionRecord, SignedOutNote
 
 # A sign-in that was under way when its person signed out at the provider ends no later than this; in seconds.
 SIGN_IN_TAKES = 600.0
-AT_ONCE = 500
 
 
 class ProviderSessions:
@@ -46,13 +46,12 @@ class ProviderSessions:
         yield session.id
 
     async def _under(self, key: str) -> AsyncGenerator[Record]:
-        prefix = after = f"{key}/"
-        while page := await self._broker.page(PROVIDER_SESSION, after, AT_ONCE):
-            for record in page:
+        prefix = f"{key}/"
+        async with aclosing(every(self._broker, PROVIDER_SESSION, prefix)) as records:
+            async for record in records:
                 if not record.id.startswith(prefix):
                     return
                 yield record
-            after = page[-1].id
 
     async def note_sign_out(self, issuer: str, *, subject: str, sid: str, issued: float, now: float) -> None:
         """Note a sign-out for sign-ins under way, whose sessions are not written yet."""

@@ -33,6 +33,9 @@ INSISTENCE = 15.0  # seconds; together with the rest well within the lease
 FIRST_PAUSE = 0.1
 # Why a renewal ended a session: the provider said so, its answer can't be believed, it could not be asked until too late.
 REFUSED, WRONG, UNREACHABLE = "refused", "wrong", "unreachable"
+# Fields of a session that new tokens, and new claims, are.
+_OF_TOKENS = ("access_token", "refresh_token", "access_token_expires", "tokens_received", "unverified_id_token")
+_OF_CLAIMS = ("claims", "userinfo_claims", "id_token", "unverified_id_token")
 
 
 class SessionEnded(Exception):
@@ -112,17 +115,7 @@ class SessionRefresh:
         now = self._clock()
         renewed = await with_new_tokens(self._client, SessionRecord.from_record(record), now)
         try:
-            return await self._written_at_last(
-                record,
-                lambda current: replace(
-                    current,
-                    access_token=renewed.access_token,
-                    refresh_token=renewed.refresh_token,
-                    access_token_expires=renewed.access_token_expires,
-                    tokens_received=renewed.tokens_received,
-                    unverified_id_token=renewed.unverified_id_token,
-                ),
-            )
+            return await self._written_at_last(record, lambda current: _with(current, renewed, _OF_TOKENS))
         except SessionEnded:
             # Signed out while the provider answered: what it gave must not outlive the session.
             await self._client.revoke(renewed)
@@ -139,16 +132,7 @@ class SessionRefresh:
         await self._remember(user)
         if renewed == session:
             return session
-        record = await self._written(
-            record,
-            lambda current: replace(
-                current,
-                claims=renewed.claims,
-                userinfo_claims=renewed.userinfo_claims,
-                id_token=renewed.id_token,
-                unverified_id_token=renewed.unverified_id_token,
-            ),
-        )
+        record = await self._written(record, lambda current: _with(current, renewed, _OF_CLAIMS))
         return SessionRecord.from_record(record)
 
     async def _remember(self, user: UserRecord) -> None:
@@ -196,3 +180,7 @@ class SessionRefresh:
             yield
         finally:
             await self._broker.release(lease)
+
+
+def _with(session: SessionRecord, renewed: SessionRecord, names: tuple[str, ...]) -> SessionRecord:
+    return replace(session, **{name: getattr(renewed, name) for name in names})

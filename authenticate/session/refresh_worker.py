@@ -9,7 +9,7 @@ import structlog
 
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
 from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSchedule
-from databroker.client import BrokerClient
+from databroker.client import BrokerClient, every
 from databroker.records import SESSION, Record, SessionRecord
 from databroker.store.base import ANEW, StartOver
 from foundation.backoff import delay, pauses
@@ -19,7 +19,6 @@ from foundation.tasks import spawn
 log = structlog.get_logger(__name__)
 
 AT_ONCE = 16
-PAGE = 200
 TICK = 1.0  # the longest sleep, so that a clock that was set is noticed
 DRAIN = 5.0  # seconds for renewals under way at the end: an answer that nobody writes down is a lost refresh token
 UNDER_WAY_PAUSE = 5.0
@@ -167,12 +166,8 @@ class RefreshWorker:
 
     async def _read_all(self) -> None:
         self._schedule.clear()
-        after = ""
-        while page := await self._broker.page(SESSION, after, PAGE):
-            for record in page:
-                self._saw(record.id, record)
-            after = page[-1].id
-            await asyncio.sleep(0)
+        async for record in every(self._broker, SESSION):
+            self._saw(record.id, record)
 
     def _saw(self, session_id: str, record: Record | None) -> None:
         if record is None:

@@ -60,7 +60,7 @@ class CallbackView(GateCallbackView):
     async def login_stale(self) -> HttpResponse:
         """A reload, a "back", a bookmark, or somebody else's link: who is signed in just continues, others start again."""
         service = self.service
-        session = await service.session_of(answers.cookie_headers(self.request), service.host_port, service.clock())
+        session = await service.sessions.find(answers.cookie_headers(self.request), service.host_port, service.clock())
         if session is None:
             return self._start_again("This sign-in was finished before, took too long, or was begun in another browser.")
         target = self._target()
@@ -96,7 +96,7 @@ class CallbackView(GateCallbackView):
         session = await service.sessions.create(
             self.signed_in,
             now,
-            before=await service.session_of(answers.cookie_headers(request), service.host_port, now),
+            before=await service.sessions.find(answers.cookie_headers(request), service.host_port, now),
             client_address=request.scope["gate"].client_address,
             user_agent=request.headers.get("User-Agent", ""),
         )

@@ -28,7 +28,7 @@ async def dashboard(request: HttpRequest) -> HttpResponse:
     service: AuthenticateService = request.scope["gate"].authenticate
     now = service.clock()
     headers = answers.cookie_headers(request)
-    session = await service.session_of(headers, service.host_port, now)
+    session = await service.sessions.find(headers, service.host_port, now)
     if session is None:
         if answers.wants_json(request):
             return responses.error_page(request, 401, "You are not signed in.")

@@ -55,7 +55,7 @@ async def program(request: HttpRequest) -> HttpResponse:
     if route is None:
         return responses.error_page(request, 400, "The address that the program wants to use is not there any more.", advice=START_AGAIN)
     now, asked = service.clock(), StepUpRequest(wanted.acr_values, wanted.max_age)
-    session = await service.session_of(answers.cookie_headers(request), service.host_port, now)
+    session = await service.sessions.find(answers.cookie_headers(request), service.host_port, now)
     if session is None or asked.shortfall(session.claims, session.issued, now):
         return responses.redirect(service.sign_in_url_for(f"{PATH}?request={sealed}", **asked.to_url()))
     if request.method == "POST" and _is_proven(request, service, session):

@@ -23,7 +23,7 @@ async def refresh(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return HttpResponseNotAllowed(["POST"])
     headers = answers.cookie_headers(request)
-    session = await service.session_of(headers, service.host_port, service.clock())
+    session = await service.sessions.find(headers, service.host_port, service.clock())
     if session is None:
         return responses.error_page(request, 401, "You are not signed in.", links=(answers.SIGN_IN_AGAIN,))
     token = request.headers.get(HEADER, "") or request.POST.get(FIELD, "")

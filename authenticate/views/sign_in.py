@@ -40,7 +40,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
     if target is None or not (service.targets.is_own(target) or is_attempt_id(attempt_id)):
         raise BadRequest("this sign-in link leads to a place that does not belong to this site")
     asked = StepUpRequest.from_url(params)
-    session = await service.session_of(answers.cookie_headers(request), service.host_port, now)
+    session = await service.sessions.find(answers.cookie_headers(request), service.host_port, now)
     if session is not None and not (shortfall := asked.shortfall(session.claims, session.issued, now)):
         return responses.redirect(service.way_back(session, target, attempt_id))
     # Whoever must prove again who they are is asked at once; for more strength the provider may know a shorter way.

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from databroker.client import BrokerClient
+from databroker.client import BrokerClient, every
 from databroker.records import RECORD_TYPES, Record
 from databroker.rpc import convert
 from databroker.rpc import databroker_pb2 as pb
@@ -75,7 +75,7 @@ class DataBrokerRpc:
 
     async def Query(self, request: pb.QueryRequest, context: Context) -> pb.QueryResponse:
         wanted, answer = request.query.casefold(), pb.QueryResponse()
-        async for record in self._all(request.type):
+        async for record in every(self._broker, request.type):
             if not _holds(record.data, wanted):
                 continue
             if request.offset <= answer.total_count < request.offset + min(request.limit, PAGE):
@@ -145,13 +145,6 @@ class DataBrokerRpc:
 
     async def _types(self) -> set[str]:
         return {type for type in RECORD_TYPES if await self._broker.page(type, "", 1)}
-
-    async def _all(self, type: str) -> AsyncGenerator[Record]:
-        after = ""
-        while page := await self._broker.page(type, after, PAGE):
-            for record in page:
-                yield record
-            after = page[-1].id
 
     async def _batches(self, since: int) -> AsyncGenerator[tuple[int, list[RecordChange]]]:
         """(everything up to here was told, the changes): as they come, and an empty list as a heartbeat.  Raises as `changes` does."""

@@ -8,7 +8,7 @@ import structlog
 from asgiref.sync import sync_to_async
 from django.db import Error, models
 
-from databroker.client import BrokerClient
+from databroker.client import BrokerClient, every
 from databroker.models import LONGEST_ID, DirectoryRun, Group, ServiceAccount, Session, User
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, StartOver
@@ -119,7 +119,7 @@ class Projection:
 
     async def _records(self, types: tuple[str, ...]) -> AsyncGenerator[tuple[str, tuple[Record | None, ...]]]:
         """Each id that has a record of any of these types, in order, with its record of each."""
-        pages = [self._pages(type) for type in types]
+        pages = [every(self._client, type) for type in types]
         firsts = [await anext(each, None) for each in pages]
         while ids := [record.id for record in firsts if record is not None]:
             id = min(ids)
@@ -128,13 +128,6 @@ class Projection:
             firsts = [
                 await anext(each, None) if taken is not None else first for each, taken, first in zip(pages, found, firsts, strict=True)
             ]
-
-    async def _pages(self, type: str) -> AsyncGenerator[Record]:
-        after = ""
-        while page := await self._client.page(type, after, BATCH):
-            for record in page:
-                yield record
-            after = page[-1].id
 
     async def _write(self, touched: Touched) -> None:
         if not touched:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from authenticate.session.provider_sessions import AT_ONCE, SIGN_IN_TAKES, ProviderSessions
+from authenticate.session.provider_sessions import SIGN_IN_TAKES, ProviderSessions
+from databroker.client import AT_ONCE as PAGE
 from databroker.client import LocalBroker
 from databroker.records import PROVIDER_SESSION, SessionRecord
 from databroker.store.memory import MemoryStore
@@ -41,7 +42,7 @@ async def test_sessions_are_found_by_sid_by_subject_and_by_both() -> None:
 
 async def test_more_than_a_page_is_found() -> None:
     place = Place()
-    ids = {f"s{number}" for number in range(AT_ONCE + 3)}
+    ids = {f"s{number}" for number in range(PAGE + 3)}
     for id in ids:
         await place.sessions.remember(session(id, sid=id))
     assert await place.found(subject="alice") == ids

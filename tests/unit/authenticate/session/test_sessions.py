@@ -21,18 +21,18 @@ async def cookie_of(site: Site) -> bytes:
 async def test_planted_cookies_do_not_hide_the_session(site: Site, shadow: bytes) -> None:
     cookie = await cookie_of(site)
     for headers in ([shadow, cookie], [cookie, shadow], [shadow + b"; " + cookie], [cookie + b"; " + shadow]):
-        assert await site.service.session_of(headers, HOST, site.clock()) is not None
+        assert await site.service.sessions.find(headers, HOST, site.clock()) is not None
 
 
 async def test_of_two_real_sessions_the_one_that_is_this_browsers_counts(site: Site) -> None:
     """A cookie can be planted by a sibling of this host, its companion can't."""
     own, other = await cookie_of(site), (await cookie_of(site)).partition(b"; ")[0]
-    session = await site.service.session_of([own], HOST, site.clock())
+    session = await site.service.sessions.find([own], HOST, site.clock())
     assert session is not None
     for sent in (own + b"; " + other, other + b"; " + own):
-        assert await site.service.session_of([sent], HOST, site.clock()) == session
-    assert await site.service.session_of([other], HOST, site.clock()) is None
-    assert await site.service.session_of([other + b"; " + own.partition(b"; ")[2]], HOST, site.clock()) is None
+        assert await site.service.sessions.find([sent], HOST, site.clock()) == session
+    assert await site.service.sessions.find([other], HOST, site.clock()) is None
+    assert await site.service.sessions.find([other + b"; " + own.partition(b"; ")[2]], HOST, site.clock()) is None
 
 
 async def test_whoever_signs_out_leaves_no_session_behind_that_their_request_carried(site: Site) -> None:
@@ -40,7 +40,7 @@ async def test_whoever_signs_out_leaves_no_session_behind_that_their_request_car
     await cookie_of(site)
     await site.service.sessions.end_carried([b"a=b; _gate=x", other + b"; " + own], HOST, site.clock())
     assert len(await site.sessions()) == 1
-    assert await site.service.session_of([own], HOST, site.clock()) is None
+    assert await site.service.sessions.find([own], HOST, site.clock()) is None
 
 
 @pytest.mark.parametrize("is_of_an_earlier_release", [False, True])
@@ -49,7 +49,7 @@ async def test_a_person_ends_their_sessions_in_all_browsers_and_nobody_elses(sit
         await site.browser().sign_in(person)
     last = site.browser()
     await last.sign_in("alice")
-    session = await site.service.session_of([of_jar(last.cookies).encode()], HOST, site.clock())
+    session = await site.service.sessions.find([of_jar(last.cookies).encode()], HOST, site.clock())
     assert session is not None
     if is_of_an_earlier_release:  # which wrote no entry under the person's own id
         own = _key_of_person(session)
@@ -62,15 +62,15 @@ async def test_a_person_ends_their_sessions_in_all_browsers_and_nobody_elses(sit
 
 @pytest.mark.parametrize("host", ["app.example.com", "auth.example.com:8443", "AUTH.example.com", ""])
 async def test_a_cookie_of_one_host_is_refused_at_another(site: Site, host: str) -> None:
-    assert await site.service.session_of([await cookie_of(site)], host, site.clock()) is None
+    assert await site.service.sessions.find([await cookie_of(site)], host, site.clock()) is None
 
 
 async def test_every_flipped_character_makes_it_no_session(site: Site) -> None:
     cookie = await cookie_of(site)
     for position in range(len(b"_gate="), len(cookie), 5):
         changed = cookie[:position] + (b"A" if cookie[position : position + 1] != b"A" else b"B") + cookie[position + 1 :]
-        assert await site.service.session_of([changed], HOST, site.clock()) is None
-    assert await site.service.session_of([cookie[:-1]], HOST, site.clock()) is None
+        assert await site.service.sessions.find([changed], HOST, site.clock()) is None
+    assert await site.service.sessions.find([cookie[:-1]], HOST, site.clock()) is None
 
 
 async def test_a_session_counts_while_the_issuer_that_vouched_for_it_is_the_configured_one(site: Site) -> None:
@@ -79,25 +79,25 @@ async def test_a_session_counts_while_the_issuer_that_vouched_for_it_is_the_conf
     assert record.data["issuer"] == site.idp.issuer
     for changed in ({"issuer": "https://other.example"}, {"provider": "okta"}, {"issuer": "", "claims": {}}):
         await site.broker.put(SESSION, record.id, {**record.data, **changed})
-        assert await site.service.session_of([cookie], HOST, site.clock()) is None
+        assert await site.service.sessions.find([cookie], HOST, site.clock()) is None
     await site.broker.put(SESSION, record.id, {name: value for name, value in record.data.items() if name != "issuer"})
-    assert await site.service.session_of([cookie], HOST, site.clock()) is not None, "of an earlier release: its ID token says whose"
+    assert await site.service.sessions.find([cookie], HOST, site.clock()) is not None, "of an earlier release: its ID token says whose"
 
 
 async def test_the_record_decides_not_the_cookie(site: Site) -> None:
     cookie = await cookie_of(site)
     (record,) = await site.sessions()
     await site.broker.put(SESSION, record.id, {**record.data, "expires": site.clock() - 1})
-    assert await site.service.session_of([cookie], HOST, site.clock()) is None
+    assert await site.service.sessions.find([cookie], HOST, site.clock()) is None
     await site.broker.put(SESSION, record.id, record.data)
-    assert await site.service.session_of([cookie], HOST, site.clock()) is not None
+    assert await site.service.sessions.find([cookie], HOST, site.clock()) is not None
     await site.broker.delete(SESSION, record.id)
-    assert await site.service.session_of([cookie], HOST, site.clock()) is None
+    assert await site.service.sessions.find([cookie], HOST, site.clock()) is None
 
 
 async def test_a_session_has_ended_also_where_the_index_cannot_be_tidied(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     cookie = await cookie_of(site)
-    session = await site.service.session_of([cookie], HOST, site.clock())
+    session = await site.service.sessions.find([cookie], HOST, site.clock())
     assert session is not None
     delete, refused = site.broker.delete, []
 
@@ -110,7 +110,7 @@ async def test_a_session_has_ended_also_where_the_index_cannot_be_tidied(site: S
     monkeypatch.setattr(site.broker, "delete", delete_sessions_only)
     await site.service.sessions.end(session)
     assert refused
-    assert await site.service.session_of([cookie], HOST, site.clock()) is None
+    assert await site.service.sessions.find([cookie], HOST, site.clock()) is None
 
 
 async def test_a_sign_out_that_failed_halfway_is_done_by_asking_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ async def test_a_sign_out_that_failed_halfway_is_done_by_asking_again(site: Site
 
     monkeypatch.setattr(site.broker, "delete", failing_at_the_second)
     for _ in range(2):
-        if (session := await site.service.session_of([cookie], HOST, site.clock())) is not None:
+        if (session := await site.service.sessions.find([cookie], HOST, site.clock())) is not None:
             with suppress(BrokerError):
                 await site.service.sessions.end(session)
     assert await site.sessions() == []
@@ -141,4 +141,4 @@ async def test_a_record_of_another_release_is_read_or_counts_as_none(site: Site,
     (record,) = await site.sessions()
     data = {name: value for name, value in {**record.data, **change}.items() if value is not ...}
     await site.broker.put(SESSION, record.id, data)
-    assert (await site.service.session_of([cookie], HOST, site.clock()) is not None) is is_read
+    assert (await site.service.sessions.find([cookie], HOST, site.clock()) is not None) is is_read

@@ -67,7 +67,7 @@ async def test_a_weak_one_is_asked_then_pressed_and_then_told(site: Site) -> Non
     assert f"{APP}/wages" in told.text
     # The session that was there is as it was, and no other came of it.
     assert [record.id for record in await site.sessions()] == [before.id]
-    assert await site.service.session_of([of_jar(browser.cookies).encode()], "auth.example.com", site.clock()) is not None
+    assert await site.service.sessions.find([of_jar(browser.cookies).encode()], "auth.example.com", site.clock()) is not None
 
 
 async def test_pressing_may_help(site: Site) -> None:

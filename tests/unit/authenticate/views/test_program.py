@@ -75,7 +75,7 @@ async def test_a_program_that_needs_a_stronger_sign_in_is_answered_after_it(site
     assert (await browser.get(site.idp.pick(to_provider, "alice"))).location == question
     response = await browser.post(f"{ORIGIN}/.gate/program", form_of(await browser.get(question)))
     opened = hand_over(site, response.headers["location"])
-    strong = await site.service.session_of([of_jar(browser.cookies).encode()], "auth.example.com", site.clock())
+    strong = await site.service.sessions.find([of_jar(browser.cookies).encode()], "auth.example.com", site.clock())
     assert strong is not None
     assert (opened.session_id, strong.claims["acr"]) == (strong.id, "mfa")
 

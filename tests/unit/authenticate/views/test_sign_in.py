@@ -144,7 +144,7 @@ async def test_a_session_cookie_of_a_route_host_is_no_session_here(site: Site) -
     browser = site.browser()
     await browser.sign_in()
     (record,) = await site.sessions()
-    session = await site.service.session_of([_cookie(browser)], HOST, site.clock())
+    session = await site.service.sessions.find([_cookie(browser)], HOST, site.clock())
     assert session is not None
     stranger = site.browser()
     for each in site.service.sessions.set_cookies(session, "app.example.com", site.clock()):
