@@ -2,10 +2,8 @@
 
 import base64
 import binascii
-import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -71,11 +69,6 @@ def load_options(path: Path | None, environ: Mapping[str, str], checks: Sequence
     return options_of(check_configuration(path, environ, [check for check in checks if not check.warns]))
 
 
-def parse_options(content: bytes, extension: str, environ: Mapping[str, str], directory: Path) -> Options:
-    """Options as of `load_options`, for the bytes of a configuration file in `directory`."""
-    return options_of(check_content(content, extension, environ, directory))
-
-
 def check_content(
     content: bytes, extension: str, environ: Mapping[str, str], directory: Path, checks: Sequence[ConfigCheck] = ()
 ) -> CheckedConfig:
@@ -110,29 +103,16 @@ def _checked(
     file: str = "",
     known: RouteCache | None = None,
 ) -> CheckedConfig:
-    with _without_garbage_collection():
-        try:
-            source = read()
-        except DocumentError as error:
-            return CheckedConfig(None, (Problem("", f"the configuration {error}", error.line, error.column, file),))
-        except ValueError as error:
-            return CheckedConfig(None, (Problem("", f"the configuration can't be used: {error}", file=file),))
-        in_file = {} if source.document.value is None else source.document.value
-        if not isinstance(in_file, dict):
-            return CheckedConfig(None, (Problem("", "the configuration must be a map of settings", 1, 1, file),))
-        return _ConfigChecker(source, environ, known).check(in_file, checks)
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Loading makes only what stays: looking for garbage among ten thousand routes takes longer than reading them."""
-    was_enabled = gc.isenabled()
-    gc.disable()
     try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+        source = read()
+    except DocumentError as error:
+        return CheckedConfig(None, (Problem("", f"the configuration {error}", error.line, error.column, file),))
+    except ValueError as error:
+        return CheckedConfig(None, (Problem("", f"the configuration can't be used: {error}", file=file),))
+    in_file = {} if source.document.value is None else source.document.value
+    if not isinstance(in_file, dict):
+        return CheckedConfig(None, (Problem("", "the configuration must be a map of settings", 1, 1, file),))
+    return _ConfigChecker(source, environ, known).check(in_file, checks)
 
 
 class _ConfigChecker:

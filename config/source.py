@@ -7,6 +7,7 @@ from pathlib import Path
 from config.load import ConfigCheck, check_configuration, options_of
 from config.options import Options
 from config.routes.route_cache import RouteCache
+from config.types.files import stamp_of
 
 
 class ConfigSource:
@@ -53,13 +54,4 @@ class ConfigSource:
         yield from self._named
 
     def _stamps(self) -> tuple[object, ...]:
-        return tuple(map(_stamp, self._files()))
-
-
-def _stamp(path: Path) -> object:
-    """`stat` follows symbolic links, so a swapped link counts; the inode tells a file replaced within the clock's resolution."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        return error.errno
-    return status.st_mtime_ns, status.st_ino, status.st_size
+        return tuple(map(stamp_of, self._files()))

@@ -8,6 +8,7 @@ import structlog
 from authenticate.directory import file
 from authenticate.directory.base import DirectoryError, DirectorySnapshot, TimeBudget
 from authenticate.directory.sync import apply, difference
+from config.types.files import stamp_of
 from databroker.client import BrokerClient
 from foundation.errors import BrokerError, ConfigError
 
@@ -52,7 +53,7 @@ class DirectoryFollower:
             await asyncio.sleep(self._poll)
 
     async def look(self) -> None:
-        stamp = self._stamp()
+        stamp = stamp_of(self._path)
         if stamp == self._seen:
             return
         try:
@@ -69,11 +70,3 @@ class DirectoryFollower:
                 "directory read", users=len(snapshot.users), groups=len(snapshot.groups), put=len(changes.put), deleted=len(changes.delete)
             )
         self._seen = stamp
-
-    def _stamp(self) -> object:
-        try:
-            status = self._path.stat()
-        except OSError as error:
-            return error.errno
-        # The inode tells a file that was replaced within the resolution of its time.
-        return status.st_mtime_ns, status.st_ino, status.st_size

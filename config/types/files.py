@@ -79,3 +79,14 @@ def watched_files(value: Any) -> Iterator[WatchedFile]:
     for each in inner:
         if type(each) not in _NO_FILES:
             yield from watched_files(each)
+
+
+def stamp_of(path: Path) -> object:
+    """Stamp of a file, another one after each change.  `stat` follows symbolic links, so a swapped link counts; the inode tells a file that
+    was replaced within the clock's resolution.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        return error.errno
+    return status.st_mtime_ns, status.st_ino, status.st_size

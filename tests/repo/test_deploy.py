@@ -11,8 +11,9 @@ import yaml
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from config.load import check_configuration, parse_options
+from config.load import check_configuration
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
+from tests.support.options import parse_options
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

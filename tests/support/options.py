@@ -1,12 +1,13 @@
 """Options for tests, as the loader makes them: `make_options(cookie_name="x")`."""
 
 import base64
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from config.load import load_options
+from config.load import check_content, load_options, options_of
 from config.options import Options
 
 COOKIE_SECRET = base64.b64encode(bytes(range(32))).decode()
@@ -32,3 +33,8 @@ def make_options(directory: Path, **settings: Any) -> Options:
     path = directory / "config.yaml"
     path.write_text(yaml.dump(chosen, Dumper=yaml.CSafeDumper))
     return load_options(path, {})
+
+
+def parse_options(content: bytes, extension: str, environ: Mapping[str, str], directory: Path) -> Options:
+    """Options as of `load_options`, for the bytes of a configuration file in `directory`."""
+    return options_of(check_content(content, extension, environ, directory))

@@ -15,12 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from config.load import parse_options
 from config.options import Options
 from foundation.errors import ConfigError
 from tests.support.cloud import account_json
 from tests.support.fake_idp import RSA_KEY, public_jwk
-from tests.support.options import MINIMAL
+from tests.support.options import MINIMAL, parse_options
 
 Load = Callable[..., Options]
 Problems = Callable[..., dict[str, str]]

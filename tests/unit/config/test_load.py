@@ -11,14 +11,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.load import config_path, load_options, parse_options
+from config.load import config_path, load_options
 from config.options import Options
 from config.routes.route import Route
 from config.routes.upstream_urls import WeightedUrl
 from foundation.errors import ConfigError
 from foundation.values import Url
 from tests.support.examples import examples
-from tests.support.options import COOKIE_SECRET, MINIMAL, SHARED_SECRET
+from tests.support.options import COOKIE_SECRET, MINIMAL, SHARED_SECRET, parse_options
 from tests.unit.config.conftest import Load, Problems
 
 ROUTE = {"from": "https://app.example.com", "to": "http://upstream"}

@@ -10,7 +10,6 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from config.groups.shared import CertificateFiles
-from config.load import parse_options
 from config.reference.all_settings import SettingKey, keys, nested, route_keys, settings
 from config.reference.schema import json_schema, properties_of
 from config.routes.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
@@ -27,7 +26,7 @@ from config.routes.upstream_health import (
 )
 from config.validation import Settings
 from foundation.errors import ConfigError
-from tests.support.options import MINIMAL
+from tests.support.options import MINIMAL, parse_options
 from tests.unit.config.conftest import AROUND_ROUTES, COMPANIONS, Complete
 
 SCHEMA = json_schema()

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from config.load import parse_options
 from tests.support.children import ROOT
-from tests.support.options import COOKIE_SECRET, SHARED_SECRET
+from tests.support.options import COOKIE_SECRET, SHARED_SECRET, parse_options
 
 GATE_YAML = ROOT / "examples" / "forward_auth" / "gate.yaml"
 
