@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 SESSION = "session"
 USER = "user"
@@ -67,7 +67,19 @@ def known_fields(kind: Any, record: Record) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRecord:
+class RecordValue:
+    """Value inside a record: the fields of a dataclass."""
+
+    def to_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        return cls(**known_fields(cls, record))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord(RecordValue):
     """A signed-in browser.  `claims` are the ID token's, overlaid with userinfo's; times are Unix seconds."""
 
     id: str
@@ -99,11 +111,8 @@ class SessionRecord:
     def authenticated(self) -> float:
         return authenticated_at(self.claims, self.issued)
 
-    def to_data(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
-    def from_record(cls, record: Record) -> "SessionRecord":
+    def from_record(cls, record: Record) -> Self:
         """The session; ValueError or TypeError where the record can't be one."""
         tuples = {name: tuple(record.data.get(name, ())) for name in ("earlier", "userinfo_claims")}
         session = cls(**{**known_fields(cls, record), **tuples})
@@ -135,7 +144,7 @@ def authenticated_at(claims: Mapping[str, Any], issued: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class UserRecord:
+class UserRecord(RecordValue):
     """A person as the identity provider describes them; `email_verified` is None where it says nothing."""
 
     id: str  # "<provider>/<subject>"
@@ -150,16 +159,9 @@ class UserRecord:
     def vouched_by(self) -> str:
         return self.issuer or issuer_in(self.claims)
 
-    def to_data(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_record(cls, record: Record) -> "UserRecord":
-        return cls(**known_fields(cls, record))
-
 
 @dataclass(frozen=True, slots=True)
-class ServiceAccountRecord:
+class ServiceAccountRecord(RecordValue):
     """A program that gets in without a person; of its secret only a hash is kept.  The record expires with it."""
 
     name: str
@@ -172,16 +174,13 @@ class ServiceAccountRecord:
     old_secret_hash: str = field(default="", repr=False)
     old_secret_until: float = 0.0
 
-    def to_data(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
-    def from_record(cls, record: Record) -> "ServiceAccountRecord":
+    def from_record(cls, record: Record) -> Self:
         return cls(**{**record.data, "groups": tuple(record.data.get("groups", ()))})
 
 
 @dataclass(frozen=True, slots=True)
-class DirectoryUser:
+class DirectoryUser(RecordValue):
     """A person as the directory knows them: `id` is "<provider>/<subject>", `group_ids` what they belong to.
 
     `is_deactivated`: the provider has said (SCIM) that they must not get in any more.
@@ -202,13 +201,13 @@ class DirectoryUser:
         return data | {"issuer": self.issuer} if self.issuer else data
 
     @classmethod
-    def from_record(cls, record: Record) -> "DirectoryUser":
+    def from_record(cls, record: Record) -> Self:
         _check_issuer(record)
         return cls(**{**known_fields(cls, record), "group_ids": tuple(record.data.get("group_ids", ()))})
 
 
 @dataclass(frozen=True, slots=True)
-class DirectoryGroup:
+class DirectoryGroup(RecordValue):
     """A group as the directory knows it."""
 
     id: str
@@ -221,7 +220,7 @@ class DirectoryGroup:
         return data | {"issuer": self.issuer} if self.issuer else data
 
     @classmethod
-    def from_record(cls, record: Record) -> "DirectoryGroup":
+    def from_record(cls, record: Record) -> Self:
         _check_issuer(record)
         return cls(**known_fields(cls, record))
 
@@ -232,7 +231,7 @@ def _check_issuer(record: Record) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectoryRunRecord:
+class DirectoryRunRecord(RecordValue):
     """A reading of the whole directory: `began` is Unix seconds, `error` is empty where it succeeded."""
 
     id: str  # sorts by when it began
@@ -248,16 +247,9 @@ class DirectoryRunRecord:
     requests: int = 0
     error: str = ""
 
-    def to_data(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_record(cls, record: Record) -> "DirectoryRunRecord":
-        return cls(**known_fields(cls, record))
-
 
 @dataclass(frozen=True, slots=True)
-class PublishedKey:
+class PublishedKey(RecordValue):
     """The public half of a key that some process signs with, or did; `jwk` is as upstreams are served it (RFC 7517)."""
 
     jwk: Mapping[str, str]
@@ -266,35 +258,17 @@ class PublishedKey:
     def to_data(self) -> dict[str, Any]:
         return {"jwk": dict(self.jwk), "expires": self.expires}
 
-    @classmethod
-    def from_record(cls, record: Record) -> "PublishedKey":
-        return cls(**known_fields(cls, record))
-
 
 @dataclass(frozen=True, slots=True)
-class ProviderSession:
+class ProviderSession(RecordValue):
     """Link from one of the provider's sessions to one of ours; its id names both (authenticate/session/provider_sessions.py)."""
 
     subject: str  # `sub` of its ID token
 
-    def to_data(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_record(cls, record: Record) -> "ProviderSession":
-        return cls(**known_fields(cls, record))
-
 
 @dataclass(frozen=True, slots=True)
-class SignedOutNote:
+class SignedOutNote(RecordValue):
     """Note that somebody has signed out at the provider, who said so at `issued` (Unix seconds)."""
 
     issued: float
     subject: str = ""  # "" where it said only which session
-
-    def to_data(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_record(cls, record: Record) -> "SignedOutNote":
-        return cls(**known_fields(cls, record))

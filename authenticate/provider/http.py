@@ -1,9 +1,7 @@
 """HTTP client for identity providers: bounded in time and size, no redirects, no cookies, JSON or nothing."""
 
 import asyncio
-import functools
 import re
-import ssl
 import time
 from base64 import b64decode
 from collections.abc import Mapping
@@ -16,6 +14,7 @@ import httpx
 
 from authenticate.provider import strict_json
 from config.options import Options
+from foundation.client_tls import client_context
 from foundation.connection_errors import connection_fault
 from foundation.errors import ProviderError
 from foundation.telemetry.http_calls import HttpCalls
@@ -65,7 +64,7 @@ class ProviderHttp:
         self._max_body = max_body
         # trust_env off: .netrc and proxy variables must not add credentials or a listener to what holds our client secret.
         self._client = httpx.AsyncClient(
-            verify=_tls(options.certificate_authority), timeout=timeout, follow_redirects=False, trust_env=False
+            verify=client_context(options.certificate_authority), timeout=timeout, follow_redirects=False, trust_env=False
         )
         # An httpx client keeps cookies and sends them with the next person's request (0.28.1); this jar takes none.
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
@@ -124,12 +123,3 @@ def _host(url: str) -> str:
     """The host of a URL, for people: without what may be secret in it."""
     authority = re.split(r"[/?#\\]", url.partition("://")[2], maxsplit=1)[0]
     return authority.rpartition("@")[2]
-
-
-@functools.cache
-def _tls(certificate_authority: bytes | None) -> ssl.SSLContext:
-    """A TLS context with the system's authorities, and `certificate_authority` beside them where it is set."""
-    context = ssl.create_default_context()
-    if certificate_authority:
-        context.load_verify_locations(cadata=certificate_authority.decode("ascii"))
-    return context

@@ -6,7 +6,6 @@ machine's metadata server is asked.
 
 import asyncio
 import re
-import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import structlog
 
 from config.options import Options
 from config.types.cloud_service_account import CloudServiceAccount, service_account
+from foundation.client_tls import client_context
 from foundation.errors import CredentialsError
 from foundation.tasks import spawn
 
@@ -117,7 +117,7 @@ class IdentityTokens:
 
     async def _ask(self, method: str, url: str, **sent: Any) -> httpx.Response:
         # trust_env off: a proxy variable would lead our credentials elsewhere.  One client a fetch: there are few in an hour.
-        verify = _trusting(self._authorities) if url.startswith("https:") else False
+        verify = client_context(self._authorities) if url.startswith("https:") else False
         async with (
             httpx.AsyncClient(verify=verify, timeout=TIMEOUT, follow_redirects=False, trust_env=False) as client,
             client.stream(method, url, **sent) as answer,
@@ -145,13 +145,6 @@ class IdentityTokens:
         if not isinstance(expires, int | float) or expires - UNUSED_BEFORE_EXPIRY <= now:
             raise CredentialsError("the token has no time left")
         return _Held(token, expires, expires - min(RENEWED_BEFORE_EXPIRY, (expires - now) / 2))
-
-
-def _trusting(authorities: bytes | None) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    if authorities:
-        context.load_verify_locations(cadata=authorities.decode("ascii"))
-    return context
 
 
 def _reason(error: Exception) -> str:

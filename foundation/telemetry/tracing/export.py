@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from foundation.backoff import delay
+from foundation.client_tls import client_context
 from foundation.telemetry.metrics import spans_not_sent
 from foundation.telemetry.tracing import datadog, jaeger, zipkin
 from foundation.values import HostPort, Url
@@ -75,7 +76,7 @@ def exporter(back_end: str, target: Url | HostPort, service: str, authorities: b
         return Exporter(lambda spans: _post(url, datadog.encoded(spans, service), datadog.headers(spans), None, "PUT"), url)
     if isinstance(target, HostPort):
         return Exporter(lambda spans: _datagrams(target, jaeger.datagrams(spans, service)), f"udp://{target}")
-    url, tls = str(target), _trusting(authorities) if target.scheme == "https" else None
+    url, tls = str(target), client_context(authorities) if target.scheme == "https" else None
     encode: Callable[[Spans], bytes] = {
         "thrift": lambda spans: jaeger.batch(spans, service),
         "span": lambda spans: zipkin.encoded(spans, service),
@@ -103,13 +104,6 @@ def _datagrams(address: HostPort, datagrams: list[bytes]) -> None:
     with socket.socket(family, kind, protocol) as sender:
         for datagram in datagrams:
             sender.sendto(datagram, where)
-
-
-def _trusting(authorities: bytes | None) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    if authorities:
-        context.load_verify_locations(cadata=authorities.decode("ascii"))
-    return context
 
 
 def _words(error: Exception) -> str:

@@ -1,0 +1,14 @@
+"""An authority of one's own is trusted beside the system's, never instead of them."""
+
+import ssl
+from pathlib import Path
+
+from foundation.client_tls import client_context
+from tests.support.certs import certificate_files
+
+
+def test_an_authority_of_one_s_own_comes_beside_the_system_s(tmp_path: Path) -> None:
+    pem = certificate_files(tmp_path, "localhost").authority.read_bytes()
+    both, own = client_context(pem), ssl.PEM_cert_to_DER_cert(pem.decode())
+    assert {*client_context(None).get_ca_certs(binary_form=True), own} == {*both.get_ca_certs(binary_form=True)}
+    assert (both.verify_mode, both.check_hostname) == (ssl.CERT_REQUIRED, True)
