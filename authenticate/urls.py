@@ -4,6 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path, re_path
 
 from authenticate import post_logout_redirect
+from authenticate.page_context import page_context
 from authenticate.scim.access import PATH as SCIM_PATH
 from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
 from authenticate.views.callback import callback
@@ -20,7 +21,7 @@ from foundation.responses import error_page
 
 async def _configured_callback(request: HttpRequest, path: str) -> HttpResponse:
     """The callback page.  `authenticate_callback_path` is a setting of the running process, not of Django's, so it is compared here."""
-    if "/" + path != request.scope["gate"].options.authenticate_callback_path:
+    if "/" + path != page_context(request).options.authenticate_callback_path:
         return error_page(request, 404, "There is no such page.", links=(("Who am I?", "/.gate/"),))
     return await callback(request)
 

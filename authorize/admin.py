@@ -18,6 +18,7 @@ from authorize.explain.explanation import Explanation, explained_again
 from authorize.explain.form import DecisionNotLogged, ExplainForm
 from authorize.explain.invented_request import described_moment
 from authorize.models import LoggedDecision
+from authorize.page_context import page_context
 from databroker.admin import ReadOnlyAdmin
 from foundation.values import ip_of
 
@@ -122,14 +123,14 @@ class DecisionAdmin(ReadOnlyAdmin):
         row = self.get_object(request, object_id)
         if row is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
-        own = request.scope["gate"]
+        own = page_context(request)
         return self._page(request, ExplainForm(), explained_again(row, own.options, own.configuration.checksum))
 
     def explain_view(self, request: HttpRequest) -> HttpResponse:
         """Explanation by `request`, the id of one that was; or by `url` and what else the form has, for one that is invented."""
         asking = ExplainForm(request.GET)
         try:
-            return self._page(request, asking, asking.answer(request.scope["gate"]) if asking.is_asked else None)
+            return self._page(request, asking, asking.answer(page_context(request)) if asking.is_asked else None)
         except ValueError as error:
             return self._page(request, asking, None, str(error))
 
@@ -140,7 +141,7 @@ class DecisionAdmin(ReadOnlyAdmin):
         if request.method not in ("GET", "HEAD"):
             return _json({"error": "GET only"}, 405)
         try:
-            return _json(ExplainForm(request.GET).answer(request.scope["gate"]))
+            return _json(ExplainForm(request.GET).answer(page_context(request)))
         except DecisionNotLogged as error:
             return _json({"error": str(error)}, 404)
         except ValueError as error:

@@ -24,6 +24,7 @@ from databroker.adminsite.cached_paginator import CachedPaginator
 from databroker.adminsite.details import broker_answer, short_moment, shown_claims, shown_facts
 from databroker.adminsite.end_sessions import EndSessionsAction
 from databroker.models import AuditEntry, Group, Session, User
+from databroker.page_context import page_context
 from databroker.records import DIRECTORY_USER, SESSION, USER, Record
 from foundation.errors import BrokerError
 
@@ -65,7 +66,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 
     def record(self, request: HttpRequest, type: str, id: str) -> Record | None:
         """Raises BrokerError."""
-        return async_to_sync(request.scope["gate"].broker.get)(type, id)
+        return async_to_sync(page_context(request).broker.get)(type, id)
 
     def url(self, model: type[Model], page: str, *args: str) -> str:
         return reverse(f"{self.admin_site.name}:databroker_{model._meta.model_name}_{page}", args=[quote(arg) for arg in args])

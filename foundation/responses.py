@@ -7,6 +7,7 @@ from http.cookies import SimpleCookie
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from foundation import pages
+from foundation.page_context import page_context
 
 Links = tuple[tuple[str, str], ...]
 
@@ -26,7 +27,7 @@ def page(
 def error_page(
     request: HttpRequest, status: int, reason: str, *, advice: str = "", links: Links = (), set_cookies: Iterable[str] = ()
 ) -> HttpResponse:
-    incoming = request.scope["gate"].incoming
+    incoming = page_context(request).incoming
     incoming.told, request_id = reason, incoming.request_id
     content_type, body = pages.error_response(status, reason, request_id, request.headers.get("Accept", ""), advice=advice, links=links)
     response = HttpResponse(body, status=status, content_type=content_type, headers={"X-Request-Id": request_id, "Vary": "Accept"})

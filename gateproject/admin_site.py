@@ -17,6 +17,7 @@ import databroker.adminsite.directory_runs
 import databroker.adminsite.group_admin
 import databroker.adminsite.service_account_admin
 import proxy.admin
+from authenticate.page_context import page_context
 from authorize.policy.identity import Identity
 from databroker.adminsite.audit import STRANGER
 from foundation.responses import error_page
@@ -39,13 +40,13 @@ class GateAdminSite(AdminSite):
             return False
         signed_in_by = request.session.get(SESSION_KEY)
         if signed_in_by is None:
-            return bool(request.scope["gate"].options.admin_password_login)
+            return bool(page_context(request).options.admin_password_login)
         identity = identity_of(request)
         return identity is not None and identity.session_id == signed_in_by and may_administer(request, identity)
 
     @method_decorator(never_cache)
     def login(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
-        own = request.scope["gate"]
+        own = page_context(request)
         if own.options.admin_password_login and (request.method == "POST" or "password" in request.GET):
             answer = super().login(request, extra_context)
             if request.method == "POST" and request.user.is_authenticated:
@@ -71,12 +72,12 @@ class GateAdminSite(AdminSite):
 
 
 def identity_of(request: HttpRequest) -> Identity | None:
-    own = request.scope["gate"]
+    own = page_context(request)
     return async_to_sync(own.authorize.identify)(own.incoming.cookies, own.incoming.request.host_port)
 
 
 def may_administer(request: HttpRequest, identity: Identity) -> bool:
-    own = request.scope["gate"]
+    own = page_context(request)
     return bool(own.authorize.may_administer(identity))
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import django
 
@@ -15,6 +15,7 @@ django.setup()
 from channels.routing import ProtocolTypeRouter  # noqa: E402 - Django must be set up first
 from django.core.asgi import get_asgi_application  # noqa: E402
 
+from authenticate.page_context import AuthenticatePageContext  # noqa: E402
 from authenticate.service import AuthenticateService  # noqa: E402
 from authorize.client import Authorizer  # noqa: E402
 from config.options import Options  # noqa: E402
@@ -33,6 +34,7 @@ from proxy.listener import listen  # noqa: E402
 from proxy.listener.http1.request import ABORT  # noqa: E402
 from proxy.observe.spans import name_page, request_span, status_noted  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
+from proxy.page_context import ProxyPageContext  # noqa: E402
 from proxy.service import ProxyService  # noqa: E402
 
 # Django gathers a body whole, on disk, before it asks whose it is.  Our largest form is the admin's, with a page of ids.
@@ -41,16 +43,32 @@ PAGE_BODY_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class OwnPage:
-    """What a Django view of ours finds at `request.scope["gate"]`: what this process serves, and the request as we read it."""
+    """Page context: what a Django view of ours finds by its floor's `page_context`; RuntimeError for a part that this process lacks."""
 
-    options: Options
-    broker: BrokerClient
-    authorize: Authorizer
-    authenticate: AuthenticateService | None  # for the pages of its host
-    proxy: ProxyService
+    services: Services
     configuration: ConfigurationStatus
     incoming: IncomingRequest
     at_authenticate_host: bool
+
+    @property
+    def options(self) -> Options:
+        return self.services.options
+
+    @property
+    def broker(self) -> BrokerClient:
+        return self.services.broker
+
+    @property
+    def authorize(self) -> Authorizer:
+        return served(self.services.authorize)
+
+    @property
+    def authenticate(self) -> AuthenticateService:
+        return served(self.services.authenticate)
+
+    @property
+    def proxy(self) -> ProxyService:
+        return served(self.services.proxy)
 
     @property
     def request_id(self) -> str:
@@ -59,6 +77,12 @@ class OwnPage:
     @property
     def client_address(self) -> str:
         return self.proxy.client_address(self.incoming)
+
+
+if TYPE_CHECKING:
+
+    def _as_pages_see_it(page: OwnPage) -> tuple[AuthenticatePageContext, ProxyPageContext]:
+        return page, page
 
 
 class GateApplication:
@@ -108,8 +132,7 @@ class GateApplication:
             page.tell()
 
     async def _page(self, services: Services, owner: Owner, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
-        parts = (services.options, services.broker, served(services.authorize), services.authenticate, served(services.proxy))
-        own = OwnPage(*parts, self._runtime.status, incoming, owner is Owner.AUTHENTICATE_PAGES)
+        own = OwnPage(services, self._runtime.status, incoming, owner is Owner.AUTHENTICATE_PAGES)
         path = incoming.request.path
         name_page(incoming.request)
         # Django sees the canonical path, so that it can't read another one than we did; and the scheme that the browser used,

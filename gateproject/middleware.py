@@ -13,6 +13,7 @@ from django.utils.deprecation import MiddlewareMixin
 from foundation.challenges import missing_headers
 from foundation.errors import BrokerError
 from foundation.responses import error_page
+from proxy.page_context import page_context
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +39,7 @@ class HostPagesMiddleware(MiddlewareMixin):
     """URLs by host: the pages of the authenticate host exist there only; those of route hosts everywhere else."""
 
     def process_request(self, request: HttpRequest) -> None:
-        at_authenticate_host = request.scope["gate"].at_authenticate_host
+        at_authenticate_host = page_context(request).at_authenticate_host
         request.urlconf = "gateproject.urls" if at_authenticate_host else "proxy.urls"
 
 
@@ -46,7 +47,7 @@ class TimeZoneMiddleware(MiddlewareMixin):
     """Time zone of the admin, as the configuration in force names it."""
 
     def process_request(self, request: HttpRequest) -> None:
-        timezone.activate(request.scope["gate"].options.time_zone)
+        timezone.activate(page_context(request).options.time_zone)
 
 
 class AdminCsrfMiddleware(CsrfViewMiddleware):
@@ -68,7 +69,7 @@ class StoreUnavailableMiddleware(MiddlewareMixin):
         # PostgreSQL calls it internal that it may only be read.
         if not isinstance(exception, (BrokerError, OperationalError, InterfaceError, InternalError)):
             return None
-        request_id = request.scope["gate"].request_id
+        request_id = page_context(request).request_id
         if isinstance(exception, BrokerError):
             log.error("data broker does not answer", error=str(exception), request_id=request_id)
             at_admin = "The data broker can't be reached, so the admin can't tell who you are."
@@ -89,7 +90,7 @@ class ResponseHeadersMiddleware(MiddlewareMixin):
     """Response headers: the admin's security headers, and what an answer of its status must carry."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        for name, value in request.scope["gate"].incoming.own_headers:
+        for name, value in page_context(request).incoming.own_headers:
             response.headers[name.decode()] = value.decode()
         for name, value in missing_headers(response.status_code, [name.lower().encode() for name in response.headers]):
             response.headers[name.decode()] = value.decode()

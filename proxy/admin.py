@@ -12,6 +12,7 @@ from django.template.response import TemplateResponse
 from config.reference.all_settings import written_duration
 from config.routes.policy_language import SHADOW
 from config.routes.route import Route as ConfiguredRoute
+from proxy.page_context import page_context
 from proxy.policy_words import policy_words
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors
@@ -69,7 +70,7 @@ class RouteAdmin(admin.ModelAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         request.current_app = self.admin_site.name
-        gate = request.scope["gate"]
+        gate = page_context(request)
         context = {
             **self.admin_site.each_context(request),
             "title": "Routes",

@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 from django.http import HttpRequest, HttpResponse
 
+from authenticate.page_context import page_context
 from foundation import pages
 from foundation.client_network import client_network
 from foundation.errors import BadRequest, ProviderError
@@ -30,7 +31,7 @@ def wants_json(request: HttpRequest) -> bool:
 
 
 def provider_trouble(request: HttpRequest, error: Exception, retry_url: str) -> HttpResponse:
-    log.error("sign-in failed at the identity provider", error=str(error), request_id=request.scope["gate"].request_id)
+    log.error("sign-in failed at the identity provider", error=str(error), request_id=page_context(request).request_id)
     response = error_page(
         request,
         503,
@@ -54,7 +55,7 @@ def sign_in_slot(request: HttpRequest) -> Iterator[None]:
     Each network has a share: anybody can begin sign-ins and bring back made-up codes, and while the provider is slow each holds a
     connection to it.
     """
-    gate = request.scope["gate"]
+    gate = page_context(request)
     places, network = gate.authenticate.places_at_provider, client_network(gate.client_address)
     if not places.take(network):
         metrics.sign_ins_turned_away.inc()

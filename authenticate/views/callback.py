@@ -6,6 +6,7 @@ from typing import Any
 import structlog
 from django.http import HttpRequest, HttpResponse
 
+from authenticate.page_context import page_context
 from authenticate.provider.oidc import CodeRefused, GateCallbackView, ScopeReduced
 from authenticate.provider.tokens import cleaned
 from authenticate.redirect_targets import RedirectTarget
@@ -97,7 +98,7 @@ class CallbackView(GateCallbackView):
             self.signed_in,
             now,
             before=await service.sessions.find(answers.cookie_headers(request), service.host_port, now),
-            client_address=request.scope["gate"].client_address,
+            client_address=page_context(request).client_address,
             user_agent=request.headers.get("User-Agent", ""),
         )
         # Asked when the session is there: a deactivation meanwhile either found it, or is found here.
@@ -160,7 +161,7 @@ class CallbackView(GateCallbackView):
         """The redirect target, judged anew: the routes may have changed since the attempt began."""
         if not self.attempt:
             return None
-        return self.service.targets.target(self.attempt["to"], self.request.scope["gate"].authorize.is_route_origin)
+        return self.service.targets.target(self.attempt["to"], page_context(self.request).authorize.is_route_origin)
 
     def _target_url(self) -> str:
         target = self._target()
@@ -171,7 +172,7 @@ class CallbackView(GateCallbackView):
         return self._and_forget(responses.error_page(self.request, 400, reason, advice="Please start again.", links=links))
 
     def _tell(self, reason: str) -> None:
-        log.warning("sign-in refused", reason=reason, request_id=self.request.scope["gate"].request_id)
+        log.warning("sign-in refused", reason=reason, request_id=page_context(self.request).request_id)
 
     def _and_forget(self, response: HttpResponse) -> HttpResponse:
         return responses.with_cookies(response, [self.service.attempts.clear(self.state)] if self.attempt else [])
@@ -179,4 +180,4 @@ class CallbackView(GateCallbackView):
 
 @answers.errors_as_pages
 async def callback(request: HttpRequest) -> HttpResponse:
-    return await CallbackView.as_view(service=request.scope["gate"].authenticate)(request)
+    return await CallbackView.as_view(service=page_context(request).authenticate)(request)

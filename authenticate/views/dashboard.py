@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from authenticate.page_context import page_context
 from authenticate.providers.base import groups_in
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
@@ -25,7 +26,7 @@ _HIDDEN_CLAIMS = frozenset({"nonce", "at_hash", "c_hash"})
 @require_safe
 @answers.errors_as_pages
 async def dashboard(request: HttpRequest) -> HttpResponse:
-    service: AuthenticateService = request.scope["gate"].authenticate
+    service = page_context(request).authenticate
     now = service.clock()
     headers = answers.cookie_headers(request)
     session = await service.sessions.find(headers, service.host_port, now)
@@ -73,7 +74,7 @@ async def _groups(service: AuthenticateService, session: SessionRecord) -> list[
 
 async def _administers(request: HttpRequest, headers: list[bytes]) -> bool:
     """Whether to show the link to the admin, which asks for itself."""
-    gate = request.scope["gate"]
+    gate = page_context(request)
     if not (gate.options.admin_allowed_users or gate.options.admin_allowed_groups):
         return False
     try:

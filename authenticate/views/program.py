@@ -6,6 +6,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
+from authenticate.page_context import page_context
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import CALLBACK_PATH, AuthenticateService
 from authenticate.step_up import StepUpRequest
@@ -27,8 +28,8 @@ def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
     """The sign-in of a program; `params` are those of a signed URL, so the route host that made it has looked at where the token will
     go.
     """
-    gate = request.scope["gate"]
-    service: AuthenticateService = gate.authenticate
+    gate = page_context(request)
+    service = gate.authenticate
     callback = service.targets.target(params.get("gate_callback_uri", ""), gate.authorize.is_route_origin)
     if callback is None or callback.rest != CALLBACK_PATH:
         raise BadRequest("this sign-in link leads to a place that does not belong to this site")
@@ -42,8 +43,8 @@ def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
 @csrf_exempt
 @answers.errors_as_pages
 async def program(request: HttpRequest) -> HttpResponse:
-    gate = request.scope["gate"]
-    service: AuthenticateService = gate.authenticate
+    gate = page_context(request)
+    service = gate.authenticate
     if request.method not in ("GET", "POST"):
         return HttpResponseNotAllowed(["GET", "POST"])
     sealed = (request.POST if request.method == "POST" else request.GET).get("request", "")
@@ -71,7 +72,7 @@ def _agreed(
     request: HttpRequest, service: AuthenticateService, session: SessionRecord, route: RedirectTarget, wanted: ProgramRequest
 ) -> HttpResponse:
     log.info(
-        "program allowed", user_id=session.user_id, session_id=session.id, host=route.host_port, request_id=request.scope["gate"].request_id
+        "program allowed", user_id=session.user_id, session_id=session.id, host=route.host_port, request_id=page_context(request).request_id
     )
     response = responses.redirect(service.way_to_program(session, route, wanted.redirect_uri))
     response.status_code = 303

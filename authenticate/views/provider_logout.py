@@ -5,8 +5,8 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 
+from authenticate.page_context import page_context
 from authenticate.provider.signed_token import WrongTime, WrongToken
-from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from foundation import responses
 from foundation.errors import BadRequest, BrokerError, ProviderError
@@ -24,7 +24,7 @@ async def backchannel_logout(request: HttpRequest) -> HttpResponse:
 
     Anybody can send one: of the state of the provider and of our network only the log tells.
     """
-    service: AuthenticateService = request.scope["gate"].authenticate
+    service = page_context(request).authenticate
     tokens = request.POST.getlist("logout_token") if request.content_type == FORM else []
     if len(tokens) != 1:
         return _refused(request, "a form with one logout_token is expected")
@@ -46,7 +46,7 @@ async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
     who does not know it ends nothing, and the answer tells nobody whether there was one.  For the same reason no cookie is cleared:
     any page could lead a browser here.
     """
-    service: AuthenticateService = request.scope["gate"].authenticate
+    service = page_context(request).authenticate
     named = [request.GET.getlist(name) for name in ("iss", "sid")]
     if any(len(values) != 1 for values in named):
         raise BadRequest("a sign-out at the sign-in service names it (iss) and the session (sid), each once")
@@ -60,12 +60,12 @@ async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
 
 
 def _refused(request: HttpRequest, reason: str) -> HttpResponse:
-    log.warning("a provider's sign-out was refused", reason=reason, request_id=request.scope["gate"].request_id)
+    log.warning("a provider's sign-out was refused", reason=reason, request_id=page_context(request).request_id)
     return responses.json_page({"error": "invalid_request", "error_description": reason}, status=400)
 
 
 def _put_off(request: HttpRequest, error: ProviderError | BrokerError) -> HttpResponse:
-    log.error("a provider's sign-out can't be judged", reason=str(error), request_id=request.scope["gate"].request_id)
+    log.error("a provider's sign-out can't be judged", reason=str(error), request_id=page_context(request).request_id)
     words = {"error": "temporarily_unavailable", "error_description": "the logout token can't be checked now"}
     response = responses.json_page({**words}, status=503)
     response.headers["Retry-After"] = "30"

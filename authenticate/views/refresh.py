@@ -3,6 +3,7 @@
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
+from authenticate.page_context import page_context
 from authenticate.service import AuthenticateService
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded
 from authenticate.views import answers
@@ -19,7 +20,7 @@ BACK = (("Back", DASHBOARD),)
 @csrf_exempt
 @answers.errors_as_pages
 async def refresh(request: HttpRequest) -> HttpResponse:
-    service: AuthenticateService = request.scope["gate"].authenticate
+    service = page_context(request).authenticate
     if request.method != "POST":
         return HttpResponseNotAllowed(["POST"])
     headers = answers.cookie_headers(request)

@@ -9,6 +9,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
+from authenticate.page_context import page_context
 from authenticate.provider import strict_json
 from authenticate.scim import changes, filters, schemas
 from authenticate.scim.access import PATH
@@ -68,12 +69,12 @@ ENDPOINTS = {
 # The bearer token is the proof: no cookie is looked at.
 @csrf_exempt
 async def scim(request: HttpRequest, path: str = "") -> HttpResponse:
-    service: AuthenticateService = request.scope["gate"].authenticate
+    service = page_context(request).authenticate
     if not service.scim_access:
         return error_page(request, 404, "There is no such page.", links=(("Who am I?", "/.gate/"),))
     try:
         if not service.scim_access.admits(request.headers.get("Authorization", "")):
-            log.warning("a push of users was refused", reason="wrong token", request_id=request.scope["gate"].request_id)
+            log.warning("a push of users was refused", reason="wrong token", request_id=page_context(request).request_id)
             raise ScimError(401, "the bearer token is missing or wrong")
         return await _answer(request, service, path.strip("/").split("/"))
     except ScimError as error:
@@ -82,7 +83,7 @@ async def scim(request: HttpRequest, path: str = "") -> HttpResponse:
             response.headers["WWW-Authenticate"] = BAD_TOKEN
         return response
     except BrokerError as error:
-        log.error("data broker does not answer", error=str(error), request_id=request.scope["gate"].request_id)
+        log.error("data broker does not answer", error=str(error), request_id=page_context(request).request_id)
         unavailable = ScimError(503, "the data broker does not answer; try again in a moment")
         return _json(unavailable.status, unavailable.document())
 
@@ -204,7 +205,7 @@ def _json(status: int, document: Mapping[str, Any]) -> HttpResponse:
 
 async def _tell(request: HttpRequest, endpoint: ResourceEndpoint, what: str, id: str, change: ResourceChange, **more: Any) -> None:
     """Write one log line, where what the resource says of a person does not belong, and a row of the audit log where anything is new."""
-    gate = request.scope["gate"]
+    gate = page_context(request)
     facts = {name: value for name, value in more.items() if value is not None}
     log.info(f"{endpoint.noun} {what} by the provider", id=id, client_address=gate.client_address, request_id=gate.request_id, **facts)
     record, action = change.after or change.before, changes.action(change.before, change.after)

@@ -7,8 +7,9 @@ from dataclasses import replace
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
+from authenticate.page_context import page_context
 from authenticate.redirect_targets import RedirectTarget
-from authenticate.service import SIGN_IN_PATH, AuthenticateService
+from authenticate.service import SIGN_IN_PATH
 from authenticate.step_up import OLD, StepUpRequest
 from authenticate.views import answers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
@@ -22,8 +23,8 @@ from foundation.errors import BadRequest, SealError
 @require_GET
 @answers.errors_as_pages
 async def sign_in(request: HttpRequest) -> HttpResponse:
-    gate = request.scope["gate"]
-    service: AuthenticateService = gate.authenticate
+    gate = page_context(request)
+    service = gate.authenticate
     now = service.clock()
     try:
         params = service.signer.verify(f"{service.origin}{SIGN_IN_PATH}?{request.META.get('QUERY_STRING', '')}", now)

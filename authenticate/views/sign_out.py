@@ -5,6 +5,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
+from authenticate.page_context import page_context
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from databroker.records import SessionRecord
@@ -21,7 +22,7 @@ METHODS = ["GET", "HEAD", "OPTIONS", "POST"]
 @csrf_exempt
 @answers.errors_as_pages
 async def sign_out(request: HttpRequest) -> HttpResponse:
-    service: AuthenticateService = request.scope["gate"].authenticate
+    service = page_context(request).authenticate
     if request.method == "OPTIONS":
         return HttpResponse(status=204, headers={"Allow": ", ".join(METHODS)})
     if request.method not in METHODS:
@@ -37,7 +38,7 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
 
 async def _signed_out(request: HttpRequest, service: AuthenticateService, session: SessionRecord | None) -> HttpResponse:
     headers, now = answers.cookie_headers(request), service.clock()
-    next_url = service.post_logout_redirect.url(_field(request, "gate_redirect_uri"), request.scope["gate"].authorize.is_route_origin)
+    next_url = service.post_logout_redirect.url(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)
     everywhere = session is not None and request.method == "POST" and EVERYWHERE in request.POST
     if session is not None:
         if everywhere:
@@ -54,8 +55,8 @@ async def _signed_out(request: HttpRequest, service: AuthenticateService, sessio
 @require_safe
 async def signed_out(request: HttpRequest) -> HttpResponse:
     """Post-logout page: where the provider sends the browser when the session there has ended, too."""
-    service: AuthenticateService = request.scope["gate"].authenticate
-    states, is_route_origin = request.GET.getlist("state"), request.scope["gate"].authorize.is_route_origin
+    service = page_context(request).authenticate
+    states, is_route_origin = request.GET.getlist("state"), page_context(request).authorize.is_route_origin
     return _next(request, service.post_logout_redirect.url_of(states[0] if len(states) == 1 else "", is_route_origin, service.clock()))
 
 
@@ -73,7 +74,7 @@ def _confirmation(request: HttpRequest, service: AuthenticateService, session: S
     if answers.wants_json(request):
         response = responses.error_page(request, 400, "Sign-out needs a CSRF token of this session; nothing was changed.")
     else:
-        target = service.targets.target(_field(request, "gate_redirect_uri"), request.scope["gate"].authorize.is_route_origin)
+        target = service.targets.target(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)
         redirect_uri = target.url if target is not None else ""
         response = responses.page(
             "authenticate/sign_out.html",

@@ -3,7 +3,8 @@
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH, AuthenticateService
+from authenticate.page_context import page_context
+from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
 from foundation import responses
 
 JWKS_PATH = "/.well-known/gate/jwks.json"
@@ -12,13 +13,13 @@ JWKS_PATH = "/.well-known/gate/jwks.json"
 @require_safe
 async def jwks(request: HttpRequest) -> HttpResponse:
     """The key set (RFC 7517) of the attestation JWT."""
-    service: AuthenticateService = request.scope["gate"].authenticate
+    service = page_context(request).authenticate
     if not service.signing_key.is_configured:
         document = {
             "status": 404,
             "error": "Not Found",
             "reason": "No signing_key is configured.",
-            "request_id": request.scope["gate"].request_id,
+            "request_id": page_context(request).request_id,
         }
         return responses.json_page(document, status=404)
     response = responses.json_page(await service.published_keys.jwks())
@@ -30,7 +31,7 @@ async def jwks(request: HttpRequest) -> HttpResponse:
 @require_safe
 async def endpoints(request: HttpRequest) -> HttpResponse:
     """Our client's registration, by the names of its metadata; a provider without ID tokens knows no sign-out."""
-    service: AuthenticateService = request.scope["gate"].authenticate
+    service = page_context(request).authenticate
     document: dict[str, object] = {
         "authentication_callback_endpoint": service.origin + service.options.authenticate_callback_path,
         "jwks_uri": service.origin + JWKS_PATH,

@@ -30,7 +30,7 @@ class FoundPerson:
 def found_person(written: str, own: Any) -> FoundPerson:
     """Person by an e-mail address, `provider/subject` or `service_account/name`; "" is nobody.
 
-    `own` is what views find at `request.scope["gate"]`.
+    `own` is the page context.
 
     With a living session of theirs it is the identity that their next request would have, made of the same records.
     """

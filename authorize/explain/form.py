@@ -36,7 +36,7 @@ class ExplainForm:
         return bool(self.request or self.url)
 
     def answer(self, own: Any) -> Explanation:
-        """Explanation asked for.  `own` is what views find at `request.scope["gate"]`."""
+        """Explanation asked for.  `own` is the page context."""
         if too_long := [name for name, said in self._said.items() if len(said) > LONGEST]:
             raise ValueError(f"{too_long[0]} is longer than {LONGEST} characters")
         if self.request:

@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from databroker.models import AuditEntry, Session, User
+from databroker.page_context import page_context
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +41,7 @@ def record_actions(
     request: HttpRequest, message: str, objects: Iterable[tuple[str, str]], model: type[Model] | None = None, *, stranger: str = STRANGER
 ) -> None:
     """Record one action on several (id, name), which are rows of `model`."""
-    user, address, kind = request.user, request.scope["gate"].client_address, "" if model is None else model._meta.verbose_name
+    user, address, kind = request.user, page_context(request).client_address, "" if model is None else model._meta.verbose_name
     account, name = (user.get_username(), who(user)) if user.is_authenticated else ("", stranger)
     entries = [
         _entry(who=name, account=account, address=address, action=message, object_type=str(kind), object_id=id, object_words=words)

@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, name_of, record_actions
 from databroker.end_sessions import earlier_of, end_sessions
 from databroker.models import Session, User
+from databroker.page_context import page_context
 from databroker.records import SESSION
 from foundation.errors import BrokerError
 
@@ -59,7 +60,7 @@ class EndSessionsAction:
 
     def _end_those_without_row(self, people: set[str]) -> None:
         """End sessions that have no row yet: the store can't be asked for a person's sessions, so all are looked at, a page at a time."""
-        broker, after = self.request.scope["gate"].broker, ""
+        broker, after = page_context(self.request).broker, ""
         while page := async_to_sync(broker.page)(SESSION, after, AT_ONCE):
             after = page[-1].id
             if self._is_over():
@@ -73,7 +74,7 @@ class EndSessionsAction:
         return not self.is_complete
 
     def _end(self, chosen: Sequence[str]) -> None:
-        broker = self.request.scope["gate"].broker
+        broker = page_context(self.request).broker
         ids = list(dict.fromkeys([*async_to_sync(earlier_of)(broker, chosen), *chosen]))
         names = {row.pk: name_of(row) for row in Session.objects.select_related("user").filter(pk__in=ids)}
         # First the log: what can't be told of must not be done.

@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 from config.groups.authorize import claimed_groups
 from databroker.admin import ReadOnlyAdmin
 from databroker.models import Group, Membership, User
+from databroker.page_context import page_context
 
 NO_DIRECTORY = "The groups of a directory stand here, and none has been read (directory_file, SCIM, or the provider's own directory)."
 CLAIMED = "Groups of the claim “{}” count all the same: rules match them, and they stand on the page of each session."
@@ -28,7 +29,7 @@ class GroupAdmin(ReadOnlyAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if not Group.objects.exists():
-            claim = claimed_groups(request.scope["gate"].options)
+            claim = claimed_groups(page_context(request).options)
             self.message_user(request, f"{NO_DIRECTORY} {CLAIMED.format(claim) if claim else UNCLAIMED}")
         return super().changelist_view(request, extra_context)
 

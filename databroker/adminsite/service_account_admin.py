@@ -16,6 +16,7 @@ from django.views.decorators.csrf import csrf_protect
 from databroker.admin import ReadOnlyAdmin
 from databroker.adminsite.audit import record_actions, who
 from databroker.models import ServiceAccount
+from databroker.page_context import page_context
 from databroker.service_accounts import AccountError, ServiceAccounts, checked_name
 from foundation.errors import BrokerError
 
@@ -118,7 +119,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
     def _done(self, request: HttpRequest, action: str, name: str, *arguments: Any) -> Any:
         """Record and do: first the log, because what can't be told of must not be done."""
         record_actions(request, action, [(name, name)], ServiceAccount)
-        accounts = ServiceAccounts(request.scope["gate"].broker)
+        accounts = ServiceAccounts(page_context(request).broker)
         work: Any = {CREATES: accounts.create, ROTATES: accounts.rotate, REVOKES: accounts.revoke}[action]
         try:
             return async_to_sync(work)(name, *arguments)

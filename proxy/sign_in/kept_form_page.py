@@ -8,6 +8,7 @@ from django.views.decorators.http import require_GET
 
 from foundation.responses import error_page, page, redirect
 from proxy.answers.refusals import LOOP, LOOP_ADVICE
+from proxy.page_context import page_context
 from proxy.sign_in.kept_forms import FIELD
 
 GONE = "What you sent is no longer kept: it was sent already, or more than ten minutes have passed."
@@ -16,7 +17,7 @@ GONE_ADVICE = "Look whether it has arrived before you write it again."
 
 @require_GET
 async def kept_form(request: HttpRequest, id: str) -> HttpResponse:
-    own = request.scope["gate"]
+    own = page_context(request)
     incoming, proxy = own.incoming, own.proxy
     now, host_port, origin = proxy.clock(), incoming.request.host_port, proxy.origin_of(incoming.request)
     identity = await own.authorize.identify(incoming.cookies, host_port)

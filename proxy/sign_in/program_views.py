@@ -7,6 +7,7 @@ from django.views.decorators.http import require_http_methods
 from databroker.records import SESSION
 from foundation.errors import SealError
 from foundation.responses import error_page, finished, redirect
+from proxy.page_context import page_context
 from proxy.sign_in.programs import with_token
 
 log = structlog.get_logger(__name__)
@@ -21,7 +22,7 @@ NOT_ALLOWED = (
 @require_http_methods(["GET"])
 async def login(request: HttpRequest) -> HttpResponse:
     """View at the URL that the program opens in its person's browser.  Nothing is given to anybody here."""
-    own = request.scope["gate"]
+    own = page_context(request)
     given = request.GET.getlist("gate_redirect_uri")
     redirect_uri = own.proxy.programs.redirect_uri(given[0]) if len(given) == 1 else None
     if redirect_uri is None:
@@ -33,7 +34,7 @@ async def login(request: HttpRequest) -> HttpResponse:
 
 async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpResponse:
     """Hand-over of a token to the program.  No cookie is set: this browser may be another's than who agreed, and must not become theirs."""
-    own = request.scope["gate"]
+    own = page_context(request)
     now, host_port = own.proxy.clock(), own.incoming.request.host_port
     try:
         if len(hand_overs) != 1:
@@ -64,6 +65,6 @@ async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpRe
 
 
 def _refused(request: HttpRequest, reason: str) -> HttpResponse:
-    own = request.scope["gate"]
+    own = page_context(request)
     log.info("token for a program refused", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
     return error_page(request, 400, reason, advice=START_AGAIN)

@@ -15,6 +15,7 @@ from foundation.crypto.hand_over import HandOver
 from foundation.errors import BadRequest, SealError
 from foundation.responses import error_page, redirect
 from proxy.answers.refusals import LOOP, LOOP_ADVICE
+from proxy.page_context import page_context
 from proxy.planes.original_request import original_of_url
 from proxy.sign_in.program_views import hand_to_program
 
@@ -30,7 +31,7 @@ async def callback(request: HttpRequest) -> HttpResponse:
 
     Refused unless the token is ours and for this host, the browser is the one that asked, and neither was used before.
     """
-    own = request.scope["gate"]
+    own = page_context(request)
     tokens = request.GET.getlist("gate_session")
     if request.GET.get("gate_programmatic") == "true":
         return await hand_to_program(request, tokens)
@@ -46,7 +47,7 @@ async def callback(request: HttpRequest) -> HttpResponse:
 
 
 async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
-    own = request.scope["gate"]
+    own = page_context(request)
     now, host_port = own.proxy.clock(), own.incoming.request.host_port
     attempt = own.proxy.attempts.find(hand_over.attempt_id, own.incoming.cookies, host_port, now)
     if attempt is None:
@@ -74,7 +75,7 @@ async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
 
 async def _continue_or_refuse(request: HttpRequest, target: str, reason: str) -> HttpResponse:
     """Back button, second tab, old bookmark: whoever has a session here already just goes on."""
-    own = request.scope["gate"]
+    own = page_context(request)
     if target != "/" and _origin(target) != own.proxy.origin_of(own.incoming.request):
         target = "/"
     if await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port) is not None:
@@ -86,7 +87,7 @@ async def _continue_or_refuse(request: HttpRequest, target: str, reason: str) ->
 @require_http_methods(["GET"])
 async def sign_in(request: HttpRequest) -> HttpResponse:
     """Sign-in for forward auth, without a session: this host's cookie binds the sign-in that begins to that browser."""
-    own = request.scope["gate"]
+    own = page_context(request)
     incoming, proxy = own.incoming, own.proxy
     if own.options.forward_auth_url is None:
         return await unknown(request)
@@ -111,7 +112,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
 
 async def _may_return(request: HttpRequest, asked: AccessRequest, route: CompiledRoute | None) -> bool:
     """Is somebody signed in here, and as strongly as the route asks?"""
-    own = request.scope["gate"]
+    own = page_context(request)
     if route is None or not route.strengths:
         return await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port) is not None
     check = await own.authorize.check(asked, own.incoming.cookies)
@@ -119,12 +120,12 @@ async def _may_return(request: HttpRequest, asked: AccessRequest, route: Compile
 
 
 async def dashboard(request: HttpRequest) -> HttpResponse:
-    return redirect(f"{request.scope['gate'].options.authenticate_service_url.origin}/.gate/")
+    return redirect(f"{page_context(request).options.authenticate_service_url.origin}/.gate/")
 
 
 async def sign_out(request: HttpRequest) -> HttpResponse:
     """Sign-out, which happens on the authenticate host, whose page holds the token that it needs."""
-    own = request.scope["gate"]
+    own = page_context(request)
     wanted = request.GET.get("gate_redirect_uri", "")
     query = f"?{urlencode({'gate_redirect_uri': wanted})}" if wanted else ""
     return redirect(f"{own.options.authenticate_service_url.origin}/.gate/signout/{query}")
@@ -133,7 +134,7 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET"])
 async def assertion(request: HttpRequest) -> HttpResponse:
     """Attestation JWT that upstreams of this host receive, for whoever is signed in here."""
-    own = request.scope["gate"]
+    own = page_context(request)
     attestation = await own.authorize.attest(own.incoming.request, own.incoming.cookies)
     if attestation.identity is None:
         return error_page(request, 401, "You are not signed in here.", links=(("Sign in", "/"),))

@@ -223,7 +223,7 @@ own_headers = door("proxy.service", TRANSPORT)
 own_headers.without("our own answers are for TLS, too", "ProxyService.read", skips("incoming.own_headers = ..."))
 pages_headers = door("gateproject.middleware", TRANSPORT)
 pages_headers.without(
-    "our pages are for TLS, too", "ResponseHeadersMiddleware.process_response", replaced('request.scope["gate"].incoming.own_headers', "()")
+    "our pages are for TLS, too", "ResponseHeadersMiddleware.process_response", replaced("page_context(request).incoming.own_headers", "()")
 )
 health = door("proxy.answers.own_pages", TRANSPORT)
 health.without("nobody keeps an answer about health", "answer", omits("is_for_now"))

@@ -1,0 +1,21 @@
+"""Page context as pages that ask for decisions see it."""
+
+from typing import Any, Protocol
+
+from authorize.client import Authorizer
+from databroker.page_context import BrokerPageContext
+
+
+class AuthorizePageContext(BrokerPageContext, Protocol):
+    """Page context with the authorizer.  `configuration` is the status of what is in force, gateproject's ConfigurationStatus."""
+
+    @property
+    def authorize(self) -> Authorizer: ...
+    @property
+    def configuration(self) -> Any: ...
+
+
+def page_context(request: Any) -> AuthorizePageContext:
+    """Page context of a Django request; KeyError where gateproject/asgi.py has not made it."""
+    context: AuthorizePageContext = request.scope["gate"]
+    return context
