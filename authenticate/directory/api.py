@@ -37,7 +37,7 @@ class Credentials(Protocol):
 
 
 class RateLimiter:
-    """At most `rate` requests a second, for all who share it; None is no limit."""
+    """Rate limit of `rate` requests a second, for all who share it; None is no limit."""
 
     def __init__(self, rate: float | None, *, now: Callable[[], float] = time.monotonic, sleep: Sleep = asyncio.sleep):
         self._step = 1 / rate if rate else 0.0

@@ -62,6 +62,11 @@ class DecisionLogEntry:
         return self.would_be is not None and self.decision is not None and self.would_be.outcome != self.decision.outcome.value
 
 
+def failure_of(status: int | None) -> str:
+    """Outcome in the log of a request that was not decided; `status` is that of its answer."""
+    return "unavailable" if status == BrokerError.status else "bad request"
+
+
 @dataclass(frozen=True, slots=True)
 class DecisionLogSettings:
     """Settings of the log.  `configuration` is the checksum of the one that decides now."""

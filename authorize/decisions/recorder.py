@@ -1,13 +1,18 @@
-"""Decision recorder of the authorize service: logs what proxies of other processes ask, and when a session was last seen."""
+"""Decision recorder of the authorize service: logs what proxies of other processes ask, and when a session was last seen.
+
+What a proxy's RequestJudge and Observer do for the requests that it answers itself stands here once more, as far as it is known here: they
+have the answer besides (its status, the verdict's own problem, spans), without which nothing may be logged there, and the recorder ends
+where the decision does.  What both note is one thing each: DecisionLog, `failure_of`, `tell_shadow`, and `saw`.
+"""
 
 import time
 from collections.abc import Callable, Sequence
 
 from authorize.client import Authorizer, Check
-from authorize.decisions.log import DecisionLog, DecisionLogEntry
+from authorize.decisions.log import DecisionLog, DecisionLogEntry, failure_of
 from authorize.decisions.shadow import tell_shadow
 from authorize.policy.request import AccessRequest
-from foundation.errors import BrokerError, GateError
+from foundation.errors import GateError
 
 Saw = Callable[[str, float, str], None]
 
@@ -28,7 +33,7 @@ class DecisionRecorder:
         try:
             check = await authorize.check(request, cookies)
         except GateError as error:
-            judged.failure, judged.problem = "unavailable" if error.status == BrokerError.status else "bad request", error.in_full
+            judged.failure, judged.problem = failure_of(error.status), error.in_full
             judged.seconds = time.perf_counter() - began
             self._keep(judged)
             raise

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from authorize.client import ShadowOutcome
-from authorize.decisions.log import DecisionLog, DecisionLogEntry
+from authorize.decisions.log import DecisionLog, DecisionLogEntry, failure_of
 from authorize.decisions.recorder import Saw
 from authorize.decisions.shadow import tell_shadow
 from authorize.policy.decision import Decision
-from foundation.errors import BrokerError
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.logs import is_access_logged, log_access
 from foundation.telemetry.tracing.spans import active
@@ -109,9 +108,8 @@ class Observer:
         if not self.decisions.keeps(decision, identity, refused, would_be):
             return
         sources, address = judged.sources if judged is not None else None, client_address(incoming, self.trusted)
-        failure = "unavailable" if log.status == BrokerError.status else "bad request"
         asked = (incoming.request_id, incoming.request, decision, identity, seconds, address)
-        self.decisions.keep(DecisionLogEntry(*asked, 0.0, sources, would_be, failure, log.problem, refused))
+        self.decisions.keep(DecisionLogEntry(*asked, 0.0, sources, would_be, failure_of(log.status), log.problem, refused))
 
 
 class PageLog:
