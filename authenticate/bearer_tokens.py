@@ -17,11 +17,11 @@ from authenticate.provider.discovery import ACCEPTED_ALGORITHMS, PATH, is_safe
 from authenticate.provider.http import ProviderHttp
 from authenticate.provider.issuer import issuer_for, signs_for
 from authenticate.provider.key_set import KeySet
+from authenticate.provider.kinds.base import AccessRefused, ScopeMissing
+from authenticate.provider.kinds.oidc import is_verified
+from authenticate.provider.kinds.registry import provider_of
 from authenticate.provider.signed_token import MAX_TOKEN, TokenKind, UnknownKey
 from authenticate.provider.single_flight import SingleFlightCache
-from authenticate.providers.base import AccessRefused, ScopeMissing
-from authenticate.providers.oidc import is_verified
-from authenticate.providers.registry import provider_of
 from config.options import Options
 from config.routes.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_ENDS, JWT
 from config.routes.route import Route

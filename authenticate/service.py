@@ -9,7 +9,7 @@ import structlog
 from authenticate.directory.service import DirectoryService
 from authenticate.post_logout_redirect import PostLogoutRedirect
 from authenticate.provider.client import ProviderClient
-from authenticate.providers.registry import provider_of
+from authenticate.provider.kinds.registry import provider_of
 from authenticate.published_keys import PublishedKeys
 from authenticate.redirect_targets import RedirectTarget, RedirectTargets
 from authenticate.scim.access import ScimAccess

@@ -9,7 +9,7 @@ from authenticate.directory.base import DirectoryError, DirectoryPerson, Directo
 from authenticate.directory.builder import DirectoryBuilder, entries, id_of, text_of
 from authenticate.directory.credentials import FixedHeaders
 from authenticate.directory.vendor import Vendor, link_next, segment
-from authenticate.providers.github import api_url
+from authenticate.provider.kinds.github import api_url
 from databroker.records import DirectoryGroup
 from foundation.tasks import in_parallel
 

@@ -13,7 +13,7 @@ from authenticate.directory.api import Credentials, DirectoryApi
 from authenticate.directory.base import DirectoryPerson, DirectorySnapshot
 from authenticate.directory.builder import DirectoryBuilder
 from authenticate.provider.http import ProviderResponse
-from authenticate.providers.registry import PROVIDERS
+from authenticate.provider.kinds.registry import PROVIDERS
 from config.groups.directory_account import DirectoryAccount
 from config.issuers import issuer_of
 from config.options import Options

@@ -13,9 +13,9 @@ from authenticate.provider import id_token, logout_token, tokens
 from authenticate.provider.discovery import DiscoveryDocument, remembered_discovery
 from authenticate.provider.http import ProviderHttp, ProviderResponse
 from authenticate.provider.key_set import KeySet
+from authenticate.provider.kinds.base import AnotherPerson, Provider, merged
 from authenticate.provider.signed_token import UnknownKey, WrongToken
 from authenticate.provider.tokens import Tokens
-from authenticate.providers.base import AnotherPerson, Provider, merged
 from config.options import Options
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError

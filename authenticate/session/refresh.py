@@ -11,9 +11,9 @@ from enum import Enum, auto
 import structlog
 
 from authenticate.provider.client import ProviderClient
+from authenticate.provider.kinds.base import AccessRefused, AnotherPerson
 from authenticate.provider.signed_token import WrongToken
 from authenticate.provider.tokens import GrantRefused
-from authenticate.providers.base import AccessRefused, AnotherPerson
 from authenticate.session.refresh_schedule import tokens_due
 from authenticate.session.renewal import is_withdrawn, with_new_claims, with_new_tokens
 from databroker.client import BrokerClient

@@ -8,8 +8,8 @@ import structlog
 from authenticate.provider.client import ProviderClient
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.id_token import payload_of
+from authenticate.provider.kinds.base import AnotherPerson
 from authenticate.provider.signed_token import WrongTime
-from authenticate.providers.base import AnotherPerson
 from databroker.records import SessionRecord, UserRecord
 from databroker.session_reader import vouches
 

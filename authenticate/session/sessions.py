@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from authenticate.provider.oidc import SignedIn
+from authenticate.provider.django_oidc import SignedIn
 from authenticate.session.provider_sessions import ProviderSessions
 from config.options import Options
 from databroker.client import BrokerClient

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from django.http import HttpRequest, HttpResponse
 
-from authenticate.provider.oidc import GateRequestView, library_settings
+from authenticate.provider.django_oidc import GateRequestView, library_settings
 from authenticate.provider.pushed_request import pushed
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import AuthenticateService

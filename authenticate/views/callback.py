@@ -7,7 +7,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 
 from authenticate.page_context import page_context
-from authenticate.provider.oidc import CodeRefused, GateCallbackView, ScopeReduced
+from authenticate.provider.django_oidc import CodeRefused, GateCallbackView, ScopeReduced
 from authenticate.provider.tokens import cleaned
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.step_up import UNMET, UNTOLD, WEAK, StepUpRequest

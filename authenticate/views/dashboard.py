@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authenticate.page_context import page_context
-from authenticate.providers.base import groups_in
+from authenticate.provider.kinds.base import groups_in
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from databroker.adminsite.details import claim_text

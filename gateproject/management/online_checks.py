@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from typing import Any
 
 from authenticate.provider.client import ProviderClient
+from authenticate.provider.kinds.registry import provider_of
 from authenticate.provider.tokens import error_code
-from authenticate.providers.registry import provider_of
 from config.documents.document import KeyPath
 from config.options import Options
 from config.validation import Finding

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from authenticate.providers.registry import PROVIDERS
+from authenticate.provider.kinds.registry import PROVIDERS
 from authenticate.session.refresh import RefreshStep, SessionEnded
 from databroker.records import SessionRecord
 from tests.support import fake_idp

@@ -78,7 +78,7 @@ provider_http.without(
     "cookies are not kept for the next person", "ProviderHttp.__init__", skips("self._client.cookies.jar.set_policy(...)")
 )
 
-oidc = door("authenticate.provider.oidc", "unit/authenticate/views/test_callback.py", "unit/authenticate/provider/test_oidc.py")
+oidc = door("authenticate.provider.django_oidc", "unit/authenticate/views/test_callback.py", "unit/authenticate/provider/test_django_oidc.py")
 oidc.without("a state is used once", "GateCallbackView.get", never("not await self.service.spend_state(state)"))
 oidc.without("an answer is of our issuer", "GateCallbackView.get", skips("check_sender(...)"))
 oidc.without(
@@ -94,7 +94,7 @@ oidc.without(
     "unit/authenticate/views/test_callback.py",
 )
 
-client = door("authenticate.provider.client", "unit/authenticate/views/test_callback.py", "unit/authenticate/provider/test_oidc.py")
+client = door("authenticate.provider.client", "unit/authenticate/views/test_callback.py", "unit/authenticate/provider/test_django_oidc.py")
 client.without("userinfo is about the same person", "ProviderClient.claims", never('userinfo.get("sub") != payload["sub"]'))
 client.without("userinfo has no say in the token's claims", "ProviderClient.claims", always("name not in TOKEN_CLAIMS"))
 
@@ -117,8 +117,8 @@ oidc.without(
     "unit/authenticate/views/test_callback.py",
 )
 oidc.without("a missing scope is told", "GateBackend._check_scope", never("missing.other"), "unit/authenticate/views/test_callback.py")
-REGISTRY = "unit/authenticate/providers/test_registry.py"
-scopes = door("authenticate.providers.oidc", REGISTRY)
+REGISTRY = "unit/authenticate/provider/kinds/test_registry.py"
+scopes = door("authenticate.provider.kinds.oidc", REGISTRY)
 scopes.without(
     "what was taken out is seen, beside what was given",
     "OIDCProvider.missing_scopes",
@@ -126,7 +126,7 @@ scopes.without(
 )
 scopes.without("scopes may stand between commas", "OIDCProvider.scope_names", replaced(r're.split(r"[,\s]+", scopes)', "scopes.split()"))
 scopes.without("Google's long names are known everywhere", "OIDCProvider.scope_names", replaced("name.removeprefix(_LONG)", "name"))
-scopes_of_azure = door("authenticate.providers.azure", REGISTRY)
+scopes_of_azure = door("authenticate.provider.kinds.azure", REGISTRY)
 scopes_of_azure.without("another's address is not Microsoft Graph's", "_GRAPH", in_text("(https:", "(.*|https:"))
 scopes_of_azure.without("the case of a scope says nothing", "AzureProvider.scope_names", replaced("name.lower()", "name"))
 scopes_of_azure.without(
@@ -161,10 +161,10 @@ issuers.without("a tenant is of the configured host", "is_issuer", always("named
 issuers.without("an open tenant is a GUID", "is_issuer", always("is_tenant(named[len(before) : len(named) - len(after)])"))
 issuer.without("the key of one tenant signs for no other", "signs_for", always("owner is None"))
 
-azure = door("authenticate.providers.azure", "unit/authenticate/providers/test_azure.py")
+azure = door("authenticate.provider.kinds.azure", "unit/authenticate/provider/kinds/test_azure.py")
 azure.without("a stranger's tenant does not vouch for addresses", "AzureProvider.user", always("TENANT not in self.issuer"))
 
-github = door("authenticate.providers.github", "unit/authenticate/providers/test_github.py")
+github = door("authenticate.provider.kinds.github", "unit/authenticate/provider/kinds/test_github.py")
 github.without("only a verified address of GitHub counts", "_primary_email", always('entry.get("verified") is True'))
 
 sign_in_view = door("authenticate.views.sign_in", "unit/authenticate/views/test_sign_in.py")
@@ -181,7 +181,7 @@ sessions.without(
     always("session is not None and session.expires > now"),
 )
 
-provider = door("authenticate.providers.base", "unit/authenticate/providers/test_oidc.py", "unit/authenticate/views/test_callback.py")
+provider = door("authenticate.provider.kinds.base", "unit/authenticate/provider/kinds/test_oidc.py", "unit/authenticate/views/test_callback.py")
 provider.without("an address that either does not vouch for is unverified", "merged", lacks("**doubted"))
 
 DOORS = (

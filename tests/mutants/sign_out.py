@@ -86,17 +86,17 @@ provider_client.without(
     replaced("asyncio.timeout(timeout)", "asyncio.timeout(None)"),
 )
 
-oidc_provider = door("authenticate.providers.oidc", "unit/authenticate/provider/test_client.py")
+oidc_provider = door("authenticate.provider.kinds.oidc", "unit/authenticate/provider/test_client.py")
 oidc_provider.without("the access token is revoked, too", "OIDCProvider.revocable_tokens", lacks('(session.access_token, "access_token")'))
 
-keycloak = door("authenticate.providers.keycloak", "unit/authenticate/providers/test_keycloak.py")
+keycloak = door("authenticate.provider.kinds.keycloak", "unit/authenticate/provider/kinds/test_keycloak.py")
 keycloak.without(
     "a sign-out leaves the other browsers at Keycloak",
     "KeycloakProvider.revocable_tokens",
     replaced('((session.access_token, "access_token"),)', "super().revocable_tokens(session)"),
 )
 keycloak.without("nothing outlives its sign-out", "KeycloakProvider", skips("default_scopes = ..."))
-google = door("authenticate.providers.google", "unit/authenticate/providers/test_generic.py")
+google = door("authenticate.provider.kinds.google", "unit/authenticate/provider/kinds/test_generic.py")
 google.without(
     "a sign-out leaves the other browsers at Google", "GoogleProvider.revocable_tokens", replaced("()", "super().revocable_tokens(session)")
 )

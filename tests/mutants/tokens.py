@@ -196,7 +196,7 @@ bearer_tokens.without(
     "a route takes its own kind", "BearerTokens.bearer_of", replaced("(trust, ...)", "(next(iter(self._trusts.values())), ...)")
 )
 
-userinfo = door("authenticate.providers.oidc", "unit/authenticate/test_bearer_tokens.py")
+userinfo = door("authenticate.provider.kinds.oidc", "unit/authenticate/test_bearer_tokens.py")
 userinfo.without("a token that userinfo calls bad is bad", "OIDCProvider.userinfo", never('error == "invalid_token"'))
 userinfo.without(
     "a 403 alone says nothing of a token", "OIDCProvider.userinfo", replaced('error == "insufficient_scope"', "answer.status == 403")

@@ -34,7 +34,7 @@ TESTED_ELSEWHERE = {
     "foundation/telemetry/tracing/settings.py": "types alone",
     "proxy/urls.py": "tests/unit/proxy/sign_in/test_views.py",
     "authenticate/directory/base.py": "tests/unit/authenticate/directory/test_file.py",
-    "authenticate/providers/base.py": "tests/unit/authenticate/providers/test_oidc.py",
+    "authenticate/provider/kinds/base.py": "tests/unit/authenticate/provider/kinds/test_oidc.py",
     "authenticate/views/answers.py": "tests/unit/authenticate/views",
 }
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from authenticate.provider.client import ProviderClient
-from authenticate.providers.registry import provider_of
+from authenticate.provider.kinds.registry import provider_of
 from authenticate.session.refresh import SessionRefresh
 from authenticate.session.refresh_worker import RefreshWorker
 from databroker.client import LocalBroker

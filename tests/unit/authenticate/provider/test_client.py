@@ -11,9 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from authenticate.provider.client import ProviderClient, with_query
+from authenticate.provider.kinds.registry import provider_of
 from authenticate.provider.pushed_request import pushed
 from authenticate.provider.tokens import error_text
-from authenticate.providers.registry import provider_of
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError
 from tests.support.authenticate_site import Clock

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from authenticate.provider.kinds.base import AccessRefused, AnotherPerson
 from authenticate.provider.signed_token import WrongToken
 from authenticate.provider.tokens import GrantRefused
-from authenticate.providers.base import AccessRefused, AnotherPerson
 from authenticate.session.renewal import is_withdrawn, with_new_claims, with_new_tokens
 from databroker.store.memory import MemoryStore
 from foundation.errors import ProviderError

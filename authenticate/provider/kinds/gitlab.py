@@ -1,6 +1,6 @@
 """GitLab, its own site or a server of one's own: a refresh token comes without being asked for."""
 
-from authenticate.providers.oidc import OIDCProvider
+from authenticate.provider.kinds.oidc import OIDCProvider
 from config.issuers import DEFAULT_URLS
 
 

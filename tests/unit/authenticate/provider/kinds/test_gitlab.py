@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.providers.registry import provider_of
+from authenticate.provider.kinds.registry import provider_of
 from tests.support.options import make_options
 
 PUBLISHED = DiscoveryDocument("", "", "", "", frozenset(), scopes=frozenset({"openid", "offline_access"}))

@@ -5,8 +5,8 @@ from typing import Any
 
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.http import ProviderHttp, ProviderResponse
-from authenticate.providers.base import AccessRefused, OAuthClient
-from authenticate.providers.oidc import OIDCProvider
+from authenticate.provider.kinds.base import AccessRefused, OAuthClient
+from authenticate.provider.kinds.oidc import OIDCProvider
 from config.issuers import DEFAULT_URLS
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError

@@ -1,6 +1,6 @@
 """Auth0: plain OpenID Connect; what differs is how its issuers are written (config/issuers.py)."""
 
-from authenticate.providers.oidc import OIDCProvider
+from authenticate.provider.kinds.oidc import OIDCProvider
 
 
 class Auth0Provider(OIDCProvider):

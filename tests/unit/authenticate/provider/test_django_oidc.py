@@ -7,7 +7,7 @@ from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import generate_code_challenge
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
-from authenticate.provider.oidc import GateBackend, GateCallbackView, GateRequestView, check_sender, single_params
+from authenticate.provider.django_oidc import GateBackend, GateCallbackView, GateRequestView, check_sender, single_params
 from foundation.errors import BadRequest
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from authenticate.provider.issuer import TENANT
-from authenticate.providers.base import MissingScopes
-from authenticate.providers.oidc import OIDCProvider
+from authenticate.provider.kinds.base import MissingScopes
+from authenticate.provider.kinds.oidc import OIDCProvider
 from config.issuers import DEFAULT_URLS
 from databroker.records import UserRecord
 from foundation.errors import ProviderError

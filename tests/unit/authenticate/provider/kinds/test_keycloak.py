@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.providers.keycloak import is_keycloak
+from authenticate.provider.kinds.keycloak import is_keycloak
 from authenticate.session.refresh import RefreshStep, SessionEnded
 from databroker.records import USER, UserRecord
 from tests.support.authenticate_site import Browser, Site

@@ -1,6 +1,6 @@
 """OneLogin: its groups come by a scope of their own."""
 
-from authenticate.providers.oidc import OIDCProvider
+from authenticate.provider.kinds.oidc import OIDCProvider
 from config.issuers import DEFAULT_URLS
 
 

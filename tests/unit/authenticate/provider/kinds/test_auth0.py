@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from authenticate.providers.registry import provider_of
+from authenticate.provider.kinds.registry import provider_of
 from tests.support.options import make_options
 
 

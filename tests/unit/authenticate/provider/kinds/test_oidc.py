@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from authenticate.providers.base import groups_in, merged
-from authenticate.providers.registry import provider_of
+from authenticate.provider.kinds.base import groups_in, merged
+from authenticate.provider.kinds.registry import provider_of
 from tests.support.options import make_options
 
 

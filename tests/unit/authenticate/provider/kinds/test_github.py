@@ -8,8 +8,8 @@ import pytest
 
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.http import ProviderResponse
-from authenticate.providers.base import AccessRefused
-from authenticate.providers.registry import provider_of
+from authenticate.provider.kinds.base import AccessRefused
+from authenticate.provider.kinds.registry import provider_of
 from foundation.errors import ProviderError
 from tests.support.options import make_options
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.providers.registry import provider_of
+from authenticate.provider.kinds.registry import provider_of
 from foundation.errors import ProviderError
 from tests.support.options import make_options
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 from authenticate.provider.discovery import DiscoveryDocument, fetched
 from authenticate.provider.http import ProviderHttp
+from authenticate.provider.kinds.base import AccessRefused, MissingScopes, OAuthClient, ScopeMissing, vouches
 from authenticate.provider.tokens import bearer_error, error_code, error_text
-from authenticate.providers.base import AccessRefused, MissingScopes, OAuthClient, ScopeMissing, vouches
 from config.groups.authorize import claimed_groups
 from config.issuers import issuer_of
 from config.options import Options

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.http import ProviderHttp
-from authenticate.providers.oidc import OIDCProvider, RevocableTokens
+from authenticate.provider.kinds.oidc import OIDCProvider, RevocableTokens
 from config.issuers import DEFAULT_URLS
 from databroker.records import SessionRecord
 

@@ -7,7 +7,7 @@ Measured with 26.0: a refresh token comes with every sign-in; revoking one ends 
 from urllib.parse import urlsplit
 
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.providers.oidc import OIDCProvider, RevocableTokens
+from authenticate.provider.kinds.oidc import OIDCProvider, RevocableTokens
 from databroker.records import SessionRecord
 
 

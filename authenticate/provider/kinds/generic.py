@@ -3,9 +3,9 @@
 from dataclasses import fields
 
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.providers.base import OAuthClient
-from authenticate.providers.keycloak import KeycloakProvider, is_keycloak
-from authenticate.providers.oidc import OIDCProvider
+from authenticate.provider.kinds.base import OAuthClient
+from authenticate.provider.kinds.keycloak import KeycloakProvider, is_keycloak
+from authenticate.provider.kinds.oidc import OIDCProvider
 from databroker.records import SessionRecord
 
 

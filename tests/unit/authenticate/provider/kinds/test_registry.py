@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.providers.registry import PROVIDERS, provider_of
+from authenticate.provider.kinds.registry import PROVIDERS, provider_of
 from config.groups import authenticate as config
 from tests.support.options import make_options
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from authenticate.provider.http import ProviderResponse
-from authenticate.providers.registry import provider_of
+from authenticate.provider.kinds.registry import provider_of
 from tests.support.options import make_options
 
 

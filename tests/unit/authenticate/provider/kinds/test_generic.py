@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.providers.registry import provider_of
+from authenticate.provider.kinds.registry import provider_of
 from databroker.records import SessionRecord
 from tests.support.options import make_options
 

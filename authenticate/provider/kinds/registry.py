@@ -1,0 +1,28 @@
+"""Provider registry: the class of each `idp_provider`, a written list; the configuration accepts no other name."""
+
+from authenticate.provider.kinds.auth0 import Auth0Provider
+from authenticate.provider.kinds.azure import AzureProvider
+from authenticate.provider.kinds.base import Provider
+from authenticate.provider.kinds.generic import GenericProvider
+from authenticate.provider.kinds.github import GitHubProvider
+from authenticate.provider.kinds.gitlab import GitLabProvider
+from authenticate.provider.kinds.google import GoogleProvider
+from authenticate.provider.kinds.oidc import OIDCProvider
+from authenticate.provider.kinds.okta import OktaProvider
+from authenticate.provider.kinds.onelogin import OneLoginProvider
+from config.options import Options
+
+PROVIDERS: dict[str, type[OIDCProvider]] = {
+    "oidc": GenericProvider,
+    "google": GoogleProvider,
+    "azure": AzureProvider,
+    "okta": OktaProvider,
+    "onelogin": OneLoginProvider,
+    "github": GitHubProvider,
+    "gitlab": GitLabProvider,
+    "auth0": Auth0Provider,
+}
+
+
+def provider_of(options: Options) -> Provider:
+    return PROVIDERS[options.idp_provider].from_options(options)
