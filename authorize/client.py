@@ -86,7 +86,7 @@ class Authorizer(Protocol):
         ...
 
     def shows_credentials(self, route: CompiledRoute) -> bool:
-        """Does this route's upstream see credentials of ours?  Then nobody but us may carry its requests."""
+        """Whether this route's upstream sees credentials of ours: then nobody but us may carry its requests."""
         ...
 
     @property
@@ -96,7 +96,7 @@ class Authorizer(Protocol):
 
     @property
     def has_shadow(self) -> bool:
-        """Is anything in `mode: shadow`, and known here?"""
+        """Whether anything is in `mode: shadow`, and known here."""
         ...
 
     async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:

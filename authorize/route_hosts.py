@@ -28,7 +28,7 @@ class RouteHosts:
         self._page_ports = tuple(dict.fromkeys((None, options.authenticate_service_url.port, *self.routes.ports)))
 
     def knows_host(self, host: str, port: int | None) -> bool:
-        """Has this host pages of ours?  So has the host of tunnels: people sign in there for their programs."""
+        """Whether this host has pages of ours.  The host of tunnels has: people sign in there for their programs."""
         return self.routes.knows_host(host, port) or (port in self._page_ports and self.routes.has_tunnels_at(host))
 
     def audiences(self, request: AccessRequest) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class RouteHosts:
         return self.routes.scheme_of(host, port)
 
     def is_route_origin(self, origin: str) -> bool:
-        """Is this the Origin of pages that a configured route serves?  Wildcards count for what they match."""
+        """Whether this is the Origin of pages that a configured route serves.  Wildcards count for what they match."""
         scheme, separator, authority = origin.partition("://")
         try:
             host, port = canonical_host(authority.encode("ascii"))
@@ -74,5 +74,5 @@ class RouteHosts:
         return False
 
     def wants_certificate(self, server_name: str | None) -> bool:
-        """Should a TLS client that asks for this name (None: for no name) be asked for a certificate?"""
+        """Whether a TLS client that asks for this name (None: for no name) is to be asked for a certificate."""
         return self._certificate_hosts.include(server_name)

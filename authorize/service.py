@@ -130,7 +130,7 @@ class AuthorizeService(RouteHosts):
         return Attestation(identity, self.identity_headers.assertion(identity, request.host_port))
 
     def may_enter_host(self, request: AccessRequest, identity: Identity) -> bool:
-        """Does any route of this host let this person in?  Where none does, nothing is attested about them for it."""
+        """Whether any route of this host lets this person in.  Where none does, nothing is attested about them for it."""
         now = self._clock()
         routes = self.routes.routes_of(request.host, request.port)
         return any(judge(self._certificates.judged(request, route.client_ca, now), identity, route, now).is_allowed for route in routes)

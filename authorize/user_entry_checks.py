@@ -1,4 +1,4 @@
-"""Configuration checks of user entries: can each be somebody's, and could whom it names ever come here?"""
+"""Configuration checks of user entries: whether each can be somebody's, and whom it names could ever come here."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -39,7 +39,7 @@ def is_tenant(name: object) -> bool:
 
 
 def is_issuer(issuer: str, named: str) -> bool:
-    """Is `named` the configured issuer, or one of its tenants?"""
+    """Whether `named` is the configured issuer, or one of its tenants."""
     before, open_tenant, after = issuer.partition(TENANT)
     if not open_tenant:
         return named == issuer
@@ -47,5 +47,5 @@ def is_issuer(issuer: str, named: str) -> bool:
 
 
 def counts_for(said_by: str, issuer: str) -> bool:
-    """Does what was said by `said_by` hold of people of `issuer`?  "" is the operator, or a release that noted nobody."""
+    """Whether what was said by `said_by` holds of people of `issuer`.  "" is the operator, or a release that noted nobody."""
     return not said_by or said_by == issuer or is_issuer(said_by, issuer)

@@ -189,7 +189,7 @@ class Options(
 
     @property
     def tells_the_admin(self) -> bool:
-        """Does who decides here know where the admin would read it?  An authorize of its own does where it is given the database."""
+        """Whether who decides here knows where the admin would read it.  An authorize of its own does where it is given the database."""
         return self.services == "all" or (self.services == "authorize" and "database_url" in self.model_fields_set)
 
     @property

@@ -210,7 +210,7 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
         return await self._client.verified(token, self._discovery, nonce=nonce, access_token=access_token)
 
     async def get_userinfo(self, access_token: str, id_token: str, payload: dict[str, Any]) -> dict[str, Any]:
-        """All claims: the ID token's and, on top of them, the userinfo endpoint's."""
+        """Claims of the ID token and, on top of them, of the userinfo endpoint."""
         claims, self._userinfo_claims = await self._client.claims(payload, access_token, self._discovery)
         return claims
 

@@ -118,7 +118,9 @@ class DecisionLog:
     def keeps(
         self, decision: Decision | None, identity: Identity | None, refused_token: str, would_be: ShadowOutcome | None = None
     ) -> bool:
-        """Is this one kept?  What is refused, or would be decided otherwise, is; the rest by chance, and the first of each on a route."""
+        """Whether this one is kept: what is refused, or would be decided otherwise; the rest by chance,
+        and the first of each on a route.
+        """
         if self._keeping is None:
             return False
         if decision is None or refused_token or decision.outcome not in _SAMPLED or decision.route is None:

@@ -37,7 +37,7 @@ def authorization_of(request: AccessRequest) -> tuple[str, str]:
 
 
 def is_unreadable(request: AccessRequest) -> bool:
-    """Does it carry an Authorization that `authorization_of` can't read?"""
+    """Whether it carries an Authorization that `authorization_of` can't read."""
     return any(name == b"authorization" for name, _ in request.headers) and authorization_of(request) == ("", "")
 
 
@@ -53,7 +53,7 @@ def challenge(request: AccessRequest, takes_bearers: bool) -> str:
 
 
 def shows_token_of_ours(request: AccessRequest) -> bool:
-    """Has it a token of ours, a program's or a service account's, whatever it is worth?"""
+    """Whether it has a token of ours, a program's or a service account's, whatever it is worth."""
     scheme, token = authorization_of(request)
     return scheme == "gate" or is_service_account(scheme, token) or bool(query_token_of(request))
 

@@ -220,7 +220,7 @@ def name_of(route: Route) -> str:
 
 
 def lets_somebody_in(route: Route) -> bool:
-    """Has it any grant at all?"""
+    """Whether it has any grant at all."""
     return bool(
         route.allow_any_authenticated_user
         or route.allowed_users

@@ -1,4 +1,4 @@
-"""Criteria of a route's own keys, one small function each: does it hold for this case, and why (not)?"""
+"""Criteria of a route's own keys, one small function each: whether it holds for a case, and why (not)."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -134,7 +134,7 @@ def certificate(authority_id: str, rule: str) -> Criterion:
 
 
 def with_type(value: Any) -> tuple[bool, Any]:
-    """True equals 1 in Python, but not in JSON."""
+    """Value with its type, for comparing: True equals 1 in Python, but not in JSON."""
     return isinstance(value, bool), value
 
 

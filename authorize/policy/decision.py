@@ -1,4 +1,4 @@
-"""Decision: may this caller make this request?  Values in, a Decision out; no clock, no network, no Django."""
+"""Decision whether this caller may make this request.  Values in, a Decision out; no clock, no network, no Django."""
 
 from dataclasses import dataclass
 from enum import Enum

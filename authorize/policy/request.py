@@ -52,7 +52,7 @@ class AccessRequest:
 
     @property
     def is_tunnel(self) -> bool:
-        """Is a connection for TCP asked for?  Only routes for TCP are for it, and it only for them."""
+        """Whether a connection for TCP is asked for.  Only routes for TCP are for it, and it only for them."""
         return self.method == CONNECT
 
     @property

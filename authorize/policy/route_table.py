@@ -140,7 +140,7 @@ class RouteTable:
         return self._host_routes(host, port, is_tunnel) is not None
 
     def has_tunnels_at(self, host: str) -> bool:
-        """Has this host routes for TCP, at any port?"""
+        """Whether this host has routes for TCP, at any port."""
         return host in self._tunnel_hosts or self._wildcard_of(host) in self._tunnel_hosts
 
     def routes_of(self, host: str, port: int | None) -> tuple[CompiledRoute, ...]:

@@ -1,4 +1,4 @@
-"""Step-up: has this person signed in strongly and recently enough for this route?  Who falls short is led to a stronger one."""
+"""Step-up: whether a person signed in strongly and recently enough for a route.  Who falls short is led to a stronger sign-in."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -21,7 +21,7 @@ def strengths_of(route: Route) -> Iterator[Criterion]:
 
 
 def policy_judges_strength(route: Route) -> bool:
-    """Do the route's own rules look at how or when somebody signed in?  Then a refusal may be one that another sign-in lifts."""
+    """Whether the route's own rules look at how or when somebody signed in: then a refusal may be one that another sign-in lifts."""
     of_policy = any(
         comparison.criterion in ("acr", "session_age") or comparison.argument in _OF_A_SIGN_IN for comparison in comparisons(route.policy)
     )

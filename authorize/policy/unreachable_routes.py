@@ -32,7 +32,7 @@ class _Conditions:
 
     @property
     def certain_beginning(self) -> str:
-        """Every path that matches begins so."""
+        """Beginning of every path that matches."""
         regex = "" if self.regex is None else _literal_beginning(self.regex)
         return max((self.path or "", self.prefix or "", regex), key=len)
 

@@ -50,7 +50,7 @@ def _words(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str],
 
 
 def locate_json(text: str) -> KeyPositions:
-    """There may be hundreds of thousands of keys."""
+    """Positions of the keys of a JSON text, of which there may be hundreds of thousands."""
     located = KeyPositions()
     above: list[tuple[KeyPath, int | None]] = []
     # Where we are: the path of the innermost array or object, in an array the next index, and the path of the value that comes next.

@@ -52,7 +52,8 @@ def claimed_groups(settings: Any) -> str:
 
 
 def groups_are_claimed(settings: Any) -> bool:
-    """Is everybody of the provider to have that claim, so that whoever lacks it has groups that nobody told?  Not where it only stands
+    """Whether everybody of the provider is to have that claim, so that whoever lacks it has groups that nobody told.  Not where it only
+    stands
     by for a directory."""
     return bool(claimed_groups(settings)) and not (settings.groups_claim is None and (settings.directory_file or settings.scim_token))
 
@@ -161,6 +162,6 @@ class AuthorizeSettings(Settings):
 
     @property
     def all_policy_tests(self) -> tuple[tuple[KeyPath, PolicyTest], ...]:
-        """Each with where it is written."""
+        """Policy tests, each with where it is written."""
         here: list[tuple[KeyPath, PolicyTest]] = [(("policy_tests", index), test) for index, test in enumerate(self.policy_tests)]
         return (*here, *(read_tests_file(self.policy_tests_file).tests if self.policy_tests_file else ()))

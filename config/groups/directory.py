@@ -61,7 +61,7 @@ def account_of(settings: Any) -> DirectoryAccount | None:
 
 
 def groups_are_recorded(settings: Any) -> bool:
-    """Does a directory tell everybody's groups, so that they are unknown of whom it has no record?
+    """Whether a directory tells everybody's groups, so that they are unknown of whom it has no record.
 
     A file is complete: who is not in it is in no group of it.  In split mode another process may have the credentials.
     """

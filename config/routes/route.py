@@ -282,7 +282,7 @@ class Route(BearerTokenKeys):
 
     @cached_property
     def has_shadow(self) -> bool:
-        """Is anything of it evaluated without being enforced?"""
+        """Whether anything of it is evaluated without being enforced."""
         return self.mode == SHADOW or any(block.mode == SHADOW for block in self.policy)
 
     @cached_property

@@ -32,14 +32,14 @@ ClusterToken = Annotated[SecretText, SettingReader("string", cluster_token, TEXT
 
 
 def is_serverless(route: Any, settings: Any) -> bool:
-    """Does the upstream of this route want our identity token?  What the route says outranks the setting for all."""
+    """Whether the upstream of this route wants our identity token.  What the route says outranks the setting for all."""
     if route.enable_cloud_serverless_authentication is not None:
         return bool(route.enable_cloud_serverless_authentication)
     return bool(settings.enable_cloud_serverless_authentication and route.to and route.cluster_service_account_token is None)
 
 
 def shows_credentials(route: Any, settings: Any) -> bool:
-    """Does the Authorization header that this route's upstream sees come from us?"""
+    """Whether the Authorization header that this route's upstream sees comes from us."""
     return route.cluster_service_account_token is not None or is_serverless(route, settings)
 
 

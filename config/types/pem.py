@@ -1,4 +1,4 @@
-"""PEM checks: do these bytes hold what their setting promises?  Errors are ValueErrors without a byte of the key."""
+"""PEM checks: whether bytes hold what their setting promises.  Errors are ValueErrors without a byte of the key."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -40,7 +40,7 @@ def certificate_names(pem: bytes) -> tuple[str, ...]:
 
 
 def covers(names: Iterable[str], host: str) -> bool:
-    """Does a certificate for these names do for the host?  A wildcard stands for one label (RFC 9525 6.3)."""
+    """Whether a certificate for these names does for the host.  A wildcard stands for one label (RFC 9525 6.3)."""
     return bool({host, "*." + host.partition(".")[2]} & set(names))
 
 

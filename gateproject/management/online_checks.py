@@ -1,4 +1,4 @@
-"""Online checks of `checkconfig --online`: does what the configuration names answer as gate will need it?  Nothing is changed anywhere.
+"""Online checks of `checkconfig --online`: whether what the configuration names answers as gate will need it.  Nothing is changed anywhere.
 
 | asked                                | how                                                                                  |
 |--------------------------------------|--------------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""What runs: the services built from one set of Options, their background work, how a new configuration takes over, and their end."""
+"""Runtime: builds the services of a configuration, runs their background work, replaces them at a reload, and stops them."""
 
 import asyncio
 import signal
@@ -63,7 +63,7 @@ SERVES_GRPC_ONLY = ("authorize", "databroker")
 
 
 def needs_rungate(options: Options) -> Problem | None:
-    """What of the configuration no server can do that is only given our ASGI application."""
+    """Settings that no server can honour that is only given our ASGI application."""
     if options.data_plane == "envoy":
         return Problem("data_plane", "envoy is started by `manage.py rungate`, and by no other command")
     if options.services in SERVES_GRPC_ONLY:
@@ -73,7 +73,7 @@ def needs_rungate(options: Options) -> Problem | None:
 
 @dataclass(slots=True)
 class Runtime:
-    """What `services` names, in this process."""
+    """Runtime of the services that `services` names, in this process; `status` says which configuration is in force."""
 
     options: Options
     source: ConfigSource
@@ -218,7 +218,9 @@ class Runtime:
         self._background.append(spawn(self.reload(), name="reload"))
 
     async def reload(self) -> None:
-        """All or nothing: what can fail is done first; then the new services are swapped in with one assignment, and each part is told."""
+        """Reload, all or nothing: what can fail is done first; then the new services are swapped in with one assignment,
+        and each part is told.
+        """
         async with self._reloading:  # SIGHUP and a changed file at once: else the older file could win
             try:
                 await self._reload()

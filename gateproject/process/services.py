@@ -1,4 +1,4 @@
-"""Which parts of gate does this process have?"""
+"""Services of this process: the parts of gate that one configuration has made, read once by each request."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -20,9 +20,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything that one request needs.  A handler reads it once, on its first line, so that a request sees one of these.
+    """Services of one configuration; what is None no process of its `services` has, and nothing that it serves asks for it.
 
-    A process has of the parts what its `services` need; nothing that it serves asks for the others.
+    `options` made them; `broker` keeps records; `authorize` decides, with `bearers` for foreign tokens; `authenticate` signs in,
+    `directory`
+    syncs people and groups; `proxy` carries, below `listener`; `ext_authz` answers other Envoys; `tracing` takes spans; `signing_key`
+    attests.
+
+    A handler reads them once, on its first line, so that a request sees those of one configuration.
     """
 
     options: Options
@@ -39,7 +44,7 @@ class Services:
 
 
 def served(part: T | None) -> T:
-    """A part that this process has, or it would not have been asked."""
+    """Service that this process has, or it would not have been asked; RuntimeError."""
     if part is None:
         raise RuntimeError("this process has no such part")
     return part

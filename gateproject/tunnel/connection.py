@@ -70,7 +70,7 @@ class TlsConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Have both sides shaken hands?"""
+        """Whether both sides have shaken hands."""
         return self.opened.done() and not self.opened.cancelled() and self.opened.exception() is None
 
     def pause_reading(self) -> None:

@@ -16,7 +16,7 @@ ROOT = 0
 
 
 def is_of_another_user(connection: Any, uid: int) -> bool:
-    """Is the other end of `connection`, a socket accepted over IPv4, another user's?  Where nobody can tell, it is not.
+    """Whether the other end of `connection`, a socket accepted over IPv4, is another user's.  Where nobody can tell, it is not.
 
     Root is nobody else: it may be what forwards our browser's connection, and needs no tricks.
     """

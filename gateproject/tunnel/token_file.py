@@ -52,5 +52,5 @@ class TokenFile:
 
 
 def is_token(text: str) -> bool:
-    """Is this a token that may stand in a header line?"""
+    """Whether this is a token that may stand in a header line."""
     return bool(text) and text.isascii() and text.isprintable() and " " not in text

@@ -1,4 +1,6 @@
-"""OCSP client (RFC 6960): is a certificate still good?  Its authority's answer is verified before anybody is shown it; asking blocks."""
+"""OCSP client (RFC 6960): asks whether a certificate is still good.  Its authority's answer is verified before anybody is shown it;
+asking blocks.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -217,7 +217,7 @@ class DisconnectWatch:
             self._start_reading(None)
 
     def ending(self) -> Ending:
-        """Reason of a cancellation: whose was it?  Raises CancelledError where it was not ours."""
+        """Reason of a cancellation of ours.  Raises CancelledError where it was not ours."""
         if self._ending is None or self._task.uncancel() > 0:
             raise asyncio.CancelledError
         return self._ending

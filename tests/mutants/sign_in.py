@@ -78,7 +78,9 @@ provider_http.without(
     "cookies are not kept for the next person", "ProviderHttp.__init__", skips("self._client.cookies.jar.set_policy(...)")
 )
 
-oidc = door("authenticate.provider.django_oidc", "unit/authenticate/views/test_callback.py", "unit/authenticate/provider/test_django_oidc.py")
+oidc = door(
+    "authenticate.provider.django_oidc", "unit/authenticate/views/test_callback.py", "unit/authenticate/provider/test_django_oidc.py"
+)
 oidc.without("a state is used once", "GateCallbackView.get", never("not await self.service.spend_state(state)"))
 oidc.without("an answer is of our issuer", "GateCallbackView.get", skips("check_sender(...)"))
 oidc.without(
@@ -181,7 +183,9 @@ sessions.without(
     always("session is not None and session.expires > now"),
 )
 
-provider = door("authenticate.provider.kinds.base", "unit/authenticate/provider/kinds/test_oidc.py", "unit/authenticate/views/test_callback.py")
+provider = door(
+    "authenticate.provider.kinds.base", "unit/authenticate/provider/kinds/test_oidc.py", "unit/authenticate/views/test_callback.py"
+)
 provider.without("an address that either does not vouch for is unverified", "merged", lacks("**doubted"))
 
 DOORS = (

@@ -135,7 +135,7 @@ def _header_judge(name: bytes, comparison: Comparison) -> Callable[[Case], int]:
 
 
 def is_secret_header(name: str) -> bool:
-    """Is its value compared, and never shown or written down?"""
+    """Whether its value is compared, and never shown or written down."""
     return any(word in name for word in _NOT_SHOWN)
 
 

@@ -1,4 +1,4 @@
-"""TLS-ALPN-01 challenge (RFC 8737): is it the authority that connects, to see whether a host is ours?
+"""TLS-ALPN-01 challenge (RFC 8737): answers the authority that connects to see whether a host is ours.
 
 OpenSSL chooses a certificate by name before it looks at the protocols that a client offers, so the ClientHello is read before it.
 What is no such validation goes on to OpenSSL as it came.  What is one never reaches HTTP: it ends with the handshake.
