@@ -1,7 +1,7 @@
 """Incoming request: its ASGI scope, its one canonical reading, and the headers that decide how we answer."""
 
 import time
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,6 @@ from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.request import CONNECT, AccessRequest, ClientCertificate
 from foundation.errors import BadRequest
 from foundation.telemetry.request_id import new_request_id
-from foundation.values import ip_of
 
 # What the listener says of the TLS connection: the name that the client asked for (None: none), and the chain it showed, DER.
 TLS = "gate.tls"
@@ -117,36 +116,6 @@ def limited_body(receive: Receive, most: int) -> Receive:
         return message
 
     return receive_some
-
-
-def client_address(incoming: IncomingRequest, trusted: Container[str]) -> str:
-    """Client address, for logs and sessions: the peer, or the last address in X-Forwarded-For that is not itself a trusted proxy's."""
-    address = incoming.peer
-    hops = [hop.strip() for hop in incoming.header(b"x-forwarded-for").split(",")] if address in trusted else []
-    while hops and address in trusted:
-        hop = hops.pop()
-        if ip_of(hop) is None:
-            break
-        address = hop
-    return address
-
-
-def source_ip(incoming: IncomingRequest, trusted: Container[str]) -> str:
-    """Source address, for rules to compare: as `client_address`, but "" where the trusted proxies leave it in doubt.
-
-    Every X-Forwarded-For line counts, the last first; a trusted peer that names nobody, or what is no address, says nothing.
-    """
-    peer = incoming.peer
-    if peer not in trusted:
-        return peer
-    lines = [value.decode("latin-1") for name, value in incoming.scope["headers"] if name == b"x-forwarded-for"]
-    hops = [hop.strip() for hop in ",".join(lines).split(",")]
-    for hop in reversed(hops):
-        if ip_of(hop) is None:
-            return ""
-        if hop not in trusted:
-            return hop
-    return hops[0]
 
 
 def client_certificate(incoming: IncomingRequest) -> ClientCertificate | None:

@@ -12,14 +12,14 @@ from foundation.crypto.program_tokens import ProgramHandOvers, ProgramTokens
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from proxy.answers import own_pages
-from proxy.incoming import IncomingRequest, Send, client_address, client_certificate, source_ip
+from proxy.client_address import TrustedPeers, client_address, source_ip
+from proxy.incoming import IncomingRequest, Send, client_certificate
 from proxy.observe.access_log import PageLog
 from proxy.observe.request_metrics import RequestCounter
 from proxy.own_paths import Owner, owner
 from proxy.planes.embedded import DataPlane
 from proxy.planes.forward_auth import ForwardAuth
 from proxy.planes.forwarding_resources import ForwardingResources
-from proxy.rewriting.headers import TrustedPeers
 from proxy.sign_in.loops import SignInLoops
 from proxy.sign_in.programs import Programs
 from proxy.sign_in.redirects import SignInRedirects

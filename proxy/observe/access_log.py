@@ -14,10 +14,10 @@ from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.logs import is_access_logged, log_access
 from foundation.telemetry.tracing.spans import active
 from proxy.answers.refusals import Refuse
+from proxy.client_address import TrustedPeers, client_address
 from proxy.forwarding.http import Ending, ForwardResult
-from proxy.incoming import IncomingRequest, Send, client_address
+from proxy.incoming import IncomingRequest, Send
 from proxy.observe.spans import tell_trace
-from proxy.rewriting.headers import TrustedPeers
 from proxy.verdict import JudgedRequest, Verdict
 
 

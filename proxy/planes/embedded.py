@@ -13,18 +13,18 @@ from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.tracing.spans import active
 from proxy.answers.refusals import TooManyTunnels, refusal_of
 from proxy.answers.send import Answers, send_refusal
+from proxy.client_address import TrustedPeers, client_address
 from proxy.forwarding import spdy
 from proxy.forwarding.handshake import Handshake, HandshakeRefused
 from proxy.forwarding.http import ForwardResult, forward
 from proxy.forwarding.spdy import SpdyUpgrade
 from proxy.forwarding.tcp import TunnelLimits, carry_tcp
 from proxy.forwarding.websocket import WebsocketUpgrade
-from proxy.incoming import IncomingRequest, Receive, Send, client_address
+from proxy.incoming import IncomingRequest, Receive, Send
 from proxy.observe.spans import carried_in_span
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.open_streams import Stream
 from proxy.planes.request_judge import RequestJudge
-from proxy.rewriting.headers import TrustedPeers
 from proxy.sign_in.kept_forms import KeptForm, KeptForms, NotKept
 from proxy.state import ProxyState, RouteForwarding
 from proxy.upstreams.dialing import dial

@@ -10,12 +10,13 @@ from authorize.policy.compiled_route import CompiledRoute
 from config.options import Options
 from foundation.errors import BadRequest, GateError
 from proxy.answers.send import Answers, Headers, send_refusal, send_response
-from proxy.incoming import IncomingRequest, Receive, Send, source_ip
+from proxy.client_address import TrustedPeers, source_ip
+from proxy.incoming import IncomingRequest, Receive, Send
 from proxy.own_paths import is_own_page
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.original_request import ALL_HEADERS, Original, original_request
 from proxy.planes.request_judge import RequestJudge
-from proxy.rewriting.headers import RouteHeaders, TrustedPeers, fold, is_identity_header, is_internal_header, is_steering_header
+from proxy.rewriting.headers import RouteHeaders, fold, is_identity_header, is_internal_header, is_steering_header
 from proxy.sign_in.redirects import return_url
 from proxy.verdict import NOT_IN_A_VERDICT, UNKNOWN, Asker, CarriedElsewhere, Carry, JudgedRequest, Redirect, SignIn, Verdicts, refused
 

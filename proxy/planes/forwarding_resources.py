@@ -6,9 +6,9 @@ from authorize.decisions.log import DecisionLog
 from authorize.decisions.recorder import Saw
 from config.options import Options
 from databroker.client import BrokerClient
+from proxy.client_address import TrustedPeers
 from proxy.observe.access_log import Observer
 from proxy.planes.open_streams import OpenStreams
-from proxy.rewriting.headers import TrustedPeers
 from proxy.state import ProxyState
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.health import HealthChecks

@@ -1,6 +1,5 @@
 """Header rewriting: which headers cross the proxy, in both directions, and which it writes itself."""
 
-import ipaddress
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from config.routes.upstream_credentials import shows_credentials
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.crypto import cookies
 from foundation.errors import UpstreamError
-from foundation.values import ip_of
+from proxy.client_address import TrustedPeers
 
 Header = tuple[bytes, bytes]
 Headers = list[Header]
@@ -103,23 +102,6 @@ def _known(name: bytes) -> tuple[int, bytes]:
     if folded == b"cookie":
         return COOKIE, folded
     return (AUTHORIZATION if folded == b"authorization" else PLAIN), folded
-
-
-class TrustedPeers:
-    """Networks of trusted peers, whose forwarding headers are believed."""
-
-    def __init__(self, networks: Iterable[object]):
-        self._networks = tuple(ipaddress.ip_network(str(network)) for network in networks)
-        self._cached = bounded_lru_cache(4096, longest=LONGEST_REMEMBERED)(self._is_inside)
-
-    def __contains__(self, address: object) -> bool:
-        return bool(self._networks) and self._cached(str(address))
-
-    def _is_inside(self, address: str) -> bool:
-        peer = ip_of(address)
-        if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped:
-            peer = peer.ipv4_mapped
-        return peer is not None and any(peer in network for network in self._networks)
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request

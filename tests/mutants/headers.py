@@ -253,8 +253,10 @@ own_paths.without("a host that nobody configured has no pages", "owner", never("
 pages = door("foundation.pages", "unit/foundation/test_pages.py")
 pages.without("pages escape what they show", "_environment", passes(autoescape="False"))
 
-incoming = door("proxy.incoming", "unit/proxy/test_incoming.py")
-incoming.without("a client's address is believed of trusted peers", "client_address", replaced("hops and address in trusted", "hops"))
+client_addresses = door("proxy.client_address", "unit/proxy/test_client_address.py")
+client_addresses.without(
+    "a client's address is believed of trusted peers", "client_address", replaced("hops and address in trusted", "hops")
+)
 
 frames = door("proxy.forwarding.frames", "unit/proxy/forwarding/test_frames.py")
 frames.without("a client masks its frames and a server does not", "FrameWalker._is_allowed", never("second & _MASKED != self._mask"))
@@ -329,5 +331,5 @@ DOORS = (
     forwarding,
     own_paths,
     pages,
-    incoming,
+    client_addresses,
 )

@@ -124,11 +124,8 @@ shown = door("proxy.incoming", "unit/proxy/test_incoming.py")
 shown.without(
     "a certificate counts for the host of its connection", "client_certificate", never('server_name.lower().removesuffix(".") != host')
 )
-shown.without(
-    "an address that trusted proxies leave in doubt is none",
-    "source_ip",
-    replaced('return ""', "return peer"),
-)
+doubtful = door("proxy.client_address", "unit/proxy/test_client_address.py")
+doubtful.without("an address that trusted proxies leave in doubt is none", "source_ip", replaced('return ""', "return peer"))
 
 proxy_header = door("proxy.listener.proxy_protocol.header", "unit/proxy/listener/proxy_protocol/test_header.py")
 proxy_header.without(
@@ -270,6 +267,7 @@ DOORS = (
     redirects,
     mutual_tls,
     shown,
+    doubtful,
     head,
     body,
     channel,

@@ -12,11 +12,11 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest
 from foundation.telemetry.metrics import registry
+from proxy.client_address import TrustedPeers
 from proxy.incoming import IncomingRequest
 from proxy.observe.access_log import Observer
 from proxy.planes.open_streams import OpenStreams
 from proxy.planes.request_judge import RequestJudge
-from proxy.rewriting.headers import TrustedPeers
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in

@@ -10,7 +10,6 @@ from proxy.rewriting.headers import (
     Downstream,
     ResponseHeaders,
     RouteHeaders,
-    TrustedPeers,
     _known,
     _response_name,
     fold,
@@ -272,13 +271,6 @@ def test_an_ipv6_peer_is_quoted_and_the_port_is_told(options):
     out = dict(sent(options, [], downstream=Downstream("2001:db8::1", "https", b"[2001:db8::2]:8443", "0" * 32)))
     assert out[b"forwarded"] == b'for="[2001:db8::1]";host="[2001:db8::2]:8443";proto=https'
     assert (out[b"x-forwarded-for"], out[b"x-forwarded-port"]) == (b"2001:db8::1", b"8443")
-
-
-@pytest.mark.parametrize(
-    ("address", "is_trusted"), [("10.1.2.3", True), ("::ffff:10.1.2.3", True), ("11.0.0.1", False), ("", False), ("fd00::1", True)]
-)
-def test_trusted_peers(address, is_trusted):
-    assert (address in TrustedPeers(["10.0.0.0/8", "fd00::/8"])) is is_trusted
 
 
 def test_the_request_id_is_ours(options):

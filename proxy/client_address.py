@@ -1,0 +1,57 @@
+"""Client address: which peers' X-Forwarded-For is believed (`trusted_proxies`), and whose address a request is thereby from."""
+
+import ipaddress
+from collections.abc import Container, Iterable
+
+from foundation.bounded_cache import bounded_lru_cache
+from foundation.values import ip_of
+from proxy.incoming import IncomingRequest
+
+_LONGEST_REMEMBERED = 64  # characters of what may be an address; clients choose it
+
+
+class TrustedPeers:
+    """Networks of trusted peers, whose forwarding headers are believed."""
+
+    def __init__(self, networks: Iterable[object]):
+        self._networks = tuple(ipaddress.ip_network(str(network)) for network in networks)
+        self._cached = bounded_lru_cache(4096, longest=_LONGEST_REMEMBERED)(self._is_inside)
+
+    def __contains__(self, address: object) -> bool:
+        return bool(self._networks) and self._cached(str(address))
+
+    def _is_inside(self, address: str) -> bool:
+        peer = ip_of(address)
+        if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped:
+            peer = peer.ipv4_mapped
+        return peer is not None and any(peer in network for network in self._networks)
+
+
+def client_address(incoming: IncomingRequest, trusted: Container[str]) -> str:
+    """Client address, for logs and sessions: the peer, or the last address in X-Forwarded-For that is not itself a trusted proxy's."""
+    address = incoming.peer
+    hops = [hop.strip() for hop in incoming.header(b"x-forwarded-for").split(",")] if address in trusted else []
+    while hops and address in trusted:
+        hop = hops.pop()
+        if ip_of(hop) is None:
+            break
+        address = hop
+    return address
+
+
+def source_ip(incoming: IncomingRequest, trusted: Container[str]) -> str:
+    """Source address, for rules to compare: as `client_address`, but "" where the trusted proxies leave it in doubt.
+
+    Every X-Forwarded-For line counts, the last first; a trusted peer that names nobody, or what is no address, says nothing.
+    """
+    peer = incoming.peer
+    if peer not in trusted:
+        return peer
+    lines = [value.decode("latin-1") for name, value in incoming.scope["headers"] if name == b"x-forwarded-for"]
+    hops = [hop.strip() for hop in ",".join(lines).split(",")]
+    for hop in reversed(hops):
+        if ip_of(hop) is None:
+            return ""
+        if hop not in trusted:
+            return hop
+    return hops[0]
