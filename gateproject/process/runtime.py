@@ -1,4 +1,4 @@
-"""Runtime: builds the services of a configuration, runs their background work, replaces them at a reload, and stops them."""
+"""Runtime: runs the services of a configuration and their background work, replaces them at a reload, and stops them."""
 
 import asyncio
 import signal
@@ -12,21 +12,14 @@ from typing import Any
 import structlog
 from django.conf import settings
 
-from authenticate.bearer_tokens import BearerTokens
-from authenticate.directory.service import DirectoryService
-from authenticate.service import AuthenticateService
-from authorize.client import Authorizer
 from authorize.decisions import rows
 from authorize.decisions.log import DecisionLog
 from authorize.decisions.recorder import DecisionRecorder
-from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import ExtAuthz
-from authorize.service import AuthorizeService
 from config.options import Options
 from config.source import ConfigSource
 from databroker.service import DataBrokerService
 from databroker.store.open import open_store
-from foundation.crypto.signing_key import SigningKey
 from foundation.errors import ConfigError, Problem
 from foundation.fd_limit import raise_limit
 from foundation.tasks import spawn
@@ -39,27 +32,18 @@ from gateproject.process.metrics_listener import MetricsListener
 from gateproject.process.reload import ConfigurationStatus, Reload, ReloadStep
 from gateproject.process.restart_only import without_restart_only_changes
 from gateproject.process.rpc_services import RpcServices
-from gateproject.process.services import Services, served
+from gateproject.process.services import SERVES_GRPC_ONLY, SIGNS_IN, ServiceBuilder, Services, served
 from gateproject.settings import cookie_settings
 from proxy.autocert.service import Autocert
 from proxy.envoy.service import EnvoyPlane
 from proxy.incoming import IncomingRequest
 from proxy.listener import listen
-from proxy.listener.state import ListenerState
-from proxy.planes.ext_authz import ExtAuthzResponder
 from proxy.planes.forwarding_resources import ForwardingResources
-from proxy.service import ProxyService
 
 log = structlog.get_logger(__name__)
 
 LOOK_EVERY = 1.0  # seconds between two looks at the configuration's files
 SIGN_IN_SECONDS = 60.0  # how long a sign-in may still talk to the provider after a reload; four exchanges end within that
-
-
-SIGNS_IN = ("all", "authenticate")
-KEEPS_DIRECTORY = (*SIGNS_IN, "databroker")
-SERVES_PEOPLE = ("all", "authenticate", "proxy")
-SERVES_GRPC_ONLY = ("authorize", "databroker")
 
 
 def needs_rungate(options: Options) -> Problem | None:
@@ -84,6 +68,7 @@ class Runtime:
     _rpc: RpcServices = field(init=False)
     _databroker: DataBrokerService = field(init=False)
     _resources: ForwardingResources = field(init=False)
+    _builder: ServiceBuilder = field(init=False)
     envoy: EnvoyPlane | None = None
     _metrics: MetricsListener = field(default_factory=MetricsListener)
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
@@ -103,46 +88,18 @@ class Runtime:
         )
         decisions = DecisionLog(rows.write, clock=self.clock)
         self._resources = ForwardingResources(decisions, saw=self._databroker.activity.saw, broker=self._databroker.client)
+        self._builder = ServiceBuilder(
+            self._databroker, self._resources, self.autocert.obtained, self._rpc.authorize, self._wants_certificate, self.clock
+        )
         with made_beside_requests():
-            self.services = self._build(self.options)
+            self.services = self._builder.build(self.options)
         self.status = ConfigurationStatus.in_force(self.source, self.options.service_label)
         tracer.use(self.services.tracing)
         metrics.set_build_info(self.options.service_label, version())
         self._keep_decisions()
 
-    def _build(self, options: Options, previous: Services | None = None) -> Services:
-        """Raises ConfigError; nothing that runs is touched."""
-        kind, broker, clock = options.services, self._databroker.client, self.clock
-        signing_key = (
-            SigningKey.from_options(options, previous.signing_key if previous else None) if kind not in ("proxy", "databroker") else None
-        )
-        bearers = BearerTokens.of(options, clock) if kind in ("all", "authorize") else None
-        authorize = self._authorizer(options, signing_key, previous.authorize if previous else None, bearers)
-        directory = DirectoryService(options, broker, clock) if kind in KEEPS_DIRECTORY else None
-        authenticate = proxy = ext_authz = None
-        if kind in SIGNS_IN:
-            authenticate = AuthenticateService(options, broker, served(signing_key), clock, served(directory))
-        if kind in SERVES_PEOPLE:
-            proxy = ProxyService(options, served(authorize), self._resources, clock, previous.proxy if previous else None)
-        if kind in ("all", "authorize"):
-            ext_authz = ExtAuthzResponder(options, served(authorize), self._resources, clock)
-        tracing = tracer.Tracer.of(options, previous.tracing if previous else None)
-        before = previous.listener if previous else None
-        listener = ListenerState.build(options, before, self._wants_certificate, self.autocert.obtained)
-        parts = (authorize, bearers, authenticate, directory, proxy, ext_authz, signing_key)
-        return Services(options, broker, listener, tracing, *parts)
-
     def _wants_certificate(self, name: str | None) -> bool:
         return served(self.services.authorize).wants_certificate(name)
-
-    def _authorizer(
-        self, options: Options, signing_key: SigningKey | None, before: Authorizer | None, bearers: BearerTokens | None
-    ) -> Authorizer | None:
-        if options.services == "databroker":
-            return None
-        if self._rpc.authorize is not None:
-            return RemoteAuthorizer(options, self._rpc.authorize, lambda: self._databroker.replica.seen, before)
-        return AuthorizeService(options, self._databroker.replica, served(signing_key), self.clock, before, bearers)
 
     def _keep_decisions(self) -> None:
         if self.options.tells_the_admin:
@@ -283,7 +240,7 @@ class Runtime:
     def _next_services(self) -> tuple[Options, Services]:
         with made_beside_requests():
             options = without_restart_only_changes(self.source.load(), self.options)
-            return options, self._build(options, self.services)
+            return options, self._builder.build(options, self.services)
 
     async def stop(self) -> None:
         for task in self._background:

@@ -1,5 +1,6 @@
 """Services of this process: the parts of gate that one configuration has made, read once by each request."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -7,25 +8,37 @@ from authenticate.bearer_tokens import BearerTokens
 from authenticate.directory.service import DirectoryService
 from authenticate.service import AuthenticateService
 from authorize.client import Authorizer
+from authorize.rpc.client import RemoteAuthorizer
+from authorize.service import AuthorizeService
 from config.options import Options
 from databroker.client import BrokerClient
+from databroker.service import DataBrokerService
 from foundation.crypto.signing_key import SigningKey
+from foundation.rpc.channel import RpcChannel
 from foundation.telemetry.tracing import tracer
 from proxy.listener.state import ListenerState
+from proxy.listener.tls.acme_state import AcmeState
 from proxy.planes.ext_authz import ExtAuthzResponder
+from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 
 T = TypeVar("T")
+
+# Values of `services`, by what such a process does.
+SIGNS_IN = ("all", "authenticate")
+KEEPS_DIRECTORY = (*SIGNS_IN, "databroker")
+SERVES_PEOPLE = ("all", "authenticate", "proxy")
+SERVES_GRPC_ONLY = ("authorize", "databroker")
+ANSWERS_ENVOYS = ("all", "authorize")
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
     """Services of one configuration; what is None no process of its `services` has, and nothing that it serves asks for it.
 
-    `options` made them; `broker` keeps records; `authorize` decides, with `bearers` for foreign tokens; `authenticate` signs in,
-    `directory`
-    syncs people and groups; `proxy` carries, below `listener`; `ext_authz` answers other Envoys; `tracing` takes spans; `signing_key`
-    attests.
+    `options` made them; `broker` keeps records; `authorize` decides, with `bearers` for foreign tokens; `authenticate` signs in;
+    `directory` syncs people and groups; `proxy` carries, below `listener`; `ext_authz` answers other Envoys; `tracing` takes spans;
+    `signing_key` attests.
 
     A handler reads them once, on its first line, so that a request sees those of one configuration.
     """
@@ -48,3 +61,49 @@ def served(part: T | None) -> T:
     if part is None:
         raise RuntimeError("this process has no such part")
     return part
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceBuilder:
+    """Builder of services, out of what outlives a configuration in this process.
+
+    `authorizer` is the channel to that of another process, None where this one decides itself.
+    """
+
+    databroker: DataBrokerService
+    resources: ForwardingResources
+    acme: AcmeState
+    authorizer: RpcChannel | None
+    wants_certificate: Callable[[str | None], bool]
+    clock: Callable[[], float]
+
+    def build(self, options: Options, previous: Services | None = None) -> Services:
+        """Services that `services` names.  Raises ConfigError; nothing that runs is touched."""
+        kind, broker, clock = options.services, self.databroker.client, self.clock
+        signing_key = (
+            SigningKey.from_options(options, previous.signing_key if previous else None) if kind not in ("proxy", "databroker") else None
+        )
+        bearers = BearerTokens.of(options, clock) if kind in ANSWERS_ENVOYS else None
+        authorize = self._authorizer(options, signing_key, previous.authorize if previous else None, bearers)
+        directory = DirectoryService(options, broker, clock) if kind in KEEPS_DIRECTORY else None
+        authenticate = proxy = ext_authz = None
+        if kind in SIGNS_IN:
+            authenticate = AuthenticateService(options, broker, served(signing_key), clock, served(directory))
+        if kind in SERVES_PEOPLE:
+            proxy = ProxyService(options, served(authorize), self.resources, clock, previous.proxy if previous else None)
+        if kind in ANSWERS_ENVOYS:
+            ext_authz = ExtAuthzResponder(options, served(authorize), self.resources, clock)
+        tracing = tracer.Tracer.of(options, previous.tracing if previous else None)
+        before = previous.listener if previous else None
+        listener = ListenerState.build(options, before, self.wants_certificate, self.acme)
+        parts = (authorize, bearers, authenticate, directory, proxy, ext_authz, signing_key)
+        return Services(options, broker, listener, tracing, *parts)
+
+    def _authorizer(
+        self, options: Options, signing_key: SigningKey | None, before: Authorizer | None, bearers: BearerTokens | None
+    ) -> Authorizer | None:
+        if options.services == "databroker":
+            return None
+        if self.authorizer is not None:
+            return RemoteAuthorizer(options, self.authorizer, lambda: self.databroker.replica.seen, before)
+        return AuthorizeService(options, self.databroker.replica, served(signing_key), self.clock, before, bearers)

@@ -15,7 +15,8 @@ from foundation.telemetry.logs import configure_logs
 from foundation.telemetry.output import make_output_non_blocking
 from gateproject.process.config_report import NO_FILE
 from gateproject.process.database import migrate
-from gateproject.process.runtime import SIGNS_IN, Runtime
+from gateproject.process.runtime import Runtime
+from gateproject.process.services import SIGNS_IN
 from proxy.listener import listen
 
 log = structlog.get_logger(__name__)

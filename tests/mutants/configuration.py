@@ -124,7 +124,7 @@ runtime.without(
     "Runtime._reload",
     replaced(
         "options, services = await asyncio.to_thread(self._next_services)",
-        "try:\n    options, services = await asyncio.to_thread(self._next_services)\nexcept ConfigError:\n    options = self.options.model_copy(update={'policy': ()})\n    services = self._build(options, self.services)",
+        "try:\n    options, services = await asyncio.to_thread(self._next_services)\nexcept ConfigError:\n    options = self.options.model_copy(update={'policy': ()})\n    services = self._builder.build(options, self.services)",
     ),
     f"{LIVE_RELOAD}::test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong",
 )

@@ -23,7 +23,7 @@ class Command(ConfiguredCommand):
         # Until there is an event loop to take it; what the file says by then is seen when it is watched.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         raise_limit()
-        from gateproject.process.runtime import SERVES_GRPC_ONLY
+        from gateproject.process.services import SERVES_GRPC_ONLY
         from gateproject.process.start import from_settings, serve_grpc_only
 
         if settings.GATE_OPTIONS is not None and settings.GATE_OPTIONS.services in SERVES_GRPC_ONLY:

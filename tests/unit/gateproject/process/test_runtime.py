@@ -104,7 +104,7 @@ def success() -> float | None:
 REFUSED = ConfigError([Problem("data_plane", "envoy refuses")])
 BEFORE = {
     "reading": (ConfigSource, "load", OSError("no descriptors")),
-    "building": (Runtime, "_build", REFUSED),
+    "building": (runtime.ServiceBuilder, "build", REFUSED),
     "cookies": (runtime, "cookie_settings", ValueError("no key")),
     "the port": (MetricsListener, "retake", REFUSED),
 }
