@@ -54,15 +54,8 @@ class ExplainForm:
     def _invented(self, own: Any) -> Explanation:
         now = described_moment(self.at) if self.at else time.time()
         headers = [described_header(line) for line in self.headers.splitlines() if line.strip()]
-        request = described_request(
-            self.url,
-            self.method or "GET",
-            default_ports(own.options),
-            origin=dict(headers).get(b"origin", b""),
-            access_control_request_method=dict(headers).get(b"access-control-request-method", b""),
-            source_ip=described_address(self.address),
-            headers=headers,
-        )
+        ports, source_ip = default_ports(own.options), described_address(self.address)
+        request = described_request(self.url, self.method or "GET", ports, headers, source_ip=source_ip)
         found = found_person(self.person, own)
         explanation = explained(request, found.identity, own.options, own.authorize.routes, now, found.sources)
         note = " ".join(filter(None, (found.note, explanation["note"])))

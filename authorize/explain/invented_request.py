@@ -68,8 +68,13 @@ def described_moment(written: str) -> float:
         raise ValueError(f"{written!r} must be a time such as 2027-01-31T18:00") from None
 
 
-def described_request(url: str, method: str, ports: frozenset[int], **facts: Any) -> AccessRequest:
-    """Request that a browser would send for this URL; `facts` are those of AccessRequest that a URL does not say."""
+def described_request(
+    url: str, method: str, ports: frozenset[int], headers: Sequence[tuple[bytes, bytes]] = (), **facts: Any
+) -> AccessRequest:
+    """Request that a browser would send for this URL with these headers; `facts` are those of AccessRequest that neither says."""
+    said = dict(headers)
+    facts |= {"headers": headers, "origin": said.get(b"origin", b"")}
+    facts["access_control_request_method"] = said.get(b"access-control-request-method", b"")
     try:
         parts = urlsplit(url)
         if _CONTROLS.search(url) or parts.scheme not in ("https", "http", TCP) or not parts.hostname or "@" in parts.netloc:

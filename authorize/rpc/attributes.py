@@ -76,11 +76,13 @@ def _certificate(attributes: attribute_context_pb2.AttributeContext, host: bytes
     server_name = attributes.tls_session.sni
     if server_name and canonical_host(raw(server_name))[0] != canonical_host(host)[0]:
         return None
-    return shown_certificate(_chain(certificate))
+    return shown_certificate(chain_of(certificate))
 
 
-def _chain(certificate: str) -> tuple[bytes, ...]:
-    """DER, the client's own first; nothing where it can't be read, which is as good as none."""
+def chain_of(certificate: str) -> tuple[bytes, ...]:
+    """Certificates of a chain as Envoy writes it (percent-encoded PEM): DER, the client's own first; nothing where it can't be read, which
+    is as good as none.
+    """
     pems = _PEM.findall(unquote(certificate))
     try:
         return tuple(ssl.PEM_cert_to_DER_cert(pem) for pem in pems)

@@ -22,7 +22,6 @@ from foundation.errors import BadRequest, BrokerError, CredentialsError
 from foundation.rpc.channel import RpcChannel, RpcFailed
 
 _FIELDS = frozenset(each.name for each in fields(Identity) if each.init)
-NOBODY_IN_PARTICULAR = AccessRequest(method="GET", host="", port=None, path="/")
 
 
 class RemoteAuthorizer(RouteHosts):

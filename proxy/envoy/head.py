@@ -1,7 +1,6 @@
 """Request head as Envoy tells it, read as strictly as one of our own listener; and what of it is written anew."""
 
 import re
-import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from urllib.parse import unquote
 from envoy.config.core.v3 import base_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
+from authorize.rpc.attributes import chain_of
 from foundation.errors import BadRequest
 from proxy.envoy.listener import CLIENT_CONNECTION, CLIENT_PROTO, CLUSTER, HANDOFF_TOKEN, MAY_STREAM
 from proxy.incoming import TLS
@@ -21,7 +21,6 @@ _APPEND = base_pb2.HeaderValueOption.HeaderAppendAction.APPEND_IF_EXISTS_OR_ADD
 _SHOWN = b"x-forwarded-client-cert"  # written by Envoy, which takes away what a client sends under this name
 _BETWEEN_US = frozenset(name.encode() for name in (CLUSTER, MAY_STREAM, HANDOFF_TOKEN, CLIENT_CONNECTION, CLIENT_PROTO))
 _CHAIN = re.compile(rb'(?:^|;)Chain="([^"]*)"')
-_PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 # What a connection is framed by is for Envoy to say, which carries the bytes.
 FRAMING = frozenset((b"content-length", b"transfer-encoding"))
 _ATTRIBUTES = "envoy.filters.http.ext_proc"
@@ -90,11 +89,7 @@ class EnvoyRequestHead:
     def _shown(self) -> tuple[bytes, ...]:
         """The certificates that the client showed, DER, its own first."""
         match = _CHAIN.search(self.last.get(_SHOWN, b""))
-        pems = _PEM.findall(unquote(match[1].decode("ascii", "replace"))) if match else ()
-        try:
-            return tuple(ssl.PEM_cert_to_DER_cert(pem) for pem in pems)
-        except ValueError:
-            return ()
+        return chain_of(match[1].decode("ascii", "replace")) if match else ()
 
 
 def _is_of_envoy(name: bytes) -> bool:

@@ -105,10 +105,8 @@ def _request(arguments: dict[str, Any], ports: frozenset[int]) -> AccessRequest:
             arguments["url"],
             arguments["method"],
             ports,
-            origin=dict(headers).get(b"origin", b""),
-            access_control_request_method=dict(headers).get(b"access-control-request-method", b""),
+            headers,
             source_ip=_read("--ip", described_address, arguments["ip"]),
-            headers=headers,
             client_certificate=_certificate(arguments["cert"]),
         )
     except ValueError as error:

@@ -256,6 +256,13 @@ def test_a_policy_test_says_which_certificate_address_and_headers_come(tmp_path:
     assert f"expected {other}, got {outcome} by policy[0]" in failure.message
 
 
+def test_a_policy_test_may_describe_a_preflight(tmp_path: Path) -> None:
+    route = {"from": "https://app.example.com", "to": "http://a", "allowed_users": ["ann@corp.example"], "cors_allow_preflight": True}
+    headers = {"Origin": "https://other.example.com", "Access-Control-Request-Method": "POST"}
+    test = {"url": "https://app.example.com/", "method": "OPTIONS", "headers": headers, "expect": "allow"}
+    assert checked(tmp_path, policy=[route], policy_tests=[test]).errors == ()
+
+
 def test_a_route_that_its_policy_lets_people_into_is_no_warning(tmp_path: Path) -> None:
     route = {"from": "https://app.example.com", "to": "http://a"}
     warned = [checked(tmp_path, policy=[{**route, "policy": {effect: {"user": "7"}}}]).warnings for effect in ("allow", "deny")]
