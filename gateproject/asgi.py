@@ -155,7 +155,7 @@ def answered(*facts: Any) -> None:
 
 def http(scope: dict[str, Any], receive: Receive, send: Send) -> Awaitable[None]:
     """HTTP, with the websockets of our listener, which hands connections over; of any other server the scope is read again, strictly."""
-    return edge(scope, receive, send) if ABORT in scope.get("extensions", ()) else other_server.http(scope, receive, send)
+    return edge(scope, receive, send) if ABORT in (scope.get("extensions") or ()) else other_server.http(scope, receive, send)
 
 
 runtime = from_settings()

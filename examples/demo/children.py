@@ -30,13 +30,21 @@ class Child:
 
     @classmethod
     async def start(
-        cls, name: str, command: Sequence[str], *, folder: Path, log_file: Path, environ: Mapping[str, str], announces: bool = False
+        cls,
+        name: str,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        log_file: Path,
+        environ: Mapping[str, str],
+        announces: bool = False,
+        **more: str,
     ) -> "Child":
         with open(os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *command,
                 cwd=folder,
-                env={key: environ[key] for key in KEPT_VARIABLES if key in environ} | {"PYTHONUNBUFFERED": "1"},
+                env={key: environ[key] for key in KEPT_VARIABLES if key in environ} | {"PYTHONUNBUFFERED": "1", **more},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE if announces else log,
                 stderr=log,

@@ -66,7 +66,7 @@ class Demo:
         upstreams = await self._start("upstreams", sys.executable, "-m", "examples.demo.upstreams", *options, announces=True)
         say("Starting gate ...")
         config_file = write_config(self.folder, self.ports, upstreams)
-        await self._start("gate", sys.executable, *self._gate(config_file))
+        await self._start("gate", sys.executable, *self._gate(config_file), GATE_CONFIG=str(config_file))
         await self._or_the_end_of_a_child(self._everything_answers())
         say(introduction(self.ports, self.folder))
         await self._or_the_end_of_a_child(asyncio.Event().wait())
@@ -74,12 +74,11 @@ class Demo:
     def _gate(self, config_file: Path) -> tuple[str, ...]:
         if not self.by_daphne:
             return ("manage.py", "rungate", "-config", str(config_file))
-        self.environ = {**self.environ, "GATE_CONFIG": str(config_file)}
         return ("-m", "daphne", "-b", "127.0.0.1", "-p", str(self.ports.gate), "gateproject.asgi:application")
 
-    async def _start(self, name: str, *command: str, announces: bool = False) -> dict[str, int]:
+    async def _start(self, name: str, *command: str, announces: bool = False, **more: str) -> dict[str, int]:
         log_file = self.folder.log_file(name)
-        child = await Child.start(name, command, folder=ROOT, log_file=log_file, environ=self.environ, announces=announces)
+        child = await Child.start(name, command, folder=ROOT, log_file=log_file, environ=self.environ, announces=announces, **more)
         self.children.append(child)
         self.stack.push_async_callback(child.stop)
         return await child.announcement() if announces else {}

@@ -159,3 +159,10 @@ def make_output_non_blocking() -> None:
             output = NonBlockingOutput(before.fileno(), told=told_as_json)
             setattr(sys, name, output)
             atexit.register(output.finish)
+
+
+def finish_output(seconds: float = LAST_WORDS) -> None:
+    """Wait until what was said is written, for so many seconds; for a process that somebody may end by a signal, past `atexit`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, NonBlockingOutput):
+            stream.finish(seconds)

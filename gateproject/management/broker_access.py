@@ -1,5 +1,6 @@
 """Broker access of commands: the records that the running gate works with."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -7,11 +8,13 @@ from config.options import Options
 from databroker.client import BrokerClient, LocalBroker
 from databroker.rpc.client import RemoteBroker
 from databroker.store.open import open_store
+from foundation.connection_errors import connection_fault
 from foundation.errors import BrokerError
 from foundation.rpc.channel import RpcChannel
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import HostPort, Url
 
+CONNECT_TIMEOUT = 5.0  # seconds
 EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - not listened on, but replaced by loopback
 
 
@@ -21,6 +24,7 @@ async def opened_broker(options: Options) -> AsyncIterator[BrokerClient]:
     url = options.databroker_service_url
     if url is None and options.databroker_storage_type == "memory":
         url = _own_address(options.grpc_address)
+        await _require_listener(url)
     if url is not None:
         remote = RemoteBroker(RpcChannel(url, options, SharedSecret(options.shared_secret)))
         try:
@@ -33,6 +37,19 @@ async def opened_broker(options: Options) -> AsyncIterator[BrokerClient]:
             yield LocalBroker(store)
         finally:
             await store.close()
+
+
+async def _require_listener(url: Url) -> None:
+    """gRPC would wait for somebody to begin to listen, and say less of why."""
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            _, writer = await asyncio.open_connection(url.host.strip("[]"), url.port)
+    except (OSError, TimeoutError) as error:
+        raise BrokerError(
+            f"the records are in the memory of the running gate, and {url.host}:{url.port} (grpc_address) {connection_fault(error)}: "
+            "start gate first, by `manage.py rungate` or `daphne`, with the same configuration"
+        ) from error
+    writer.close()
 
 
 def _own_address(address: HostPort | None) -> Url:

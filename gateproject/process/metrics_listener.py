@@ -17,6 +17,7 @@ SETTING = "metrics_address"
 
 class MetricsListener:
     def __init__(self) -> None:
+        self.is_on = True  # false where a server that is not ours listens
         self._served: tuple[HostPort, PlainListener] | None = None
 
     @property
@@ -26,7 +27,7 @@ class MetricsListener:
     def take(self, options: Options) -> socket.socket | None:
         """Port of a new address; None where there is nothing new.  ConfigError where it can't be had."""
         address = options.metrics_address
-        return None if address is None or address == self._address else bind(address, SETTING)
+        return bind(address, SETTING) if self.is_on and address is not None and address != self._address else None
 
     async def retake(self, options: Options) -> socket.socket | None:
         """Port as of `take`, and where our own listener is in the way, because only the host is another, that one makes room."""
@@ -49,7 +50,7 @@ class MetricsListener:
 
     def serve(self, options: Options, taken: socket.socket | None) -> None:
         """Serve on what was `taken` for the same options."""
-        if options.metrics_address == self._address:
+        if options.metrics_address == self._address or not self.is_on:
             return
         self.close()
         address = options.metrics_address

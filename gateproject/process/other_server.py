@@ -12,6 +12,7 @@ import structlog
 from config.options import Options
 from foundation.errors import ConfigError
 from foundation.fd_limit import raise_limit
+from foundation.telemetry.output import finish_output
 from gateproject.process.runtime import Runtime, needs_rungate
 from proxy.consumers import WebsocketConsumer
 from proxy.incoming import Receive, Send
@@ -28,8 +29,10 @@ MISSING = (
 # Settings by which our listener is run; each is named where it is set.
 OF_THE_LISTENER = (
     *("timeout_read", "timeout_write", "timeout_idle", "use_proxy_protocol", "http_redirect_addr", "metrics_address"),
-    *("autocert", "certificate_file", "certificate", "certificates"),
+    "autocert",
 )
+# gRPC has them, too, unless it is served without TLS.
+OF_TLS = ("certificate_file", "certificate", "certificates")
 NOT_STARTED = RequestRefused(503, "gate could not be started; its log says why.")
 
 
@@ -67,6 +70,7 @@ class OtherServer:
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self._runtime.stop()
+                await asyncio.to_thread(finish_output)  # uvicorn ends by the signal that it was sent
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -105,10 +109,11 @@ def begin(runtime: Runtime) -> None:
         missing=list(MISSING),
         settings_without_effect=without_effect(runtime.options),
     )
-    runtime.begin()
+    runtime.begin_without_listener()
     runtime.say_ready()
 
 
 def without_effect(options: Options) -> list[str]:
     """Settings that were set, and that only our listener heeds."""
-    return [key for key in OF_THE_LISTENER if key in options.model_fields_set and getattr(options, key)]
+    unused = (*OF_THE_LISTENER, *OF_TLS) if options.grpc_insecure else OF_THE_LISTENER
+    return [key for key in unused if key in options.model_fields_set and getattr(options, key)]

@@ -5,6 +5,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -134,8 +135,14 @@ class Runtime:
     def begin(self) -> None:
         """Begin the background work; called once, when the event loop runs."""
         settle()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
+        with suppress(RuntimeError, ValueError):  # a server that is not ours may run us on another thread, where no signal is heard
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
         self._background.append(spawn(self._start(), name="start"))
+
+    def begin_without_listener(self) -> None:
+        """Begin under a server that is not ours: nothing of ours listens but gRPC, whatever a reload brings."""
+        self._metrics.is_on = False
+        self.begin()
 
     async def _start(self) -> None:
         self._databroker.replica.on_change(self._resources.streams.on_change)

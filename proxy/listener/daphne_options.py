@@ -114,11 +114,13 @@ def problems(given: Mapping[str, Any], keywords: Mapping[str, Any], endpoints: S
 
 
 def _contradictions(given: Mapping[str, Any], endpoints: Sequence[str], options: Options) -> Iterator[str]:
+    kinds = {kind_of(endpoint) for endpoint in endpoints}
     if "proxy_headers" in given and not options.trusted_proxies:
         yield "--proxy-headers believes nobody: `trusted_proxies` name the proxies whose X-Forwarded-For counts"
+    if "proxy_headers" in given and kinds == {"unix"} and not options.use_proxy_protocol:
+        yield "--proxy-headers has no effect on a Unix socket, whose clients have no address that `trusted_proxies` could name: use --bind"
     if (seconds := given.get("http_timeout")) is not None and options.timeout_write not in (timedelta(0), timedelta(seconds=seconds)):
         yield f"--http-timeout {seconds} contradicts timeout_write, which bounds an answer, too: leave one of them out"
-    kinds = {kind_of(endpoint) for endpoint in endpoints}
     if not options.insecure_server and (own := sorted(kinds & {*OWN_TLS, "unix"})):
         what = "has no TLS" if own == ["unix"] else "has certificates of its own"
         yield (

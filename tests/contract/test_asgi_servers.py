@@ -6,11 +6,13 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import pytest
 
 from tests.support.asgi_servers import OTHERS, TLS_ELSEWHERE, daphne
+from tests.support.browser import headless_browser
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
@@ -98,6 +100,10 @@ def stage(request: pytest.FixtureRequest, provider: DevelopmentProvider, tmp_pat
         builder.route(BREAKS, to=breaks.url, **opened)
         with builder.start(tmp_path_factory.mktemp("gate"), SERVERS[request.param]) as gate:
             yield Stage(request.param, gate, recorder, sockets)
+            gate.stop()
+            if request.param != "Daphne's own classes":  # which have no word for it
+                assert "gate has stopped" in gate.child.output
+                assert "Traceback" not in gate.child.output
 
 
 FORGED = """X-Gate-Jwt-Assertion: FORGED
@@ -229,6 +235,28 @@ async def test_the_end_of_a_session_ends_its_websocket(stage: Stage) -> None:
         stage.gate.wait_for_event("request", lambda line: line.get("ending") == "access ended" and line["status"] == 101)
 
 
+TALK = """
+const [url, done] = arguments, socket = new WebSocket(url);
+const heard = [];
+socket.onopen = () => { socket.send("grüß dich"); socket.send(new Uint8Array(100000)); };
+socket.onmessage = async event => {
+  heard.push(typeof event.data == "string" ? event.data : event.data.size);
+  if (heard.length == 2) socket.close(4001, "as you wish");
+};
+socket.onclose = event => done([heard, event.wasClean]);
+"""
+
+
+@pytest.mark.browser
+def test_a_browser_talks_to_its_application(stage: Stage, tmp_path: Path) -> None:
+    with headless_browser(tmp_path / "profile", trusted_spki=stage.gate.certificates.spki_hash) as browser:
+        browser.open(stage.gate.url(SOCKETS, "/not-here"))
+        browser.driver.set_script_timeout(20)
+        heard, was_clean = browser.driver.execute_async_script(TALK, f"wss://{stage.name(SOCKETS)}/polite")
+    assert heard == ["grüß dich", 100_000]
+    assert was_clean
+
+
 @pytest.mark.parametrize("size", [0, 5, 70_000, 900_000])
 @pytest.mark.parametrize("opcode", [TEXT, BINARY])
 def test_messages_pass_whole_both_ways(stage: Stage, opcode: int, size: int) -> None:
@@ -248,6 +276,25 @@ def test_messages_pass_whole_both_ways(stage: Stage, opcode: int, size: int) -> 
         client.say(CLOSE, b"\x0f\xa2bye")
         # autobahn, of Daphne's own, answers a Close with a code of its own.
         assert client.frame().close_code == (1000 if stage.server == "Daphne's own classes" else 4002)
+
+
+def test_a_client_that_stops_reading_stops_the_upstream(stage: Stage) -> None:
+    if stage.server == "Daphne's own classes":
+        return  # they know no back-pressure, which docs/servers.md says
+    upstream = stage.sockets
+    upstream.forget()
+    with stage.client(SOCKETS) as client:
+        assert client.open(stage.name(SOCKETS), "/flood").status == 101
+        seen = -1
+        for _ in range(200):
+            if upstream.sent == seen:
+                break
+            seen = upstream.sent
+            threading.Event().wait(0.1)
+        assert upstream.sent == seen > 0
+        assert upstream.sent < 64 * 2**20
+        while upstream.sent == seen:
+            client.exactly(65536)
 
 
 def test_an_upstream_that_breaks_off_is_not_a_good_end(stage: Stage) -> None:

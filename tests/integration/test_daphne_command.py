@@ -20,12 +20,13 @@ from tests.support.browser import headless_browser
 from tests.support.children import Child, clean_environment, free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
-from tests.support.gate import GateBuilder, RunningGate, ServerCommand, follow, sign_in
+from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate, ServerCommand, follow, sign_in
 from tests.support.options import MINIMAL
 from tests.support.postgresql import PostgresServer
 from tests.support.raw_http import RawClient
 from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
+from tests.support.split import Split
 from tests.support.upstreams import CanaryUpstream, Conversation
 
 pytestmark = pytest.mark.slow
@@ -269,3 +270,31 @@ def test_a_stop_is_clean(number: signal.Signals, tmp_path: Path, upstream: Sampl
         assert child.stop(number) == 0
     assert "gate has stopped" in child.output
     assert "Traceback" not in child.output
+
+
+class SplitUnderDaphne(Split):
+    """One of each service; what people reach is served by daphne."""
+
+    def run(self, services: str, config_file: Path) -> Child:
+        if services in ("databroker", "authorize"):
+            return super().run(services, config_file)
+        command = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(self.ports[services]), APPLICATION)
+        return Child.python(*command, environment=clean_environment(GATE_CONFIG=str(config_file)))
+
+    @staticmethod
+    def everybody() -> Iterator[tuple[str, int]]:
+        yield from ((services, 0) for services in ("databroker", "authorize", "authenticate", "proxy"))
+
+
+async def test_services_that_people_reach_run_by_daphne_beside_the_others(
+    provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
+) -> None:
+    policy = [{"prefix": "/", "to": upstream.url, "allowed_groups": ["engineering"]}]
+    with (
+        RedisServer(tmp_path / "redis") as redis,
+        PostgresServer() as postgresql,
+        SplitUnderDaphne(tmp_path, provider.url, redis, policy, database_url=postgresql.url) as split,
+    ):
+        transport = EverythingOnLoopback(verify=split.certificates.client_context(), trust_env=False)
+        async with httpx.AsyncClient(transport=transport) as client:
+            assert (await sign_in(client, split.url("/split"), "alice")).json()["target"] == "/split"

@@ -20,11 +20,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 class RunningDemo:
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *more: str):
         self.folder = folder
         self.ports = Ports(free_port(), free_port())
         self.child = Child.python(
-            "manage.py", "demo", "--port", str(self.ports.gate), "--idp-port", str(self.ports.provider), "--folder", folder
+            "manage.py", "demo", "--port", str(self.ports.gate), "--idp-port", str(self.ports.provider), "--folder", folder, *more
         )
 
     def url(self, name: str, path: str = "/") -> str:
@@ -226,6 +226,17 @@ def test_carol_is_refused_at_the_admin(demo: RunningDemo, browser: Browser) -> N
     browser.picture("admin-refused")
     assert "carol@example.com, who is not one of the people who administer this gate" in browser.text
     assert "Sessions" not in browser.text
+
+
+def test_it_runs_by_daphnes_command_too(tmp_path: Path) -> None:
+    demo = RunningDemo(tmp_path / "demo", "--daphne")
+    with demo.child as child:
+        child.wait_for_line("gate is ready: ", timeout=60)
+        with headless_browser(tmp_path / "profile", trusted_spki=demo.trusted_spki) as browser:
+            sign_in(browser, demo, "alice", demo.url("hello"))
+            assert browser.find("#verdict").get_attribute("data-verified") == "yes"
+        assert child.stop(signal.SIGINT) == 0
+    assert "Traceback" not in child.output
 
 
 def test_ctrl_c_stops_everything_and_says_nothing_alarming(tmp_path: Path) -> None:

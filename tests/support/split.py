@@ -80,9 +80,12 @@ class Split:
         return path
 
     def begin(self, services: str, number: int) -> Child:
-        child = manage("rungate", "-config", self.write(services, number))
+        child = self.run(services, self.write(services, number))
         self.children[services, number] = child
         return self._stack.enter_context(child)
+
+    def run(self, services: str, config_file: Path) -> Child:
+        return manage("rungate", "-config", config_file)
 
     def __enter__(self) -> Self:
         self._stack.__enter__()

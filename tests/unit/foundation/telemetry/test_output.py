@@ -118,6 +118,7 @@ SPEAK = "import sys, logging\nfrom foundation.telemetry.output import make_outpu
         ("sys.exit('not started: why')", "not started: why", 1),
         ("raise ValueError('a defect')", "ValueError: a defect", 1),
         ("print('good bye')", "good bye", 0),
+        ("from foundation.telemetry.output import finish_output as end; import os; print('good bye'); end(); os._exit(3)", "good bye", 3),
         ("import threading; threading.Thread(target=lambda: 1 / 0).start()", "ZeroDivisionError", 0),
     ],
 )

@@ -14,6 +14,7 @@ from foundation.rpc.server import RpcServer
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import HostPort
 from gateproject.management.broker_access import opened_broker
+from tests.support.children import free_port
 from tests.support.options import make_options
 from tests.support.rpc import loopback_url
 
@@ -32,6 +33,13 @@ async def test_the_memory_of_the_running_gate_is_asked_by_grpc(tmp_path: Path) -
     finally:
         await server.stop()
     assert await store.get(SERVICE_ACCOUNT, "ci") is not None
+
+
+async def test_a_gate_that_does_not_run_is_an_error_that_says_so(tmp_path: Path) -> None:
+    with pytest.raises(BrokerError, match="start gate first") as refused:
+        async with opened_broker(make_options(tmp_path, grpc_address=f"127.0.0.1:{free_port()}")):
+            raise AssertionError("nothing was opened")
+    assert "refuses the connection" in str(refused.value)
 
 
 async def test_a_memory_that_nobody_can_ask_is_an_error_that_says_so(tmp_path: Path) -> None:

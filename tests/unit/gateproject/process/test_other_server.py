@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from foundation.errors import ConfigError, Problem
 from gateproject.process.other_server import OtherServer, without_effect
+from tests.support.certs import certificate_files
 from tests.support.options import make_options
 from tests.unit.proxy.other_servers.test_http import END, START
 from tests.unit.proxy.other_servers.test_scope import HTTP, WEBSOCKET
@@ -26,7 +27,7 @@ class RuntimeStub:
             raise ConfigError([Problem("grpc_address", "can't listen on 127.0.0.1:5443: address already in use")])
         self.calls.append("gRPC")
 
-    def begin(self) -> None:
+    def begin_without_listener(self) -> None:
         self.calls.append("begin")
 
     def say_ready(self) -> None:
@@ -118,3 +119,11 @@ def test_settings_of_our_listener_are_named_where_they_are_set(tmp_path: Path) -
     assert without_effect(make_options(tmp_path)) == []
     options = make_options(tmp_path, timeout_write="5s", metrics_address="127.0.0.1:9", use_proxy_protocol=False)
     assert without_effect(options) == ["timeout_write", "metrics_address"]
+
+
+def test_certificates_have_an_effect_where_grpc_shows_them(tmp_path: Path) -> None:
+    files = certificate_files(tmp_path, "app.example.com")
+    tls = {"certificate_file": str(files.certificate), "certificate_key_file": str(files.key), "insecure_server": None}
+    for is_plain in (True, False):
+        options = make_options(tmp_path, **tls, grpc_address="127.0.0.1:5443", grpc_insecure=is_plain)
+        assert without_effect(options) == (["certificate_file"] if is_plain else [])

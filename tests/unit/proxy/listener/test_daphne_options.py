@@ -114,5 +114,7 @@ def test_an_option_that_contradicts_a_setting_is_refused(tmp_path: Path) -> None
     assert found(["-t", "7"], TCP, tmp_path, timeout_write="7s") == []
     assert "trusted_proxies" in found(["--proxy-headers"], TCP, tmp_path)[0]
     assert found(["--proxy-headers"], TCP, tmp_path, trusted_proxies=["127.0.0.1/32"]) == []
+    for settings, problems_found in ({}, 1), ({"use_proxy_protocol": True}, 0):
+        assert len(found(["--proxy-headers"], ["unix:/run/gate"], tmp_path, trusted_proxies=["127.0.0.1/32"], **settings)) == problems_found
     assert "use_proxy_protocol" in found([], SSL, tmp_path, use_proxy_protocol=True)[0]
     assert found([], TCP, tmp_path, use_proxy_protocol=True) == []
