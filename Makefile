@@ -36,6 +36,7 @@ test: tools venv-test
 	@$(PYTEST) --randomly-seed=$(SEED)
 endif
 
+test-fast: JOBS = 2# these wait for nothing
 test-fast: venv-test ## what a change most likely breaks: lint, types, import contracts, unit tests, the matrix of verdicts
 	@$(MAKE) check
 	@$(PYTEST) $(wildcard tests/unit tests/repo tests/mutants tests/contract/test_verdict_matrix.py)

@@ -23,6 +23,27 @@ from tests.support.database import database, database_once  # noqa: E402, F401 -
 
 _connect = socket.socket.connect
 
+# What takes longest begins first and the many short files come last, so that no worker is left alone with a long one.
+LONGEST = [
+    "attack/test_http_samples.py",
+    "integration/test_silent_readers.py",
+    "integration/test_log_reader.py",
+    "integration/test_silent_line.py",
+    "integration/test_store_trouble.py",
+    "integration/test_planted_cookies_in_browser.py",
+    "integration/test_wrong_clock.py",
+    "contract/test_verdict_matrix.py",
+    "contract/test_stores.py",
+    *("attack/", "integration/", "contract/", "repo/", "mutants/", "unit/config/reference/test_schema.py", "unit/"),
+]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Within a place of LONGEST the order stays the one of the seed."""
+    starts = [f"tests/{name}" for name in LONGEST]
+    items.sort(key=lambda item: next((place for place, start in enumerate(starts) if item.nodeid.startswith(start)), len(starts)))
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _loopback_only() -> Iterator[None]:

@@ -1,6 +1,6 @@
-"""Prepared process: `manage.py` forked from an interpreter that has imported what we depend on, which makes a start less than half as dear.
+"""Prepared process: a program of the tree forked from an interpreter that has imported what we depend on, at less than half the price.
 
-What is imported beforehand is other people's (LIBRARIES); every line of ours runs in the new process, from the first of manage.py on.
+What is imported beforehand is other people's (LIBRARIES); every line of ours runs in the new process, from the first of the program on.
 """
 
 import atexit
@@ -54,7 +54,7 @@ class PreparedProcess:
         with self._waiting:
             if self.returncode is None:
                 if not select.select([self._status], [], [], timeout)[0]:
-                    raise subprocess.TimeoutExpired("manage.py", timeout or 0)
+                    raise subprocess.TimeoutExpired("a prepared process", timeout or 0)
                 self.returncode = int(self._status.readline())
                 self._status.close()
             return self.returncode
@@ -105,12 +105,16 @@ class _Preparer:
 _preparer = _Preparer()
 
 
-def manage(*arguments: str | Path, environment: dict[str, str] | None = None) -> Child:
-    """`manage.py` with these arguments; started afresh where its environment asks more of the interpreter than ours."""
+def python(program: str | Path, *arguments: str | Path, environment: dict[str, str] | None = None) -> Child:
+    """A program of the tree; started afresh where its environment asks more of the interpreter than ours."""
     environment = environment or clean_environment()
     if _read_at_start(environment) != _read_at_start(clean_environment()):
-        return Child.python("manage.py", *arguments, environment=environment)
-    return Child("manage.py", *arguments, environment=environment, start=_preparer.start)
+        return Child.python(program, *arguments, environment=environment)
+    return Child(program, *arguments, environment=environment, start=_preparer.start)
+
+
+def manage(*arguments: str | Path, environment: dict[str, str] | None = None) -> Child:
+    return python("manage.py", *arguments, environment=environment)
 
 
 def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
@@ -118,7 +122,7 @@ def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
 
 
 def _wait_for_orders(line: socket.socket) -> list[str]:
-    """Returns in each process that is to be one of manage.py, with its arguments; ends when nobody asks any more."""
+    """Returns in each process that is to be another program, with its arguments; ends when nobody asks any more."""
     for name in LIBRARIES:
         importlib.import_module(name)
     assert len(os.listdir("/proc/self/task")) == 1, "a library has started a thread"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.children import Child, clean_environment, free_port, wait_until
+from tests.support.children import Child, free_port, wait_until
 from tests.support.options import make_options
+from tests.support.prepared import python
 from tests.support.raw_http import RawClient, RawResponse, ask
 
 CANARY = Path(__file__).with_name("canary.py")
@@ -45,7 +46,7 @@ class Canary:
 def start(directory: Path, *arguments: str, host: str = "127.0.0.1", **settings: object) -> tuple[Child, int]:
     port = free_port()
     make_options(directory, address=f"{host}:{port}", **settings)
-    child = Child.python(CANARY, directory / "config.yaml", *arguments, environment=clean_environment(PYTHONPATH="."))
+    child = python(CANARY, directory / "config.yaml", *arguments)
     child.wait_for_line("ready")
     return child, port
 
