@@ -65,7 +65,7 @@ renewal.without("a challenge ends with its order", "CertificateRenewal._obtain",
 renewal.without("a certificate waits for the staple that it must have", "CertificateRenewal._context", never("waits"))
 renewal.without("a limit of all stops all", "CertificateRenewal._failed", skips("attempts[ALL] = ..."))
 
-authority = door("proxy.autocert.authority", "unit/proxy/autocert/test_authority.py")
+authority = door("proxy.autocert.authority", "unit/proxy/autocert/test_authority.py", "integration/proxy/autocert/test_authority.py")
 authority.without(
     "proof is given for the host that was asked for", "AcmeAuthority._obtain", never("authorization.body.identifier.value != host")
 )

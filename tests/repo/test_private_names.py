@@ -62,7 +62,11 @@ USED = {
     ("redis", "databroker/store/kvclient.py", "_in_use_connections"): IDLE_LINES,
     ("redis", "databroker/store/kvclient.py", "_connections"): CLUSTER,
     ("redis", "databroker/store/kvclient.py", "_free"): CLUSTER,
-    ("acme", "proxy/autocert/authority.py", "_post_once"): "unit/proxy/autocert/test_authority.py::test_the_account_is_kept_and_used_again",
+    (
+        "acme",
+        "proxy/autocert/authority.py",
+        "_post_once",
+    ): "integration/proxy/autocert/test_authority.py::test_the_account_is_kept_and_used_again",
     ("django", "authorize/admin.py", "_get_obj_does_not_exist_redirect"): (
         "unit/authorize/test_admin.py::test_a_decision_s_page_is_its_explanation"
     ),
