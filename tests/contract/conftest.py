@@ -47,7 +47,7 @@ def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Red
     ):
         one.command("CLUSTER", "ADDSLOTSRANGE", "0", "8191")
         two.command("CLUSTER", "ADDSLOTSRANGE", "8192", "16383")
-        one.command("CLUSTER", "MEET", "127.0.0.1", str(two.port))
+        one.meet(two)
         for node in (one, two):
             node.child.wait_for(lambda node=node: "cluster_state:ok" in node.command("CLUSTER", "INFO"), "the cluster is whole")
         yield [one, two]

@@ -24,6 +24,10 @@ class RedisServer:
         self.tls = tls
         directory.mkdir(parents=True, exist_ok=True)
         self.client_pair = self_signed_client(directory, "redis-client")  # with TLS, the one that is let in
+        # The nodes of a cluster talk to each other on this one; by default 10,000 above the other, which may be anybody's.
+        self._cluster_port = str(free_port())
+        if "--cluster-enabled" in arguments:
+            arguments = (*arguments, "--cluster-port", self._cluster_port)
         self._arguments = ["--bind", "127.0.0.1", "--save", "", "--dir", str(directory), *self._listen(), *arguments]
         self.child = self._start()
 
@@ -41,6 +45,10 @@ class RedisServer:
     @property
     def url(self) -> str:
         return f"{'kvstores' if self.tls else 'kvstore'}://localhost:{self.port}/0"
+
+    def meet(self, other: "RedisServer") -> None:
+        """Both are nodes of one cluster."""
+        self.command("CLUSTER", "MEET", "127.0.0.1", str(other.port), other._cluster_port)
 
     def kill(self) -> None:
         self.child.process.kill()

@@ -104,7 +104,7 @@ async def test_a_node_that_hangs_keeps_nobody_from_the_rest_of_the_cluster(tmp_p
     with RedisServer(tmp_path / "one", *arguments) as ours, RedisServer(tmp_path / "two", *arguments) as other:
         ours.command("CLUSTER", "ADDSLOTSRANGE", "0", "16382")
         other.command("CLUSTER", "ADDSLOTS", "16383")
-        ours.command("CLUSTER", "MEET", "127.0.0.1", str(other.port))
+        ours.meet(other)
         for node in (ours, other):
             node.child.wait_for(lambda node=node: "cluster_state:ok" in node.command("CLUSTER", "INFO"), "the cluster is whole")
         url = storage_url(f"kvstore+cluster://127.0.0.1:{other.port},127.0.0.1:{ours.port}")
