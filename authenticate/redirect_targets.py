@@ -4,9 +4,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from foundation.values import DEFAULT_PORTS, Url
+
 MAX_LENGTH = 8192
 MAX_PORT = 65535
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 # Stricter than RFC 3986 on purpose: whatever two URL parsers could read differently (user info, backslashes, controls, spaces,
 # non-ASCII, ports with leading zeros, hosts with trailing dots, missing slashes) is no URL of ours.
@@ -22,29 +23,12 @@ IsRouteOrigin = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class RedirectTarget:
-    """A URL on a host of ours.  `port` is None where it is the scheme's default."""
-
-    scheme: str
-    host: str
-    port: int | None
-    rest: str
-
-    @property
-    def host_port(self) -> str:
-        return self.host if self.port is None else f"{self.host}:{self.port}"
-
-    @property
-    def origin(self) -> str:
-        return f"{self.scheme}://{self.host_port}"
-
-    @property
-    def url(self) -> str:
-        return self.origin + self.rest
+class RedirectTarget(Url):
+    """A URL on a host of ours; its `path` is all that follows the origin."""
 
     def short(self, limit: int) -> str:
         """The URL, without its query or even its path where it is longer than `limit`."""
-        candidates = (self.url, self.origin + re.split(r"[?#]", self.rest)[0], self.origin + "/")
+        candidates = (str(self), self.origin + re.split(r"[?#]", self.path)[0], self.origin + "/")
         return next(candidate for candidate in candidates if len(candidate) <= limit or candidate is candidates[-1])
 
 
@@ -56,11 +40,11 @@ def parse(url: str) -> RedirectTarget | None:
     scheme = match["scheme"].lower()
     port = int(match["port"]) if match["port"] else None
     # https on port 80 is no URL of anybody; where both default ports count as none, it would pass for ours.
-    if port is not None and (port > MAX_PORT or (port in _DEFAULT_PORTS.values() and port != _DEFAULT_PORTS[scheme])):
+    if port is not None and (port > MAX_PORT or (port in DEFAULT_PORTS.values() and port != DEFAULT_PORTS[scheme])):
         return None
     rest = match["rest"] or "/"
     return RedirectTarget(
-        scheme, match["host"].lower(), None if port == _DEFAULT_PORTS[scheme] else port, rest if rest[0] == "/" else "/" + rest
+        scheme, match["host"].lower(), None if port == DEFAULT_PORTS[scheme] else port, rest if rest[0] == "/" else "/" + rest
     )
 
 

@@ -142,8 +142,8 @@ class AuthenticateService:
     def way_back(self, session: SessionRecord, target: RedirectTarget, attempt_id: str) -> str:
         """Redirect of the signed-in browser: home at once, or to a route host with a hand-over token that gives that host the session."""
         if self.targets.is_own(target):
-            return target.url
-        token = self._hand_overs.seal(session.id, attempt_id, target.host_port, target.url, self.clock())
+            return str(target)
+        token = self._hand_overs.seal(session.id, attempt_id, target.host_port, str(target), self.clock())
         return f"{target.origin}{CALLBACK_PATH}?gate_session={token}"
 
     def way_to_program(self, session: SessionRecord, route: RedirectTarget, redirect_uri: str) -> str:

@@ -30,7 +30,7 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
     try:
         discovery = await client.discovery()
     except ProviderError as error:
-        return answers.provider_trouble(request, error, attempt.target.url)
+        return answers.provider_trouble(request, error, str(attempt.target))
 
     def begin(claims: dict[str, str]) -> tuple[str, list[str]]:
         remembered = {**claims, "to": attempt.target.short(MAX_REMEMBERED_URL), "attempt": attempt.id, **attempt.asked.to_attempt()}
@@ -52,6 +52,6 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
     except answers.TooManySignIns:
         return answers.too_many_sign_ins(request)
     except ProviderError as error:
-        return answers.provider_trouble(request, error, attempt.target.url)
+        return answers.provider_trouble(request, error, str(attempt.target))
     response.headers["Cache-Control"] = "no-store"
     return response

@@ -165,7 +165,7 @@ class CallbackView(GateCallbackView):
 
     def _target_url(self) -> str:
         target = self._target()
-        return target.url if target is not None else DASHBOARD
+        return str(target) if target is not None else DASHBOARD
 
     def _start_again(self, reason: str) -> HttpResponse:
         links = (("Start again", self._target_url()),)

@@ -31,7 +31,7 @@ def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
     gate = page_context(request)
     service = gate.authenticate
     callback = service.targets.target(params.get("gate_callback_uri", ""), gate.authorize.is_route_origin)
-    if callback is None or callback.rest != CALLBACK_PATH:
+    if callback is None or callback.path != CALLBACK_PATH:
         raise BadRequest("this sign-in link leads to a place that does not belong to this site")
     asked = StepUpRequest.from_url(params)
     wanted = ProgramRequest(callback.origin, params.get("gate_redirect_uri", ""), asked.acr_values, asked.max_age)

@@ -55,6 +55,6 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
 
 
 def _too_old(request: HttpRequest, target: RedirectTarget | None) -> HttpResponse:
-    links = (("Open the page again", target.url),) if target is not None else ()
+    links = (("Open the page again", str(target)),) if target is not None else ()
     advice = "Sign-in links last a few minutes. Please open the page you wanted again."
     return responses.error_page(request, 400, "This sign-in link is too old.", advice=advice, links=links)

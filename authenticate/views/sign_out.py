@@ -75,7 +75,7 @@ def _confirmation(request: HttpRequest, service: AuthenticateService, session: S
         response = responses.error_page(request, 400, "Sign-out needs a CSRF token of this session; nothing was changed.")
     else:
         target = service.targets.target(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)
-        redirect_uri = target.url if target is not None else ""
+        redirect_uri = str(target) if target is not None else ""
         response = responses.page(
             "authenticate/sign_out.html",
             status=400,

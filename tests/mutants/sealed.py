@@ -154,7 +154,7 @@ targets.without("a backslash is no slash", "_URL", in_text(r"\[\]-", ""))
 targets.without(
     "a port of the other scheme is no port",
     "parse",
-    never("port in _DEFAULT_PORTS.values()"),
+    never("port in DEFAULT_PORTS.values()"),
 )
 
 records = door("databroker.store.sealed", "unit/databroker/store/test_sealed.py")

@@ -41,7 +41,7 @@ program.without(
 )
 program.without("only our page agrees", "program", always("_is_proven(request, service, session)"))
 program.without("an answer is the signed-in person's", "_is_proven", omits("bound_to"))
-program.without("a token goes by way of a route's callback", "begin", never("callback.rest != CALLBACK_PATH"))
+program.without("a token goes by way of a route's callback", "begin", never("callback.path != CALLBACK_PATH"))
 
 sealed = door("foundation.crypto.program_tokens", "unit/foundation/crypto/test_program_tokens.py")
 sealed.without("a hand-over to a program is none to a browser", "ProgramHandOvers.__init__", in_text("programmatic hand", "hand"))
