@@ -187,7 +187,9 @@ class AuthenticateSettings(Settings):
         json_schema_extra={"when_unset": "a new key at each start, which is not published"},
     )
     signing_key_algorithm: Annotated[str, one_of("ES256", "EdDSA", "RS256")] = Field(
-        "ES256", description="How the attestation JWT is signed.", examples=["ES256"]
+        "ES256",
+        description="How the attestation JWT is signed, by `signing_key` or, without one, by a new key of that kind.",
+        examples=["ES256"],
     )
     signout_redirect_url: WebUrl | None = Field(
         None, description="Where people go after signing out; without it, a page of ours.", examples=["https://www.example.com/bye"]

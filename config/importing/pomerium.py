@@ -224,7 +224,10 @@ def _upstream_path(route: ConvertedPart) -> None:
     if to is None or route.has("prefix_rewrite") or route.has("regex_rewrite_pattern"):
         return
     first = to.value[0] if isinstance(to.value, list) and to.value else to.value
-    url = urlsplit(str(first).partition(",")[0])
+    try:
+        url = urlsplit(str(first).partition(",")[0])
+    except ValueError:
+        return  # no URL: the check of all values says so
     takes_all = not any(route.has(key) for key in ("prefix", "path", "regex"))
     if url.scheme in ("http", "https") and url.path and not (takes_all and url.path == "/"):
         route.set(None, "prefix_rewrite", url.path, new=f"{url.path} of `to` took the place of what the route matches")

@@ -41,15 +41,17 @@ class SigningKey:
 
     @classmethod
     def from_options(cls, options: CryptoSettings, previous: "SigningKey | None" = None) -> "SigningKey":
-        """The key; `previous` is the one before a reload: a generated one stays, so that running upstreams need not learn another.
+        """The key; `previous` is the one before a reload: a generated one of the same algorithm stays, so that running upstreams need
+        not learn another.
 
         ConfigError where `signing_key` is no PEM private key, or not one for `signing_key_algorithm`.
         """
         if options.signing_key is not None:
             return cls(_loaded(options.signing_key, options.signing_key_algorithm), options.signing_key_algorithm, is_configured=True)
-        if previous is not None and not previous.is_configured:
+        algorithm = options.signing_key_algorithm
+        if previous is not None and not previous.is_configured and previous.algorithm == algorithm:
             return previous
-        generated = cls(ec.generate_private_key(ec.SECP256R1()), "ES256", is_configured=False)
+        generated = cls(_generated(algorithm), algorithm, is_configured=False)
         log.info("signing key generated", public_key=generated.public_key_base64(), algorithm=generated.algorithm, kid=generated.kid)
         return generated
 
@@ -80,6 +82,16 @@ def checked_jwk(claimed: Mapping[str, Any]) -> dict[str, str]:
 def thumbprint(public_members: dict[str, str]) -> str:
     """JWK thumbprint (RFC 7638): SHA-256 over the required members, sorted, without white space; lower-case hex."""
     return hashlib.sha256(json.dumps(public_members, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _generated(algorithm: str) -> PrivateKey:
+    match algorithm:
+        case "EdDSA":
+            return ed25519.Ed25519PrivateKey.generate()
+        case "RS256":
+            return rsa.generate_private_key(public_exponent=65537, key_size=LEAST_RSA_BITS)
+        case _:
+            return ec.generate_private_key(ec.SECP256R1())
 
 
 def _loaded(pem: bytes, algorithm: str) -> PrivateKey:

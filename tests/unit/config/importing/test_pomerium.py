@@ -172,6 +172,8 @@ def test_providers_have_their_names_here(tmp_path: Path, written: str, ours: str
         ({"to": ["http://b/base,3", "http://c/base,1"], "prefix": "/x"}, "/base"),
         ({"to": "http://b/base/", "regex": "/x/.*"}, "/base/"),
         ({"to": "http://b/base", "prefix": "/x", "prefix_rewrite": "/y"}, "/y"),
+        ({"to": "http://[b/base"}, None),
+        ({"to": []}, None),
         ({"to": "http://b/base", "regex_rewrite_pattern": "^/a", "regex_rewrite_substitution": "/b"}, None),
     ],
 )

@@ -113,6 +113,20 @@ def test_a_generated_key_survives_a_reload_and_a_configured_one_replaces_it(tmp_
     assert not SigningKey.from_options(options, configured).is_configured
 
 
+@pytest.mark.parametrize(("algorithm", "kind"), [("ES256", "EC"), ("EdDSA", "OKP"), ("RS256", "RSA")])
+def test_a_generated_key_is_one_for_the_algorithm_that_is_set(tmp_path: Path, algorithm: str, kind: str) -> None:
+    key = signing_key(tmp_path, signing_key_algorithm=algorithm)
+    assert (key.algorithm, key.jwk()["alg"], key.jwk()["kty"]) == (algorithm, algorithm, kind)
+    public = jwt.PyJWK.from_dict(key.jwk()).key
+    assert jwt.decode(key.sign({"sub": "ann"}), public, algorithms=[algorithm]) == {"sub": "ann"}
+
+
+def test_a_generated_key_gives_way_to_one_of_another_algorithm(tmp_path: Path) -> None:
+    first = signing_key(tmp_path)
+    second = SigningKey.from_options(make_options(tmp_path, signing_key_algorithm="EdDSA"), first)
+    assert (second.algorithm, second.is_configured) == ("EdDSA", False)
+
+
 def test_a_key_does_not_show_itself(tmp_path: Path) -> None:
     key = signing_key(tmp_path, signing_key=pem(P256))
     assert repr(key) == f"<SigningKey ES256 {key.kid[:12]} configured>"
