@@ -100,8 +100,8 @@ def filling() -> None:
     store = asyncio.run(filled_store())
     for words, erase in (("into empty tables", True), ("over full ones, after a server that started anew", False)):
         if erase:
-            Session.objects.all().delete()
-            User.objects.all().delete()
+            Session.rows.all().delete()
+            User.rows.all().delete()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         took = asyncio.run(loaded(store))
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024

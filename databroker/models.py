@@ -1,4 +1,4 @@
-"""Tables of sessions, users and groups: a view for the admin.  The store is the truth; rows.py alone writes here.
+"""Tables of sessions, users and groups: a view for the admin.  The store is the truth; rows.py alone writes here, by `rows`.
 
 No tokens, which nobody is shown, and no claims, which the store may keep sealed: databroker/adminsite/details.py asks it for them.
 Links between tables have no database constraint, because the records arrive in any order.
@@ -13,7 +13,45 @@ from django.utils import timezone
 LONGEST_ID = 320
 
 
-class Group(models.Model):
+class ShownRecords(models.QuerySet[Any]):
+    """Rows that show what the data broker keeps.  To change them would change nothing but what the admin shows, so it is refused."""
+
+    def update(self, **values: object) -> int:
+        raise TypeError(_elsewhere(self.model))
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise TypeError(_elsewhere(self.model))
+
+    def bulk_create(self, *arguments: Any, **options: Any) -> list[Any]:
+        raise TypeError(_elsewhere(self.model))
+
+    def bulk_update(self, *arguments: Any, **options: Any) -> int:
+        raise TypeError(_elsewhere(self.model))
+
+
+class ShownRecord(models.Model):
+    """Row that shows a record; `elsewhere` says what changes the record."""
+
+    elsewhere = "`manage.py syncdirectory` reads people and groups from the provider, and a sign-in brings a person"
+
+    objects = ShownRecords.as_manager()
+    rows = models.Manager()
+
+    class Meta:
+        abstract = True
+
+    def save(self, *arguments: Any, **options: Any) -> None:
+        raise TypeError(_elsewhere(type(self)))
+
+    def delete(self, *arguments: Any, **options: Any) -> tuple[int, dict[str, int]]:
+        raise TypeError(_elsewhere(type(self)))
+
+
+def _elsewhere(model: Any) -> str:
+    return f"the table of {model._meta.verbose_name_plural} only shows what the data broker keeps: {model.elsewhere}"
+
+
+class Group(ShownRecord):
     id = models.CharField(primary_key=True, max_length=LONGEST_ID)
     name = models.CharField(max_length=255, blank=True)
     email = models.CharField("e-mail", max_length=255, blank=True)
@@ -25,7 +63,7 @@ class Group(models.Model):
         return self.name or self.id
 
 
-class User(models.Model):
+class User(ShownRecord):
     """A person who signed in, or whom the directory knows, or both; `id` is "<provider>/<subject>"."""
 
     id = models.CharField(primary_key=True, max_length=LONGEST_ID)
@@ -45,7 +83,7 @@ class User(models.Model):
         return self.email or self.name or self.id
 
 
-class Membership(models.Model):
+class Membership(ShownRecord):
     """A user in a group.  Outlives its group's row, so that a group that vanishes from the directory for one run comes back with its
     members.
     """
@@ -57,7 +95,9 @@ class Membership(models.Model):
         constraints = [models.UniqueConstraint(fields=["user", "group"], name="one_membership_a_user_and_group")]
 
 
-class Session(models.Model):
+class Session(ShownRecord):
+    elsewhere = "`manage.py endsessions` and the admin's actions end sessions"
+
     id = models.CharField(primary_key=True, max_length=LONGEST_ID)
     user = models.ForeignKey(User, models.DO_NOTHING, null=True, db_constraint=False, related_name="sessions")
     since = models.DateTimeField(null=True)
@@ -79,7 +119,9 @@ class Session(models.Model):
         return self.id
 
 
-class ServiceAccount(models.Model):
+class ServiceAccount(ShownRecord):
+    elsewhere = "`manage.py serviceaccount` makes, renews and revokes them"
+
     id = models.CharField("name", primary_key=True, max_length=63)
     groups = models.TextField(blank=True)
     created = models.DateTimeField(null=True)
@@ -94,8 +136,10 @@ class ServiceAccount(models.Model):
         return self.id
 
 
-class DirectoryRun(models.Model):
+class DirectoryRun(ShownRecord):
     """A reading of the whole directory; the latest few hundred are kept."""
+
+    elsewhere = "each reading of the directory writes its own"
 
     id = models.CharField(primary_key=True, max_length=64)
     source = models.CharField(max_length=255, blank=True)

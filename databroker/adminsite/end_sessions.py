@@ -89,4 +89,4 @@ class EndSessionsAction:
         finally:
             self.ended += len(over)
             # The projection would remove them a moment later, but the next page is shown before.
-            Session.objects.filter(pk__in=over).delete()
+            Session.rows.filter(pk__in=over).delete()

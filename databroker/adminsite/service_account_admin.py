@@ -113,7 +113,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             finally:
                 if revoked:
                     # The projection would remove it a moment later, but the next page is shown before.
-                    ServiceAccount.objects.filter(pk=name).delete()
+                    ServiceAccount.rows.filter(pk=name).delete()
         self.message_user(request, f"{revoked} revoked.", messages.SUCCESS)
 
     def _done(self, request: HttpRequest, action: str, name: str, *arguments: Any) -> Any:

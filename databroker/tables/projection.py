@@ -94,8 +94,8 @@ class Projection:
         for model, types in TYPES.items():
             loaded: set[str] = set()
             batch = rows.RowBatch()
-            async for id, records in self._records(types):
-                _add(batch, model, id, *records)
+            async for id, records in records_of(self._client, types):
+                add(batch, model, id, *records)
                 loaded.add(id)
                 if len(batch.written) >= BATCH:
                     await self._save(batch)
@@ -117,25 +117,28 @@ class Projection:
         await sync_to_async(rows.write)(batch)
         await asyncio.sleep(self._pause)
 
-    async def _records(self, types: tuple[str, ...]) -> AsyncGenerator[tuple[str, tuple[Record | None, ...]]]:
-        """Each id that has a record of any of these types, in order, with its record of each."""
-        pages = [every(self._client, type) for type in types]
-        firsts = [await anext(each, None) for each in pages]
-        while ids := [record.id for record in firsts if record is not None]:
-            id = min(ids)
-            found = tuple(record if record is not None and record.id == id else None for record in firsts)
-            yield id, found
-            firsts = [
-                await anext(each, None) if taken is not None else first for each, taken, first in zip(pages, found, firsts, strict=True)
-            ]
-
     async def _write(self, touched: Touched) -> None:
-        if not touched:
-            return
-        batch = rows.RowBatch()
-        for model, id in sorted(touched, key=lambda entry: entry[1]):
-            _add(batch, model, id, *[await self._client.get(type, id) for type in TYPES[model]])
-        await sync_to_async(rows.write)(batch)
+        if touched:
+            await sync_to_async(rows.write)(await batch_of(self._client, touched))
+
+
+async def batch_of(client: BrokerClient, touched: Touched) -> rows.RowBatch:
+    """Rows of these ids, as the store has their records now."""
+    batch = rows.RowBatch()
+    for model, id in sorted(touched, key=lambda entry: entry[1]):
+        add(batch, model, id, *[await client.get(type, id) for type in TYPES[model]])
+    return batch
+
+
+async def records_of(client: BrokerClient, types: tuple[str, ...]) -> AsyncGenerator[tuple[str, tuple[Record | None, ...]]]:
+    """Each id that has a record of any of these types, in order, with its record of each."""
+    pages = [every(client, type) for type in types]
+    firsts = [await anext(each, None) for each in pages]
+    while ids := [record.id for record in firsts if record is not None]:
+        id = min(ids)
+        found = tuple(record if record is not None and record.id == id else None for record in firsts)
+        yield id, found
+        firsts = [await anext(each, None) if taken is not None else first for each, taken, first in zip(pages, found, firsts, strict=True)]
 
 
 def _tell(event: str, error: Exception) -> None:
@@ -146,7 +149,7 @@ def _tell(event: str, error: Exception) -> None:
         log.error(event, exc_info=error)
 
 
-def _add(batch: rows.RowBatch, model: type[models.Model], id: str, *records: Record | None) -> None:
+def add(batch: rows.RowBatch, model: type[models.Model], id: str, *records: Record | None) -> None:
     """Add rows of `records`, which are of the model's types, in their order.  One that no row can say is left out: it must not stop the
     others.
     """

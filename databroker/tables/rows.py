@@ -117,10 +117,24 @@ def write(rows: RowBatch) -> None:
         with transaction.atomic():
             for model, differing in written.items():
                 _upsert(model, differing)
-            Membership.objects.filter(pk__in=old).delete()
-            Membership.objects.bulk_create(new, ignore_conflicts=True)  # another process may have been faster
+            Membership.rows.filter(pk__in=old).delete()
+            Membership.rows.bulk_create(new, ignore_conflicts=True)  # another process may have been faster
             for model in written:
-                model.objects.filter(pk__in=[id for its_model, id in rows.gone if its_model is model]).delete()
+                model.rows.filter(pk__in=[id for its_model, id in rows.gone if its_model is model]).delete()
+    finally:
+        connection.close()
+
+
+def differing(rows: RowBatch) -> set[tuple[type[models.Model], str]]:
+    """Rows, by table and id, that `write` would write or remove; call it in a thread."""
+    try:
+        found = {(model, row.pk) for model in MODELS for row in _differing(model, [row for row in rows.written if isinstance(row, model)])}
+        for model in MODELS:
+            gone = [id for its_model, id in rows.gone if its_model is model]
+            found |= {(model, id) for id in model.objects.filter(pk__in=gone).values_list("pk", flat=True)}
+        old, new = _memberships([row.pk for row in rows.written if isinstance(row, User)], rows.members)
+        members = {*Membership.objects.filter(pk__in=old).values_list("user_id", flat=True), *(member.user_id for member in new)}
+        return found | {(User, id) for id in members}
     finally:
         connection.close()
 
@@ -192,7 +206,7 @@ def _parts(seen: Mapping[str, tuple[float, str]]) -> Iterator[dict[str, tuple[fl
 
 def _upsert(model: type[models.Model], rows: list[models.Model]) -> None:
     fields = [field.name for field in model._meta.concrete_fields if not field.primary_key and field.name not in SEEN]
-    model.objects.bulk_create(rows, update_conflicts=True, unique_fields=["id"], update_fields=fields)
+    model.rows.bulk_create(rows, update_conflicts=True, unique_fields=["id"], update_fields=fields)
 
 
 def _text(data: Any, key: str, longest: int) -> str:

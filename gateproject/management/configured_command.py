@@ -1,5 +1,7 @@
 """Configured command: the base of manage.py's commands that work by the configuration."""
 
+import getpass
+import socket
 from typing import ClassVar
 
 from django.conf import settings
@@ -8,6 +10,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from config.options import Options
 from foundation.errors import ConfigError
 from gateproject.process.config_report import NO_FILE
+
+# The others write their tables, the audit log among them, where the admin can't read them.
+HAS_TABLES = ("all", "authenticate")
 
 
 class ConfiguredCommand(BaseCommand):
@@ -25,6 +30,20 @@ def configured() -> Options:
         raise unusable(settings.GATE_CONFIG_ERROR)
     options: Options = settings.GATE_OPTIONS
     return options
+
+
+def require_tables(options: Options) -> None:
+    """CommandError where the process of this configuration has not the admin's tables and audit log."""
+    if options.services not in HAS_TABLES:
+        raise CommandError(f"services is {options.services}: run it with the configuration of authenticate, which has the audit log")
+
+
+def command_line_user() -> str:
+    """Who runs a command, as the audit log names them: user@host."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"[:200]
+    except (KeyError, OSError):  # a user without a name
+        return socket.gethostname()[:200]
 
 
 def unusable(error: ConfigError) -> CommandError:

@@ -261,11 +261,11 @@ def main() -> int:
             print(tally.row(), flush=True)
             for reason in dict.fromkeys(tally.skipped):
                 print(f"      not built yet: {reason}", flush=True)
+            if tally.failures:
+                print(explain(tally), flush=True)
             if not target.is_alive():
                 break
-    failed = [tally for tally in tallies if tally.failures]
-    print(*map(explain, failed), sep="\n\n")
-    return 1 if failed else 0
+    return 1 if any(tally.failures for tally in tallies) else 0
 
 
 if __name__ == "__main__":

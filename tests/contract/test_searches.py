@@ -8,6 +8,7 @@ from django.db import connections
 
 from databroker.adminsite import search
 from databroker.models import Group, Membership, Session, User
+from tests.support.database import row
 from tests.support.postgresql import PostgresServer
 from tests.support.stores import use_postgresql
 
@@ -37,12 +38,12 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 def people() -> None:
-    Group.objects.create(id="g1", name="Engineering, north")
-    User.objects.create(id="oidc/alice", email="alice@a.org", name="Alice Adams")
-    User.objects.create(id="oidc/oezge", email="oezge@a.org", name="Özge 50%_")
-    Membership.objects.create(user_id="oidc/alice", group_id="g1")
-    Session.objects.create(id="s1", user_id="oidc/alice", client_address="2001:db8::1", last_route="App.a.org")
-    Session.objects.create(id="s2", user_id="oidc/oezge", client_address="192.0.2.22")
+    row(Group, id="g1", name="Engineering, north")
+    row(User, id="oidc/alice", email="alice@a.org", name="Alice Adams")
+    row(User, id="oidc/oezge", email="oezge@a.org", name="Özge 50%_")
+    row(Membership, user_id="oidc/alice", group_id="g1")
+    row(Session, id="s1", user_id="oidc/alice", client_address="2001:db8::1", last_route="App.a.org")
+    row(Session, id="s2", user_id="oidc/oezge", client_address="192.0.2.22")
 
 
 @pytest.mark.parametrize("few", [0, search.FEW])

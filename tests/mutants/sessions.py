@@ -161,6 +161,20 @@ details.without("no signed token as a claim", "_shown", never("_JWT.search(text)
 rows = door("databroker.tables.rows", "integration/test_admin_secrets.py")
 rows.without("no token reaches the tables", "add_session", in_text("user_agent", "access_token"))
 
+shown_rows = door("databroker.models", "unit/databroker/tables/test_rows.py")
+shown_rows.without("rows of records are not deleted beside the broker", "ShownRecords.delete", returns("super().delete()"))
+shown_rows.without("rows of records are not changed beside the broker", "ShownRecords.update", returns("super().update(**values)"))
+shown_rows.without("a row of a record is not saved", "ShownRecord.save", returns("super().save(*arguments, **options)"))
+table_check = door("databroker.tables.check", "integration/test_checkbroker.py")
+table_check.without("rows that no record has are found", "TableCheck._compared", never("id not in ids"))
+ended_by_command = door("gateproject.management.commands.endsessions", "integration/test_endsessions.py")
+ended_by_command.without(
+    "an ending by command is logged first", "_end", skips("await asyncio.to_thread(record_command, command_line_user(), action, id, model)")
+)
+ended_by_command.without(
+    "only the chosen people's sessions end", "_sessions_of", always('people is None or record.data.get("user_id") in people')
+)
+
 policy_page = door("proxy.policy_words", "unit/proxy/test_policy_words.py")
 policy_page.without("the values of headers stay out of the page", "_comparison", never('comparison.criterion == "http_header"'))
 
@@ -205,4 +219,7 @@ DOORS = (
     ending,
     details,
     rows,
+    shown_rows,
+    table_check,
+    ended_by_command,
 )

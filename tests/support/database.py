@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import pytest
 from asgiref.sync import sync_to_async
 from django.core.management.color import no_style
-from django.db import connection, connections
+from django.db import connection, connections, models
 from django.test.utils import setup_databases, teardown_databases
 
 Result = TypeVar("Result")
@@ -30,6 +30,12 @@ def database(database_once: None) -> Iterator[None]:
     tables = set(connection.introspection.django_table_names(only_existing=True, include_views=False)) - KEPT
     connection.ops.execute_sql_flush(connection.ops.sql_flush(no_style(), sorted(tables)))
     connection.close()
+
+
+def row(model: type[models.Model], **values: Any) -> Any:
+    """A row of a table that only shows records, as its one writer makes it."""
+    (made,) = model.rows.bulk_create([model(**values)])  # type: ignore[attr-defined]
+    return made
 
 
 async def in_database(question: Callable[[], Result]) -> Result:

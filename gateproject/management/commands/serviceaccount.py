@@ -1,9 +1,7 @@
 """`manage.py serviceaccount`: makes, lists, renews and revokes service accounts, programs that get in without a person."""
 
 import asyncio
-import getpass
 import json
-import socket
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -20,11 +18,8 @@ from databroker.records import ServiceAccountRecord
 from databroker.service_accounts import KEEP, NEVER, AccountError, ServiceAccounts, checked_name
 from foundation.errors import BrokerError, ConfigError
 from gateproject.management.broker_access import opened_broker
-from gateproject.management.configured_command import ConfiguredCommand, configured
+from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, require_tables
 from gateproject.process.database import migrate
-
-# The others write their log where the admin can't read it.
-HAS_THE_LOG = ("all", "authenticate")
 
 
 class Command(ConfiguredCommand):
@@ -48,8 +43,7 @@ class Command(ConfiguredCommand):
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = configured()
-        if options.services not in HAS_THE_LOG:
-            raise CommandError(f"services is {options.services}: run it with the configuration of authenticate, which has the audit log")
+        require_tables(options)
         try:
             options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
             migrate(options)
@@ -64,7 +58,10 @@ class Command(ConfiguredCommand):
     def _create(self, options: Options, arguments: dict[str, Any]) -> None:
         lifetime = _seconds("--expires", arguments["expires"])
         token = _logged(
-            options, CREATES, arguments["name"], lambda accounts, name: accounts.create(name, arguments["group"], lifetime, _me())
+            options,
+            CREATES,
+            arguments["name"],
+            lambda accounts, name: accounts.create(name, arguments["group"], lifetime, command_line_user()),
         )
         self._show(token)
 
@@ -101,11 +98,11 @@ class Command(ConfiguredCommand):
 def _logged(options: Options, action: str, name: str, work: Callable[[ServiceAccounts, str], Awaitable[Any]]) -> Any:
     """First the log: what can't be told of must not be done."""
     checked_name(name)
-    record_command(_me(), action, name, ServiceAccount)
+    record_command(command_line_user(), action, name, ServiceAccount)
     try:
         return _run(options, lambda accounts: work(accounts, name))
     except (AccountError, BrokerError):
-        record_command(_me(), FAILED, name, ServiceAccount)
+        record_command(command_line_user(), FAILED, name, ServiceAccount)
         raise
 
 
@@ -121,13 +118,6 @@ def _hint(options: Options) -> str:
     if options.databroker_storage_type == "memory" and options.databroker_service_url is None and options.grpc_address is not None:
         return ": with databroker_storage_type memory the records live in the running gate, and end with it"
     return ""
-
-
-def _me() -> str:
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"[:200]
-    except (KeyError, OSError):  # a user without a name
-        return socket.gethostname()[:200]
 
 
 def _seconds(name: str, written: str) -> float | None:

@@ -22,7 +22,7 @@ from databroker.store.database import DatabaseStore
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
-from tests.support.database import in_database
+from tests.support.database import in_database, row
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -51,15 +51,15 @@ def pages(store: MemoryStore) -> AdminPages:
 
 @pytest.fixture
 def people(store: MemoryStore) -> None:
-    Group.objects.create(id="g1", name="engineering", email="eng@a.org")
-    User.objects.create(id="oidc/alice", email="alice@a.org", name="Alice", last_sign_in=NOON)
-    User.objects.create(id="oidc/bob", email="bob@a.org")
-    Membership.objects.create(user_id="oidc/alice", group_id="g1")
-    Membership.objects.create(user_id="oidc/alice", group_id="a-group-without-a-record")
+    row(Group, id="g1", name="engineering", email="eng@a.org")
+    row(User, id="oidc/alice", email="alice@a.org", name="Alice", last_sign_in=NOON)
+    row(User, id="oidc/bob", email="bob@a.org")
+    row(Membership, user_id="oidc/alice", group_id="g1")
+    row(Membership, user_id="oidc/alice", group_id="a-group-without-a-record")
     for id, user in (("s1", "oidc/alice"), ("s2", "oidc/alice"), ("s3", "oidc/nobody"), ("s4", None)):
-        Session.objects.create(id=id, user_id=user, since=NOON, expires=NOON, client_address="192.0.2.1", user_agent="Browser/1.0")
+        row(Session, id=id, user_id=user, since=NOON, expires=NOON, client_address="192.0.2.1", user_agent="Browser/1.0")
         async_to_sync(store.put)(SESSION, id, {"user_id": user})
-    Session.objects.filter(pk="s1").update(last_seen=SEEN, last_route="app.a.org:8443")
+    Session.rows.filter(pk="s1").update(last_seen=SEEN, last_route="app.a.org:8443")
 
 
 @pytest.mark.parametrize("page", ["", "databroker/", *LISTS])
@@ -110,8 +110,8 @@ def test_lists_are_searched_and_filtered(pages, people, page, query, found):
 
 
 def test_a_long_list_of_members_ends_in_a_link_to_all_of_them(pages, people):
-    User.objects.bulk_create([User(id=f"oidc/{number:03}", email=f"{number:03}@a.org") for number in range(150)])
-    Membership.objects.bulk_create([Membership(user_id=f"oidc/{number:03}", group_id="g1") for number in range(150)])
+    User.rows.bulk_create([User(id=f"oidc/{number:03}", email=f"{number:03}@a.org") for number in range(150)])
+    Membership.rows.bulk_create([Membership(user_id=f"oidc/{number:03}", group_id="g1") for number in range(150)])
     page = pages.get("databroker/group/g1/change/").content.decode()
     assert page.count("@a.org</a>") == 100
     assert 'href="/admin/databroker/user/?groups__id__exact=g1"' in page
@@ -120,10 +120,10 @@ def test_a_long_list_of_members_ends_in_a_link_to_all_of_them(pages, people):
 
 def test_what_people_send_can_not_become_markup(pages):
     evil = "<script>alert(1)</script>"
-    Group.objects.create(id="g", name=evil)
-    User.objects.create(id="oidc/e", name=evil, email=evil)
-    Membership.objects.create(user_id="oidc/e", group_id="g")
-    Session.objects.create(id="s", user_id="oidc/e", user_agent=evil, client_address=evil, last_route=evil)
+    row(Group, id="g", name=evil)
+    row(User, id="oidc/e", name=evil, email=evil)
+    row(Membership, user_id="oidc/e", group_id="g")
+    row(Session, id="s", user_id="oidc/e", user_agent=evil, client_address=evil, last_route=evil)
     AuditEntry.objects.create(who=evil, object_words=evil, action=evil, address=evil)
     for page in (*LISTS, "databroker/session/s/change/", f"databroker/user/{quote('oidc/e')}/change/", "databroker/group/g/change/"):
         content = pages.get(page).content.decode()
@@ -170,7 +170,7 @@ def test_a_session_ends_in_a_store_that_is_in_the_same_database(form):
     """A transaction of the page would keep the store from writing until it gives up."""
     page, fields = form
     store = DatabaseStore(deadline=1.0)
-    Session.objects.create(id="s1")
+    row(Session, id="s1")
     async_to_sync(store.put)(SESSION, "s1", {"user_id": "oidc/alice"})
     response = AdminPages(admin.register, group_admin.register, broker=LocalBroker(store)).post(page, _selected_action=["s1"], **fields)
     assert "away" not in text_of(response)
@@ -222,7 +222,7 @@ def test_all_sessions_of_the_people_behind_some_sessions_end(pages, people, stor
 
 
 def test_sessions_are_sorted_by_when_they_were_last_seen(pages, people):
-    Session.objects.filter(pk="s3").update(last_seen=NOON)
+    Session.rows.filter(pk="s3").update(last_seen=NOON)
     column = str(SessionAdmin.list_display.index("seen") + 1)
     content = pages.get("databroker/session/", o=f"-{column}").content.decode()
     assert [id for id in re.findall(r"session/(s\d)/change/", content) if id in ("s1", "s3")] == ["s1", "s3"]
@@ -278,8 +278,8 @@ def test_the_audit_log_outlives_who_is_in_it(pages, people):
     pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
     before = AuditEntry.objects.values().get()
     get_user_model().objects.all().delete()
-    Session.objects.all().delete()
-    User.objects.all().delete()
+    Session.rows.all().delete()
+    User.rows.all().delete()
     assert AuditEntry.objects.values().get() == before
 
 
@@ -351,9 +351,9 @@ def test_a_list_asks_the_database_no_more_for_fifty_rows_than_for_five(pages, pa
 
     def more(first: int, last: int) -> None:
         for number in range(first, last):
-            User.objects.create(id=f"oidc/{number}", email=f"{number}@a.org")
-            Group.objects.create(id=f"g{number}")
-            Session.objects.create(id=f"s{number}", user_id=f"oidc/{number}")
+            row(User, id=f"oidc/{number}", email=f"{number}@a.org")
+            row(Group, id=f"g{number}")
+            row(Session, id=f"s{number}", user_id=f"oidc/{number}")
             AuditEntry.objects.create(who="ann@a.org", object_words="x", action="ends the session")
 
     more(0, 5)
@@ -364,6 +364,6 @@ def test_a_list_asks_the_database_no_more_for_fifty_rows_than_for_five(pages, pa
 
 
 def test_a_group_keeps_its_size_in_a_filtered_list(pages, people):
-    Membership.objects.create(user_id="oidc/bob", group_id="g1")
+    row(Membership, user_id="oidc/bob", group_id="g1")
     page = pages.get("databroker/group/", members__id__exact="oidc/alice").content.decode()
     assert '<td class="field-size">2</td>' in page

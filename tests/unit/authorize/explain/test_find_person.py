@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from authorize.explain.find_person import found_person
 from databroker.models import Group, Membership, Session, User
+from tests.support.database import row
 from tests.support.options import make_options
 from tests.unit.authorize.builders import user
 
@@ -21,16 +22,16 @@ def own(database: None, tmp_path: Path) -> SimpleNamespace:
     async def identity_of_session(session_id: str) -> Any:
         return BOB if session_id == "s1" else None
 
-    User.objects.create(id="oidc/2", email="Bob@corp.com")
-    Group.objects.create(id="sales")
-    Membership.objects.create(user_id="oidc/2", group_id="sales")
+    row(User, id="oidc/2", email="Bob@corp.com")
+    row(Group, id="sales")
+    row(Membership, user_id="oidc/2", group_id="sales")
     authorize = SimpleNamespace(identity_of_session=identity_of_session, sources_of=lambda identity: "sources")
     return SimpleNamespace(authorize=authorize, options=make_options(tmp_path))
 
 
 def session(id: str, hours: int) -> None:
     now = timezone.now()
-    Session.objects.create(id=id, user_id="oidc/2", since=now, expires=now + timedelta(hours=hours))
+    row(Session, id=id, user_id="oidc/2", since=now, expires=now + timedelta(hours=hours))
 
 
 @pytest.mark.parametrize("written", ["bob@corp.com", "BOB@corp.com", "oidc/2"])

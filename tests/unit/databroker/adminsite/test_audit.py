@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from databroker.admin import record_action
 from databroker.adminsite.audit import STRANGER, name_of, record_command, who
 from databroker.models import AuditEntry, Session, User
+from tests.support.database import row
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -118,7 +119,7 @@ def test_an_administrator_is_named_as_people_know_them():
 
 
 def test_a_session_is_named_in_words_that_outlive_it():
-    User.objects.create(id="oidc/bob", email="bob@a.org")
+    row(User, id="oidc/bob", email="bob@a.org")
     assert name_of(Session(id="s", user_id="oidc/bob", client_address="192.0.2.1")) == "bob@a.org, from 192.0.2.1"
     assert name_of(Session(id="s", user_id="oidc/none")) == "oidc/none, from an unknown address"
     assert name_of(Session(id="s")) == "an unknown person, from an unknown address"

@@ -16,6 +16,7 @@ from databroker.models import AuditEntry, Session, User
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
+from tests.support.database import row
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -50,7 +51,7 @@ def request_scope(store: MemoryStore) -> dict[str, Any]:
 
 def put(store: MemoryStore, id: str, user_id: str | None) -> None:
     async_to_sync(store.put)(SESSION, id, {"user_id": user_id})
-    Session.objects.create(id=id, user_id=user_id, client_address="192.0.2.1")
+    row(Session, id=id, user_id=user_id, client_address="192.0.2.1")
 
 
 async def fill(store: MemoryStore, ids: list[str]) -> None:
@@ -80,7 +81,7 @@ def told() -> list[tuple[str, str, str]]:
 
 
 def test_sessions_end_in_store_and_table_and_each_is_told_of(store):
-    User.objects.create(id="oidc/bob", email="bob@a.org")
+    row(User, id="oidc/bob", email="bob@a.org")
     put(store, "s1", "oidc/bob")
     put(store, "s2", None)
     put(store, "s3", "oidc/bob")
@@ -165,7 +166,7 @@ def test_a_broker_that_fails_while_a_persons_sessions_end_is_told_of_once_more()
 def test_an_action_that_takes_too_long_stops_and_says_so(store):
     ids = [f"{number:05}" for number in range(2 * AT_ONCE)]
     async_to_sync(fill)(store, ids)
-    Session.objects.bulk_create([Session(id=id, user_id="oidc/bob") for id in ids])
+    Session.rows.bulk_create([Session(id=id, user_id="oidc/bob") for id in ids])
     ticks = iter(range(1000))
     ending = EndSessionsAction(request_to(store), clock=lambda: float(next(ticks)), timeout=2.0)
     ending.end_all_sessions(["oidc/bob"])
@@ -199,7 +200,7 @@ def test_a_person_without_an_id_is_nobody(store):
 def test_more_sessions_than_a_page_end(store):
     ids = [f"{number:05}" for number in range(2 * AT_ONCE + 1)]
     async_to_sync(fill)(store, ids)
-    Session.objects.bulk_create([Session(id=id, user_id="oidc/bob") for id in ids])
+    Session.rows.bulk_create([Session(id=id, user_id="oidc/bob") for id in ids])
     assert end_all_sessions(store, ["oidc/bob"]) == len(ids)
     assert left(store) == []
     assert not Session.objects.exists()

@@ -8,6 +8,7 @@ from databroker import admin
 from databroker.adminsite import group_admin
 from databroker.models import Group
 from tests.support.admin import AdminPages, text_of
+from tests.support.database import row
 
 pytestmark = pytest.mark.usefixtures("database")
 PAGE = "databroker/group/"
@@ -35,7 +36,7 @@ def test_an_empty_page_says_why_it_is_empty(options: dict[str, object], told: st
 
 
 def test_where_a_directory_was_read_there_is_nothing_to_explain() -> None:
-    Group.objects.create(id="g1", name="engineering")
+    row(Group, id="g1", name="engineering")
     text = text_of(pages().get(PAGE))
     assert "engineering" in text
     assert "none has been read" not in text

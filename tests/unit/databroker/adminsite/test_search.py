@@ -4,19 +4,20 @@ import pytest
 
 from databroker.adminsite import search
 from databroker.models import Group, Membership, Session, User
+from tests.support.database import row
 
 
 @pytest.fixture(autouse=True)
 def people(database: None) -> None:
-    Group.objects.create(id="g1", name="Engineering, north")
-    User.objects.create(id="oidc/alice", email="alice@a.org", name="Alice Adams")
-    User.objects.create(id="oidc/bob", email="bob@a.org", name="Bob Adams")
-    Membership.objects.create(user_id="oidc/alice", group_id="g1")
-    Membership.objects.create(user_id="oidc/bob", group_id="group-without-a-record")
-    Session.objects.create(id="s1", user_id="oidc/alice", client_address="192.0.2.1", last_route="app.a.org")
-    Session.objects.create(id="s2", user_id="oidc/bob", client_address="192.0.2.22", last_route="wiki.a.org")
-    Session.objects.create(id="s3", user_id="oidc/gone")
-    Session.objects.create(id="s4")
+    row(Group, id="g1", name="Engineering, north")
+    row(User, id="oidc/alice", email="alice@a.org", name="Alice Adams")
+    row(User, id="oidc/bob", email="bob@a.org", name="Bob Adams")
+    row(Membership, user_id="oidc/alice", group_id="g1")
+    row(Membership, user_id="oidc/bob", group_id="group-without-a-record")
+    row(Session, id="s1", user_id="oidc/alice", client_address="192.0.2.1", last_route="app.a.org")
+    row(Session, id="s2", user_id="oidc/bob", client_address="192.0.2.22", last_route="wiki.a.org")
+    row(Session, id="s3", user_id="oidc/gone")
+    row(Session, id="s4")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.service_account_token import is_secret
 from foundation.errors import BrokerError
 from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
+from tests.support.database import row
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -56,7 +57,7 @@ def test_an_account_is_made_and_its_secret_shown_once(pages: AdminPages, store: 
     assert record is not None
     assert (list(record.data["groups"]), record.data["created_by"]) == (["a", "b"], "ann")
     assert told() == [("creates the service account", "ci")]
-    ServiceAccount.objects.create(id="ci", groups="a, b")
+    row(ServiceAccount, id="ci", groups="a, b")
     assert secret not in pages.get(LIST).content.decode()
     assert "ci" in text_of(pages.get(LIST))
     assert all(secret not in str(row) for row in AuditEntry.objects.values())
@@ -76,7 +77,7 @@ def test_what_can_not_be_made_is_explained(pages: AdminPages) -> None:
 
 def test_a_new_secret_replaces_the_old_one(pages: AdminPages, store: MemoryStore) -> None:
     first = make(pages)
-    ServiceAccount.objects.create(id="ci")
+    row(ServiceAccount, id="ci")
     second = secret_in(pages.post(LIST, action="rotate", _selected_action="ci"))
     assert is_secret(second, kept_hash(store))
     assert not is_secret(first, kept_hash(store))
@@ -85,7 +86,7 @@ def test_a_new_secret_replaces_the_old_one(pages: AdminPages, store: MemoryStore
 
 def test_revoked_is_gone(pages: AdminPages, store: MemoryStore) -> None:
     make(pages)
-    ServiceAccount.objects.create(id="ci")
+    row(ServiceAccount, id="ci")
     pages.post(LIST, action="revoke", _selected_action="ci")
     assert kept_hash(store) == ""
     assert told()[-1] == ("revokes the service account", "ci")
@@ -104,7 +105,7 @@ def test_a_broker_that_is_away_is_told_of(store: MemoryStore) -> None:
     away.get = store.get
     pages = AdminPages(service_account_admin.register, broker=away)
     assert "nothing was changed" in text_of(pages.post(ADD, name="ci", groups="", lifetime=""))
-    ServiceAccount.objects.create(id="ci")
+    row(ServiceAccount, id="ci")
     pages.post(LIST, action="revoke", _selected_action="ci")
     assert ServiceAccount.objects.filter(pk="ci").exists()
     assert told()[-1] == ("could not do that to the service account", "ci")

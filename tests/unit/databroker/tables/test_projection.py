@@ -17,7 +17,7 @@ from databroker.store.memory import MemoryStore
 from databroker.tables import rows
 from databroker.tables.projection import Projection
 from tests.support.brokers import BrokerOverALine
-from tests.support.database import in_database
+from tests.support.database import in_database, row
 
 NOW = 1_700_000_000.0
 
@@ -131,8 +131,8 @@ async def test_somebody_who_leaves_a_group_is_no_longer_shown_in_it():
 
 
 async def test_rows_of_an_earlier_run_are_removed_and_many_records_loaded():
-    await in_database(lambda: Session.objects.bulk_create([Session(id=f"old{number:03}") for number in range(450)]))
-    await in_database(lambda: Group.objects.create(id="old"))
+    await in_database(lambda: Session.rows.bulk_create([Session(id=f"old{number:03}") for number in range(450)]))
+    await in_database(lambda: row(Group, id="old"))
     store = MemoryStore()
     for number in range(450):
         await store.put(SESSION, f"new{number:03}", {"user_id": f"oidc/{number}"})
@@ -217,7 +217,7 @@ async def test_the_admin_can_write_while_the_projection_does():
         await store.put(SESSION, f"{number:04}", {"user_id": "oidc/1"})
 
     def write_beside() -> None:
-        Group.objects.update_or_create(pk="beside", defaults={"name": "x"})
+        Group.rows.bulk_create([Group(pk="beside", name="x")], ignore_conflicts=True)
 
     async with following(BrokerOverALine(store)):
         for _ in range(20):

@@ -6,10 +6,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from databroker.models import Group, ServiceAccount, Session, User
+from databroker.models import DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.records import DIRECTORY_USER, SERVICE_ACCOUNT, USER, Record
 from databroker.tables.rows import AT_ONCE, RowBatch, add_group, add_service_account, add_session, add_user, moment, write, write_seen
 from foundation.errors import BrokerError
+from tests.support.database import row
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 
@@ -93,7 +94,7 @@ def test_only_the_directory_makes_members():
 
 @pytest.mark.usefixtures("database")
 def test_when_a_session_was_last_seen_is_written_to_its_row_and_makes_none():
-    Session.objects.bulk_create([Session(id="s1", client_address="192.0.2.1"), Session(id="s2", last_route="kept")])
+    Session.rows.bulk_create([Session(id="s1", client_address="192.0.2.1"), Session(id="s2", last_route="kept")])
     missing = write_seen({"s1": (NOON.timestamp(), "x" * 300), "gone": (NOON.timestamp(), "a.org")})
     assert missing == {"gone"}
     assert list(Session.objects.order_by("pk").values_list("pk", "last_seen", "last_route", "client_address")) == [
@@ -104,7 +105,7 @@ def test_when_a_session_was_last_seen_is_written_to_its_row_and_makes_none():
 
 @pytest.mark.usefixtures("database")
 def test_a_moment_that_another_process_saw_later_stays():
-    Session.objects.bulk_create([Session(id="s1", last_seen=NOON, last_route="later.org"), Session(id="s2")])
+    Session.rows.bulk_create([Session(id="s1", last_seen=NOON, last_route="later.org"), Session(id="s2")])
     assert write_seen({"s1": (NOON.timestamp() - 1, "a.org"), "s2": (NOON.timestamp(), "a.org")}) == set()
     assert list(Session.objects.order_by("pk").values_list("last_seen", "last_route")) == [(NOON, "later.org"), (NOON, "a.org")]
     write_seen({"s1": (NOON.timestamp() + 1, "newest.org")})
@@ -114,7 +115,7 @@ def test_a_moment_that_another_process_saw_later_stays():
 @pytest.mark.usefixtures("database")
 def test_many_sessions_are_written_in_short_transactions():
     ids = [f"{number:05}" for number in range(2 * AT_ONCE + 1)]
-    Session.objects.bulk_create([Session(id=id) for id in ids[1:]])
+    Session.rows.bulk_create([Session(id=id) for id in ids[1:]])
     assert write_seen({id: (NOON.timestamp(), "a.org") for id in ids}) == {"00000"}
     assert Session.objects.filter(last_seen=NOON, last_route="a.org").count() == 2 * AT_ONCE
 
@@ -122,7 +123,7 @@ def test_many_sessions_are_written_in_short_transactions():
 @pytest.mark.usefixtures("database")
 def test_a_session_that_is_refreshed_keeps_when_it_was_last_seen():
     refreshed = Record("session", "s", {"user_id": "oidc/1", "user_agent": "new"}, version=2, modified=0.0)
-    Session.objects.create(id="s", last_seen=NOON, last_route="a.org", user_agent="old")
+    row(Session, id="s", last_seen=NOON, last_route="a.org", user_agent="old")
     batch = RowBatch()
     add_session(batch, "s", refreshed)
     write(batch)
@@ -148,10 +149,10 @@ def test_a_service_account_has_a_row_without_its_secret_and_is_seen_under_its_ow
     rows = RowBatch()
     add_service_account(rows, "ci", record(SERVICE_ACCOUNT, **facts))
     write(rows)
-    (row,) = ServiceAccount.objects.values()
-    assert (row["id"], row["groups"], row["created"], row["created_by"]) == ("ci", "a, b", NOON, "ann")
-    assert "5ec3e7" not in str(row)
-    Session.objects.create(id="ci")
+    (account,) = ServiceAccount.objects.values()
+    assert (account["id"], account["groups"], account["created"], account["created_by"]) == ("ci", "a, b", NOON, "ann")
+    assert "5ec3e7" not in str(account)
+    row(Session, id="ci")
     assert write_seen({"service_account/ci": (NOON.timestamp(), "app"), "service_account/no": (1.0, "app"), "x": (1.0, "app")}) == {
         "service_account/no",
         "x",
@@ -164,3 +165,38 @@ def test_a_service_account_has_a_row_without_its_secret_and_is_seen_under_its_ow
     add_service_account(gone, "ci", None)
     write(gone)
     assert not ServiceAccount.objects.exists()
+
+
+@pytest.mark.parametrize("model", [Group, User, Membership, Session, ServiceAccount, DirectoryRun])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model().save(),
+        lambda model: model(pk=1).delete(),
+        lambda model: model.objects.create(),
+        lambda model: model.objects.get_or_create(pk=7),
+        lambda model: model.objects.update_or_create(pk=7),
+        lambda model: model.objects.bulk_create([model()]),
+        lambda model: model.objects.bulk_update([model(pk=7)], ["id"]),
+        lambda model: model.objects.all().delete(),
+        lambda model: model.objects.filter(pk=7).update(pk=8),
+    ],
+    ids=["save", "delete", "create", "get_or_create", "update_or_create", "bulk_create", "bulk_update", "delete all", "update"],
+)
+def test_who_changes_a_row_is_told_what_changes_the_record(database, model, change):
+    with pytest.raises(TypeError, match="only shows what the data broker keeps: "):
+        change(model)
+
+
+def test_related_rows_are_no_way_round(database):
+    person, group = row(User, id="oidc/1"), row(Group, id="g1")
+    row(Session, id="s1", user_id="oidc/1")
+    for change in (
+        lambda: person.sessions.all().delete(),
+        lambda: person.sessions.update(user_id=None),
+        lambda: person.groups.add(group),
+        lambda: person.sessions.create(id="s2"),
+    ):
+        with pytest.raises(TypeError, match="only shows what the data broker keeps"):
+            change()
+    assert (Session.objects.count(), Membership.objects.count()) == (1, 0)

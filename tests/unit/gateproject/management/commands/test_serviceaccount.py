@@ -13,6 +13,7 @@ from django.utils import timezone
 from config.options import Options
 from databroker.models import AuditEntry, ServiceAccount
 from foundation.crypto.service_account_token import name_in
+from tests.support.database import row
 from tests.support.options import make_options
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -38,7 +39,7 @@ def told() -> list[tuple[str, str]]:
 def test_the_life_of_an_account(options: Options) -> None:
     token = run(options, "create", "ci", "--group", "a", "--group", "b", "--expires", "30d")
     assert name_in(token) == "ci", "standard output holds the secret and nothing else"
-    ServiceAccount.objects.create(id="ci", last_seen=timezone.now(), last_route="app.example.com")
+    row(ServiceAccount, id="ci", last_seen=timezone.now(), last_route="app.example.com")
     (listed,) = json.loads(run(options, "list", "--json"))
     assert (listed["name"], listed["groups"], listed["last_route"]) == ("ci", ["a", "b"], "app.example.com")
     assert listed["expires"] > listed["created"]

@@ -1,0 +1,58 @@
+"""`manage.py checkbroker`: are the admin's tables what the data broker keeps?  With `--repair` they are afterwards."""
+
+import asyncio
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.db import Error
+
+from config.options import Options
+from databroker.tables.check import TableCheck
+from foundation.errors import BrokerError
+from gateproject.management.broker_access import opened_broker
+from gateproject.management.configured_command import ConfiguredCommand, configured, require_tables
+from gateproject.process.database import migrate
+
+MOST_LINES = 100
+
+
+class Command(ConfiguredCommand):
+    help = "Compare the admin's tables with the records of the data broker; exit 0 if each says the same, else 1."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--repair", action="store_true", help="write the rows anew that differ; records are never changed")
+
+    def handle(self, *args: Any, **arguments: Any) -> None:
+        options = configured()
+        require_tables(options)
+        try:
+            options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            migrate(options)
+            is_right = asyncio.run(self._check(options, arguments["repair"]))
+        except BrokerError as error:
+            raise CommandError(f"nothing was compared: {error}") from error
+        except Error as error:
+            raise CommandError(f"the tables can't be read or written: {error}") from error
+        if not is_right:
+            raise SystemExit(1)
+
+    async def _check(self, options: Options, with_repair: bool) -> bool:
+        async with opened_broker(options) as broker:
+            check = TableCheck(broker)
+            await check.run()
+            for model, count in check.records.items():
+                wrong = sum(table is model for table, _ in check.wrong)
+                state = f"{wrong} rows differ" if wrong else "the table says the same"
+                self.stdout.write(f"{model._meta.verbose_name_plural}: {count} records; {state}")
+            for table, id in sorted(check.wrong, key=lambda entry: entry[1])[:MOST_LINES]:
+                self.stdout.write(f"  {table._meta.verbose_name} {id}")
+            if len(check.wrong) > MOST_LINES:
+                self.stdout.write(f"  ... and {len(check.wrong) - MOST_LINES} more")
+            if check.wrong and with_repair:
+                found = len(check.wrong)
+                await check.repair()
+                self.stdout.write(f"{found - len(check.wrong)} of {found} rows are written anew")
+            elif check.wrong:
+                self.stdout.write("`manage.py checkbroker --repair` writes them anew")
+            return not check.wrong

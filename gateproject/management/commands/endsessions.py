@@ -1,0 +1,81 @@
+"""`manage.py endsessions`: ends sessions, of chosen people or by id, at once and everywhere."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.db import Error
+
+from config.options import Options
+from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, record_command
+from databroker.client import BrokerClient, every
+from databroker.end_sessions import batches, end_sessions
+from databroker.models import Session, User
+from databroker.records import SESSION, USER
+from foundation.errors import BrokerError
+from gateproject.management.broker_access import opened_broker
+from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, require_tables
+from gateproject.process.database import migrate
+
+EVERYBODY = "everybody"
+
+
+class Command(ConfiguredCommand):
+    help = "End sessions, at once and everywhere: their next request leads to the sign-in, and open streams are cut."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        chosen = parser.add_mutually_exclusive_group(required=True)
+        chosen.add_argument("--session", nargs="+", metavar="ID", help="these sessions, by the id that the admin and the log tell")
+        chosen.add_argument("--user", nargs="+", metavar="USER", help="all sessions of these people: an e-mail address or PROVIDER/SUBJECT")
+        chosen.add_argument("--everybody", action="store_true", help="all sessions that there are")
+
+    def handle(self, *args: Any, **arguments: Any) -> None:
+        options = configured()
+        require_tables(options)
+        try:
+            options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            migrate(options)
+            ended = asyncio.run(_end(options, arguments["session"], arguments["user"] or []))
+        except BrokerError as error:
+            raise CommandError(f"not all sessions are ended: {error}") from error
+        except Error as error:
+            raise CommandError(f"the audit log can't be written: {error}") from error
+        self.stdout.write(f"{ended} sessions are ended" if ended != 1 else "1 session is ended")
+
+
+async def _end(options: Options, sessions: list[str] | None, people: list[str]) -> int:
+    async with opened_broker(options) as broker:
+        whom = [(id, Session, ENDS, NOT_ENDED) for id in sessions or ()]
+        whom += [(id, User, ENDS_ALL, NOT_ENDED_ALL) for id in people or ([] if sessions else [EVERYBODY])]
+        # First the log: what can't be told of must not be done.
+        for id, model, action, _ in whom:
+            await asyncio.to_thread(record_command, command_line_user(), action, id, model)
+        try:
+            if sessions is not None:
+                return len(await end_sessions(broker, sessions))
+            ids = await _people(broker, people) if people else None
+            return sum([len(await end_sessions(broker, batch)) async for batch in batches(_sessions_of(broker, ids))])
+        except BrokerError:
+            for id, model, _, failed in whom:
+                await asyncio.to_thread(record_command, command_line_user(), failed, id, model)
+            raise
+
+
+async def _people(broker: BrokerClient, named: list[str]) -> set[str]:
+    """Ids of these people; CommandError for an address that nobody has, so that nobody believes a misspelt person to be out."""
+    emails, found = {name.lower() for name in named if "/" not in name}, dict[str, str]()
+    if emails:
+        addresses = {record.id: str(record.data.get("email") or "").lower() async for record in every(broker, USER)}
+        found = {id: email for id, email in addresses.items() if email in emails}
+    if unknown := sorted(emails - set(found.values())):
+        raise CommandError(f"nobody is ended: {', '.join(unknown)} is no address of anybody who has signed in")
+    return {*found, *(name for name in named if "/" in name)}
+
+
+async def _sessions_of(broker: BrokerClient, people: set[str] | None) -> AsyncIterator[str]:
+    """Ids of live sessions, of these people or of everybody."""
+    async for record in every(broker, SESSION):
+        if people is None or record.data.get("user_id") in people:
+            yield record.id

@@ -1,0 +1,91 @@
+"""Tables and store compared from a shell: what differs is told and, on demand, written anew; records are never touched."""
+
+import asyncio
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from config.options import Options
+from databroker.models import Group, Membership, ServiceAccount, Session, User
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER
+from databroker.tables import check
+from gateproject.management.broker_access import opened_broker
+from tests.support.database import row
+from tests.support.options import make_options
+from tests.support.redis_server import RedisServer
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+@pytest.fixture
+def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Options]:
+    monkeypatch.setattr(check, "SETTLES", 0.0)
+    with RedisServer(tmp_path / "redis") as server:
+        options = make_options(tmp_path, databroker_storage_type="kvstore", databroker_storage_connection_string=server.url)
+        asyncio.run(_fill(options))
+        assert run(options, "--repair")[0] == 0
+        yield options
+
+
+async def _fill(options: Options) -> None:
+    async with opened_broker(options) as broker:
+        await broker.put(USER, "oidc/1", {"email": "ann@a.org"})
+        await broker.put(DIRECTORY_USER, "oidc/1", {"group_ids": ["g1"]})
+        await broker.put(DIRECTORY_GROUP, "g1", {"name": "engineering"})
+        await broker.put(SERVICE_ACCOUNT, "ci", {"groups": ["a"]})
+        for number in range(1200):
+            await broker.put(SESSION, f"s{number}", {"user_id": "oidc/1"})
+
+
+def run(options: Options, *arguments: str) -> tuple[int, str]:
+    out = io.StringIO()
+    with override_settings(GATE_OPTIONS=options, GATE_CONFIG_ERROR=None):
+        try:
+            call_command("checkbroker", *arguments, stdout=out)
+        except SystemExit as ended:
+            return int(str(ended.code)), out.getvalue()
+    return 0, out.getvalue()
+
+
+def test_tables_that_are_right_are_left_alone(options: Options) -> None:
+    status, told = run(options)
+    assert status == 0
+    assert "sessions: 1200 records; the table says the same" in told
+    assert "differ" not in told
+
+
+WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "a session's row is gone": (lambda: Session.rows.filter(pk="s7").delete(), "session s7"),
+    "a session's row has no record": (lambda: row(Session, id="stolen"), "session stolen"),
+    "a session's row says another person": (lambda: Session.rows.filter(pk="s7").update(user_id="oidc/2"), "session s7"),
+    "a person's row is gone": (lambda: User.rows.all().delete(), "user oidc/1"),
+    "a person's row says another address": (lambda: User.rows.update(email="eve@a.org"), "user oidc/1"),
+    "a membership is gone": (lambda: Membership.rows.all().delete(), "user oidc/1"),
+    "a membership is invented": (lambda: row(Membership, user_id="oidc/1", group_id="admins"), "user oidc/1"),
+    "a group's row has no record": (lambda: row(Group, id="g2"), "group g2"),
+    "a service account's row is gone": (lambda: ServiceAccount.rows.all().delete(), "service account ci"),
+}
+
+
+@pytest.mark.parametrize(("harm", "what"), WRONG.values(), ids=WRONG)
+def test_what_differs_is_told_and_repaired(options: Options, harm: Callable[[], object], what: str) -> None:
+    harm()
+    status, told = run(options)
+    assert (status, [line.strip() for line in told.splitlines() if line.startswith("  ")]) == (1, [what])
+    status, told = run(options, "--repair")
+    assert status == 0
+    assert "1 of 1 rows are written anew" in told
+    assert run(options)[0] == 0
+    assert Session.objects.count() == 1200
+
+
+def test_a_store_that_is_away_is_told(tmp_path: Path) -> None:
+    options = make_options(
+        tmp_path, databroker_storage_type="kvstore", databroker_storage_connection_string="redis://127.0.0.1:1", grpc_client_timeout="1s"
+    )
+    with pytest.raises(CommandError, match="nothing was compared"):
+        run(options)

@@ -1,0 +1,94 @@
+"""Sessions that an operator ends from a shell: which ones, what is told, and what the audit log says first."""
+
+import asyncio
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from config.options import Options
+from databroker.models import AuditEntry
+from databroker.records import SESSION, USER
+from gateproject.management.broker_access import opened_broker
+from tests.support.options import make_options
+from tests.support.redis_server import RedisServer
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def options(tmp_path: Path, server: RedisServer) -> Options:
+    options = make_options(tmp_path, databroker_storage_type="kvstore", databroker_storage_connection_string=server.url)
+    asyncio.run(_fill(options))
+    return options
+
+
+async def _fill(options: Options) -> None:
+    async with opened_broker(options) as broker:
+        for id, email in (("oidc/1", "Ann@a.org"), ("oidc/2", "bob@a.org")):
+            await broker.put(USER, id, {"email": email})
+        for id, user in (("a1", "oidc/1"), ("a2", "oidc/1"), ("b1", "oidc/2"), ("c1", "oidc/gone")):
+            await broker.put(SESSION, id, {"user_id": user, "earlier": ["a2"] if id == "a1" else []})
+
+
+async def _left(options: Options) -> list[str]:
+    async with opened_broker(options) as broker:
+        return [record.id for record in await broker.page(SESSION, "", 10)]
+
+
+def run(options: Options, *arguments: Any) -> str:
+    out = io.StringIO()
+    with override_settings(GATE_OPTIONS=options, GATE_CONFIG_ERROR=None):
+        call_command("endsessions", *arguments, stdout=out)
+    return out.getvalue().strip()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left", "told", "logged"),
+    [
+        (("--session", "a2"), ["a1", "b1", "c1"], "1 session is ended", [("ends the session", "a2")]),
+        (("--session", "a1", "b1"), ["c1"], "3 sessions are ended", [("ends the session", "a1"), ("ends the session", "b1")]),
+        (("--session", "none"), ["a1", "a2", "b1", "c1"], "0 sessions are ended", [("ends the session", "none")]),
+        (("--user", "ann@A.org"), ["b1", "c1"], "2 sessions are ended", [("ends all sessions of this person", "ann@A.org")]),
+        (("--user", "oidc/gone"), ["a1", "a2", "b1"], "1 session is ended", [("ends all sessions of this person", "oidc/gone")]),
+        (("--everybody",), [], "4 sessions are ended", [("ends all sessions of this person", "everybody")]),
+    ],
+)
+def test_the_chosen_sessions_end(options: Options, arguments: tuple[str, ...], left: list[str], told: str, logged: list[Any]) -> None:
+    assert run(options, *arguments) == told
+    assert asyncio.run(_left(options)) == left
+    assert list(AuditEntry.objects.order_by("id").values_list("action", "object_id")) == logged
+    assert AuditEntry.objects.first().who.endswith("(command line)")
+
+
+def test_an_address_that_nobody_has_ends_nobody(options: Options) -> None:
+    with pytest.raises(CommandError, match=r"eve@a\.org is no address of anybody"):
+        run(options, "--user", "ann@a.org", "eve@a.org")
+    assert asyncio.run(_left(options)) == ["a1", "a2", "b1", "c1"]
+
+
+def test_a_store_that_is_away_is_told_and_logged(tmp_path: Path) -> None:
+    options = make_options(
+        tmp_path, databroker_storage_type="kvstore", databroker_storage_connection_string="redis://127.0.0.1:1", grpc_client_timeout="1s"
+    )
+    with pytest.raises(CommandError, match="not all sessions are ended"):
+        run(options, "--session", "a1")
+    assert [entry.action for entry in AuditEntry.objects.order_by("id")] == ["ends the session", "could not end the session"]
+
+
+def test_what_has_no_audit_log_says_where_to_run_it(tmp_path: Path) -> None:
+    options = make_options(
+        tmp_path, services="proxy", authorize_service_url="http://127.0.0.1:1", databroker_service_url="http://127.0.0.1:1"
+    )
+    with pytest.raises(CommandError, match="configuration of authenticate"):
+        run(options, "--everybody")
