@@ -55,9 +55,9 @@ TOKEN = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA"
 PROOF = f"{TOKEN}.9jg46WB3rR_AHD-EBXdN7cBkH1WOu0tA3M9fm21mqTI"
 
 
-def pending(kind="http-01"):
+def pending(kind="http-01", *, is_on=True):
     challenge = AcmeChallenge("app.example.com", kind, TOKEN, PROOF)
-    return AcmeState(is_on=True, pending={"app.example.com": challenge}.get)
+    return AcmeState(is_on=is_on, pending={"app.example.com": challenge}.get)
 
 
 async def ask_for_proof(obtained, path=f"/.well-known/acme-challenge/{TOKEN}", *, host="app.example.com", method="GET"):
@@ -92,6 +92,10 @@ async def test_everybody_else_is_led_to_https(asked):
     assert PROOF.encode() not in answer.body
 
 
-@pytest.mark.parametrize("obtained", [AcmeState(), AcmeState(is_on=True), pending("tls-alpn-01")], ids=["off", "none", "of TLS"])
+@pytest.mark.parametrize(
+    "obtained",
+    [AcmeState(), pending(is_on=False), AcmeState(is_on=True), pending("tls-alpn-01")],
+    ids=["off", "just switched off", "none", "of TLS"],
+)
 async def test_without_such_a_challenge_there_is_no_proof(obtained):
     assert (await ask_for_proof(obtained)).status == 301
