@@ -173,7 +173,8 @@ async def test_another_secret_at_the_other_end_is_told_apart_from_an_outage(opti
 async def test_a_silent_stream_is_a_broken_one(options):
     async def silent(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> AsyncIterator[pb.SpendResponse]:
         yield pb.SpendResponse(is_first=True)
-        await asyncio.sleep(60)
+        await asyncio.sleep(3)
+        yield pb.SpendResponse()  # heard by a client that waits for longer than it was told
 
     server = RpcServer(options, SharedSecret(options.shared_secret))
     handler = grpc.unary_stream_rpc_method_handler(silent, pb.GetRequest.FromString, pb.SpendResponse.SerializeToString)
