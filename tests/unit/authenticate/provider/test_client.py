@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from authenticate.provider.client import ProviderClient, with_query
+from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.kinds.registry import provider_of
 from authenticate.provider.pushed_request import pushed
 from authenticate.provider.tokens import error_text
@@ -147,8 +148,11 @@ async def test_a_provider_without_the_endpoint_is_one_line_in_the_log(client: Pr
 
 
 async def test_nobody_waits_for_a_provider_that_says_nothing(client: ProviderClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def silent(client: ProviderClient) -> None:
-        await asyncio.Event().wait()
+    speaks = ProviderClient.discovery
+
+    async def silent(client: ProviderClient) -> DiscoveryDocument:
+        await asyncio.sleep(3)
+        return await speaks(client)  # heard by who waits for longer than the caller allows
 
     monkeypatch.setattr(ProviderClient, "discovery", silent)
     assert await client.end_session_url(BOTH, {}, timeout=0.05) == ""
